@@ -64,26 +64,26 @@ func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a Lea
 		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, TaskType: stands.TaskType, FencingToken: t.FencingToken, Kind: stands.Kind, Job: stands.Job,
 	}}
 	a.into(&end)
-	if !says(&decide(end).completion, &stands) {
+	if !sameOutcome(&decide(end).completion, &stands) {
 		return fmt.Errorf("lease of %s: %w", t.Key, process.ErrFenced)
 	}
 	return nil
 }
 
-// says tells whether a completion says what stands of an attempt. Whether the task was to be made again does not count: that hung on what was before
+// sameOutcome tells whether a completion says what stands of an attempt. Whether the task was to be made again does not count: that hung on what was before
 // it. Nor do a result that is not kept, the state and the events.
-func says(c *storage.Completion, stands *storage.Answered) bool {
+func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	switch {
 	case stands.Finished == (len(c.Failure) > 0):
 		return false
 	case c.Job != nil && c.Job.Result != nil && stands.Result != nil && !bytes.Equal(c.Job.Result, stands.Result):
 		return false
 	}
-	return bytes.Equal(c.Response, stands.Response) && alike(wire.Failure, c.Failure, stands.Failure) && alike(wire.Rejection, c.Rejection, stands.Rejection)
+	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) && equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
 }
 
-// alike tells whether two texts are one message: the database writes JSON in its own way.
-func alike[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
+// equalJSON tells whether two texts are one message: the database writes JSON in its own way.
+func equalJSON[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
 	x, err := read(a)
 	if err != nil {
 		return false

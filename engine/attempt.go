@@ -27,7 +27,7 @@ type origin struct {
 // run runs a claim and the tasks that follow it in the same process, or from a run to its step and back. Then it
 // returns the slot. The caller has taken the slot and has entered the claim into the crew.
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
-	defer e.crew.leave()
+	defer e.active.leave()
 	defer from.release()
 	var known *knownHistory
 	for step := 1; ; step++ {
@@ -64,7 +64,7 @@ func (e *Engine) step(
 	d, history, given := e.decided(ctx, ns, c, known)
 	ns = e.current(ns)
 	d.completion.StepTimeout = ns.stepTimeout
-	d.completion.GoesOn = !given && !e.draining.Load() && e.inTouch() && !ns.paused && (step < maxSteps || !ns.slots.contended())
+	d.completion.GoesOn = !given && !e.draining.Load() && e.isConnected() && !ns.paused && (step < maxSteps || !ns.slots.contended())
 	d.completion.StartsOn = d.completion.GoesOn && ns.servable() && !ns.pulled()
 	d.completion.Promote = d.completion.GoesOn && e.kinds[c.Kind].Admit == nil
 	sendAlong(span, d.completion.Messages)
@@ -89,7 +89,7 @@ func (e *Engine) step(
 // While a processor works, nothing large stands in the frames above it: what decides is in functions of its own. A thousand attempts that wait for
 // processors had stacks of 16 KiB, and have ones of 8.
 func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d *decision, history *knownHistory, given bool) {
-	ns = e.governing(ns, c.Kind)
+	ns = e.effectiveConfig(ns, c.Kind)
 	defer func() {
 		if v := recover(); v != nil {
 			e.log.ErrorContext(ctx, "attempt panicked", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "panic", v, "stack", string(debug.Stack()))
@@ -97,19 +97,19 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		}
 	}()
 	began := time.Now()
-	own := e.ownAttempt(c)
+	own := e.internalAttempt(c)
 	response, history, err := e.attempt(own.in(ctx), ns, c, known)
 	if !errors.Is(err, errNotAdmitted) {
 		ns.metrics.processed(c.TaskType, began)
 		now := time.Now()
-		e.minute.processed(now, now.Sub(began))
+		e.minuteStats.processed(now, now.Sub(began))
 	}
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
 		return e.givenBack(c, err), history, true
 	}
-	return e.conclude(e.governing(e.current(ns), c.Kind), c, own, response, err), history, false
+	return e.conclude(e.effectiveConfig(e.current(ns), c.Kind), c, own, response, err), history, false
 }
 
 // conclude decides about an attempt that was made.
@@ -125,7 +125,7 @@ func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, respons
 //
 //go:noinline
 func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
-	d := &decision{completion: giveBack(c, e.kinds[c.Kind])}
+	d := &decision{completion: releaseCompletion(c, e.kinds[c.Kind])}
 	d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
 	return d
 }
@@ -164,7 +164,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	if stored := e.kinds[c.Kind].Stored; stored != nil {
 		stored(c, &d.completion, saved.Now)
 	}
-	e.minute.stored(time.Now())
+	e.minuteStats.stored(time.Now())
 	e.announce(c, d, &saved)
 	return saved, nil
 }
@@ -181,7 +181,7 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		e.waiters.recheck(d.completion.Key)
 		e.removals.Store(true)
 	}
-	e.tellWatchers(c, d, saved)
+	e.notifyWatchers(c, d, saved)
 	if saved.Deferred {
 		e.wakeAll()
 	}
@@ -207,8 +207,8 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	}
 }
 
-// tellWatchers hands out the events of what was stored; of a change of status the database tells.
-func (e *Engine) tellWatchers(c *storage.Claim, d *decision, saved *storage.Saved) {
+// notifyWatchers hands out the events of what was stored; of a change of status the database tells.
+func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Saved) {
 	switch outcome := d.completion.Outcome; {
 	case saved.Now.IsZero() || saved.Status != c.Status || outcome == storage.Removed:
 		e.watchers.recheck(d.completion.Key)
@@ -324,7 +324,7 @@ func (e *Engine) adopt(claims []storage.Claim) {
 	for n := range claims {
 		c := &claims[n]
 		ns, ok := e.registry.all()[c.Namespace]
-		if !ok || e.attempts.known(attemptOf(c)) || !e.crew.join() {
+		if !ok || e.attempts.known(attemptOf(c)) || !e.active.join() {
 			continue
 		}
 		ns.slots.force(stored)

@@ -23,12 +23,12 @@ type attempts struct {
 
 // running is one claim that this node runs.
 type running struct {
-	claim  *storage.Claim
-	began  time.Time
-	cancel context.CancelCauseFunc
-	vain   int32  // how often its processor was not reached
-	cause  string // why not
-	fenced bool   // cancelled by cancelAll
+	claim       *storage.Claim
+	began       time.Time
+	cancel      context.CancelCauseFunc
+	failedTries int32  // how often its processor was not reached
+	cause       string // why not
+	fenced      bool   // cancelled by cancelAll
 }
 
 func newAttempts() *attempts {
@@ -90,17 +90,17 @@ func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r, ok := a.byToken[attemptOf(c)]; ok {
-		r.vain, r.cause = times, cut(cause)
+		r.failedTries, r.cause = times, cut(cause)
 	}
 }
 
-// vainOf returns how often a task that this node runs has not reached its processor, and why.
-func (a *attempts) vainOf(task storage.TaskRef) (times int32, cause string) {
+// failedTriesOf returns how often a task that this node runs has not reached its processor, and why.
+func (a *attempts) failedTriesOf(task storage.TaskRef) (times int32, cause string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ref, r := range a.byToken {
 		if ref.Key == task.Key && r.claim.TaskID == task.TaskID {
-			return r.vain, r.cause
+			return r.failedTries, r.cause
 		}
 	}
 	return 0, ""

@@ -20,9 +20,9 @@ type CallParams struct {
 	Accepted       bool          // answer when the task is durable: it becomes a NOTIFY
 	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
 	Priority       int32         // smaller first, between processes
-	// Own says that the process is one of the engine's own, and that the request is to run though its namespace is paused: it is carried out at
+	// Internal says that the process is one of the engine's own, and that the request is to run though its namespace is paused: it is carried out at
 	// once, where the process is idle.
-	Own bool
+	Internal bool
 }
 
 // Call runs a CALL task on a process and answers with its response.
@@ -47,7 +47,7 @@ func (e *Engine) callRequest(ctx context.Context, p *CallParams) (*request, erro
 	if err != nil {
 		return nil, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
-	r := &request{ns: ns, method: methodCall, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
+	r := &request{ns: ns, method: methodCall, accepted: p.Accepted, timeout: p.Timeout, internal: p.Internal}
 	taskType := process.TaskCall
 	if p.Accepted {
 		taskType = process.TaskNotify

@@ -26,7 +26,7 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 	if p.Grace != nil {
 		c.Grace = *p.Grace
 	}
-	return e.order(ctx, p.Key, func() error {
+	return e.runCommand(ctx, p.Key, func() error {
 		state, err := e.store.CancelProcess(c, p.Actor)
 		if err == nil && !state.Ended && c.Grace <= 0 {
 			state.Ended, err = e.store.EndOverdueCancel(p.Key)

@@ -102,7 +102,7 @@ const backupFactor = 20
 
 // due reports whether this node does a chore in this pass that one node can do for all. Its owner does it every so many passes.
 func (c *collector) due(chore string, every int) bool {
-	if !c.engine.peers.owns(chore) {
+	if !c.engine.peers.isResponsibleFor(chore) {
 		every *= backupFactor
 	}
 	return c.passes%every == 0
@@ -167,7 +167,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 		c.mu.Unlock()
 	}()
 	e := c.engine
-	ns = e.governing(ns, z.Kind)
+	ns = e.effectiveConfig(ns, z.Kind)
 	d := decideZombie(z, ns.zombie, ns.retry, e.kinds[z.Kind])
 	d.completion.Leased = z.WorkerID != ""
 	d.completion.StepTimeout = ns.stepTimeout

@@ -18,8 +18,8 @@ const (
 	cronsGap = 200 * time.Millisecond
 )
 
-// cronPlaces bounds how many timers of crons of a namespace a node runs beside its places.
-type cronPlaces struct {
+// cronSlots bounds how many timers of crons of a namespace a node runs beside its places.
+type cronSlots struct {
 	mu    sync.Mutex
 	taken int
 	short bool // a scan had less room than it could use
@@ -27,7 +27,7 @@ type cronPlaces struct {
 }
 
 // take takes at most limit places for a scan, or none if a scan is not worth it yet.
-func (p *cronPlaces) take(limit int) int {
+func (p *cronSlots) take(limit int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	free := maxCrons - p.taken
@@ -39,8 +39,8 @@ func (p *cronPlaces) take(limit int) int {
 	return n
 }
 
-// giveBack returns places, and has the poller look where it had too few.
-func (p *cronPlaces) giveBack(n int) {
+// releaseCompletion returns places, and has the poller look where it had too few.
+func (p *cronSlots) giveBack(n int) {
 	p.mu.Lock()
 	p.taken -= n
 	wake := p.short && maxCrons-p.taken >= cronBatch
@@ -108,7 +108,7 @@ func (p *timerPoller) claimCronCalls(ctx context.Context) {
 // cronRooms takes places of crons in all namespaces.
 func (p *timerPoller) cronRooms() *rooms {
 	e := p.engine
-	return e.rooms(&p.cronBound, e.NamespaceNames(), func(ns *namespace, n int) int { return ns.cronPlaces.take(n) })
+	return e.rooms(&p.cronBound, e.NamespaceNames(), func(ns *namespace, n int) int { return ns.cronSlots.take(n) })
 }
 
 // startCrons runs what was claimed for crons, and gives back the places that were too many. more: there were too few.
@@ -116,7 +116,7 @@ func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more boo
 	p.cronsRun.Add(int64(len(claims)))
 	left, cut := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
 	for n, ns := range rooms.namespaces {
-		ns.cronPlaces.giveBack(left[n])
+		ns.cronSlots.giveBack(left[n])
 		more = more || left[n] == 0
 	}
 	return more || cut
@@ -124,14 +124,14 @@ func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more boo
 
 // cronEnded gives the place of a cron's task back.
 func (p *timerPoller) cronEnded(ns *namespace) {
-	ns.cronPlaces.giveBack(1)
+	ns.cronSlots.giveBack(1)
 	if p.cronsRun.Add(-1) == 0 && !p.cronsDue.Load() {
 		p.engine.messages.startWaiting()
 	}
 }
 
-// deciding tells whether crons stand in line, or did so and are just being decided. What they start waits for that.
-func (p *timerPoller) deciding() bool { return p.cronsDue.Load() || p.cronsRun.Load() > 0 }
+// cronsDeciding tells whether crons stand in line, or did so and are just being decided. What they start waits for that.
+func (p *timerPoller) cronsDeciding() bool { return p.cronsDue.Load() || p.cronsRun.Load() > 0 }
 
 // foundCrons looks through what a scan for timers of all kinds has claimed. full: there may be more.
 func (p *timerPoller) foundCrons(claims []storage.Claim, full bool) {
@@ -149,7 +149,7 @@ func (p *timerPoller) foundCrons(claims []storage.Claim, full bool) {
 
 // setCronsDue notes whether more crons are due than this node has claimed.
 func (p *timerPoller) setCronsDue(due bool) {
-	if p.cronsDue.Swap(due) && !p.deciding() {
+	if p.cronsDue.Swap(due) && !p.cronsDeciding() {
 		p.engine.messages.startWaiting()
 	}
 }

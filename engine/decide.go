@@ -163,8 +163,8 @@ func cut(s string) string {
 	return wire.Plain(s[:min(len(s), maxDetail)])
 }
 
-// giveBack is the Completion of an attempt that ends without having been made: its task waits for another node.
-func giveBack(c *storage.Claim, kind Kind) storage.Completion {
+// releaseCompletion is the Completion of an attempt that ends without having been made: its task waits for another node.
+func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
 	completion := decideAny(&attemptEnd{claim: c, err: errGivenBack}).completion
 	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
 	completion.Failure, completion.Detail, completion.Events = nil, "", nil

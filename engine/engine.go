@@ -18,29 +18,29 @@ import (
 
 // Engine is one node: it serves requests and runs tasks. Several engines share one database.
 type Engine struct {
-	cfg       Config
-	log       *slog.Logger
-	store     *storage.Store
-	metrics   *engineMetrics
-	registry  registry
-	kinds     map[string]Kind
-	waiters   *waiters
-	watchers  *watchers
-	jobEvents *eventWatchers
-	minute    *minute
-	trend     *trend
-	attempts  *attempts
-	calls     *callPoller
-	timers    *timerPoller
-	pulls     *pulls
-	leased    leased
-	polling   chan struct{} // holds an entry for each poll that is in the database
-	workers   *workers
-	messages  *deliverer
-	peers     *peers
-	backlog   backlogResults
-	runners   *warm.Goroutines
-	traces    *traces // nil: tracing is off
+	cfg           Config
+	log           *slog.Logger
+	store         *storage.Store
+	metrics       *engineMetrics
+	registry      registry
+	kinds         map[string]Kind
+	waiters       *waiters
+	watchers      *watchers
+	jobEvents     *eventWatchers
+	minuteStats   *minuteStats
+	sampleHistory *sampleHistory
+	attempts      *attempts
+	calls         *callPoller
+	timers        *timerPoller
+	pulls         *pulls
+	leased        leased
+	polling       chan struct{} // holds an entry for each poll that is in the database
+	workers       *workers
+	messages      *deliverer
+	peers         *peers
+	backlog       backlogResults
+	runners       *warm.Goroutines
+	traces        *traces // nil: tracing is off
 
 	nodeSlots *nodeSlots
 
@@ -53,7 +53,7 @@ type Engine struct {
 	beating     sync.Mutex   // held during a heartbeat: two at once would both register a lost node
 	lastBeat    atomic.Int64 // when the last successful heartbeat was sent, in nanoseconds since started
 	started     time.Time
-	crew        crew
+	active      activeCounter
 	doubt       atomic.Int64  // until when the collector looks out for claims whose answer was lost, likewise
 	setBack     atomic.Bool   // the database's clock was set back since the collector looked
 	generations chan struct{} // receives when the database has failed over
@@ -72,15 +72,15 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
-	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
-	e.trend = newTrend(e)
+	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
+	e.sampleHistory = newSampleHistory(e)
 	e.jobEvents, e.peers = newEventWatchers(e), newPeers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnNewGeneration(func() { signal(e.generations) })
 	e.store.OnEventMode(e.eventMode)
 	e.messages = newDeliverer(e)
-	e.store.OnMessages(e.messages.told)
+	e.store.OnMessages(e.messages.deliverStored)
 	sent := e.age()
 	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			takers.Go(func() error { return k.Run(taking) })
 		}
 	}
-	beat := newHeartbeat(e)
-	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.trend.Run, newFailovers(e).Run} {
+	beat := newHeartbeater(e)
+	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.sampleHistory.Run, newFailovers(e).Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {
@@ -142,7 +142,7 @@ func (e *Engine) beginDrain() {
 		e.log.Info("draining", "running", e.attempts.count())
 		e.draining.Store(true)
 		close(e.drained)
-		e.crew.refuse()
+		e.active.refuse()
 	})
 }
 
@@ -150,7 +150,7 @@ func (e *Engine) beginDrain() {
 func (e *Engine) awaitIdle(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-e.crew.idle():
+	case <-e.active.idle():
 		e.log.Info("drained: nothing runs on this node any more, and it can be stopped")
 	}
 }
@@ -165,17 +165,17 @@ const (
 
 // drain waits for what runs, then gives the rest back to other nodes. A late result finds its token gone.
 func (e *Engine) drain() {
-	defer e.crew.close()
+	defer e.active.close()
 	defer e.stopDoing()
 	select {
-	case <-e.crew.idle():
+	case <-e.active.idle():
 		return
 	case <-time.After(e.cfg.DrainTimeout):
 	}
 	e.log.Warn("drain timeout: giving tasks back", "tasks", e.attempts.count())
 	e.stopDoing()
 	select {
-	case <-e.crew.idle():
+	case <-e.active.idle():
 		return
 	case <-time.After(drainGrace):
 	}
@@ -196,7 +196,7 @@ func (e *Engine) giveAllBack() {
 	var group sync.WaitGroup
 	for _, c := range e.attempts.claims() {
 		group.Go(func() {
-			completion := giveBack(c, e.kinds[c.Kind])
+			completion := releaseCompletion(c, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
 				e.log.WarnContext(e.traces.of(c), "task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
@@ -211,7 +211,7 @@ func (e *Engine) Ready() error {
 	if e.draining.Load() {
 		return errors.New("draining")
 	}
-	if !e.inTouch() {
+	if !e.isConnected() {
 		return fmt.Errorf("no heartbeat to the database for %s", e.sinceBeat().Round(time.Millisecond))
 	}
 	return e.store.Ready()

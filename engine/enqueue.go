@@ -71,7 +71,7 @@ func ofItem(n int, j *storage.NewJob, err error) error {
 func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	all := e.registry.all()
 	places, later := false, map[string]bool{}
-	offers := map[line]int{}
+	offers := map[subscription]int{}
 	for n, j := range jobs {
 		ns, ok := all[j.Key.Namespace]
 		switch {
@@ -79,7 +79,7 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 		case done[n].Later:
 			later[j.Key.Namespace] = true
 		case ns.pulled():
-			offers[line{namespace: j.Key.Namespace, jobName: j.Name}]++
+			offers[subscription{namespace: j.Key.Namespace, jobName: j.Name}]++
 		default:
 			places = true
 		}
@@ -98,7 +98,7 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 // Hands tells whether this node hands out tasks of a namespace: it is there and not paused, and the node is in touch.
 func (e *Engine) Hands(namespace string) bool {
 	ns, ok := e.registry.all()[namespace]
-	return ok && !ns.paused && e.inTouch()
+	return ok && !ns.paused && e.isConnected()
 }
 
 // Placed wakes whoever may take jobs that wait for a place since a moment ago; byName: how many of each name.

@@ -48,7 +48,7 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 func (e *Engine) Decide() (decided func()) {
 	ns := e.registry.all()["ns"]
 	e.timers.cronsRun.Add(1)
-	ns.cronPlaces.taken++
+	ns.cronSlots.taken++
 	return sync.OnceFunc(func() { e.timers.cronEnded(ns) })
 }
 
@@ -56,7 +56,7 @@ func (e *Engine) Decide() (decided func()) {
 func (e *Engine) InLine() int {
 	e.messages.mu.Lock()
 	defer e.messages.mu.Unlock()
-	return len(e.messages.patience.line)
+	return len(e.messages.lowPriority.targets)
 }
 
 // DoubtClaims makes the collector look for claims that this node may hold without knowing, and for attempts that it has lost.
@@ -66,7 +66,7 @@ func (e *Engine) DoubtClaims() { e.doubtClaims() }
 func (e *Engine) SetBack() { e.setBack.Store(true) }
 
 // Owns reports whether a chore is this node's.
-func (e *Engine) Owns(chore string) bool { return e.peers.owns(chore) }
+func (e *Engine) Owns(chore string) bool { return e.peers.isResponsibleFor(chore) }
 
 // KnowsPeers reports whether the node knows of so many other live nodes.
 func (e *Engine) KnowsPeers(n int) bool {

@@ -54,7 +54,7 @@ func (f *failovers) Run(ctx context.Context) error {
 func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
 	e.leased.clear()
-	newHeartbeat(e).runOnce(ctx)
+	newHeartbeater(e).runOnce(ctx)
 	e.doubtClaims()
 	e.wakeAll()
 }

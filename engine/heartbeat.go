@@ -8,22 +8,22 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// heartbeat keeps the node alive in table nodes, and cancels its attempts when it cannot: other nodes may take them over.
+// heartbeater keeps the node alive in table nodes, and cancels its attempts when it cannot: other nodes may take them over.
 //
 // Times are compared by Go's monotonic clock. It counts the time for which the program is stopped (SIGSTOP, a debugger, a cgroup
 // freezer). On Linux it does not count the time for which the machine is suspended; then the first heartbeat after the wake-up
 // tells the node that it was declared dead.
-type heartbeat struct {
+type heartbeater struct {
 	engine   *Engine
 	interval time.Duration
 }
 
-func newHeartbeat(e *Engine) *heartbeat {
-	return &heartbeat{engine: e, interval: e.cfg.ZombieAfter * 3 / 10}
+func newHeartbeater(e *Engine) *heartbeater {
+	return &heartbeater{engine: e, interval: e.cfg.ZombieAfter * 3 / 10}
 }
 
 // Run sends heartbeats until ctx ends.
-func (h *heartbeat) Run(ctx context.Context) error {
+func (h *heartbeater) Run(ctx context.Context) error {
 	ticker := time.NewTicker(h.interval)
 	defer ticker.Stop()
 	for {
@@ -36,17 +36,17 @@ func (h *heartbeat) Run(ctx context.Context) error {
 	}
 }
 
-func (h *heartbeat) runOnce(ctx context.Context) {
+func (h *heartbeater) runOnce(ctx context.Context) {
 	e := h.engine
 	e.beating.Lock()
 	defer e.beating.Unlock()
-	if !e.inTouch() { // the program may have been stopped: nothing comes before this
+	if !e.isConnected() { // the program may have been stopped: nothing comes before this
 		e.fence()
 	}
 	limit, cancel := context.WithTimeout(ctx, h.interval)
 	defer cancel()
 	sent := e.age()
-	drain, err := e.store.Beat(limit, e.minute.pulse(time.Now(), e.draining.Load()))
+	drain, err := e.store.Beat(limit, e.minuteStats.report(time.Now(), e.draining.Load()))
 	if errors.Is(err, process.ErrFenced) {
 		e.fence()
 		old := e.store.NodeID()
@@ -55,7 +55,7 @@ func (h *heartbeat) runOnce(ctx context.Context) {
 		e.log.Warn("another node has declared this one dead: new identity", "old_node_id", old, "node_id", e.store.NodeID())
 	}
 	if err == nil {
-		e.beaten(sent)
+		e.recordHeartbeat(sent)
 		if drain {
 			e.beginDrain()
 		}
@@ -68,7 +68,7 @@ func (h *heartbeat) runOnce(ctx context.Context) {
 
 // watch fences the node off when it has had no heartbeat for too long, until ctx ends. It does not depend on runOnce, which may
 // wait for the database.
-func (h *heartbeat) watch(ctx context.Context) error {
+func (h *heartbeater) watch(ctx context.Context) error {
 	e := h.engine
 	timer := time.NewTimer(e.fenceAfter())
 	defer timer.Stop()
@@ -79,7 +79,7 @@ func (h *heartbeat) watch(ctx context.Context) error {
 		case <-timer.C:
 		}
 		left := e.fenceAfter() - e.sinceBeat() + time.Millisecond
-		if !e.inTouch() {
+		if !e.isConnected() {
 			e.fence()
 			left = h.interval / 3 // a claim may arrive late
 		}
@@ -98,10 +98,10 @@ func (e *Engine) fence() {
 	}
 }
 
-// beaten records a heartbeat that was sent at the given age of the node. After a gap the node cancels what it runs, and claims tasks
+// recordHeartbeat records a heartbeat that was sent at the given age of the node. After a gap the node cancels what it runs, and claims tasks
 // again.
-func (e *Engine) beaten(sent time.Duration) {
-	gap := !e.inTouch()
+func (e *Engine) recordHeartbeat(sent time.Duration) {
+	gap := !e.isConnected()
 	if gap {
 		e.fence()
 		e.doubtClaims()
@@ -119,5 +119,5 @@ func (e *Engine) sinceBeat() time.Duration { return e.age() - time.Duration(e.la
 // for attempts to end.
 func (e *Engine) fenceAfter() time.Duration { return e.cfg.ZombieAfter * 2 / 3 }
 
-// inTouch reports whether the last heartbeat is recent. A node that is not in touch claims nothing and cancels what it runs.
-func (e *Engine) inTouch() bool { return e.sinceBeat() <= e.fenceAfter() }
+// isConnected reports whether the last heartbeat is recent. A node that is not in touch claims nothing and cancels what it runs.
+func (e *Engine) isConnected() bool { return e.sinceBeat() <= e.fenceAfter() }

@@ -24,7 +24,7 @@ func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 	e, attempt := cutOff()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() { _ = newHeartbeat(e).watch(ctx) }()
+	go func() { _ = newHeartbeater(e).watch(ctx) }()
 	select {
 	case <-attempt.Done():
 	case <-time.After(20 * time.Second):
@@ -41,7 +41,7 @@ func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	e, attempt := cutOff()
 	e.calls, e.timers, e.pulls = newCallPoller(e), newTimerPoller(e), newPulls(e)
 	sent := e.age() - 200*time.Millisecond
-	e.beaten(sent)
+	e.recordHeartbeat(sent)
 	if attempt.Err() == nil {
 		t.Error("the attempt runs on")
 	}

@@ -20,7 +20,7 @@ const (
 // share counts the requests of one namespace that are in this node. It survives changes of the namespace.
 type share struct {
 	holder string // in errors
-	held   atomic.Int64
+	used   atomic.Int64
 }
 
 // shareOf returns the share that a request of a namespace counts against, nil if it names none. Namespaces that this
@@ -71,7 +71,7 @@ func (e *Engine) admit(s *share) error {
 	if s == nil {
 		return nil
 	}
-	if held := s.held.Add(1); held > max(shareFactor*free, limit/guaranteedPortion, 1) {
+	if held := s.used.Add(1); held > max(shareFactor*free, limit/guaranteedPortion, 1) {
 		e.leave(s)
 		e.metrics.refused.WithLabelValues("namespace_in_flight").Inc()
 		return &process.OverloadError{Bound: fmt.Sprintf("the node holds %d requests of %s, its share of max_in_flight, %d", held-1, s.holder, limit)}
@@ -82,7 +82,7 @@ func (e *Engine) admit(s *share) error {
 // leave ends the counting of a request that was admitted.
 func (e *Engine) leave(s *share) {
 	if s != nil {
-		s.held.Add(-1)
+		s.used.Add(-1)
 	}
 	e.inFlight.Add(-1)
 }

@@ -63,7 +63,7 @@ func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1
 	n := &state.Namespace
 	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.slots.size(), ns.retry.MaxAttempts, ns.away.Load()
 	if r := state.Running; r != nil && r.NodeID == e.store.NodeID() {
-		r.Vain, r.Cause = e.attempts.vainOf(storage.TaskRef{Key: process.Key{Namespace: ns.name, ProcessID: p.GetProcessId()}, TaskID: r.ID})
+		r.FailedTries, r.Cause = e.attempts.failedTriesOf(storage.TaskRef{Key: process.Key{Namespace: ns.name, ProcessID: p.GetProcessId()}, TaskID: r.ID})
 	}
 	kind := e.kinds[p.GetKind()]
 	if kind.Processor == nil {
@@ -85,7 +85,7 @@ func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1
 		}
 		for _, w := range workers {
 			n.Workers = append(n.Workers, explain.Worker{
-				ID: w.WorkerID, Told: string(w.Order), Seen: w.LastSeenTime, Leases: w.Leases, Alive: state.Now.Sub(w.LastSeenTime) < workerPolls,
+				ID: w.WorkerID, Told: string(w.Command), Seen: w.LastSeenTime, Leases: w.Leases, Alive: state.Now.Sub(w.LastSeenTime) < workerPolls,
 			})
 		}
 	}

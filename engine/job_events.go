@@ -166,17 +166,17 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 	}
 }
 
-// maxEventPlaces bounds for how many places one query reads; more take turns.
-const maxEventPlaces = 1000
+// maxEventTargets bounds for how many places one query reads; more take turns.
+const maxEventTargets = 1000
 
 // runOnce makes one look. more: there is more to be read at once.
 func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
-	byPlace := w.places()
+	byPlace := w.targets()
 	if len(byPlace) == 0 {
 		return false
 	}
 	places := slices.Collect(maps.Keys(byPlace)) // in no order: all have their turn
-	places = places[:min(len(places), maxEventPlaces)]
+	places = places[:min(len(places), maxEventTargets)]
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found, rest, err := w.engine.store.ReadJobEvents(limit, places)
@@ -200,8 +200,8 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	return rest
 }
 
-// places are where watchers stand that are ready for more.
-func (w *eventWatchers) places() map[storage.EventWatch][]*eventWatcher {
+// targets are where watchers stand that are ready for more.
+func (w *eventWatchers) targets() map[storage.EventWatch][]*eventWatcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	byPlace := map[storage.EventWatch][]*eventWatcher{}

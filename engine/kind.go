@@ -19,7 +19,7 @@ type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node, whatever the processor of their namespace is; nil: that one does.
 	// Because it is a part of the engine, its tasks are tried again for as long as a fault may last, whatever the
-	// namespace's retry and zombie policies are. See ownRetry and commandRetry. It gets no history.
+	// namespace's retry and zombie policies are. See internalRetry and commandRetry. It gets no history.
 	// AttemptOf gives it what it has beyond a user's processor.
 	Processor processor.Processor
 	// Timeout is how long an attempt of a timer may take, if that is longer than the step timeout of its namespace. nil: never.
@@ -87,9 +87,9 @@ func (e *Engine) Add(kinds ...Kind) {
 	}
 }
 
-// ownRetry is how the tasks of kinds are tried again that have a processor of their own: a failure of theirs is one of the database or
+// internalRetry is how the tasks of kinds are tried again that have a processor of their own: a failure of theirs is one of the database or
 // of this program. With these waits a task fails for good after a day.
-var ownRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
+var internalRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
 
 // commandRetry is the policy of INIT, CALL and REPAIR tasks of these processes: about a quarter of an hour. See
 // failCommand.
@@ -108,8 +108,8 @@ const (
 
 var errUnknownKind = fmt.Errorf("%w: the kind of the process is not known to this node", errGivenBack)
 
-// governing is the configuration that holds for a process of a kind.
-func (e *Engine) governing(ns *namespace, kind string) *namespace {
+// effectiveConfig is the configuration that holds for a process of a kind.
+func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 	if kind == "" {
 		return ns
 	}
@@ -118,7 +118,7 @@ func (e *Engine) governing(ns *namespace, kind string) *namespace {
 		return ns
 	}
 	own := *ns
-	own.processor, own.retry, own.zombie, own.history = k.Processor, ownRetry, process.ZombieRetry, process.HistoryNone
+	own.processor, own.retry, own.zombie, own.history = k.Processor, internalRetry, process.ZombieRetry, process.HistoryNone
 	own.away = nil // it is here
 	if !known {
 		own.processor = processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

@@ -49,12 +49,12 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	defer over.Stop()
 	for first := true; ; first = false {
 		known := e.registry.byName.Load()
-		lines, err := e.lines(ctx, p)
+		lines, err := e.subscriptions(ctx, p)
 		if err != nil {
 			return nil, err
 		}
 		e.workers.see(p.WorkerID, p.Namespaces...)
-		order, err := e.workers.order(ctx, p.WorkerID)
+		order, err := e.workers.command(ctx, p.WorkerID)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			return nil, nil
 		}
 		wait := e.pulls.join(&p, lines)
-		if e.workers.lastOrder(p.WorkerID) != storage.WorkerGoesOn || e.registry.byName.Load() != known {
+		if e.workers.lastCommand(p.WorkerID) != storage.WorkerGoesOn || e.registry.byName.Load() != known {
 			// The order or a change of a namespace came before the poll could be woken.
 			e.pulls.leave(wait)
 			continue
@@ -98,9 +98,9 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lines are where a worker looks now: paused namespaces are left out.
-func (e *Engine) lines(ctx context.Context, p PollParams) ([]storage.Line, error) {
-	var lines []storage.Line
+// subscriptions are where a worker looks now: paused namespaces are left out.
+func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Subscription, error) {
+	var lines []storage.Subscription
 	names := p.JobNames
 	if len(names) == 0 {
 		names = []string{""}
@@ -125,15 +125,15 @@ func (e *Engine) lines(ctx context.Context, p PollParams) ([]storage.Line, error
 			lease = ns.lease
 		}
 		for _, job := range names {
-			lines = append(lines, storage.Line{Namespace: name, JobName: job, JobsOnly: p.JobsOnly, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
+			lines = append(lines, storage.Subscription{Namespace: name, JobName: job, JobsOnly: p.JobsOnly, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
 		}
 	}
 	return lines, nil
 }
 
 // lease claims for a worker once.
-func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Line) ([]*progressorv1.Lease, error) {
-	if len(lines) == 0 || p.Max <= 0 || !e.inTouch() {
+func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscription) ([]*progressorv1.Lease, error) {
+	if len(lines) == 0 || p.Max <= 0 || !e.isConnected() {
 		return nil, nil
 	}
 	limit, cancel := scanContext(ctx)
@@ -171,7 +171,7 @@ const maxHistoriesBytes = process.MaxHistoryBytes
 const pollsAtOnce = 2
 
 // polled claims when it is this poll's turn.
-func (e *Engine) polled(ctx context.Context, p PollParams, lines []storage.Line) ([]storage.Lease, error) {
+func (e *Engine) polled(ctx context.Context, p PollParams, lines []storage.Subscription) ([]storage.Lease, error) {
 	select {
 	case e.polling <- struct{}{}:
 	case <-ctx.Done():
@@ -225,7 +225,7 @@ func (e *Engine) release(l *storage.Lease) {
 	if !ok {
 		return
 	}
-	d := &decision{completion: giveBack(&l.Claim, e.kinds[l.Claim.Kind])}
+	d := &decision{completion: releaseCompletion(&l.Claim, e.kinds[l.Claim.Kind])}
 	if d.completion.Job != nil {
 		d.completion.Job.WorkerID = l.WorkerID
 	}

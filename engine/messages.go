@@ -16,14 +16,14 @@ import (
 type deliverer struct {
 	engine *Engine
 	woken  chan struct{}
-	deaf   atomic.Bool // nobody hears the NOTIFY of SQL functions: they are looked for often
-	crew   crew        // deliveries under way
+	deaf   atomic.Bool   // nobody hears the NOTIFY of SQL functions: they are looked for often
+	active activeCounter // deliveries under way
 
-	mu       sync.Mutex
-	under    map[process.Key]bool // targets that are being delivered to; true: something has come since
-	resting  map[process.Key]bool // targets that cannot be delivered to now, and are tried again later
-	after    map[string]string    // where the scan goes on in each namespace; only the scan uses it
-	patience patience
+	mu          sync.Mutex
+	under       map[process.Key]bool // targets that are being delivered to; true: something has come since
+	resting     map[process.Key]bool // targets that cannot be delivered to now, and are tried again later
+	after       map[string]string    // where the scan goes on in each namespace; only the scan uses it
+	lowPriority lowPriorityQueue
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 )
 
 func newDeliverer(e *Engine) *deliverer {
-	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{}, after: map[string]string{}, patience: patience{waits: map[process.Key]struct{}{}}}
+	d := &deliverer{engine: e, woken: make(chan struct{}, 1), under: map[process.Key]bool{}, resting: map[process.Key]bool{}, after: map[string]string{}, lowPriority: lowPriorityQueue{waits: map[process.Key]struct{}{}}}
 	d.deaf.Store(true)
 	return d
 }
@@ -64,12 +64,12 @@ func (d *deliverer) deliver(targets []process.Key) {
 func (d *deliverer) take(k process.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.patience.waits, k)
+	delete(d.lowPriority.waits, k)
 	if _, under := d.under[k]; under {
 		d.under[k] = true
 		return false
 	}
-	if d.resting[k] || len(d.under) >= maxDeliveries || !d.crew.join() {
+	if d.resting[k] || len(d.under) >= maxDeliveries || !d.active.join() {
 		return false
 	}
 	d.under[k] = false
@@ -78,7 +78,7 @@ func (d *deliverer) take(k process.Key) bool {
 
 // run delivers until nothing stands for the target any more, and tells how many messages found their end.
 func (d *deliverer) run(k process.Key) (delivered int) {
-	defer d.crew.leave()
+	defer d.active.leave()
 	e := d.engine
 	for again := true; again; {
 		deliveries, more, err := e.store.DeliverMessages(k)
@@ -187,7 +187,7 @@ func (d *deliverer) Run(ctx context.Context) error {
 // scan begins to deliver a batch, and waits for its end for a short time. found: there may be more.
 func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	e := d.engine
-	if !e.inTouch() {
+	if !e.isConnected() {
 		return false, nil
 	}
 	limit, cancel := scanContext(ctx)
@@ -220,9 +220,9 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 
 // finish waits for the deliveries of a node that stops; what they do not reach is another node's.
 func (d *deliverer) finish() {
-	defer d.crew.close()
+	defer d.active.close()
 	select {
-	case <-d.crew.idle():
+	case <-d.active.idle():
 	case <-time.After(storeTimeout):
 	}
 }

@@ -8,9 +8,9 @@ import (
 func TestMinute(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	m := newMinute(began)
+	m := newMinuteStats(began)
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
-	if p := m.pulse(at(0), true); p.TasksPerSecond != 0 || p.TimerLateness >= 0 || !p.Draining {
+	if p := m.report(at(0), true); p.TasksPerSecond != 0 || p.TimerLateness >= 0 || !p.Draining {
 		t.Errorf("at first %+v", p)
 	}
 	for n := range 200 {
@@ -21,18 +21,18 @@ func TestMinute(t *testing.T) {
 		}
 		m.timer(at(10), late)
 	}
-	if p := m.pulse(at(20), false); p.TasksPerSecond != 10 || p.TimerLateness < 3*time.Millisecond || p.TimerLateness > 5*time.Millisecond {
+	if p := m.report(at(20), false); p.TasksPerSecond != 10 || p.TimerLateness < 3*time.Millisecond || p.TimerLateness > 5*time.Millisecond {
 		t.Errorf("200 tasks in 20 s: %+v", p)
 	}
 	m.timer(at(20), time.Minute)
-	if p := m.pulse(at(60), false); p.TasksPerSecond != 200.0/60 || p.TimerLateness < 7*time.Second || p.TimerLateness > 10*time.Second {
+	if p := m.report(at(60), false); p.TasksPerSecond != 200.0/60 || p.TimerLateness < 7*time.Second || p.TimerLateness > 10*time.Second {
 		t.Errorf("with one more that is late: %+v", p)
 	}
-	if p := m.pulse(at(75), false); p.TasksPerSecond != 80.0/60 || p.TimerLateness < time.Minute {
+	if p := m.report(at(75), false); p.TasksPerSecond != 80.0/60 || p.TimerLateness < time.Minute {
 		t.Errorf("half of it is over: %+v", p)
 	}
 	m.timer(at(80), time.Hour)
-	if p := m.pulse(at(80), false); p.TasksPerSecond != 0 || p.TimerLateness < 10*time.Minute {
+	if p := m.report(at(80), false); p.TasksPerSecond != 0 || p.TimerLateness < 10*time.Minute {
 		t.Errorf("what is beyond the last bound: %+v", p)
 	}
 	for n := range 100 {
@@ -44,7 +44,7 @@ func TestMinute(t *testing.T) {
 	if p50, p99 := m.processing(at(260)); p50 != -1 || p99 != -1 {
 		t.Errorf("a minute after them: %s, %s", p50, p99)
 	}
-	if p := m.pulse(at(1000), false); p.TasksPerSecond != 0 || p.TimerLateness >= 0 {
+	if p := m.report(at(1000), false); p.TasksPerSecond != 0 || p.TimerLateness >= 0 {
 		t.Errorf("long after %+v", p)
 	}
 }

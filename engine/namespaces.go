@@ -41,7 +41,7 @@ type namespace struct {
 	slots       *slots
 	requests    *share // in this node now, without polls
 	polls       *share // of workers, likewise
-	cronPlaces  *cronPlaces
+	cronSlots   *cronSlots
 	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine
 	config      []byte       // as stored
 	metrics     *namespaceMetrics
@@ -182,7 +182,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 	}
 	if old != nil {
-		ns.slots, ns.cronPlaces, ns.requests, ns.polls = old.slots, old.cronPlaces, old.requests, old.polls
+		ns.slots, ns.cronSlots, ns.requests, ns.polls = old.slots, old.cronSlots, old.requests, old.polls
 		ns.slots.resize(maxRunning)
 	} else {
 		ns.slots = &slots{
@@ -190,7 +190,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 		holder := fmt.Sprintf("namespace %q", row.Namespace)
 		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
-		ns.cronPlaces = &cronPlaces{wake: func() { e.timers.alarm(row.Namespace, 0) }}
+		ns.cronSlots = &cronSlots{wake: func() { e.timers.alarm(row.Namespace, 0) }}
 	}
 	return ns
 }

@@ -47,9 +47,9 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 		WaitingByWhat: map[string]int64{
 			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
 		},
-		TimerLatenessP99: known(load.TimerLatenessP99), Samples: e.trend.all(),
+		TimerLatenessP99: known(load.TimerLatenessP99), Samples: e.sampleHistory.all(),
 	}
-	p50, p99 := e.minute.processing(time.Now())
+	p50, p99 := e.minuteStats.processing(time.Now())
 	overview.ProcessingP50, overview.ProcessingP99 = known(p50), known(p99)
 	overview.Namespaces, err = e.overviewOf(ctx, names)
 	oldest := time.Duration(0)

@@ -48,12 +48,12 @@ func (p *peers) runOnce(ctx context.Context) error {
 	e := p.engine
 	asked := time.Now()
 	// If this node was stopped or cut off, the others may have been, too. They have as long as this node to send a heartbeat.
-	if !e.inTouch() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
+	if !e.isConnected() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
 		clear(p.seen)
 	}
 	p.looked = asked
 	beats, err := e.store.ListBeats(ctx)
-	if err != nil || !e.inTouch() {
+	if err != nil || !e.isConnected() {
 		return err
 	}
 	answered := time.Now()
@@ -99,8 +99,8 @@ func (p *peers) dead(unchanged, age time.Duration) bool {
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
 }
 
-// owns reports whether a chore that one node can do for all is this node's: rendezvous hashing over the live nodes.
-func (p *peers) owns(chore string) bool {
+// isResponsibleFor reports whether a chore that one node can do for all is this node's: rendezvous hashing over the live nodes.
+func (p *peers) isResponsibleFor(chore string) bool {
 	p.mu.Lock()
 	live := p.live
 	p.mu.Unlock()

@@ -86,7 +86,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 			names = append(names, ns.name)
 		}
 	}
-	if len(names) == 0 || !e.inTouch() || ctx.Err() != nil {
+	if len(names) == 0 || !e.isConnected() || ctx.Err() != nil {
 		return false
 	}
 	left, err := e.store.CallsLeft(ctx, names)

@@ -24,11 +24,11 @@ type pulls struct {
 
 // pull is one poll that waits.
 type pull struct {
-	workerID   string
-	namespaces []string // all that it asks for; lines has none of those that are paused
-	lines      []storage.Line
-	woken      chan struct{} // closed once
-	began      time.Time
+	workerID      string
+	namespaces    []string // all that it asks for; lines has none of those that are paused
+	subscriptions []storage.Subscription
+	woken         chan struct{} // closed once
+	began         time.Time
 }
 
 func newPulls(e *Engine) *pulls {
@@ -50,7 +50,7 @@ func (p *pulls) believe(namespaces ...string) {
 }
 
 // grouped tells whether a poll has to look for places of groups.
-func (p *pulls) grouped(lines []storage.Line) bool {
+func (p *pulls) grouped(lines []storage.Subscription) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.groups) == 0 {
@@ -68,9 +68,9 @@ func (p *pulls) grouped(lines []storage.Line) bool {
 }
 
 // join enters a poll, before it looks: what comes between its look and its wait wakes it.
-func (p *pulls) join(params *PollParams, lines []storage.Line) *pull {
+func (p *pulls) join(params *PollParams, lines []storage.Subscription) *pull {
 	w := &pull{
-		workerID: params.WorkerID, namespaces: params.Namespaces, lines: lines, woken: make(chan struct{}), began: time.Now(),
+		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}), began: time.Now(),
 	}
 	p.mu.Lock()
 	p.waiting[w] = struct{}{}
@@ -141,7 +141,7 @@ func (p *pulls) offer(namespace, jobName string, n int) {
 }
 
 func (w *pull) wants(namespace, jobName string) bool {
-	for _, l := range w.lines {
+	for _, l := range w.subscriptions {
 		if l.Namespace == namespace && (l.JobName == "" || l.JobName == jobName) {
 			return true
 		}
@@ -149,23 +149,25 @@ func (w *pull) wants(namespace, jobName string) bool {
 	return false
 }
 
-// line is where a poll looks, as the key of a map.
-type line struct {
+// subscription is where a poll looks, as the key of a map.
+type subscription struct {
 	namespace, jobName string
 	jobsOnly           bool
 }
 
-func lineOf(l storage.Line) line { return line{l.Namespace, l.JobName, l.JobsOnly} }
+func subscriptionOf(l storage.Subscription) subscription {
+	return subscription{l.Namespace, l.JobName, l.JobsOnly}
+}
 
-// lines are the lines that somebody waits at.
-func (p *pulls) lines() []storage.Line {
+// subscriptions are the lines that somebody waits at.
+func (p *pulls) subscriptions() []storage.Subscription {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := map[line]struct{}{}
-	var lines []storage.Line
+	seen := map[subscription]struct{}{}
+	var lines []storage.Subscription
 	for w := range p.waiting {
-		for _, l := range w.lines {
-			key := lineOf(l)
+		for _, l := range w.subscriptions {
+			key := subscriptionOf(l)
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
 				lines = append(lines, l)
@@ -196,7 +198,7 @@ func (p *pulls) Run(ctx context.Context) error {
 const countedPulls = 256
 
 func (p *pulls) runOnce(ctx context.Context) {
-	lines := p.lines()
+	lines := p.subscriptions()
 	if len(lines) == 0 {
 		return
 	}
@@ -208,7 +210,7 @@ func (p *pulls) runOnce(ctx context.Context) {
 		return
 	}
 	for n, l := range lines {
-		p.offerLine(l, counts[n])
+		p.offerSubscription(l, counts[n])
 	}
 	workers, lines := p.workers()
 	wanted, err := p.engine.store.WantedTakers(limit, workers, lines)
@@ -223,17 +225,17 @@ func (p *pulls) runOnce(ctx context.Context) {
 }
 
 // workers are those that wait, each with a line that it waits at.
-func (p *pulls) workers() (workers []string, lines []storage.Line) {
+func (p *pulls) workers() (workers []string, lines []storage.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	type at struct {
-		line
+		subscription
 		worker string
 	}
 	seen := map[at]struct{}{}
 	for w := range p.waiting {
-		for _, l := range w.lines {
-			key := at{lineOf(l), w.workerID}
+		for _, l := range w.subscriptions {
+			key := at{subscriptionOf(l), w.workerID}
 			if _, twice := seen[key]; !twice {
 				seen[key] = struct{}{}
 				workers, lines = append(workers, w.workerID), append(lines, l)
@@ -244,7 +246,7 @@ func (p *pulls) workers() (workers []string, lines []storage.Line) {
 }
 
 // offerWorker wakes one of the polls of a worker that wait at a line.
-func (p *pulls) offerWorker(workerID string, l storage.Line) {
+func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {
@@ -256,12 +258,12 @@ func (p *pulls) offerWorker(workerID string, l storage.Line) {
 }
 
 // at tells whether a poll waits at exactly this line.
-func (w *pull) at(l storage.Line) bool {
-	return slices.ContainsFunc(w.lines, func(own storage.Line) bool { return lineOf(own) == lineOf(l) })
+func (w *pull) at(l storage.Subscription) bool {
+	return slices.ContainsFunc(w.subscriptions, func(own storage.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
 }
 
-// offerLine wakes n of the polls that wait at a line.
-func (p *pulls) offerLine(l storage.Line, n int) {
+// offerSubscription wakes n of the polls that wait at a line.
+func (p *pulls) offerSubscription(l storage.Subscription, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {

@@ -76,7 +76,7 @@ type request struct {
 	method   string // of the fingerprint
 	accepted bool
 	timeout  time.Duration
-	own      bool // it is for the engine's own processor: neither a pause of its namespace nor the want of a processor holds it
+	internal bool // it is for the engine's own processor: neither a pause of its namespace nor the want of a processor holds it
 	call     storage.Call
 }
 
@@ -95,17 +95,17 @@ func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskTy
 
 // prepare stores a request, in a place if it can run. The place, and a number in the crew, are left only to a captured one.
 func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error)) (storage.Prepared, error) {
-	if !e.crew.enter() {
+	if !e.active.enter() {
 		return storage.Prepared{}, errDraining
 	}
 	captured := false
 	defer func() {
 		if !captured {
-			e.crew.leave()
+			e.active.leave()
 		}
 	}()
 	ns := r.ns
-	if canRun && (ns.servable() || r.own) && e.inTouch() {
+	if canRun && (ns.servable() || r.internal) && e.isConnected() {
 		// A request that need not run now, or must wait for its process anyway, is stored and waits if it gets no slot.
 		if r.accepted {
 			r.call.Capture = ns.slots.tryTakeIdle()
@@ -115,8 +115,8 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 			return storage.Prepared{}, e.noSlot(ns)
 		}
 	}
-	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minPatience && !ns.slots.contended() {
-		r.call.Patient = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.slots.contended() }
+	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minRequestWait && !ns.slots.contended() {
+		r.call.MayWait = func() bool { return ctx.Err() == nil && !e.draining.Load() && !ns.slots.contended() }
 		r.call.Here = func() bool { return e.attempts.runs(r.call.Key) }
 	}
 	began := time.Now()
@@ -210,8 +210,8 @@ func refusal(r *request, p storage.Prepared) error {
 	return fmt.Errorf("%s: unknown outcome %q", key, p.Outcome)
 }
 
-// minPatience is the shortest wait of which a part may go by before a call is stored: lines take 100 ms at the most.
-const minPatience = time.Second
+// minRequestWait is the shortest wait of which a part may go by before a call is stored: lines take 100 ms at the most.
+const minRequestWait = time.Second
 
 // wait is how long a request is to be waited for.
 func (r *request) wait() time.Duration {

@@ -165,7 +165,7 @@ func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace
 }
 
 // takesTasks reports whether this node may take tasks: it has a heartbeat and does not drain.
-func (e *Engine) takesTasks() bool { return e.inTouch() && !e.draining.Load() }
+func (e *Engine) takesTasks() bool { return e.isConnected() && !e.draining.Load() }
 
 // releaseOf returns a function that returns the slots of tasks of a class.
 func releaseOf(c class) func(*namespace) func() {
@@ -181,7 +181,7 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 		byName[ns.name] = ns
 	}
 	for n := range claims {
-		if !r.engine.crew.join() {
+		if !r.engine.active.join() {
 			continue // pollers end before the crew closes
 		}
 		got[claims[n].Namespace]++

@@ -67,7 +67,7 @@ func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 func TestRoomsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := bare()
-	e.beaten(e.age())
+	e.recordHeartbeat(e.age())
 	all := map[string]*namespace{}
 	var names []string
 	for n := range 1000 {
@@ -167,7 +167,7 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 func TestScansForgetNamespaces(t *testing.T) {
 	t.Parallel()
 	e := bare()
-	e.beaten(e.age())
+	e.recordHeartbeat(e.age())
 	bound := scanBound{rows: maxScanRows}
 	for round := range 20 {
 		all := map[string]*namespace{}

@@ -25,7 +25,7 @@ type StartParams struct {
 	Priority       int32         // smaller first, between processes
 	Kind           string        // "": a plain process
 	Note           *storage.Note // the order of an operator by which it comes; nil: none
-	Own            bool          // as of CallParams
+	Internal       bool          // as of CallParams
 	Asked          []byte        // what a request with the same key has to be like; nil: Args
 }
 
@@ -39,7 +39,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	if err != nil {
 		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
-	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, own: p.Own}
+	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, internal: p.Internal}
 	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, Note: p.Note}
 	r.call = storage.Call{
 		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,

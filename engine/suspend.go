@@ -14,12 +14,12 @@ import (
 // SuspendProcess holds a process in INIT or RUNNING until ResumeProcess: what runs goes on to its end, nothing else is handed out, and
 // calls are refused. reason is shown as its detail.
 func (e *Engine) SuspendProcess(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Process, error) {
-	return e.order(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
+	return e.runCommand(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
 }
 
 // ResumeProcess lets a suspended process go on: with what waits for it, and with the timers that came due meanwhile.
 func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
-	return e.order(ctx, key, func() error {
+	return e.runCommand(ctx, key, func() error {
 		err := e.store.ResumeProcess(key, by)
 		if err == nil {
 			e.wakeAll()
@@ -30,11 +30,11 @@ func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.
 
 // RestartHistory begins a new history of a process, in any status. The process keeps its state, and the numbers of its events go on.
 func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
-	return e.order(ctx, key, func() error { return e.store.RestartHistory(key, by) })
+	return e.runCommand(ctx, key, func() error { return e.store.RestartHistory(key, by) })
 }
 
-// order gives an operator's order to a process, and answers with the process as it is then, without its history.
-func (e *Engine) order(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
+// command gives an operator's order to a process, and answers with the process as it is then, without its history.
+func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 func bare() *Engine {
 	e := &Engine{log: slog.New(slog.DiscardHandler), attempts: newAttempts(), started: time.Now()}
 	e.cfg.setDefaults()
-	e.waiters, e.watchers, e.minute = newWaiters(e), newWatchers(e), newMinute(e.started)
+	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
 	return e
 }
 

@@ -22,8 +22,8 @@ const (
 	workersRest = time.Second
 	// idleWorkersRest is that time while none are: a worker that was stopped, and is silent, may still hold leases.
 	idleWorkersRest = 10 * time.Second
-	// toldFor is how long what was read of that holds for a poll.
-	toldFor = 2 * workersRest
+	// stoppingCacheTime is how long what was read of that holds for a poll.
+	stoppingCacheTime = 2 * workersRest
 	// notedEvery is how often it is noted that a worker was heard of: a row for each poll would be a write for each.
 	notedEvery = 5 * time.Second
 	// heardFor is how long a node remembers a worker.
@@ -38,12 +38,12 @@ const (
 type workers struct {
 	engine *Engine
 
-	looking sync.Mutex // held by who reads what workers were told
-	mu      sync.Mutex
-	seen    map[storage.WorkerSeen]*sighting
-	told    map[string]storage.ToldWorker
-	over    map[string]time.Time // when the grace of a worker is over, by the clock of this node
-	looked  time.Time            // when told was read
+	looking  sync.Mutex // held by who reads what workers were told
+	mu       sync.Mutex
+	seen     map[storage.WorkerSeen]*sighting
+	stopping map[string]storage.StoppingWorker
+	over     map[string]time.Time // when the grace of a worker is over, by the clock of this node
+	looked   time.Time            // when told was read
 }
 
 type sighting struct{ heard, noted time.Time }
@@ -66,18 +66,18 @@ func (w *workers) see(workerID string, namespaces ...string) {
 	}
 }
 
-// order is what a worker was told, as it was a moment ago.
-func (w *workers) order(ctx context.Context, workerID string) (storage.WorkerOrder, error) {
-	if w.age() > toldFor {
+// command is what a worker was told, as it was a moment ago.
+func (w *workers) command(ctx context.Context, workerID string) (storage.WorkerCommand, error) {
+	if w.age() > stoppingCacheTime {
 		w.looking.Lock()
 		defer w.looking.Unlock()
-		if w.age() > toldFor { // nobody has looked while this one waited
+		if w.age() > stoppingCacheTime { // nobody has looked while this one waited
 			if _, err := w.look(ctx); err != nil {
 				return "", err
 			}
 		}
 	}
-	return w.lastOrder(workerID), nil
+	return w.lastCommand(workerID), nil
 }
 
 func (w *workers) age() time.Duration {
@@ -86,23 +86,23 @@ func (w *workers) age() time.Duration {
 	return time.Since(w.looked)
 }
 
-func (w *workers) lastOrder(workerID string) storage.WorkerOrder {
+func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.told[workerID].Order
+	return w.stopping[workerID].Command
 }
 
 // look reads what workers were told, and has polls that wait for such workers end. over are the workers whose grace is over.
 func (w *workers) look(ctx context.Context) (over []string, err error) {
 	began := time.Now()
-	told, err := w.engine.store.ToldWorkers(ctx)
+	told, err := w.engine.store.StoppingWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	if w.looked.Before(began) {
 		w.over = w.graces(told, began)
-		w.told, w.looked = told, began
+		w.stopping, w.looked = told, began
 	}
 	for id, at := range w.over {
 		if !began.Before(at) {
@@ -117,12 +117,12 @@ func (w *workers) look(ctx context.Context) (over []string, err error) {
 }
 
 // graces returns when the graces of workers are over. A step of the database's clock does not change that once it was read.
-func (w *workers) graces(told map[string]storage.ToldWorker, now time.Time) map[string]time.Time {
+func (w *workers) graces(told map[string]storage.StoppingWorker, now time.Time) map[string]time.Time {
 	over := map[string]time.Time{}
 	for id, t := range told {
 		switch at, known := w.over[id]; {
 		case t.Lost.IsZero():
-		case known && w.told[id].Lost.Equal(t.Lost):
+		case known && w.stopping[id].Lost.Equal(t.Lost):
 			over[id] = at
 		default:
 			over[id] = now.Add(t.Left)
@@ -225,14 +225,14 @@ func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
 
 // WorkerDirective is what a worker is told that has just polled or beaten.
 func (e *Engine) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
-	order, err := e.workers.order(ctx, workerID)
+	order, err := e.workers.command(ctx, workerID)
 	if err != nil { // what it asked for is done: it hears of this the next time
-		order = e.workers.lastOrder(workerID)
+		order = e.workers.lastCommand(workerID)
 	}
 	return directiveOf(order)
 }
 
-func directiveOf(order storage.WorkerOrder) progressorv1.WorkerDirective {
+func directiveOf(order storage.WorkerCommand) progressorv1.WorkerDirective {
 	switch order {
 	case storage.WorkerQuiet:
 		return progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET
@@ -263,7 +263,7 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 	if err := e.workers.note(ctx, 0); err != nil {
 		return nil, err
 	}
-	if err := e.store.TellWorker(ctx, r.GetNamespace(), r.GetWorkerId(), order, grace, r.GetReason(), by); err != nil {
+	if err := e.store.SetWorkerCommand(ctx, r.GetNamespace(), r.GetWorkerId(), order, grace, r.GetReason(), by); err != nil {
 		return nil, err
 	}
 	if _, err := e.workers.look(ctx); err != nil {
@@ -319,6 +319,6 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 
 func workerMessage(w *storage.Worker) *progressorv1.Worker {
 	return &progressorv1.Worker{
-		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime), Directive: directiveOf(w.Order),
+		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime), Directive: directiveOf(w.Command),
 	}
 }

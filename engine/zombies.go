@@ -22,7 +22,7 @@ type suspicion struct {
 // that was only slow wins if it stores first.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if !e.inTouch() { // a node that is out of touch cannot judge others
+	if !e.isConnected() { // a node that is out of touch cannot judge others
 		clear(c.suspects)
 		return nil
 	}

@@ -75,15 +75,15 @@ type Task struct {
 // Running is the task that runs.
 type Running struct {
 	Task
-	NodeID   int64
-	Address  string
-	Lease    *Lease    // nil if a node, not a worker, runs the task
-	Alive    bool      // its node sends heartbeats
-	Beat     time.Time // last heartbeat of its node; zero if unknown
-	Draining bool
-	Deadline time.Time
-	Vain     int32  // how often this attempt could not reach its processor; 0 if another node than the one that answers runs it
-	Cause    string // why it could not
+	NodeID      int64
+	Address     string
+	Lease       *Lease    // nil if a node, not a worker, runs the task
+	Alive       bool      // its node sends heartbeats
+	Beat        time.Time // last heartbeat of its node; zero if unknown
+	Draining    bool
+	Deadline    time.Time
+	FailedTries int32  // how often this attempt could not reach its processor; 0 if another node than the one that answers runs it
+	Cause       string // why it could not
 }
 
 // Values of Span.What, in addition to those of process.WaitsFor.

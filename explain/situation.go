@@ -127,7 +127,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	if silent && !r.Beat.IsZero() {
 		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
 	}
-	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.vain())
+	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.failedTries())
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
 	before := lower(r.name()) + ", which " + runs
 	if r.Lease != nil {
@@ -163,7 +163,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		e.Next = fmt.Sprintf("%s ends, at the latest %s by its step timeout%s.", r.name(), s.at(r.Deadline), then)
 		e.Unblock = "The answer of the processor."
 		switch {
-		case r.Vain > 0:
+		case r.FailedTries > 0:
 			e.Unblock = fmt.Sprintf("The answer of the processor: where it is not reached it is asked again by the retry policy, until the step timeout. "+
 				"progressor namespace get %s shows where it should be.", word(s.Process.Namespace))
 		case r.Draining:
@@ -174,16 +174,16 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// vain says that the processor was not reached. All tries to reach it are one attempt; the last one
+// failedTries says that the processor was not reached. All tries to reach it are one attempt; the last one
 // may still be going on.
-func (r *Running) vain() string {
-	switch r.Vain {
+func (r *Running) failedTries() string {
+	switch r.FailedTries {
 	case 0:
 		return ""
 	case 1:
 		return fmt.Sprintf("; its processor was not reached (%s)", r.Cause)
 	}
-	return fmt.Sprintf("; its processor was not reached in %d tries (%s)", r.Vain, r.Cause)
+	return fmt.Sprintf("; its processor was not reached in %d tries (%s)", r.FailedTries, r.Cause)
 }
 
 func (s State) broken(e *Explanation) {

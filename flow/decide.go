@@ -45,21 +45,21 @@ func (e *SizeError) Error() string {
 // MaxItemsBytes bounds the results of the items of a step together, in bytes of JSON.
 const MaxItemsBytes = process.MaxResultBytes
 
-// Deed is what an effect does.
-type Deed string
+// Kind is what an effect does.
+type EffectKind string
 
 // The deeds. All of one decision are written in one transaction.
 const (
-	DeedBegin   Deed = "begin"    // what does a step, or an item of it
-	DeedEnd     Deed = "end"      // the step has a status for good
-	DeedAsk     Deed = "ask"      // whatever does the step is asked to end
-	DeedUndo    Deed = "undo"     // begins the compensation of a step
-	DeedUndone  Deed = "undone"   // it ended
-	DeedAskUndo Deed = "ask undo" // the compensation of a step is asked to end
-	DeedChange  Deed = "change"   // the status of the run
-	DeedRefused Deed = "broken"   // a step could not begin: Err says why; End follows
-	DeedReset   Deed = "reset"    // a step that has ended is PENDING again
-	DeedDrop    Deed = "drop"     // the stored items of a step are of an earlier round: but for Kept, they go
+	EffectBegin              EffectKind = "begin"    // what does a step, or an item of it
+	EffectEnd                EffectKind = "end"      // the step has a status for good
+	EffectCancel             EffectKind = "ask"      // whatever does the step is asked to end
+	EffectCompensate         EffectKind = "undo"     // begins the compensation of a step
+	EffectCompensated        EffectKind = "undone"   // it ended
+	EffectCancelCompensation EffectKind = "ask undo" // the compensation of a step is asked to end
+	EffectRunStatus          EffectKind = "change"   // the status of the run
+	EffectNotStarted         EffectKind = "broken"   // a step could not begin: Err says why; End follows
+	EffectReset              EffectKind = "reset"    // a step that has ended is PENDING again
+	EffectDropItems          EffectKind = "drop"     // the stored items of a step are of an earlier round: but for Kept, they go
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
@@ -73,10 +73,10 @@ const ReasonItemsFailed = "too many items of its step failed"
 
 // Effect is something that follows from a decision.
 type Effect struct {
-	Deed   Deed
+	Kind   EffectKind
 	Step   int
 	Index  int
-	Letter Letter // of End; of Undone: Succeeded, Failed or Cancelled
+	Status StepStatus // of End; of Undone: Succeeded, Failed or Cancelled
 	Reason string
 	Err    error
 	Due    time.Time   // of Begin
@@ -88,11 +88,11 @@ type Effect struct {
 type Outcome struct {
 	Step, Index int
 	Round       int32
-	Undo        bool   // it is the compensation of the step
-	Letter      Letter // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
-	Lost        bool   // its worker was lost, with no takeover left
-	Overdue     bool   // it passed the timeout of its step, and is asked to end
-	Reason      string // of an item that the run itself ends, and of a compensation
+	Undo        bool       // it is the compensation of the step
+	Status      StepStatus // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
+	Lost        bool       // its worker was lost, with no takeover left
+	Overdue     bool       // it passed the timeout of its step, and is asked to end
+	Reason      string     // of an item that the run itself ends, and of a compensation
 }
 
 // startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
@@ -106,18 +106,18 @@ type Decision struct {
 	Now     time.Time
 	Effects []Effect
 
-	letters []byte
-	starts  int
-	check   []int       // steps whose turn it may be
-	stood   []bool      // steps that stand: see stands
-	fell    map[int]int // those that do not, with the number of ends until then
-	ends    int
-	err     error
+	statuses   []byte
+	starts     int
+	check      []int       // steps whose turn it may be
+	resolved   []bool      // steps that stand: see stands
+	unresolved map[int]int // those that do not, with the number of ends until then
+	ends       int
+	err        error
 }
 
 // Decide makes a run that decides. Its state is changed in place.
 func Decide(p *Plan, s *State, r Reader, now time.Time) *Decision {
-	return &Decision{Plan: p, State: s, Reader: r, Now: now, letters: []byte(s.Steps), stood: make([]bool, len(s.Steps))}
+	return &Decision{Plan: p, State: s, Reader: r, Now: now, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps))}
 }
 
 // done ends a decision.
@@ -126,23 +126,23 @@ func (d *Decision) done() error {
 		d.work()
 		d.settle()
 	}
-	d.State.Steps = string(d.letters)
+	d.State.Steps = string(d.statuses)
 	return d.err
 }
 
-// Letter is the status of a step, as the decision has left it so far.
-func (d *Decision) Letter(step int) Letter { return Letter(d.letters[step]) }
+// StatusOf is the status of a step, as the decision has left it so far.
+func (d *Decision) Status(step int) StepStatus { return StepStatus(d.statuses[step]) }
 
 // EndsNow tells whether a step ends with this decision.
 func (d *Decision) EndsNow(step int) bool {
-	return slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Deed == DeedEnd && e.Step == step && e.Index == NoIndex })
+	return slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Kind == EffectEnd && e.Step == step && e.Index == NoIndex })
 }
 
 func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
 func (d *Decision) mode(m Mode) {
 	if d.State.Mode != m {
-		d.effect(Effect{Deed: DeedChange, Step: NoIndex, Index: NoIndex, Was: d.State.Mode})
+		d.effect(Effect{Kind: EffectRunStatus, Step: NoIndex, Index: NoIndex, Was: d.State.Mode})
 		d.State.Mode = m
 	}
 }
@@ -163,10 +163,10 @@ func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
 	s.Attempt++
-	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Dues, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
+	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Deadlines, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
 	s.BadResult = ""
 	d.mode(ModeRunning)
-	for step := range d.letters {
+	for step := range d.statuses {
 		d.check = append(d.check, step)
 	}
 }
@@ -192,7 +192,7 @@ func (d *Decision) Tick() error {
 	}
 	if s.More {
 		s.More = false
-		for step := range d.letters {
+		for step := range d.statuses {
 			d.check = append(d.check, step)
 		}
 	}
@@ -200,8 +200,8 @@ func (d *Decision) Tick() error {
 }
 
 // DueNow gives the waits and delays whose time has come; what becomes of each its template says.
-func (s *State) DueNow(now time.Time) (due []Due) {
-	for _, d := range s.Dues {
+func (s *State) DueNow(now time.Time) (due []Deadline) {
+	for _, d := range s.Deadlines {
 		if !d.At.After(now) {
 			due = append(due, d)
 		}
@@ -220,13 +220,13 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 			return false, d.done()
 		}
 		s.Undoing = nil
-		d.undone(o.Step, o.Letter, o.Reason)
+		d.undone(o.Step, o.Status, o.Reason)
 		return true, d.done()
-	case d.Letter(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
+	case d.Status(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
 		return false, d.done()
 	}
 	if o.Overdue {
-		d.effect(Effect{Deed: DeedAsk, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
+		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
 		if o.Index != NoIndex {
 			each := s.Each[o.Step]
 			each.Skipped = append(each.Skipped, o.Index) // its own end is no news
@@ -238,14 +238,14 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 
 func (d *Decision) ended(o Outcome) {
 	s := d.State
-	s.Dues = slices.DeleteFunc(s.Dues, func(due Due) bool { return due.Step == o.Step && due.Index == o.Index })
+	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(due Deadline) bool { return due.Step == o.Step && due.Index == o.Index })
 	if o.Index == NoIndex {
-		d.end(o.Step, o.Letter, "", o.Lost)
+		d.end(o.Step, o.Status, "", o.Lost)
 		return
 	}
 	each := s.Each[o.Step]
 	each.Open--
-	switch o.Letter {
+	switch o.Status {
 	case Failed:
 		each.Failed++
 	case Cancelled:
@@ -254,7 +254,7 @@ func (d *Decision) ended(o Outcome) {
 		each.Succeeded++
 		each.Bytes += d.Reader.ResultBytes(o.Step, o.Index)
 	}
-	d.effect(Effect{Deed: DeedEnd, Step: o.Step, Index: o.Index, Letter: o.Letter, Reason: o.Reason})
+	d.effect(Effect{Kind: EffectEnd, Step: o.Step, Index: o.Index, Status: o.Status, Reason: o.Reason})
 	if (each.Failed > d.Plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
@@ -264,7 +264,7 @@ func (d *Decision) ended(o Outcome) {
 }
 
 // end gives a step its status.
-func (d *Decision) end(step int, l Letter, reason string, lost bool) {
+func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 	p, s := &d.Plan.Steps[step], d.State
 	if l == Cancelled && s.Mode == ModeRunning {
 		l, reason = Failed, "cancelled" // by somebody who is not the run
@@ -272,8 +272,8 @@ func (d *Decision) end(step int, l Letter, reason string, lost bool) {
 	if l == Failed && p.Ignore {
 		l = Ignored
 	}
-	d.letters[step] = byte(l)
-	d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: l, Reason: reason})
+	d.statuses[step] = byte(l)
+	d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: l, Reason: reason})
 	if l == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
 	}
@@ -304,15 +304,15 @@ func (d *Decision) Abort() error {
 	if s.Undoing != nil {
 		step := *s.Undoing
 		s.Undoing = nil
-		d.effect(Effect{Deed: DeedAskUndo, Step: step, Index: NoIndex})
+		d.effect(Effect{Kind: EffectCancelCompensation, Step: step, Index: NoIndex})
 		d.undone(step, Cancelled, "the run was ended")
 	}
 	s.Grace = time.Time{}
 	d.mode(ModeStopping)
-	for step := range d.letters {
-		switch d.Letter(step) {
+	for step := range d.statuses {
+		switch d.Status(step) {
 		case Open:
-			d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
+			d.effect(Effect{Kind: EffectCancel, Step: step, Index: NoIndex})
 			if d.State.Each[step] != nil {
 				d.dropItems(step, ReasonStopped)
 			}
@@ -320,29 +320,29 @@ func (d *Decision) Abort() error {
 		default:
 			continue
 		}
-		d.letters[step] = byte(Cancelled)
-		d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: ReasonStopped})
+		d.statuses[step] = byte(Cancelled)
+		d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	}
 	if d.err == nil {
 		d.finish(status)
 	}
-	s.Steps = string(d.letters)
+	s.Steps = string(d.statuses)
 	return d.err
 }
 
 // Skip ends a step, or an item, by hand that has not ended.
 func (d *Decision) Skip(step, index int) error {
-	if d.Letter(step) == Open {
-		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
+	if d.Status(step) == Open {
+		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 		if index == NoIndex && d.Plan.Steps[step].Each {
 			d.dropItems(step, "its step was skipped by hand")
 		}
 	}
-	d.State.Dues = slices.DeleteFunc(d.State.Dues, func(due Due) bool { return due.Step == step && (index == NoIndex || due.Index == index) })
+	d.State.Deadlines = slices.DeleteFunc(d.State.Deadlines, func(due Deadline) bool { return due.Step == step && (index == NoIndex || due.Index == index) })
 	if index != NoIndex {
 		each := d.State.Each[step]
 		each.Skipped = append(each.Skipped, index)
-		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: ByHand})
+		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: ByHand})
 		return d.done()
 	}
 	delete(d.State.Each, step)
@@ -366,15 +366,15 @@ func (d *Decision) Retry() error {
 // reset has what did not succeed done again, and what was undone.
 func (d *Decision) reset() {
 	s := d.State
-	clear(d.stood)
-	for step := range d.letters {
-		l := d.Letter(step)
+	clear(d.resolved)
+	for step := range d.statuses {
+		l := d.Status(step)
 		undone := slices.Contains(s.Undone, step)
 		if l != Failed && l != Cancelled && !undone {
 			continue
 		}
-		d.letters[step] = byte(Pending)
-		d.effect(Effect{Deed: DeedReset, Step: step, Index: NoIndex})
+		d.statuses[step] = byte(Pending)
+		d.effect(Effect{Kind: EffectReset, Step: step, Index: NoIndex})
 		each := s.Each[step]
 		switch {
 		case each == nil:
@@ -385,7 +385,7 @@ func (d *Decision) reset() {
 		}
 	}
 	slices.Reverse(s.Left)
-	s.Done = slices.DeleteFunc(append(s.Done, s.Left...), func(step int) bool { return d.Letter(step) == Pending })
+	s.Done = slices.DeleteFunc(append(s.Done, s.Left...), func(step int) bool { return d.Status(step) == Pending })
 	s.Undone, s.Left = nil, nil
 }
 
@@ -398,13 +398,13 @@ func (d *Decision) stop(cause Cause) {
 	d.mode(ModeStopping)
 	s.More, s.Rest = false, time.Time{}
 	final := d.final()
-	for step := range d.letters {
+	for step := range d.statuses {
 		p := &d.Plan.Steps[step]
-		switch d.Letter(step) {
+		switch d.Status(step) {
 		case Pending:
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
-				d.letters[step] = byte(Cancelled)
-				d.effect(Effect{Deed: DeedEnd, Step: step, Index: NoIndex, Letter: Cancelled, Reason: ReasonStopped})
+				d.statuses[step] = byte(Cancelled)
+				d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 				d.follow(step)
 			} else if final {
 				d.check = append(d.check, step)
@@ -440,18 +440,18 @@ func (d *Decision) ask(step int) {
 		}
 		return
 	}
-	d.effect(Effect{Deed: DeedAsk, Step: step, Index: NoIndex})
+	d.effect(Effect{Kind: EffectCancel, Step: step, Index: NoIndex})
 }
 
 // endWaits ends the waits that are open, of some kinds.
 func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
-	for step := range d.letters {
+	for step := range d.statuses {
 		p := &d.Plan.Steps[step]
-		if d.Letter(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
+		if d.Status(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
 			continue
 		}
 		if !p.Each {
-			d.State.Dues = slices.DeleteFunc(d.State.Dues, func(due Due) bool { return due.Step == step })
+			d.State.Deadlines = slices.DeleteFunc(d.State.Deadlines, func(due Deadline) bool { return due.Step == step })
 			d.end(step, Cancelled, reason, false)
 			continue
 		}

@@ -22,13 +22,13 @@ type world struct {
 	items     map[int]int
 	open      map[[2]int]bool // begun, and not at its end
 	asked     map[[2]int]bool
-	succeeded map[[2]int]bool     // and not undone
-	stored    map[[2]int]bool     // what is stored as succeeded or skipped, of whatever attempt
-	redone    map[[2]int]bool     // items that have succeeded or were skipped since their step was undone
-	ends      map[int]flow.Letter // of the steps that have ended
-	stale     map[int]bool        // steps that were undone, and not done again
-	order     []int               // steps in the order of their success
-	undoing   int                 // -1: none
+	succeeded map[[2]int]bool         // and not undone
+	stored    map[[2]int]bool         // what is stored as succeeded or skipped, of whatever attempt
+	redone    map[[2]int]bool         // items that have succeeded or were skipped since their step was undone
+	ends      map[int]flow.StepStatus // of the steps that have ended
+	stale     map[int]bool            // steps that were undone, and not done again
+	order     []int                   // steps in the order of their success
+	undoing   int                     // -1: none
 	undone    []int
 	left      []int // their compensation failed
 	cancelled bool
@@ -123,7 +123,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		for step := range w.plan.Steps {
 			w.items[step] = rapid.SampledFrom([]int{0, 1, 3, 7, 150}).Draw(t, "items")
 		}
-		w.ends, w.stale = map[int]flow.Letter{}, map[int]bool{}
+		w.ends, w.stale = map[int]flow.StepStatus{}, map[int]bool{}
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
 		w.stored, w.redone = map[[2]int]bool{}, map[[2]int]bool{}
 		w.state = flow.NewState(w.plan)
@@ -179,12 +179,12 @@ func (w *world) something() {
 			w.now = at
 		}
 		for _, due := range w.state.DueNow(w.now) {
-			w.end([2]int{due.Step, due.Index}, flow.Outcome{Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed, flow.Skipped}).Draw(w.t, "at its due time")})
+			w.end([2]int{due.Step, due.Index}, flow.Outcome{Status: rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed, flow.Skipped}).Draw(w.t, "at its due time")})
 		}
 		w.decide(func(d *flow.Decision) error { return d.Tick() })
 	case w.undoing >= 0:
 		w.decide(func(d *flow.Decision) error {
-			known, err := d.Ended(flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Letter: rapid.SampledFrom([]flow.Letter{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")})
+			known, err := d.Ended(flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Status: rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")})
 			if !known {
 				w.t.Fatal("the end of a compensation is not known")
 			}
@@ -193,11 +193,11 @@ func (w *world) something() {
 	default:
 		open := w.opened()
 		k := open[rapid.IntRange(0, len(open)-1).Draw(w.t, "which")]
-		letters := []flow.Letter{flow.Succeeded, flow.Succeeded, flow.Succeeded, flow.Failed}
+		letters := []flow.StepStatus{flow.Succeeded, flow.Succeeded, flow.Succeeded, flow.Failed}
 		if w.asked[k] {
 			letters = append(letters, flow.Cancelled, flow.Cancelled)
 		}
-		w.end(k, flow.Outcome{Letter: rapid.SampledFrom(letters).Draw(w.t, "end"), Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
+		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "end"), Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
 	}
 }
 
@@ -238,7 +238,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 func (w *world) skip() {
 	var may []int
 	for step := range w.plan.Steps {
-		if l := w.state.Letter(step); l == flow.Open || l == flow.Pending {
+		if l := w.state.StatusOf(step); l == flow.Open || l == flow.Pending {
 			may = append(may, step)
 		}
 	}
@@ -275,7 +275,7 @@ func (w *world) decide(event func(*flow.Decision) error) {
 	begun := 0
 	for _, e := range d.Effects {
 		w.take(e)
-		if e.Deed == flow.DeedBegin {
+		if e.Kind == flow.EffectBegin {
 			begun++
 		}
 	}
@@ -286,8 +286,8 @@ func (w *world) decide(event func(*flow.Decision) error) {
 
 func (w *world) take(e flow.Effect) {
 	k := [2]int{e.Step, e.Index}
-	switch e.Deed {
-	case flow.DeedBegin:
+	switch e.Kind {
+	case flow.EffectBegin:
 		if w.open[k] || w.succeeded[k] {
 			w.t.Fatalf("%v begins, and is open or has succeeded", k)
 		}
@@ -301,42 +301,42 @@ func (w *world) take(e flow.Effect) {
 				w.t.Fatalf("more than %d items of %d are open", limit, e.Step)
 			}
 		}
-	case flow.DeedEnd:
+	case flow.EffectEnd:
 		delete(w.open, k)
 		delete(w.asked, k)
-		if delete(w.stored, k); e.Letter != flow.Failed && e.Letter != flow.Cancelled {
+		if delete(w.stored, k); e.Status != flow.Failed && e.Status != flow.Cancelled {
 			w.stored[k], w.redone[k] = true, true
 		}
 		if e.Index == flow.NoIndex {
-			w.ends[e.Step] = e.Letter
+			w.ends[e.Step] = e.Status
 			delete(w.stale, e.Step)
 		}
-		if e.Letter == flow.Succeeded {
+		if e.Status == flow.Succeeded {
 			w.succeeded[k] = true
 			if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable {
 				w.order = append(w.order, e.Step)
 			}
 		}
-	case flow.DeedDrop:
+	case flow.EffectDropItems:
 		if len(e.Kept) > 0 {
 			w.t.Fatalf("the list of %d is the same, and its items move: %v", e.Step, e.Kept)
 		}
 		for _, index := range w.itemsOf(w.stored, e.Step) {
 			delete(w.stored, [2]int{e.Step, index})
 		}
-	case flow.DeedAsk:
+	case flow.EffectCancel:
 		w.asked[k] = true
-	case flow.DeedReset:
+	case flow.EffectReset:
 		delete(w.ends, e.Step)
-	case flow.DeedUndo:
+	case flow.EffectCompensate:
 		w.undoing = e.Step
-	case flow.DeedUndone:
+	case flow.EffectCompensated:
 		w.undoing = -1
 		if last := w.order[len(w.order)-1]; last != e.Step {
 			w.t.Fatalf("%d is undone before %d, which succeeded later", e.Step, last)
 		}
 		w.order = w.order[:len(w.order)-1]
-		if e.Letter == flow.Succeeded {
+		if e.Status == flow.Succeeded {
 			w.undone = append(w.undone, e.Step)
 			w.stale[e.Step] = true
 		} else {
@@ -382,11 +382,11 @@ func (w *world) rests(step int) bool {
 func (w *world) atEnd() {
 	if w.state.Status == "succeeded" {
 		for step := range w.plan.Steps {
-			if l := w.state.Letter(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending || l == flow.Open {
+			if l := w.state.StatusOf(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending || l == flow.Open {
 				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
 			}
 			each := w.state.Each[step]
-			if each != nil && w.state.Letter(step) == flow.Succeeded && len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
+			if each != nil && w.state.StatusOf(step) == flow.Succeeded && len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
 				w.t.Fatalf("step %d succeeded, %d of its %d items failed, and these were done: %v", step, each.Failed, each.Count, w.itemsOf(w.redone, step))
 			}
 		}
@@ -399,7 +399,7 @@ func (w *world) atEnd() {
 		w.t.Fatalf("the run has ended and has a timer: %+v", w.state)
 	}
 	for step := range w.plan.Steps {
-		if l := w.state.Letter(step); l == flow.Pending || l == flow.Open {
+		if l := w.state.StatusOf(step); l == flow.Pending || l == flow.Open {
 			w.t.Fatalf("the run has ended, and step %d is %c", step, l)
 		}
 	}

@@ -105,15 +105,15 @@ func (p *play) decide(event func(*flow.Decision) error) {
 	p.said = nil
 	for _, e := range d.Effects {
 		name := p.name(e.Step, e.Index)
-		switch e.Deed {
-		case flow.DeedBegin:
+		switch e.Kind {
+		case flow.EffectBegin:
 			p.rows[name] = byte(flow.Open)
 			if e.Index != flow.NoIndex {
 				p.values[name] = p.items[e.Index]
 			}
-		case flow.DeedEnd:
-			p.rows[name] = byte(e.Letter)
-		case flow.DeedDrop:
+		case flow.EffectEnd:
+			p.rows[name] = byte(e.Status)
+		case flow.EffectDropItems:
 			rows, values := map[string]byte{}, map[string]string{}
 			for before, now := range e.Kept {
 				rows[p.name(e.Step, now)], values[p.name(e.Step, now)] = p.rows[p.name(e.Step, before)], p.values[p.name(e.Step, before)]
@@ -123,21 +123,21 @@ func (p *play) decide(event func(*flow.Decision) error) {
 			}
 			maps.Copy(p.rows, rows)
 			maps.Copy(p.values, values)
-		case flow.DeedReset:
+		case flow.EffectReset:
 			p.rows[name] = byte(flow.Pending)
-		case flow.DeedChange:
+		case flow.EffectRunStatus:
 			continue
 		}
-		p.said = append(p.said, string(e.Deed)+" "+name)
+		p.said = append(p.said, string(e.Kind)+" "+name)
 	}
 }
 
 func (p *play) start() { p.decide(func(d *flow.Decision) error { return d.Start() }) }
 
-func (p *play) end(step, index int, l flow.Letter) {
+func (p *play) end(step, index int, l flow.StepStatus) {
 	p.t.Helper()
 	p.decide(func(d *flow.Decision) error {
-		known, err := d.Ended(flow.Outcome{Step: step, Index: index, Round: p.state.Round, Letter: l})
+		known, err := d.Ended(flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l})
 		if !known {
 			p.t.Fatalf("the end of %s is not known", p.name(step, index))
 		}
@@ -275,7 +275,7 @@ func TestNoResult(t *testing.T) {
 		t.Errorf("the step is not undone: %v", p.said)
 	}
 	p.decide(func(d *flow.Decision) error {
-		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Letter: flow.Succeeded})
+		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded})
 		return err
 	})
 	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure || p.state.BadResult != "no such field" {

@@ -25,11 +25,11 @@ func (d *Decision) items(step int) {
 		each.Next++
 		each.Open++
 		d.start(step, index)
-		if d.Letter(step) != Open {
+		if d.Status(step) != Open {
 			return // it was the last one, and could not begin
 		}
 	}
-	if each.Open > 0 || d.err != nil || d.Letter(step) != Open {
+	if each.Open > 0 || d.err != nil || d.Status(step) != Open {
 		return
 	}
 	switch {
@@ -60,7 +60,7 @@ func (d *Decision) askItems(step int) {
 		return
 	}
 	for _, index := range items {
-		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
+		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 	}
 }
 
@@ -72,8 +72,8 @@ func (d *Decision) dropItems(step int, reason string) {
 		return
 	}
 	for _, index := range items {
-		d.effect(Effect{Deed: DeedAsk, Step: step, Index: index})
-		d.effect(Effect{Deed: DeedEnd, Step: step, Index: index, Letter: Cancelled, Reason: reason})
+		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
+		d.effect(Effect{Kind: EffectEnd, Step: step, Index: index, Status: Cancelled, Reason: reason})
 	}
 }
 
@@ -85,7 +85,7 @@ func (d *Decision) endItems(step int, reason string) {
 		return
 	}
 	for _, index := range items {
-		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Cancelled, Reason: reason})
+		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Cancelled, Reason: reason})
 	}
 }
 
@@ -129,7 +129,7 @@ func (d *Decision) match(step int, each *Each, items []int64) {
 	}
 	bytes := each.Bytes * len(kept) / max(len(done), 1) // an estimate: the state has no sizes of single items
 	*each = redoing(len(items), slices.Collect(maps.Values(kept)), bytes)
-	d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex, Kept: kept})
+	d.effect(Effect{Kind: EffectDropItems, Step: step, Index: NoIndex, Kept: kept})
 }
 
 // matchItems finds the done items in a list, at their old index if they are still there. It returns their new indexes by their old ones.
@@ -159,12 +159,12 @@ func (d *Decision) openItems(step int) ([]int, error) {
 	items, err := d.Reader.OpenItems(step)
 	for _, e := range d.Effects {
 		switch {
-		case e.Step == step && e.Deed == DeedDrop:
+		case e.Step == step && e.Kind == EffectDropItems:
 			items = nil
 		case e.Step != step || e.Index == NoIndex:
-		case e.Deed == DeedBegin:
+		case e.Kind == EffectBegin:
 			items = append(items, e.Index)
-		case e.Deed == DeedEnd:
+		case e.Kind == EffectEnd:
 			items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
 		}
 	}
@@ -180,9 +180,9 @@ func (d *Decision) doneItems(step int) ([]int, error) {
 	}
 	for _, e := range d.Effects {
 		switch {
-		case e.Step == step && e.Deed == DeedDrop:
+		case e.Step == step && e.Kind == EffectDropItems:
 			items = slices.Collect(maps.Values(e.Kept))
-		case e.Deed == DeedEnd && e.Step == step && e.Index != NoIndex && e.Letter != Failed && e.Letter != Cancelled:
+		case e.Kind == EffectEnd && e.Step == step && e.Index != NoIndex && e.Status != Failed && e.Status != Cancelled:
 			items = append(items, e.Index)
 		}
 	}

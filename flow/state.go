@@ -43,25 +43,25 @@ const (
 	Delay
 )
 
-// Letter is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
-type Letter byte
+// StatusOf is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
+type StepStatus byte
 
 // The statuses of steps.
 const (
-	Pending   Letter = 'p'
-	Open      Letter = 'o' // begun
-	Succeeded Letter = 's'
-	Failed    Letter = 'f'
-	Ignored   Letter = 'i' // failed, which does not fail the run
-	Skipped   Letter = 'k' // by its condition or its join rule
-	ByHand    Letter = 'h' // skipped by hand: those that depend on it go on as if it had succeeded
-	Cancelled Letter = 'c'
+	Pending   StepStatus = 'p'
+	Open      StepStatus = 'o' // begun
+	Succeeded StepStatus = 's'
+	Failed    StepStatus = 'f'
+	Ignored   StepStatus = 'i' // failed, which does not fail the run
+	Skipped   StepStatus = 'k' // by its condition or its join rule
+	ByHand    StepStatus = 'h' // skipped by hand: those that depend on it go on as if it had succeeded
+	Cancelled StepStatus = 'c'
 )
 
-func (l Letter) ended() bool { return l != Pending && l != Open }
+func (l StepStatus) ended() bool { return l != Pending && l != Open }
 
 // good tells whether a step counts as a success for those that depend on it.
-func (l Letter) good() bool { return l == Succeeded || l == ByHand }
+func (l StepStatus) good() bool { return l == Succeeded || l == ByHand }
 
 // Mode is what a run is at.
 type Mode string
@@ -106,15 +106,15 @@ type State struct {
 	Left    []int `json:"left,omitempty"`
 	Undoing *int  `json:"undoing,omitempty"`
 	// Broken is the step that failed the run.
-	Broken    *int      `json:"broken,omitempty"`
-	BadResult string    `json:"bad_result,omitempty"` // why the result of the run could not be made, which failed it
-	Asked     []int     `json:"asked,omitempty"`      // steps that this attempt has asked to end; one that cleans up may begin later
-	Dues      []Due     `json:"dues,omitempty"`
-	RunTime   time.Time `json:"run_time,omitzero"` // of one that waits for its time
-	Deadline  time.Time `json:"deadline,omitzero"` // of the run
-	Rest      time.Time `json:"rest,omitzero"`     // until the next attempt
-	Grace     time.Time `json:"grace,omitzero"`    // of waits that were asked to end
-	More      bool      `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
+	Broken    *int       `json:"broken,omitempty"`
+	BadResult string     `json:"bad_result,omitempty"` // why the result of the run could not be made, which failed it
+	Asked     []int      `json:"asked,omitempty"`      // steps that this attempt has asked to end; one that cleans up may begin later
+	Deadlines []Deadline `json:"dues,omitempty"`
+	RunTime   time.Time  `json:"run_time,omitzero"` // of one that waits for its time
+	Deadline  time.Time  `json:"deadline,omitzero"` // of the run
+	Rest      time.Time  `json:"rest,omitzero"`     // until the next attempt
+	Grace     time.Time  `json:"grace,omitzero"`    // of waits that were asked to end
+	More      bool       `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
 }
 
 // Each is how far a step is that is done once for each item.
@@ -131,8 +131,8 @@ type Each struct {
 	Redo      []byte `json:"redo,omitempty"`    // one bit for each item that this attempt has to do; nil: all
 }
 
-// Due is when something has waited long enough.
-type Due struct {
+// Deadline is when something has waited long enough.
+type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`
 	At    time.Time `json:"at"`
@@ -164,8 +164,8 @@ func (s *State) Fits(p *Plan) error {
 	return nil
 }
 
-// Letter is the status of a step.
-func (s *State) Letter(step int) Letter { return Letter(s.Steps[step]) }
+// StatusOf is the status of a step.
+func (s *State) StatusOf(step int) StepStatus { return StepStatus(s.Steps[step]) }
 
 // Timer is when the run has something to do by itself; zero: never. It is now where more is to be begun.
 func (s *State) Timer(now time.Time) time.Time {
@@ -185,7 +185,7 @@ func (s *State) Timer(now time.Time) time.Time {
 	case ModeResting:
 		sooner(s.Rest)
 	case ModeRunning, ModeStopping, ModeCompensating:
-		for _, d := range s.Dues {
+		for _, d := range s.Deadlines {
 			sooner(d.At)
 		}
 		sooner(s.Grace)
@@ -200,11 +200,11 @@ func (s *State) Timer(now time.Time) time.Time {
 
 // Postpone moves the due time of a wait.
 func (s *State) Postpone(step, index int, at time.Time) {
-	for n := range s.Dues {
-		if d := &s.Dues[n]; d.Step == step && d.Index == index {
+	for n := range s.Deadlines {
+		if d := &s.Deadlines[n]; d.Step == step && d.Index == index {
 			d.At = at
 			return
 		}
 	}
-	s.Dues = append(s.Dues, Due{Step: step, Index: index, At: at})
+	s.Deadlines = append(s.Deadlines, Deadline{Step: step, Index: index, At: at})
 }

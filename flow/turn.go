@@ -20,7 +20,7 @@ func (d *Decision) turnOf(step int) turn {
 	p := &d.Plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
-		switch l := d.Letter(dep); {
+		switch l := d.Status(dep); {
 		case !d.stands(dep):
 			continue
 		case l.good():
@@ -60,7 +60,7 @@ func (d *Decision) turnOf(step int) turn {
 // line tells whether all steps before one of a line have ended, and none failed: one behind may have been skipped by hand before them.
 func (d *Decision) line(step int) bool {
 	for before := range step {
-		if l := d.Letter(before); !l.ended() || l == Failed || l == Cancelled {
+		if l := d.Status(before); !l.ended() || l == Failed || l == Cancelled {
 			return false
 		}
 	}
@@ -71,7 +71,7 @@ func (d *Decision) line(step int) bool {
 // one runs.
 func (d *Decision) allEnded(step int) bool {
 	for before := range step {
-		if !d.Letter(before).ended() {
+		if !d.Status(before).ended() {
 			return false
 		}
 	}
@@ -81,13 +81,13 @@ func (d *Decision) allEnded(step int) bool {
 // stands tells whether a step of a graph has ended, and what it rests on as well: of a run that is taken up again steps stay done whose own dependencies
 // were undone, or failed, and are to be done again. The next ones began at once with what was undone.
 func (d *Decision) stands(step int) bool {
-	if !d.Letter(step).ended() {
+	if !d.Status(step).ended() {
 		return false
 	}
-	if d.Plan.Linear || d.stood[step] {
+	if d.Plan.Linear || d.resolved[step] {
 		return true
 	}
-	if fell, ok := d.fell[step]; ok && fell == d.ends {
+	if fell, ok := d.unresolved[step]; ok && fell == d.ends {
 		return false
 	}
 	p := &d.Plan.Steps[step]
@@ -96,7 +96,7 @@ func (d *Decision) stands(step int) bool {
 		switch {
 		case !d.stands(dep):
 			all = false
-		case d.Letter(dep).good():
+		case d.Status(dep).good():
 			one = true
 		}
 		if !all && p.Join != progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
@@ -104,13 +104,13 @@ func (d *Decision) stands(step int) bool {
 		}
 	}
 	if all || one && p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
-		d.stood[step] = true // which it does until the next reset
+		d.resolved[step] = true // which it does until the next reset
 		return true
 	}
-	if d.fell == nil {
-		d.fell = map[int]int{}
+	if d.unresolved == nil {
+		d.unresolved = map[int]int{}
 	}
-	d.fell[step] = d.ends
+	d.unresolved[step] = d.ends
 	return false
 }
 
@@ -121,8 +121,8 @@ func (d *Decision) follow(step int) {
 		d.below(step, nil)
 		return
 	}
-	for next := step + 1; next < len(d.letters); next++ {
-		if !d.Letter(next).ended() {
+	for next := step + 1; next < len(d.statuses); next++ {
+		if !d.Status(next).ended() {
 			d.check = append(d.check, next)
 			return
 		}
@@ -132,7 +132,7 @@ func (d *Decision) follow(step int) {
 // below looks at the steps that depend on one, and behind those of them that have ended: of a run that is taken up again they stay done.
 func (d *Decision) below(step int, seen map[int]bool) {
 	for _, next := range d.Plan.Steps[step].Dependants {
-		if !d.Letter(next).ended() {
+		if !d.Status(next).ended() {
 			d.check = append(d.check, next)
 		} else if !seen[next] {
 			if seen == nil {
@@ -156,7 +156,7 @@ func (d *Decision) work() {
 	for len(d.check) > 0 && d.err == nil {
 		step := d.check[0]
 		d.check = d.check[1:]
-		switch d.Letter(step) {
+		switch d.Status(step) {
 		case Open:
 			if d.State.Each[step] != nil {
 				d.items(step)
@@ -197,18 +197,18 @@ func (d *Decision) look(step int) {
 
 // broken fails a step that could not begin: its template does not fit what it met.
 func (d *Decision) broken(step, index int, err error) {
-	d.effect(Effect{Deed: DeedRefused, Step: step, Index: index, Err: err})
-	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Letter: Failed})
+	d.effect(Effect{Kind: EffectNotStarted, Step: step, Index: index, Err: err})
+	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed})
 }
 
 func (d *Decision) begin(step int) {
 	p, s := &d.Plan.Steps[step], d.State
-	d.letters[step] = byte(Open)
+	d.statuses[step] = byte(Open)
 	if !p.Each {
 		d.start(step, NoIndex)
 		return
 	}
-	d.effect(Effect{Deed: DeedBegin, Step: step, Index: NoIndex})
+	d.effect(Effect{Kind: EffectBegin, Step: step, Index: NoIndex})
 	d.starts++
 	items, err := d.Reader.Items(step)
 	if err != nil {
@@ -223,7 +223,7 @@ func (d *Decision) begin(step int) {
 	} else {
 		s.Each[step] = &Each{Count: len(items)}
 		if s.Round > 1 {
-			d.effect(Effect{Deed: DeedDrop, Step: step, Index: NoIndex})
+			d.effect(Effect{Kind: EffectDropItems, Step: step, Index: NoIndex})
 		}
 	}
 	d.items(step)
@@ -233,13 +233,13 @@ func (d *Decision) begin(step int) {
 func (d *Decision) start(step, index int) {
 	due, err := d.Reader.Begin(step, index)
 	d.starts++
-	d.effect(Effect{Deed: DeedBegin, Step: step, Index: index, Due: due})
+	d.effect(Effect{Kind: EffectBegin, Step: step, Index: index, Due: due})
 	if err != nil {
 		d.broken(step, index, err)
 		return
 	}
 	if !due.IsZero() {
-		d.State.Dues = append(d.State.Dues, Due{Step: step, Index: index, At: due})
+		d.State.Deadlines = append(d.State.Deadlines, Deadline{Step: step, Index: index, At: due})
 	}
 }
 
@@ -250,8 +250,8 @@ func (d *Decision) settle() {
 		return
 	}
 	var bad, failed, pending bool
-	for step := range d.letters {
-		switch d.Letter(step) {
+	for step := range d.statuses {
+		switch d.Status(step) {
 		case Open:
 			return
 		case Failed:
@@ -319,7 +319,7 @@ func (d *Decision) compensate() {
 			continue
 		}
 		s.Undoing = &step
-		d.effect(Effect{Deed: DeedUndo, Step: step, Index: NoIndex})
+		d.effect(Effect{Kind: EffectCompensate, Step: step, Index: NoIndex})
 	}
 	if s.Undoing != nil {
 		return
@@ -336,8 +336,8 @@ func (s *State) stopped() Cause {
 }
 
 // undone takes the end of a compensation. A step whose compensation failed stays as it is.
-func (d *Decision) undone(step int, l Letter, reason string) {
-	d.effect(Effect{Deed: DeedUndone, Step: step, Index: NoIndex, Letter: l, Reason: reason})
+func (d *Decision) undone(step int, l StepStatus, reason string) {
+	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: l, Reason: reason})
 	if l == Succeeded {
 		d.State.Undone = append(d.State.Undone, step)
 	} else {
@@ -347,6 +347,6 @@ func (d *Decision) undone(step int, l Letter, reason string) {
 
 func (d *Decision) finish(status Cause) {
 	s := d.State
-	s.Status, s.Dues, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{}, time.Time{}, false, nil
+	s.Status, s.Deadlines, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{}, time.Time{}, false, nil
 	d.mode(ModeEnded)
 }

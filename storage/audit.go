@@ -91,13 +91,13 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 			if err := carryOut(tx); err != nil {
 				return err
 			}
-			return NoteOrder(ctx, tx, n.method, n.namespace, n.subject, by)
+			return AuditCommand(ctx, tx, n.method, n.namespace, n.subject, by)
 		})
 	})
 }
 
-// NoteOrder notes an order in the transaction that carries it out, where somebody is named who gave it.
-func NoteOrder(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
+// AuditCommand notes an order in the transaction that carries it out, where somebody is named who gave it.
+func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
 	if len(by) == 0 {
 		return nil
 	}

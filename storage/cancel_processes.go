@@ -31,7 +31,7 @@ const graceExpired = `{"reason": "` + process.ReasonGraceExpired + `", "message"
 
 type cancelItem struct {
 	item
-	order
+	command
 	reason  string
 	context []byte
 	grace   time.Duration
@@ -103,7 +103,7 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 		rows, err := s.q.CancelProcesses(ctx, db, arg)
 		for _, r := range rows {
 			it := items[r.Ord]
-			it.order, it.busy = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}, r.Busy
+			it.command, it.busy = command{outcome: PrepareOutcome(r.Outcome), status: r.Status}, r.Busy
 		}
 		return err
 	}}

@@ -48,10 +48,10 @@ type Completion struct {
 	NamedTimers []SetTimer // each replaces the timer of its name
 	UnsetNames  []string
 
-	Messages []Message // to other processes
-	Patient  bool      // these may wait for what is more urgent: see OnMessages
-	Riders   []Rider   // what else is written with it, where the messages are
-	Ends     []Rider   // what is written with it however it ended
+	Messages     []Message // to other processes
+	LowPriority  bool      // these may wait for what is more urgent: see OnMessages
+	Effects      []Effect  // what else is written with it, where the messages are
+	EffectsOnEnd []Effect  // what is written with it however it ended
 
 	RetryAfter     time.Duration // of Retry; 0: at once
 	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
@@ -133,10 +133,10 @@ func (c *Completion) bytes() int {
 	for i := range c.Messages {
 		n += c.Messages[i].bytes()
 	}
-	for _, r := range c.Riders {
+	for _, r := range c.Effects {
 		n += r.Bytes()
 	}
-	for _, r := range c.Ends {
+	for _, r := range c.EffectsOnEnd {
 		n += r.Bytes()
 	}
 	return n
@@ -155,16 +155,16 @@ func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
 
-// tellsRun tells whether a run learns of the end by EndSteps.
-func (c *Completion) tellsRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
+// notifiesRun tells whether a run learns of the end by EndSteps.
+func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
 // starts tells whether a message is the start of a job that StartSteps carries out.
 func (c *Completion) starts(m *Message) bool {
 	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
 }
 
-// Speaks tells whether messages and riders of the completion are stored.
-func (c *Completion) Speaks() bool { return c.applies() || c.Outcome == Removed }
+// StoresChanges tells whether messages and riders of the completion are stored.
+func (c *Completion) StoresChanges() bool { return c.applies() || c.Outcome == Removed }
 
 // removes tells whether the process goes with this completion.
 func (c *Completion) removes() bool {

@@ -15,24 +15,24 @@ type Constrained struct {
 	Keys    map[string]string // by the name of the constraint
 }
 
-// LineOf is the line of a key: the name of the constraint, =, and the value. A name has no = in it.
-func LineOf(constraint, key string) string { return constraint + "=" + key }
+// KeyOf is the line of a key: the name of the constraint, =, and the value. A name has no = in it.
+func KeyOf(constraint, key string) string { return constraint + "=" + key }
 
-// Lines are those of all keys, sorted.
-func (c Constrained) Lines() []string {
+// KeyNames are those of all keys, sorted.
+func (c Constrained) KeyNames() []string {
 	lines := make([]string, 0, len(c.Keys))
 	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
-		lines = append(lines, LineOf(name, c.Keys[name]))
+		lines = append(lines, KeyOf(name, c.Keys[name]))
 	}
 	return lines
 }
 
-// Line is where the job waits first; "": it needs no key.
-func (c Constrained) Line() string {
+// FirstKey is where the job waits first; "": it needs no key.
+func (c Constrained) FirstKey() string {
 	if len(c.Keys) == 0 {
 		return ""
 	}
-	return c.Lines()[0]
+	return c.KeyNames()[0]
 }
 
 // JSON are the keys as jobs.constraint_keys has them; "": there are none.
@@ -47,23 +47,23 @@ func (c Constrained) JSON() string {
 // Freed goes with the end of a job that holds keys: they are free. A rider; SaveCompleted does it by itself.
 type Freed struct{}
 
-// Bytes implements Rider.
+// Bytes implements Effect.
 func (Freed) Bytes() int { return 100 }
 
-// Write implements Rider.
-func (Freed) Write(ctx context.Context, db DB, all []Ride) error {
+// Write implements Effect.
+func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.FreeKeysParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
 // others are riders but Freed.
-func others(riders []Rider) []Rider {
-	return slices.DeleteFunc(slices.Clone(riders), func(r Rider) bool { return r == Freed{} })
+func others(riders []Effect) []Effect {
+	return slices.DeleteFunc(slices.Clone(riders), func(r Effect) bool { return r == Freed{} })
 }
 
 // freesKeys tells whether a job holds keys that its end frees.
-func (c *Completion) freesKeys() bool { return slices.Contains(c.Ends, Rider(Freed{})) }
+func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(Freed{})) }
 
 // freeStages free the keys of processes that an order may have ended, or held.
 func (b *batch) freeStages(s *Store) []stage {

@@ -29,10 +29,10 @@ const (
 const (
 	// shortLockTimeout bounds the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// impatientFor is how long flushes wait only shortLockTimeout for locks after one reached lock_timeout.
-	impatientFor = 10 * time.Second
-	// contentionPatience is how long a request may be put aside before it is answered ErrUnavailable.
-	contentionPatience = 250 * time.Millisecond
+	// noDeferTime is how long flushes wait only shortLockTimeout for locks after one reached lock_timeout.
+	noDeferTime = 10 * time.Second
+	// contentionDeferTime is how long a request may be put aside before it is answered ErrUnavailable.
+	contentionDeferTime = 250 * time.Millisecond
 	// contentionMemory is how long a process is remembered whose items have all been answered.
 	contentionMemory = time.Second
 	// maxLockFailures bounds the search for the items that wait for a lock: as many failures find three rows among 256.
@@ -198,7 +198,7 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 			}
 		}
 		i := op.base()
-		if completionOf(op) == nil && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionPatience {
+		if completionOf(op) == nil && !i.contendedSince.IsZero() && now.Sub(i.contendedSince) >= contentionDeferTime {
 			refuseOne(op, unavailable(fmt.Sprintf("process %s is locked by another session", key), errLocked))
 			continue
 		}

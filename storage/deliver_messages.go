@@ -54,16 +54,16 @@ type deliverBatch struct {
 	byTarget map[process.Key][]*deliverItem
 	keys     keysParams // of the targets, in their order
 	modes    []int32    // of their events
-	told     *riders
+	outgoing *outgoing
 }
 
 // deliverStages: a start comes before what was sent to the process after it. The lock between them is for processes that the starts
 // have made, here or on another node: no first statement could lock these. told takes whom the deliveries have said something.
-func deliverStages(s *Store, items []*deliverItem, told *riders) []stage {
+func deliverStages(s *Store, items []*deliverItem, told *outgoing) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), told: told}
+	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), outgoing: told}
 	for _, it := range items {
 		b.byTarget[it.key] = append(b.byTarget[it.key], it)
 	}
@@ -121,7 +121,7 @@ func (b *deliverBatch) cancels(ctx context.Context, db DB) error {
 	for _, r := range rows {
 		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
 		if r.ParentProcessID != "" {
-			b.told.targets = append(b.told.targets, process.Key{Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID})
+			b.outgoing.targets = append(b.outgoing.targets, process.Key{Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID})
 		}
 	}
 	return err

@@ -31,20 +31,20 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 
 // endSteps tells runs the ends of jobs of a flush.
 type endSteps struct {
-	store  *Store
-	items  []*saveItem
-	arg    dbsqlc.EndStepsParams
-	riders *riders
+	store    *Store
+	items    []*saveItem
+	arg      dbsqlc.EndStepsParams
+	outgoing *outgoing
 }
 
 // endStepStages follow what has ended the jobs, and what their riders write.
-func endStepStages(s *Store, saves []*saveItem, r *riders) []stage {
-	e := &endSteps{store: s, riders: r}
+func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
+	e := &endSteps{store: s, outgoing: r}
 	a := &e.arg
 	a.NodeID = s.nodeID.Load()
 	for _, it := range saves {
 		c := it.completion
-		if !c.tellsRun() {
+		if !c.notifiesRun() {
 			continue
 		}
 		a.Ords = append(a.Ords, int32(len(e.items))) //nolint:gosec // at most maxFlushItems
@@ -77,7 +77,7 @@ func (e *endSteps) run(ctx context.Context, db DB) error {
 		case "process":
 			it.behind = true
 		case "message":
-			e.riders.targets = append(e.riders.targets, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+			e.outgoing.targets = append(e.outgoing.targets, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 		}
 	}
 	return err

@@ -122,7 +122,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.UniqueWaitings = append(a.UniqueWaitings, j.Unique.Waiting)
 	a.ConstraintsVersions = append(a.ConstraintsVersions, j.Constraints.Version)
 	a.ConstraintKeys = append(a.ConstraintKeys, j.Constraints.JSON())
-	a.Lines = append(a.Lines, j.Constraints.Line())
+	a.Lines = append(a.Lines, j.Constraints.FirstKey())
 	a.Actors = append(a.Actors, j.Actor)
 	a.Groupeds = append(a.Groupeds, j.Grouped)
 	if j.Unique.Key != "" {

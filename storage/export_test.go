@@ -16,7 +16,7 @@ func HotConfig(dsn string) (*pgx.ConnConfig, error) {
 
 // Whole has a store that is not used yet do without CaptureCall and SaveFinished: what comes first holds the locks until it is stored.
 func (s *Store) Whole() *Store {
-	s.wholes = true
+	s.generalOnly = true
 	return s
 }
 
@@ -31,18 +31,18 @@ var EncodeArrays = encodeArrays
 
 // LineWait sets how long calls stand in line, in a store where none stands now.
 func (s *Store) LineWait(wait time.Duration) *Store {
-	s.lines.wait = wait
+	s.callQueues.wait = wait
 	return s
 }
 
-// Line is how many calls of a process wait in memory, and how many processes are known to run here.
+// FirstKey is how many calls of a process wait in memory, and how many processes are known to run here.
 func (s *Store) Line(key process.Key) (waiting, visits int) {
-	s.lines.mu.Lock()
-	defer s.lines.mu.Unlock()
-	if v, runs := s.lines.visits[key]; runs {
-		waiting = len(v.line)
+	s.callQueues.mu.Lock()
+	defer s.callQueues.mu.Unlock()
+	if v, runs := s.callQueues.windows[key]; runs {
+		waiting = len(v.queue)
 	}
-	return waiting, len(s.lines.visits)
+	return waiting, len(s.callQueues.windows)
 }
 
 // Pending is how many operations are under way in the lanes.

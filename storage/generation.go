@@ -71,7 +71,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 	s.metrics.generations.Inc()
 	s.log.WarnContext(ctx, "the database has failed over or was restored: what it lost is reported as lost",
 		"generation", generation, "before", before)
-	s.lines.reset()
+	s.callQueues.reset()
 	if changed := g.changed.Load(); changed != nil {
 		(*changed)()
 	}

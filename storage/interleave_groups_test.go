@@ -49,7 +49,7 @@ var memberTransactions = []transaction{
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{})),
 	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}, jobs.Seat{Leaves: true})),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.Ends = true, true, false, []storage.Rider{jobs.Again{}, jobs.Seat{Leaves: true}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}, jobs.Seat{Leaves: true}}
 	}),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
@@ -172,7 +172,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 				s := []*storage.Store{b.Store, other}[n%2]
 				all.Go(func() {
 					<-begin
-					leases, err := s.Poll(context.Background(), w, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
+					leases, err := s.Poll(context.Background(), w, []storage.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
 					mu.Lock()
 					defer mu.Unlock()
 					if err != nil {

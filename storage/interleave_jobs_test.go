@@ -32,7 +32,7 @@ func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
 
 // leaseOf is lease, with grouped of a place of a group, too.
 func leaseOf(s *storage.Store, worker, id string, grouped bool) (*storage.Lease, error) {
-	leases, err := s.Poll(context.Background(), worker, []storage.Line{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
+	leases, err := s.Poll(context.Background(), worker, []storage.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
 	if err != nil || len(leases) == 0 {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func (b *bench) leased(id string) *storage.Claim {
 }
 
 // of is what the kind of jobs adds to the end of an attempt.
-func of(e *jobs.End, more ...storage.Rider) func(*storage.Completion) {
+func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Leased, c.Promote = true, false
 		e.Attempt, e.WorkerID = c.Attempt, "w"
-		c.Ends = append([]storage.Rider{e}, more...)
+		c.EffectsOnEnd = append([]storage.Effect{e}, more...)
 	}
 }
 
@@ -65,7 +65,7 @@ var jobTransactions = []transaction{
 		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})),
 	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{})),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.Ends = true, true, false, []storage.Rider{jobs.Again{}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}}
 	}),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})

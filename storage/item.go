@@ -18,8 +18,8 @@ type item struct {
 	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
 	repeatable bool
 	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
-	whole      bool // it takes the whole statement of its kind; else the quick one (CaptureCall, SaveFinished) is tried first
-	missed     bool // the quick one did not apply to it
+	general    bool // it takes the whole statement of its kind; else the quick one (CaptureCall, SaveFinished) is tried first
+	fallback   bool // the quick one did not apply to it
 	bytes      int
 	audit      *Note // of an operator, to be noted in audit; nil: none
 	tries      int   // of a Save that failed for a reason that may pass
@@ -76,30 +76,30 @@ func finish(op operation, err error) {
 
 // batch holds the items of one flush, by kind.
 type batch struct {
-	saves    []*saveItem
-	removes  []*removeItem
-	suspends []*suspendItem
-	resumes  []*suspendItem
-	cancels  []*cancelItem
-	restarts []*restartItem
-	inits    []*initItem
-	enqueues []*enqueueItem
-	calls    []*callItem
-	repairs  []*repairItem
-	simples  []*simpleRepairItem
-	delivers []*deliverItem
-	riders   riders
-	orders   auditRecords // of operators, but for
-	later    auditRecords // those whose statements come later
+	saves      []*saveItem
+	removes    []*removeItem
+	suspends   []*suspendItem
+	resumes    []*suspendItem
+	cancels    []*cancelItem
+	restarts   []*restartItem
+	inits      []*initItem
+	enqueues   []*enqueueItem
+	calls      []*callItem
+	repairs    []*repairItem
+	simples    []*simpleRepairItem
+	delivers   []*deliverItem
+	outgoing   outgoing
+	audits     auditRecords // of operators, but for
+	lateAudits auditRecords // those whose statements come later
 }
 
 func (b *batch) add(op operation) {
 	if i := op.base(); i.audit != nil {
 		switch op.(type) {
 		case *simpleRepairItem, *initItem:
-			b.later.add(i)
+			b.lateAudits.add(i)
 		default:
-			b.orders.add(i)
+			b.audits.add(i)
 		}
 	}
 	switch op := op.(type) {
@@ -108,20 +108,20 @@ func (b *batch) add(op operation) {
 	case *removeItem:
 		b.removes = append(b.removes, op)
 		if op.completion == nil {
-			b.riders.ended(op.key, 0)
+			b.outgoing.ended(op.key, 0)
 		} else {
-			b.riders.completed(op.completion, false)
+			b.outgoing.completed(op.completion, false)
 		}
 	case *suspendItem:
 		if op.resumes {
 			b.resumes = append(b.resumes, op)
-			b.riders.released(op.key)
+			b.outgoing.released(op.key)
 		} else {
 			b.suspends = append(b.suspends, op)
 		}
 	case *cancelItem:
 		b.cancels = append(b.cancels, op)
-		b.riders.ended(op.key, 0)
+		b.outgoing.ended(op.key, 0)
 	case *restartItem:
 		b.restarts = append(b.restarts, op)
 	case *initItem:
@@ -134,7 +134,7 @@ func (b *batch) add(op operation) {
 		b.repairs = append(b.repairs, op)
 	case *simpleRepairItem:
 		b.simples = append(b.simples, op)
-		b.riders.released(op.key)
+		b.outgoing.released(op.key)
 	case *deliverItem:
 		b.delivers = append(b.delivers, op)
 	}
@@ -144,9 +144,9 @@ func (b *batch) add(op operation) {
 // attempt ends here gets its place), what operators ask for, what is to be said to other processes, then what is new.
 func (b *batch) stages(s *Store) []stage {
 	var stages []stage
-	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.whole })
+	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.general })
 	for _, it := range b.saves {
-		b.riders.completed(it.completion, quick)
+		b.outgoing.completed(it.completion, quick)
 	}
 	stages = append(stages, saveStages(s, b.saves, quick)...)
 	stages = append(stages, removeStages(s, b.removes)...)
@@ -155,13 +155,13 @@ func (b *batch) stages(s *Store) []stage {
 	stages = append(stages, cancelStages(s, b.cancels)...)
 	stages = append(stages, restartStages(s, b.restarts)...)
 	stages = append(stages, b.freeStages(s)...)
-	stages = append(stages, b.orders.stages(s)...)
-	stages = append(stages, b.riders.sendStages(s)...)
-	stages = append(stages, startStepStages(s, b.saves, &b.riders)...)
-	stages = append(stages, endStepStages(s, b.saves, &b.riders)...)
-	stages = append(stages, b.riders.tellStages(s)...)
+	stages = append(stages, b.audits.stages(s)...)
+	stages = append(stages, b.outgoing.sendStages(s)...)
+	stages = append(stages, startStepStages(s, b.saves, &b.outgoing)...)
+	stages = append(stages, endStepStages(s, b.saves, &b.outgoing)...)
+	stages = append(stages, b.outgoing.notifyStages(s)...)
 	stages = append(stages, purgeStages(s, b.removes)...)
-	stages = append(stages, deliverStages(s, b.delivers, &b.riders)...)
+	stages = append(stages, deliverStages(s, b.delivers, &b.outgoing)...)
 	stages = append(stages, initStages(s, b.inits)...)
 	stages = append(stages, enqueueStages(s, b.enqueues)...)
 	stages = append(stages, callStages(s, b.calls)...)
@@ -169,6 +169,6 @@ func (b *batch) stages(s *Store) []stage {
 	for _, r := range b.simples {
 		stages = append(stages, simpleRepairStage(s, r))
 	}
-	stages = append(stages, b.later.stages(s)...)
-	return append(stages, b.riders.releaseStages(s)...)
+	stages = append(stages, b.lateAudits.stages(s)...)
+	return append(stages, b.outgoing.releaseStages(s)...)
 }

@@ -44,7 +44,7 @@ func (s *Store) eventModes(namespaces []string) []int32 {
 }
 
 // JobEvent is a row of job_events: what became of a job, of a run or of a step. As a rider it is of the process whose result it goes with; among
-// the Riders of a Completion it is written where the result applies, among its Ends however the attempt ended, but for one that this node makes again
+// the Effects of a Completion it is written where the result applies, among its EffectsOnEnd however the attempt ended, but for one that this node makes again
 // at once (Retry with Promote and without RetryAfter): that leaves no row by which its token could be checked. What the namespace does not keep
 // is not written. The events of one Completion are written in their order.
 type JobEvent struct {
@@ -63,17 +63,17 @@ type JobEvent struct {
 
 var jobEventType = reflect.TypeFor[*JobEvent]()
 
-// Bytes implements Rider.
+// Bytes implements Effect.
 func (e *JobEvent) Bytes() int {
 	return 300 + len(e.JobID) + len(e.StepID) + len(e.Message) + len(e.Metadata) + len(e.WorkerID) + len(e.Actor)
 }
 
-// Write implements Rider.
-func (*JobEvent) Write(ctx context.Context, db DB, all []Ride) error {
+// Write implements Effect.
+func (*JobEvent) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.WriteJobEventsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.Ords = Checks(all)
 	for _, r := range all {
-		e := r.Rider.(*JobEvent)
+		e := r.Effect.(*JobEvent)
 		jobID := e.JobID
 		if jobID == "" {
 			jobID = r.Key.ProcessID
@@ -132,10 +132,10 @@ func (e *endJobs) stages(s *Store) []stage {
 }
 
 // keptEvents are those riders of this type whose namespace keeps them.
-func keptEvents(all []Ride) []Ride {
-	kept := make([]Ride, 0, len(all))
+func keptEvents(all []BoundEffect) []BoundEffect {
+	kept := make([]BoundEffect, 0, len(all))
 	for _, r := range all {
-		if r.Mode == EventsAll || r.Mode == EventsEnds && r.Rider.(*JobEvent).EndsJob {
+		if r.Mode == EventsAll || r.Mode == EventsEnds && r.Effect.(*JobEvent).EndsJob {
 			kept = append(kept, r)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func stepEvents(events ...*storage.JobEvent) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		for _, e := range events {
-			c.Ends = append(c.Ends, e)
+			c.EffectsOnEnd = append(c.EffectsOnEnd, e)
 		}
 	}
 }

@@ -51,7 +51,7 @@ type lane struct {
 	contention   contention    // items whose rows another session has locked
 	alone        bool          // the last flush, if it was of the mode lockWait: the next one is for all others
 	lockFailures int           // of this flush and its parts
-	impatient    time.Time     // until then flushes wait only shortLockTimeout for a lock
+	noDeferUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
 
 // A laneFailure is the last error of a lane that cannot write to the database.
@@ -132,7 +132,7 @@ func (l *lane) run() {
 			return
 		}
 		l.lockFailures = 0
-		l.flush(l.holdTwinEnds(ops), mode)
+		l.flush(l.deferTwinEnds(ops), mode)
 	}
 }
 
@@ -210,9 +210,9 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// holdTwinEnds returns ops without the second end of the same attempt, which it holds for the next flush. The engine and the
+// deferTwinEnds returns ops without the second end of the same attempt, which it holds for the next flush. The engine and the
 // collector may both end an attempt. A statement that gets both would store both, because each finds the running row.
-func (l *lane) holdTwinEnds(ops []operation) []operation {
+func (l *lane) deferTwinEnds(ops []operation) []operation {
 	ended := make(map[int64]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
 		c := completionOf(op)
@@ -303,7 +303,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			return
 		case state == stateLockNotAvailable:
 			l.lockFailures++
-			l.impatient = time.Now().Add(impatientFor)
+			l.noDeferUntil = time.Now().Add(noDeferTime)
 			if len(ops) == 1 || l.lockFailures > maxLockFailures {
 				l.putAside(ops, l.blockedBy, true)
 				return
@@ -341,7 +341,7 @@ func (l *lane) answer(ops []operation) {
 			continue
 		}
 		if l.busy.learn(op) {
-			l.store.metrics.quickMisses.Inc()
+			l.store.metrics.fastPathFallbacks.Inc()
 			l.held = append(l.held, op)
 			continue
 		}
@@ -422,7 +422,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	start := time.Now()
 	var stages []stage
 	if mode == lockAll {
-		if start.Before(l.impatient) {
+		if start.Before(l.noDeferUntil) {
 			stages = append(stages, l.store.shortLockTimeoutStage())
 		}
 		stages = append(stages, l.store.tryLockStage(keysOfItems(ops)))
@@ -436,9 +436,9 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	room := 0
 	for _, op := range ops {
 		i := op.base()
-		i.err, i.missed = nil, false
+		i.err, i.fallback = nil, false
 		room += i.bytes + 500 // the columns of fixed size, the heads of arrays
-		i.whole = i.whole || l.store.wholes || l.busy.has(i.key)
+		i.general = i.general || l.store.generalOnly || l.busy.has(i.key)
 		b.add(op)
 	}
 	stages = append(stages, b.stages(l.store)...)
@@ -455,7 +455,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 		return ops, err
 	}
 	l.contention.locked(ops)
-	l.store.tellTargets(b.riders.targets, b.riders.patient)
+	l.store.notifyTargets(b.outgoing.targets, b.outgoing.lowPriority)
 	return ops, nil
 }
 

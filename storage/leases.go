@@ -88,8 +88,8 @@ func (c *jobCache) put(text []byte, j *Job) {
 // Timeout is how long an attempt may take.
 func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
 
-// Line is where a worker looks: a namespace, and a job name or "" for whatever there is.
-type Line struct {
+// FirstKey is where a worker looks: a namespace, and a job name or "" for whatever there is.
+type Subscription struct {
 	Namespace   string
 	JobName     string
 	JobsOnly    bool          // nothing but jobs
@@ -109,7 +109,7 @@ type Lease struct {
 }
 
 // Poll leases at most limit tasks to a worker, by priority, then age. grouped: places of groups, too.
-func (s *Store) Poll(ctx context.Context, workerID string, lines []Line, limit int, grouped bool) ([]Lease, error) {
+func (s *Store) Poll(ctx context.Context, workerID string, lines []Subscription, limit int, grouped bool) ([]Lease, error) {
 	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))} //nolint:gosec // bounded
 	for _, l := range lines {
 		a.Namespaces = append(a.Namespaces, l.Namespace)
@@ -157,7 +157,7 @@ func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]
 }
 
 // CountPollable tells for each line how many tasks a Poll would find there, at most limit.
-func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]int, error) {
+func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit int) ([]int, error) {
 	a := dbsqlc.CountPollableParams{Lim: int32(limit)} //nolint:gosec // bounded
 	for n, l := range lines {
 		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
@@ -174,7 +174,7 @@ func (s *Store) CountPollable(ctx context.Context, lines []Line, limit int) ([]i
 }
 
 // WantedTakers tells which of workers that wait, each at a line, could take a place of a group.
-func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Line) ([]int, error) {
+func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.WantedTakersParams
 	for n, l := range lines {
 		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
@@ -231,8 +231,8 @@ type Beat struct {
 	Lease    time.Duration // from now on; 0: as before
 }
 
-// Beaten is what became of a heartbeat.
-type Beaten struct {
+// HeartbeatResult is what became of a heartbeat.
+type HeartbeatResult struct {
 	Lost         bool // nothing that is answered under this lease counts any more
 	Cancelling   bool
 	CancelReason string
@@ -241,7 +241,7 @@ type Beaten struct {
 }
 
 // BeatLeases extends leases of a worker. Beats are sorted by key, so that two of them do not wait for each other.
-func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) ([]Beaten, error) {
+func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) ([]HeartbeatResult, error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
 	for n, b := range beats {
 		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
@@ -252,13 +252,13 @@ func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) (
 		a.Progresses = append(a.Progresses, string(b.Progress))
 		a.LeasesUs = append(a.LeasesUs, b.Lease.Microseconds())
 	}
-	all := make([]Beaten, len(beats))
+	all := make([]HeartbeatResult, len(beats))
 	for n := range all {
 		all[n].Lost = true
 	}
 	rows, err := s.q.BeatLeases(ctx, s.kept, a)
 	for _, r := range rows {
-		all[r.Ord] = Beaten{Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime, Heartbeat: microseconds(r.BeatUs)}
+		all[r.Ord] = HeartbeatResult{Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime, Heartbeat: microseconds(r.BeatUs)}
 	}
 	return all, mapped("heartbeat", err)
 }

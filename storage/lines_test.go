@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-func patient(c *storage.Call) { c.Patient = func() bool { return true } }
+func patient(c *storage.Call) { c.MayWait = func() bool { return true } }
 
 // lined is a bench whose calls stand in line for so long, and its registry.
 func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
@@ -236,7 +236,7 @@ func TestLineIsLeftForOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, time.Hour)
 	b.occupied("p")
-	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.Patient = func() bool { return false } }))
+	prepared, err := b.PrepareCall(call("p", func(c *storage.Call) { c.MayWait = func() bool { return false } }))
 	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
 }
 

@@ -59,7 +59,7 @@ func (l *load) run(meddle func()) {
 func (l *load) call(w *worker, id, op string, withKey bool) bool {
 	c := call(id, func(c *storage.Call) {
 		yes := func() bool { return true }
-		c.Args, c.MaxWaiting, c.Patient, c.Here = []byte(op), 100000, yes, yes
+		c.Args, c.MaxWaiting, c.MayWait, c.Here = []byte(op), 100000, yes, yes
 		if withKey {
 			keyed(op, op)(c)
 		}

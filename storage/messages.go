@@ -44,7 +44,7 @@ func (s *Store) OnMessages(deliver func(targets []process.Key, patient bool)) {
 	s.deliver.Store(&deliver)
 }
 
-func (s *Store) tellTargets(targets []process.Key, patient map[process.Key]struct{}) {
+func (s *Store) notifyTargets(targets []process.Key, patient map[process.Key]struct{}) {
 	deliver := s.deliver.Load()
 	if len(targets) == 0 || deliver == nil {
 		return
@@ -67,28 +67,28 @@ func (s *Store) tellTargets(targets []process.Key, patient map[process.Key]struc
 	(*deliver)(later, true)
 }
 
-// riders gathers what a flush has to say to other processes, and what else its results write. Its statements are sent only where there is something to say, so that
+// outgoing gathers what a flush has to say to other processes, and what else its results write. Its statements are sent only where there is something to say, so that
 // a plain result pays nothing for them.
-type riders struct {
-	send    dbsqlc.SendMessagesParams
-	tell    dbsqlc.TellParentsParams
-	release dbsqlc.ReleaseMessagesParams
-	rides   rides
-	targets []process.Key            // of messages that the flush has stored or let go
-	patient map[process.Key]struct{} // those that patient completions have named
+type outgoing struct {
+	send          dbsqlc.SendMessagesParams
+	notifications dbsqlc.TellParentsParams
+	release       dbsqlc.ReleaseMessagesParams
+	effects       effectGroups
+	targets       []process.Key            // of messages that the flush has stored or let go
+	lowPriority   map[process.Key]struct{} // those that patient completions have named
 }
 
 // ended has the parent told of an end, and what was held for the process let go: it will be dropped. taskID is the task whose
 // response is told; 0: none.
-func (r *riders) ended(key process.Key, taskID int64) {
-	r.tell.Namespaces = append(r.tell.Namespaces, key.Namespace)
-	r.tell.ProcessIds = append(r.tell.ProcessIds, key.ProcessID)
-	r.tell.TaskIds = append(r.tell.TaskIds, taskID)
+func (r *outgoing) ended(key process.Key, taskID int64) {
+	r.notifications.Namespaces = append(r.notifications.Namespaces, key.Namespace)
+	r.notifications.ProcessIds = append(r.notifications.ProcessIds, key.ProcessID)
+	r.notifications.TaskIds = append(r.notifications.TaskIds, taskID)
 	r.released(key)
 }
 
 // released lets go what was held for a process, if its status allows it now.
-func (r *riders) released(key process.Key) {
+func (r *outgoing) released(key process.Key) {
 	r.release.Namespaces = append(r.release.Namespaces, key.Namespace)
 	r.release.ProcessIds = append(r.release.ProcessIds, key.ProcessID)
 }
@@ -104,36 +104,36 @@ func (c *Completion) targets() (targets []process.Key) {
 
 // completed adds what a completion has to say. quick: it is stored by a quick statement, which
 // leaves those alone whose end somebody waits for; of the job of a step EndSteps tells.
-func (r *riders) completed(c *Completion, quick bool) {
+func (r *outgoing) completed(c *Completion, quick bool) {
 	switch {
-	case quick || c.tellsRun():
+	case quick || c.notifiesRun():
 	case c.Outcome == Failed || c.Outcome == Completed || c.Outcome == Cancelled || c.removes():
 		r.ended(c.Key, c.TaskID)
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
-	case c.Outcome == Retry && len(c.Ends) > 0:
+	case c.Outcome == Retry && len(c.EffectsOnEnd) > 0:
 		r.ended(c.Key, 0) // a job whose cancel came first has ended: see CancelRetried
 	}
 	if quick && c.Outcome == Completed && c.freesKeys() {
-		r.rides.add(c, others(c.Ends)) // SaveCompleted frees them
+		r.effects.add(c, others(c.EffectsOnEnd)) // SaveCompleted frees them
 	} else {
-		r.rides.add(c, c.Ends)
+		r.effects.add(c, c.EffectsOnEnd)
 	}
-	if !c.Speaks() {
+	if !c.StoresChanges() {
 		return
 	}
-	r.rides.add(c, c.Riders)
+	r.effects.add(c, c.Effects)
 	s := &r.send
 	for i := range c.Messages {
 		m := &c.Messages[i]
 		if c.starts(m) {
 			continue
 		}
-		if c.Patient {
-			if r.patient == nil {
-				r.patient = map[process.Key]struct{}{}
+		if c.LowPriority {
+			if r.lowPriority == nil {
+				r.lowPriority = map[process.Key]struct{}{}
 			}
-			r.patient[m.Target] = struct{}{}
+			r.lowPriority[m.Target] = struct{}{}
 		}
 		s.Namespaces = append(s.Namespaces, c.Key.Namespace)
 		s.ProcessIds = append(s.ProcessIds, c.Key.ProcessID)
@@ -153,25 +153,25 @@ func (r *riders) completed(c *Completion, quick bool) {
 }
 
 // sendStages follow what has ended the tasks, and what has removed processes; their rows are still there.
-func (r *riders) sendStages(s *Store) []stage {
-	stages := r.rides.stages(s)
+func (r *outgoing) sendStages(s *Store) []stage {
+	stages := r.effects.stages(s)
 	if len(r.send.Namespaces) > 0 {
 		stages = append(stages, targeted(r, s.q.SendMessages, r.send))
 	}
 	return stages
 }
 
-// tellStages follow EndSteps: a late result of a job that has ended in the same flush knows nothing of its answer, and would tell the run an end
+// notifyStages follow EndSteps: a late result of a job that has ended in the same flush knows nothing of its answer, and would tell the run an end
 // without one.
-func (r *riders) tellStages(s *Store) []stage {
-	if len(r.tell.Namespaces) == 0 {
+func (r *outgoing) notifyStages(s *Store) []stage {
+	if len(r.notifications.Namespaces) == 0 {
 		return nil
 	}
-	return []stage{targeted(r, s.q.TellParents, r.tell)}
+	return []stage{targeted(r, s.q.TellParents, r.notifications)}
 }
 
 // releaseStages are the last of a flush: they see what every other statement has made of the processes.
-func (r *riders) releaseStages(s *Store) []stage {
+func (r *outgoing) releaseStages(s *Store) []stage {
 	if len(r.release.Namespaces) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (r *riders) releaseStages(s *Store) []stage {
 }
 
 // targeted is a statement that gives the targets of messages.
-func targeted[Arg any, Row keyRow](r *riders, run func(context.Context, DB, Arg) ([]Row, error), arg Arg) stage {
+func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Arg) ([]Row, error), arg Arg) stage {
 	return func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
 		r.targets = append(r.targets, keysOf(rows)...)

@@ -10,17 +10,17 @@ import (
 
 // metrics of the group commit. They exist also where nobody registers them.
 type metrics struct {
-	registerer    prometheus.Registerer
-	flushItems    prometheus.Histogram
-	flushTime     prometheus.Histogram
-	flushRetries  prometheus.Counter
-	flushSplits   prometheus.Counter
-	recoveries    prometheus.Counter
-	quickMisses   prometheus.Counter
-	generations   prometheus.Counter
-	unreplicated  prometheus.Counter
-	contended     prometheus.Counter
-	flushTimeouts prometheus.Counter
+	registerer        prometheus.Registerer
+	flushItems        prometheus.Histogram
+	flushTime         prometheus.Histogram
+	flushRetries      prometheus.Counter
+	flushSplits       prometheus.Counter
+	recoveries        prometheus.Counter
+	fastPathFallbacks prometheus.Counter
+	generations       prometheus.Counter
+	unreplicated      prometheus.Counter
+	contended         prometheus.Counter
+	flushTimeouts     prometheus.Counter
 	// resultRetries counts by SQLSTATE.
 	resultRetries *prometheus.CounterVec
 }
@@ -44,7 +44,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		recoveries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
 		}),
-		quickMisses: prometheus.NewCounter(prometheus.CounterOpts{
+		fastPathFallbacks: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that took a second group commit.",
 		}),
 		generations: prometheus.NewCounter(prometheus.CounterOpts{
@@ -66,7 +66,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although they were alone in a group commit.",
 	})
 	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
-	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.quickMisses,
+	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.fastPathFallbacks,
 		m.generations, m.unreplicated, m.contended, m.flushTimeouts)
 	return m
 }

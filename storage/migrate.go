@@ -34,7 +34,7 @@ const (
 	migrationLockTimeout = 100 * time.Millisecond
 	shortestPause        = 250 * time.Millisecond
 	longestPause         = 5 * time.Second
-	usualPatience        = 10 * time.Minute
+	defaultLockWait      = 10 * time.Minute
 )
 
 // Migration says how a schema is brought up to date.
@@ -42,8 +42,8 @@ type Migration struct {
 	DSN string
 	// Files are the migrations. Default: this program's.
 	Files fs.FS
-	// Patience is how long it is tried to get what somebody else holds: a table, or the right to migrate. Default 10 minutes.
-	Patience time.Duration
+	// LockWait is how long it is tried to get what somebody else holds: a table, or the right to migrate. Default 10 minutes.
+	LockWait time.Duration
 	// Waiting is told who holds a table, each time that it was waited for in vain, and every second whom an index build waits for.
 	// Default: nobody is.
 	Waiting func(holder string)
@@ -55,16 +55,16 @@ func Migrate(ctx context.Context, dsn string) error { return Migration{DSN: dsn}
 // Up applies what is missing. Engines may run meanwhile: nothing that they need is held for long, and two migrations at once wait for
 // each other.
 func (m Migration) Up(ctx context.Context) error {
-	if m.Patience <= 0 {
-		m.Patience = usualPatience
+	if m.LockWait <= 0 {
+		m.LockWait = defaultLockWait
 	}
 	if m.Files == nil {
 		m.Files = migrations.FS
 	}
 	return m.withProvider(ctx, func(p *goose.Provider) error {
-		end := time.Now().Add(m.Patience)
+		end := time.Now().Add(m.LockWait)
 		for pause := shortestPause; ; pause = min(2*pause, longestPause) {
-			done := m.tellBlockers(ctx)
+			done := m.reportBlockers(ctx)
 			_, err := p.Up(ctx)
 			done()
 			state := sqlState(err)
@@ -73,7 +73,7 @@ func (m Migration) Up(ctx context.Context) error {
 			}
 			holder := m.holder(ctx)
 			if time.Now().Add(pause).After(end) {
-				return fmt.Errorf("a table could not be locked in %s, %s: %w", m.Patience, holder, err)
+				return fmt.Errorf("a table could not be locked in %s, %s: %w", m.LockWait, holder, err)
 			}
 			if m.Waiting != nil {
 				m.Waiting(holder)
@@ -90,8 +90,8 @@ func (m Migration) Up(ctx context.Context) error {
 // blockedInterval is how often it is looked for whom an index build waits: it waits without lock_timeout for every transaction that is older.
 const blockedInterval = time.Second
 
-// tellBlockers tells Waiting of them until done is called.
-func (m Migration) tellBlockers(ctx context.Context) (done func()) {
+// reportBlockers tells Waiting of them until done is called.
+func (m Migration) reportBlockers(ctx context.Context) (done func()) {
 	if m.Waiting == nil {
 		return func() {}
 	}
@@ -166,7 +166,7 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 
 // MigrateDown takes the newest migration back.
 func MigrateDown(ctx context.Context, dsn string) error {
-	return Migration{DSN: dsn, Files: migrations.FS, Patience: usualPatience}.withProvider(ctx, func(p *goose.Provider) error {
+	return Migration{DSN: dsn, Files: migrations.FS, LockWait: defaultLockWait}.withProvider(ctx, func(p *goose.Provider) error {
 		newest, err := p.GetDBVersion(ctx)
 		if err != nil {
 			return err
@@ -255,7 +255,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.Patience/time.Second, 1)))) //nolint:gosec // positive
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.LockWait/time.Second, 1)))) //nolint:gosec // positive
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

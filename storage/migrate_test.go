@@ -193,7 +193,7 @@ func TestMigrationGivesWay(t *testing.T) {
 	next := storagetest.NextMigrations(t, "ALTER TABLE processes ADD COLUMN next int;",
 		storagetest.NoTransaction+"SET lock_timeout = 0;\nCREATE INDEX CONCURRENTLY processes_next ON processes (next);\nRESET lock_timeout;",
 		"ALTER TABLE processes ADD COLUMN after_next int;")
-	err = storage.Migration{DSN: b.dsn, Files: next, Patience: time.Nanosecond}.Up(t.Context())
+	err = storage.Migration{DSN: b.dsn, Files: next, LockWait: time.Nanosecond}.Up(t.Context())
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by process %d (", held.Conn().PgConn().PID())) {
 		t.Errorf("the table is held, and the migration says %v", err)
 	}
@@ -272,7 +272,7 @@ func TestNodes(t *testing.T) {
 	if b.NodeID() == other.NodeID() || b.NodeID() == 0 {
 		t.Errorf("nodes %d and %d", b.NodeID(), other.NodeID())
 	}
-	if drain, err := b.Beat(t.Context(), storage.Pulse{Draining: true}); err != nil || drain {
+	if drain, err := b.Beat(t.Context(), storage.NodeReport{Draining: true}); err != nil || drain {
 		t.Errorf("%v, %v", drain, err)
 	}
 	nodes, err := b.ListNodes(t.Context())
@@ -287,10 +287,10 @@ func TestNodes(t *testing.T) {
 	if err := other.BuryNodes(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Beat(t.Context(), storage.Pulse{TimerLateness: -1}); err != nil {
+	if _, err := b.Beat(t.Context(), storage.NodeReport{TimerLateness: -1}); err != nil {
 		t.Errorf("the node that holds a task was buried: %v", err)
 	}
-	if _, err := other.Beat(t.Context(), storage.Pulse{TimerLateness: -1}); !errors.Is(err, process.ErrFenced) {
+	if _, err := other.Beat(t.Context(), storage.NodeReport{TimerLateness: -1}); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("the heartbeat of a buried node: %v", err)
 	}
 	if err := b.DeleteNode(t.Context()); err != nil {

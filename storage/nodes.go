@@ -25,8 +25,8 @@ func (s *Store) RegisterNode(ctx context.Context, address, version string) (int6
 	return id, nil
 }
 
-// Pulse is what a node tells of itself with a heartbeat.
-type Pulse struct {
+// NodeReport is what a node tells of itself with a heartbeat.
+type NodeReport struct {
 	Draining       bool
 	TasksPerSecond float64       // of the last minute
 	TimerLateness  time.Duration // the 99th percentile of the last minute; negative: there was no timer
@@ -34,7 +34,7 @@ type Pulse struct {
 
 // Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The error is process.ErrFenced if
 // another node has declared this one dead; the node must register again.
-func (s *Store) Beat(ctx context.Context, p Pulse) (drain bool, err error) {
+func (s *Store) Beat(ctx context.Context, p NodeReport) (drain bool, err error) {
 	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
 		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond, LatenessUs: max(p.TimerLateness.Microseconds(), -1),
 	})

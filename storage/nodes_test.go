@@ -20,7 +20,7 @@ func TestNodeHeartbeatHasItsOwnConnection(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := b.Beat(ctx, storage.Pulse{}); err != nil {
+	if _, err := b.Beat(ctx, storage.NodeReport{}); err != nil {
 		t.Error(err)
 	}
 }

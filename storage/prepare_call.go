@@ -12,7 +12,7 @@ type callItem struct {
 	call     *Call
 	prepared Prepared
 	turn     chan struct{} // closed when it is to try, see lines
-	joint    *joint        // with the result with which it goes
+	group    *commitGroup  // with the result with which it goes
 }
 
 // PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
@@ -21,10 +21,10 @@ func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be 1 or more"}
 	}
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
-	it.requestID, it.whole = c.RequestID, !c.Capture
+	it.requestID, it.general = c.RequestID, !c.Capture
 	var err error
-	if c.Patient != nil && !it.whole && !s.wholes {
-		err = s.inLine(it)
+	if c.MayWait != nil && !it.general && !s.generalOnly {
+		err = s.queueOrSubmit(it)
 	} else {
 		err = s.submit(it)
 	}
@@ -54,7 +54,7 @@ func callStages(s *Store, items []*callItem) []stage {
 		arg.StepTimeoutsUs = append(arg.StepTimeoutsUs, c.StepTimeout.Microseconds())
 		arg.MaxWaitings = append(arg.MaxWaitings, c.MaxWaiting)
 	}
-	if quick(items) {
+	if fitsFastPath(items) {
 		return []stage{func(ctx context.Context, db DB) error { return captureCalls(ctx, s, db, items, &arg) }}
 	}
 	return []stage{func(ctx context.Context, db DB) error {
@@ -77,11 +77,11 @@ func callStages(s *Store, items []*callItem) []stage {
 	}}
 }
 
-// quick tells whether CaptureCall may do for all of them: it takes one call of a process.
-func quick(items []*callItem) bool {
+// fitsFastPath tells whether CaptureCall may do for all of them: it takes one call of a process.
+func fitsFastPath(items []*callItem) bool {
 	keys := make(map[process.Key]struct{}, len(items))
 	for _, it := range items {
-		if it.whole {
+		if it.general {
 			return false
 		}
 		keys[it.key] = struct{}{}
@@ -99,12 +99,12 @@ func captureCalls(ctx context.Context, s *Store, db DB, items []*callItem, a *db
 		return err
 	}
 	for _, it := range items {
-		it.missed = true
+		it.fallback = true
 	}
 	for i := range rows {
 		r := &rows[i]
 		it := items[r.Ord]
-		it.missed = false
+		it.fallback = false
 		c := it.call.claim(it.call.TaskType, r.TaskID, r.FencingToken, r.Now)
 		c.Status, c.PreviousStatus, c.StatusChangedTime = process.StatusRunning, r.PreviousStatus, r.StatusChangedTime
 		c.AuxState, c.Metadata, c.LastEventID, c.FirstEventID, c.Kind, c.CreatedTime = r.AuxState, r.Metadata, r.LastEventID, r.FirstEventID, r.Kind, r.CreatedTime

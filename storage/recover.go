@@ -167,7 +167,7 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 			again = append(again, op)
 		case r.Applied:
 			markApplied(op)
-			l.store.tellTargets(completionOf(op).targets(), nil)
+			l.store.notifyTargets(completionOf(op).targets(), nil)
 			answered[op] = nil
 		default:
 			answered[op] = process.ErrFenced

@@ -21,7 +21,7 @@ type removeItem struct {
 func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	it := &removeItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)
-	s.lines.gone(c.Key)
+	s.callQueues.gone(c.Key)
 	if err != nil {
 		return Saved{}, err
 	}

@@ -48,7 +48,7 @@ type Call struct {
 	HistoryRange   string // JSON; "": the namespace's mode
 	Priority       int32
 	Capture        bool        // the caller has a place for it
-	Patient        func() bool // while its process runs here, and as long as this is true, it waits in memory, not stored yet: see lines; nil: never
+	MayWait        func() bool // while its process runs here, and as long as this is true, it waits in memory, not stored yet: see lines; nil: never
 	Here           func() bool // whether the caller runs a task of its process now; nil: it never does
 	StepTimeout    time.Duration
 	MaxWaiting     int32

@@ -14,7 +14,7 @@ import (
 // ride has a result write a row of the ledger and one of the audit.
 func ride(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
-		c.Riders = append(c.Riders, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
+		c.Effects = append(c.Effects, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
 	}
 }
 

@@ -18,7 +18,7 @@ type saveItem struct {
 	saved      Saved
 	behind     bool      // its run is busy, and has another task waiting now
 	next       *callItem // the first that waits in memory for its process, to go with it; nil: none
-	joint      *joint
+	group      *commitGroup
 }
 
 // SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
@@ -29,20 +29,20 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 		return s.saveRemoval(c)
 	}
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
-	it.whole = !c.plain()
-	if c.tellsRun() {
+	it.general = !c.plain()
+	if c.notifiesRun() {
 		it.also = c.Run // in the lane of the run no other one waits for its lock
 	}
-	s.lines.join(it)
+	s.callQueues.join(it)
 	err := s.submit(it)
 	if next := nextOf(it); next != nil { // no lane has taken them
 		finish(next, err)
 	}
-	var says joint
+	var says commitGroup
 	if err == nil && it.saved.Next != nil && it.saved.Next.ProcessID == c.Key.ProcessID {
 		says.on = it.saved.Next.TaskID
 	}
-	s.lines.answered(c.Key, it.joint, says)
+	s.callQueues.answered(c.Key, it.group, says)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
 		return it.saved, err
@@ -63,7 +63,7 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 		return nil
 	}
 	if quick {
-		return quickStages(s, items)
+		return fastPathStages(s, items)
 	}
 	b := newSaveBatch(s, items)
 	var stages []stage

@@ -102,7 +102,7 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		if claim == "searched" {
 			claims = b.searchCalls(9)
 		} else {
-			leases, err := b.Poll(t.Context(), "w", []storage.Line{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
+			leases, err := b.Poll(t.Context(), "w", []storage.Subscription{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
 			for _, l := range must(t, leases, err) {
 				claims = append(claims, l.Claim)
 			}
@@ -281,7 +281,7 @@ func TestCollectZombies(t *testing.T) {
 		declared, err := b.DeclareDead(t.Context(), n.NodeID, n.BeatTime)
 		equal(t, "declared dead", must(t, declared, err), true)
 	}
-	if _, err := dead.Beat(t.Context(), storage.Pulse{}); !errors.Is(err, process.ErrFenced) {
+	if _, err := dead.Beat(t.Context(), storage.NodeReport{}); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("the heartbeat of a node that was declared dead: %v", err)
 	}
 	equal(t, "of a dead node", zombies(), "[late INIT#1 zombie INIT#1]")

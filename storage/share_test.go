@@ -33,7 +33,7 @@ func TestConnectionsOfANode(t *testing.T) {
 			func() error { _, err := b.NamespacesWaiting(t.Context()); return err },
 			func() error { _, err := b.ListBeats(t.Context()); return err },
 			func() error { _, err := b.GetProcess(t.Context(), key(id)); return err },
-			func() error { _, err := b.Beat(t.Context(), storage.Pulse{}); return err },
+			func() error { _, err := b.Beat(t.Context(), storage.NodeReport{}); return err },
 		}
 		for _, w := range work {
 			load.Go(func() {

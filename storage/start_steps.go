@@ -9,16 +9,16 @@ import (
 
 // startSteps enqueues the jobs of steps that the results of a flush start.
 type startSteps struct {
-	store  *Store
-	items  []*saveItem // by job
-	jobs   []*Message
-	arg    dbsqlc.StartStepsParams
-	riders *riders
+	store    *Store
+	items    []*saveItem // by job
+	jobs     []*Message
+	arg      dbsqlc.StartStepsParams
+	outgoing *outgoing
 }
 
 // startStepStages follow what has ended the tasks that start jobs. The first job of a result may run at once.
-func startStepStages(s *Store, saves []*saveItem, r *riders) []stage {
-	b := &startSteps{store: s, riders: r}
+func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
+	b := &startSteps{store: s, outgoing: r}
 	a := &b.arg
 	a.NodeID = s.nodeID.Load()
 	for _, it := range saves {
@@ -68,7 +68,7 @@ func (b *startSteps) run(ctx context.Context, db DB) error {
 		case "place":
 			it.saved.Deferred = true
 		default:
-			b.riders.targets = append(b.riders.targets, m.Target)
+			b.outgoing.targets = append(b.outgoing.targets, m.Target)
 		}
 	}
 	return err

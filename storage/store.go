@@ -96,12 +96,12 @@ type Store struct {
 	beats       *pgxpool.Pool // one connection for the heartbeats of the node: a node that cannot send them must stop its tasks
 	metrics     *metrics
 	histories   histories
-	lines       lines
+	callQueues  callQueues
 	forgotten   forgotten
 	nodeID      atomic.Int64
 	connections int // that this node opens at most
 	generations generations
-	wholes      bool // for tests: no item takes a quick statement
+	generalOnly bool // for tests: no item takes a quick statement
 	// waitsForLocks has flushes wait for the locks of their processes, for tests that let two transactions meet.
 	waitsForLocks bool
 	listen        *pgx.ConnConfig
@@ -120,7 +120,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		log: cfg.Logger, q: dbsqlc.New(), password: cfg.Password, metrics: newMetrics(cfg.Registerer),
 		connections: cfg.connections(),
 	}
-	s.lines.wait, s.lines.visits = lineWait, map[process.Key]*visit{}
+	s.callQueues.wait, s.callQueues.windows = callQueueWait, map[process.Key]*runWindow{}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	pools := []struct {
 		into **pgxpool.Pool

@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// order is what an operator's item brings back: what it met, and the status of the process after it.
-type order struct {
+// command is what an operator's item brings back: what it met, and the status of the process after it.
+type command struct {
 	outcome PrepareOutcome
 	status  process.Status
 }
@@ -22,7 +22,7 @@ const (
 )
 
 // refused is the error of an order of which nothing was stored.
-func (o order) refused(key process.Key, reason string) error {
+func (o command) refused(key process.Key, reason string) error {
 	switch o.outcome {
 	case NotFound:
 		return process.ErrProcessNotFound
@@ -35,7 +35,7 @@ func (o order) refused(key process.Key, reason string) error {
 // suspendItem suspends a process, or resumes it.
 type suspendItem struct {
 	item
-	order
+	command
 	reason  string
 	resumes bool
 }
@@ -77,18 +77,18 @@ func (s *Store) resume(key process.Key, by []process.Actor) (*suspendItem, error
 }
 
 func suspendStages(s *Store, items []*suspendItem) []stage {
-	return orderStages(s, items, s.q.SuspendProcesses)
+	return commandStages(s, items, s.q.SuspendProcesses)
 }
 
 func resumeStages(s *Store, items []*suspendItem) []stage {
-	return orderStages(s, items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
+	return commandStages(s, items, func(ctx context.Context, db DB, arg dbsqlc.SuspendProcessesParams) ([]dbsqlc.ResumeProcessesRow, error) {
 		return s.q.ResumeProcesses(ctx, db, dbsqlc.ResumeProcessesParams{
 			Ords: arg.Ords, Namespaces: arg.Namespaces, ProcessIds: arg.ProcessIds, Actors: arg.Actors, Modes: arg.Modes, Lim: arg.Lim,
 		})
 	})
 }
 
-type orderRow interface {
+type commandRow interface {
 	~struct {
 		Ord     int32
 		Status  process.Status
@@ -96,7 +96,7 @@ type orderRow interface {
 	}
 }
 
-func orderStages[Row orderRow](s *Store, items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
+func commandStages[Row commandRow](s *Store, items []*suspendItem, run func(context.Context, DB, dbsqlc.SuspendProcessesParams) ([]Row, error)) []stage {
 	if len(items) == 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func orderStages[Row orderRow](s *Store, items []*suspendItem, run func(context.
 		rows, err := run(ctx, db, arg)
 		for _, row := range rows {
 			r := dbsqlc.SuspendProcessesRow(row)
-			items[r.Ord].order = order{outcome: PrepareOutcome(r.Outcome), status: r.Status}
+			items[r.Ord].command = command{outcome: PrepareOutcome(r.Outcome), status: r.Status}
 		}
 		return err
 	}}

@@ -11,14 +11,14 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// WorkerOrder is what an operator has told a worker.
-type WorkerOrder string
+// WorkerCommand is what an operator has told a worker.
+type WorkerCommand string
 
 // The orders. A worker that was told nothing goes on.
 const (
-	WorkerGoesOn WorkerOrder = ""
-	WorkerQuiet  WorkerOrder = "quiet" // it takes nothing new
-	WorkerStop   WorkerOrder = "stop"  // and what it holds when the grace is over goes to others
+	WorkerGoesOn WorkerCommand = ""
+	WorkerQuiet  WorkerCommand = "quiet" // it takes nothing new
+	WorkerStop   WorkerCommand = "stop"  // and what it holds when the grace is over goes to others
 )
 
 // WorkerSeen is a worker that was heard of in a namespace.
@@ -29,15 +29,15 @@ type Worker struct {
 	WorkerID     string
 	Namespaces   []string
 	LastSeenTime time.Time
-	Order        WorkerOrder
+	Command      WorkerCommand
 	Leases       int32
 }
 
-// ToldWorker is a worker that is not to go on as it does.
-type ToldWorker struct {
-	Order WorkerOrder
-	Lost  time.Time     // when what it holds goes to others; zero if it keeps that
-	Left  time.Duration // until then, when this was read
+// StoppingWorker is a worker that is not to go on as it does.
+type StoppingWorker struct {
+	Command WorkerCommand
+	Lost    time.Time     // when what it holds goes to others; zero if it keeps that
+	Left    time.Duration // until then, when this was read
 }
 
 // SeeWorkers notes that workers were heard of.
@@ -50,12 +50,12 @@ func (s *Store) SeeWorkers(ctx context.Context, seen []WorkerSeen) error {
 	return mapped("note workers", s.q.SeeWorkers(ctx, s.kept, a))
 }
 
-// ToldWorkers gives the workers that are not to go on as they do, by their ids.
-func (s *Store) ToldWorkers(ctx context.Context) (map[string]ToldWorker, error) {
+// StoppingWorkers gives the workers that are not to go on as they do, by their ids.
+func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker, error) {
 	rows, err := s.q.ToldWorkers(ctx, s.kept)
-	told := make(map[string]ToldWorker, len(rows))
+	told := make(map[string]StoppingWorker, len(rows))
 	for _, r := range rows {
-		t := ToldWorker{Order: WorkerOrder(r.Directive)}
+		t := StoppingWorker{Command: WorkerCommand(r.Directive)}
 		if !r.LostTime.Equal(epoch) {
 			t.Lost, t.Left = r.LostTime, microseconds(r.LeftUs)
 		}
@@ -64,8 +64,8 @@ func (s *Store) ToldWorkers(ctx context.Context) (map[string]ToldWorker, error) 
 	return told, mapped("read orders to workers", err)
 }
 
-// TellWorker stores an order to a worker of a namespace. process.ErrWorkerNotFound: it was not heard of there within a day.
-func (s *Store) TellWorker(ctx context.Context, namespace, workerID string, order WorkerOrder, grace time.Duration, reason string, by ...process.Actor) error {
+// SetWorkerCommand stores an order to a worker of a namespace. process.ErrWorkerNotFound: it was not heard of there within a day.
+func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string, order WorkerCommand, grace time.Duration, reason string, by ...process.Actor) error {
 	tell := func(tx pgx.Tx) error {
 		n, err := s.q.TellWorker(ctx, tx, dbsqlc.TellWorkerParams{
 			Namespace: namespace, WorkerID: workerID, Directive: string(order), GraceUs: grace.Microseconds(), Reason: reason,
@@ -99,7 +99,7 @@ func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, 
 	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{Namespace: namespace, After: after, Exactly: only, Lim: int32(limit)}) //nolint:gosec // a page
 	list := make([]Worker, len(rows))
 	for n, r := range rows {
-		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Order: WorkerOrder(r.Directive), Leases: r.Leases}
+		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive), Leases: r.Leases}
 	}
 	return list, mapped("list workers", err)
 }

@@ -111,7 +111,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		panic(err) // a mistake in the tags above
 	}
 	a.kong = parser
-	args = customary(args)
+	args = helpAliases(args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		var parseErr *kong.ParseError
@@ -119,7 +119,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 			_ = parseErr.Context.PrintUsage(false)
 			return exitUsage
 		}
-		err = kindly(a.settings.explain(err), parser, parseErr)
+		err = plainError(a.settings.explain(err), parser, parseErr)
 		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
 			err = fmt.Errorf("%w, as in: progressor %s", err, parseErr.Context.Selected().Summary())
 		}
@@ -131,8 +131,8 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	return exitOK
 }
 
-// customary takes what other programs call --help and the command version.
-func customary(args []string) []string {
+// helpAliases takes what other programs call --help and the command version.
+func helpAliases(args []string) []string {
 	switch {
 	case len(args) > 0 && args[0] == "help":
 		return append(slices.Clone(args[1:]), "--help")

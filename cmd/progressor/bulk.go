@@ -88,7 +88,7 @@ func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	progress := &bulkBar{terminalLine: newTerminalLine(a)}
-	end, err := c.patientClient().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, progress.show)
+	end, err := c.retryingClient().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, progress.show)
 	progress.end()
 	if errors.Is(err, context.Canceled) {
 		return &codedError{

@@ -50,8 +50,8 @@ func (f clientFlags) client() *client.Client {
 	return f.clientWith(client.Retry{MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond})
 }
 
-// patientClient makes one for who follows something to its end: it outlives a restart of the engine.
-func (f clientFlags) patientClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
+// retryingClient makes one for who follows something to its end: it outlives a restart of the engine.
+func (f clientFlags) retryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f clientFlags) clientWith(r client.Retry) *client.Client {
 	return client.New(f.Address.url(), client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))

@@ -44,8 +44,8 @@ func (e *codedError) Unwrap() error { return e.err }
 
 func usageError(err error) error { return &codedError{err: err, code: exitUsage} }
 
-// complaint is what is told about an error.
-type complaint struct {
+// errorReport is what is told about an error.
+type errorReport struct {
 	Message string `json:"message"`
 	Code    string `json:"code,omitempty"` // of the RPC, such as not_found
 	Exit    int    `json:"exit"`
@@ -58,9 +58,9 @@ type complaint struct {
 
 // fail tells an error on one line and returns the exit code.
 func (a *app) fail(err error, asJSON bool) int {
-	c := complain(err)
+	c := reportOf(err)
 	if asJSON {
-		line, marshalErr := json.Marshal(map[string]complaint{"error": c})
+		line, marshalErr := json.Marshal(map[string]errorReport{"error": c})
 		if marshalErr == nil {
 			fmt.Fprintln(a.Stderr, string(line))
 			return c.Exit
@@ -73,9 +73,9 @@ func (a *app) fail(err error, asJSON bool) int {
 // listFlags are the flags of the fields that all lists have.
 var listFlags = map[string]string{"order_by": "--order-by", "page_size": "--page-size", "page_token": "--page-token"}
 
-// complain finds out what to say about an error.
-func complain(err error) complaint {
-	c := complaint{Message: oneLine(err.Error()), Exit: exitFailed}
+// reportOf finds out what to say about an error.
+func reportOf(err error) errorReport {
+	c := errorReport{Message: oneLine(err.Error()), Exit: exitFailed}
 	var coded *codedError
 	var connectErr *connect.Error
 	var databaseErr *pgconn.ConnectError
@@ -114,7 +114,7 @@ func complain(err error) complaint {
 }
 
 // line is the complaint for people.
-func (c complaint) line() string {
+func (c errorReport) line() string {
 	var b strings.Builder
 	b.WriteString(c.Message)
 	d := c.engine

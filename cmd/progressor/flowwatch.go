@@ -53,7 +53,7 @@ func (s *screen) draws(ctx context.Context, flags clientFlags) func(*progressorv
 
 // awaitRun looks at a run until it is at its end.
 func awaitRun(ctx context.Context, flags clientFlags, run flowArgs, show func(*progressorv1.Run) error) (*progressorv1.Run, error) {
-	return flags.patientClient().AwaitRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
+	return flags.retryingClient().AwaitRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
 }
 
 type flowWatchCmd struct {

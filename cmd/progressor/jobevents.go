@@ -65,7 +65,7 @@ func (c *jobEventsCmd) watch(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	req := &progressorv1.WatchJobEventsRequest{Namespace: c.NS, Filter: c.Match, Cursor: c.Cursor}
-	return c.patientClient().WatchJobEvents(ctx, req, func(u *progressorv1.WatchJobEventsResponse) error {
+	return c.retryingClient().WatchJobEvents(ctx, req, func(u *progressorv1.WatchJobEventsResponse) error {
 		if c.json() {
 			return printLine(a.Stdout, u)
 		}

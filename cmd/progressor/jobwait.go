@@ -55,7 +55,7 @@ func (f endFlags) followJob(a *app, flags clientFlags, job jobArgs) error {
 		wait = jobLook
 	}
 	req := &progressorv1.GetJobRequest{Namespace: job.NS, JobId: job.ID, AwaitEnd: durationpb.New(wait)}
-	j, err := flags.patientClient().AwaitJob(ctx, req, func(j *progressorv1.Job) error {
+	j, err := flags.retryingClient().AwaitJob(ctx, req, func(j *progressorv1.Job) error {
 		if line.w != nil {
 			line.write(jobLine(j))
 		}

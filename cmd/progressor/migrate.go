@@ -56,7 +56,7 @@ func (c *migrateUpCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := (storage.Migration{DSN: dsn, Patience: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
+	if err := (storage.Migration{DSN: dsn, LockWait: c.Patience, Waiting: waiting}).Up(ctx); err != nil {
 		return err
 	}
 	states, err := storage.MigrationStatus(ctx, dsn)

@@ -27,7 +27,7 @@ func (c *watchCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	req := &progressorv1.WatchProcessRequest{Namespace: c.NS, ProcessId: c.ID, AfterEventId: c.After}
-	return c.patientClient().Watch(ctx, req, func(u *progressorv1.WatchProcessResponse) error {
+	return c.retryingClient().Watch(ctx, req, func(u *progressorv1.WatchProcessResponse) error {
 		if c.json() {
 			return printLine(a.Stdout, u)
 		}

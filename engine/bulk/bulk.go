@@ -44,7 +44,7 @@ func (b *Bulks) Kind() engine.Kind {
 // Start begins a bulk, and answers when it is stored. The same request with the same key is answered with the first one's bulk. Of a dry
 // run nothing is stored: it counts what matches now.
 func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by process.Actor) (*progressorv1.Bulk, error) {
-	o := order{
+	o := command{
 		Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(), Actor: by.Name, Source: by.Source,
 	}
 	filter, err := o.check()
@@ -83,7 +83,7 @@ func newID(r *progressorv1.StartBulkRequest) string {
 }
 
 // store makes the process. Its request is known again by the args, which do not say who asks, nor what was counted.
-func (b *Bulks) store(ctx context.Context, key process.Key, o *order, idempotencyKey string, by process.Actor) error {
+func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempotencyKey string, by process.Actor) error {
 	metadata, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -99,12 +99,12 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *order, idempotenc
 }
 
 // sameAs tells whether the bulk that is there was ordered by the same request.
-func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *order) error {
+func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *command) error {
 	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err != nil {
 		return err
 	}
-	there, err := orderOf(p)
+	there, err := commandOf(p)
 	if err == nil && string(there.args()) != string(o.args()) {
 		err = fmt.Errorf("%s: %w", key, process.ErrIdempotencyMismatch)
 	}

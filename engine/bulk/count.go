@@ -47,7 +47,7 @@ func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filte
 }
 
 // dryRun is what a bulk would be.
-func (c counted) dryRun(namespace string, o *order) *progressorv1.Bulk {
+func (c counted) dryRun(namespace string, o *command) *progressorv1.Bulk {
 	return &progressorv1.Bulk{
 		Namespace: namespace, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,
 		Matched: c.matched, Skipped: c.refused, Expected: c.matched, ExpectedMore: c.more, SampleProcessIds: c.samples,

@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// order is what was asked for: the metadata of the bulk's process.
-type order struct {
+// command is what was asked for: the metadata of the bulk's process.
+type command struct {
 	Verb         progressorv1.BulkVerb `json:"-"`
 	VerbName     string                `json:"verb"`
 	Filter       string                `json:"filter"`
@@ -34,7 +34,7 @@ const (
 )
 
 // check completes an order, and gives its filter, or says by its field what is wrong.
-func (o *order) check() (search.Filter, error) {
+func (o *command) check() (search.Filter, error) {
 	if _, ok := verbs[o.Verb]; !ok {
 		return search.Filter{}, &process.InvalidError{Field: "verb", Message: "want one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL and REMOVE"}
 	}
@@ -53,18 +53,18 @@ func (o *order) check() (search.Filter, error) {
 }
 
 // args tell this request from another one.
-func (o *order) args() []byte {
+func (o *command) args() []byte {
 	text, _ := json.Marshal([]any{o.VerbName, o.Filter, o.Rate, o.Reason}) // texts and a finite number
 	return text
 }
 
-func (o *order) verbName() string {
+func (o *command) verbName() string {
 	return strings.ToLower(strings.TrimPrefix(o.Verb.String(), "BULK_VERB_"))
 }
 
-// orderOf reads the order of a bulk's process.
-func orderOf(p *progressorv1.Process) (order, error) {
-	var o order
+// commandOf reads the order of a bulk's process.
+func commandOf(p *progressorv1.Process) (command, error) {
+	var o command
 	text, err := p.GetMetadata().MarshalJSON()
 	if err == nil {
 		err = json.Unmarshal(text, &o)
@@ -91,7 +91,7 @@ func parsed(text string) search.Filter {
 }
 
 // matching is the whole filter of a bulk: what comes after it began is not its business, and it comes to its end however many come.
-func (o *order) matching(began time.Time) (search.Filter, error) {
+func (o *command) matching(began time.Time) (search.Filter, error) {
 	f, err := search.Parse(o.Filter)
 	if err != nil {
 		return f, err
@@ -137,7 +137,7 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if p.GetKind() != kind {
 		return nil, fmt.Errorf("%s is no bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)
 	}
-	o, err := orderOf(p)
+	o, err := commandOf(p)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 // page does the next processes.
 func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	p := r.GetProcess()
-	o, err := orderOf(p)
+	o, err := commandOf(p)
 	if err != nil {
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
@@ -71,7 +71,7 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
 	w := &work{
-		bulks: b, order: &o, progress: now, namespace: p.GetNamespace(), told: p.GetLastEventId(), began: time.Now(), result: processor.Result(),
+		bulks: b, command: &o, progress: now, namespace: p.GetNamespace(), recorded: p.GetLastEventId(), began: time.Now(), result: processor.Result(),
 		by: process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()},
 	}
 	w.over = w.began.Add(min(b.limits.pageTime, time.Until(r.GetDeadline().AsTime())/3))
@@ -92,11 +92,11 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 // work is one page.
 type work struct {
 	bulks     *Bulks
-	order     *order
+	command   *command
 	progress  progress
 	namespace string
 	by        process.Actor
-	told      int64 // failures that are events
+	recorded  int64 // failures that are events
 	result    *processor.ResultBuilder
 	began     time.Time
 	over      time.Time // when no more processes are begun with
@@ -109,7 +109,7 @@ func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, er
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
 	w.progress.Again = nil
-	did := w.all(waiting, func(a again) error { return w.anew(ctx, filter, a) })
+	did := w.all(waiting, func(a again) error { return w.restart(ctx, filter, a) })
 	w.progress.Again = append(w.progress.Again, waiting[did:]...)
 	if room <= 0 || w.ends() {
 		return false, nil
@@ -142,7 +142,7 @@ func (w *work) keep(err error) error {
 
 // size is how many processes the rate allows in a second, or in the time of a page.
 func (w *work) size() int {
-	return min(w.bulks.limits.page, max(int(math.Ceil(w.order.Rate*w.bulks.limits.pageTime.Seconds())), 1))
+	return min(w.bulks.limits.page, max(int(math.Ceil(w.command.Rate*w.bulks.limits.pageTime.Seconds())), 1))
 }
 
 func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
@@ -150,15 +150,15 @@ func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 // verb does the verb to a process.
 func (w *work) verb(ctx context.Context, a again) error {
 	key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
-	return verbs[w.order.Verb].do(ctx, w.bulks.engine, key, w.order.Reason, w.by)
+	return verbs[w.command.Verb].do(ctx, w.bulks.engine, key, w.command.Reason, w.by)
 }
 
 // errOther is of a process that does not match any more.
 var errOther = errors.New("it is another one by now")
 
-// anew does the verb to a process that was found earlier, if it still matches: a pause of the namespace may lie between, in which somebody has
+// restart does the verb to a process that was found earlier, if it still matches: a pause of the namespace may lie between, in which somebody has
 // mended what is to be removed.
-func (w *work) anew(ctx context.Context, filter search.Filter, a again) error {
+func (w *work) restart(ctx context.Context, filter search.Filter, a again) error {
 	found, _, _, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter.Only(a.Cursor), search.Cursor{}, 1)
 	switch {
 	case err != nil:
@@ -204,7 +204,7 @@ func (w *work) account(a again, err error) {
 		w.progress.Again = append(w.progress.Again, a)
 	default:
 		w.progress.Failed++
-		w.tell(a.ProcessID, err)
+		w.record(a.ProcessID, err)
 	}
 }
 
@@ -213,12 +213,12 @@ func passes(err error) bool {
 	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// tell makes an event of a failure, if there are not too many.
-func (w *work) tell(id string, err error) {
-	if w.told >= w.bulks.limits.events {
+// record makes an event of a failure, if there are not too many.
+func (w *work) record(id string, err error) {
+	if w.recorded >= w.bulks.limits.events {
 		return
 	}
-	w.told++
+	w.recorded++
 	w.result.JSONEvent(failureOf(id, err.Error()))
 }
 
@@ -241,7 +241,7 @@ func (w *work) wait() time.Duration {
 	if w.stopped {
 		return 0
 	}
-	wait := time.Duration(float64(w.acted)/w.order.Rate*float64(time.Second)) - time.Since(w.began)
+	wait := time.Duration(float64(w.acted)/w.command.Rate*float64(time.Second)) - time.Since(w.began)
 	if len(w.progress.Again) > 0 {
 		wait = max(wait, w.bulks.limits.pause)
 	}

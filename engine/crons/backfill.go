@@ -17,7 +17,7 @@ const (
 	backfillStep = 1000
 )
 
-func (t *task) orderBackfill(o *order) error {
+func (t *task) startBackfill(o *command) error {
 	if len(t.state.Backfills) >= maxBackfills {
 		return processor.Reject(rejectedFull, "%d backfills of the cron are under way, at most %d", len(t.state.Backfills), maxBackfills)
 	}
@@ -28,7 +28,7 @@ func (t *task) orderBackfill(o *order) error {
 // backfill does the next part of the oldest backfill.
 func (t *task) backfill(ctx context.Context) error {
 	s := t.state
-	if len(s.Backfills) == 0 || len(s.Unsent) >= maxErrands {
+	if len(s.Backfills) == 0 || len(s.Unsent) >= maxOutgoing {
 		return nil
 	}
 	b := &s.Backfills[0]

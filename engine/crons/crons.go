@@ -109,7 +109,7 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 	if err := c.check(ctx, def, time.Now()); err != nil {
 		return nil, err
 	}
-	o := &order{Method: methodCreate, Paused: def.GetPaused(), Note: def.GetPauseNote()}
+	o := &command{Method: methodCreate, Paused: def.GetPaused(), Note: def.GetPauseNote()}
 	args, err := o.args(def, by)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 		return nil, err
 	}
 	key := keyOf(def.GetNamespace(), def.GetCronId())
-	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Own: true})
+	_, err = c.engine.Start(ctx, engine.StartParams{Key: key, Kind: kind, Args: args, Metadata: metadata, Priority: priority, Internal: true})
 	if errors.Is(err, process.ErrProcessExists) {
 		err = fmt.Errorf("%s: %w", key, process.ErrCronExists)
 	}
@@ -180,7 +180,7 @@ func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *pr
 }
 
 // args are an order as the task gets it.
-func (o *order) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
+func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
 	o.Actor, o.Source = by.Name, by.Source
 	if def != nil {
 		text, err := proto.Marshal(definition(def))
@@ -192,14 +192,14 @@ func (o *order) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// order has a cron do something, and answers when that is stored.
-func (c *Crons) order(ctx context.Context, namespace, cronID string, o *order, def *progressorv1.Cron, by process.Actor) (answered, error) {
+// command has a cron do something, and answers when that is stored.
+func (c *Crons) runCommand(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (answered, error) {
 	var a answered
 	args, err := o.args(def, by)
 	if err != nil {
 		return a, err
 	}
-	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Own: true})
+	answer, err := c.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, cronID), Args: args, Priority: priority, Internal: true})
 	if err != nil {
 		return a, refused(err)
 	}

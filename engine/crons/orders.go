@@ -21,12 +21,12 @@ func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, b
 	if err := c.check(ctx, def, now.Created); err != nil {
 		return nil, err
 	}
-	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &order{Method: methodUpdate, Etag: def.GetEtag()}, def, by)
+	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &command{Method: methodUpdate, Etag: def.GetEtag()}, def, by)
 }
 
 // changed carries an order out and shows what the cron is then.
-func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *order, def *progressorv1.Cron, by process.Actor) (*progressorv1.Cron, error) {
-	if _, err := c.order(ctx, namespace, cronID, o, def, by); err != nil {
+func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (*progressorv1.Cron, error) {
+	if _, err := c.runCommand(ctx, namespace, cronID, o, def, by); err != nil {
 		return nil, err
 	}
 	return c.Get(ctx, namespace, cronID)
@@ -34,13 +34,13 @@ func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *order,
 
 // Pause lets nothing fire until Resume.
 func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by process.Actor) (*progressorv1.Cron, error) {
-	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodPause, Note: r.GetNote()}, nil, by)
+	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
 // Resume ends a pause. The fire times of the pause are MISSED, or with catch_up decided by the misfire policy. It also brings back a
 // cron whose process broke, by a fault of the engine that has lasted for a day: what came due meanwhile is decided by the misfire policy.
 func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
-	o := &order{Method: methodResume, Note: r.GetNote(), SkipMissed: !r.GetCatchUp()}
+	o := &command{Method: methodResume, Note: r.GetNote(), SkipMissed: !r.GetCatchUp()}
 	key := keyOf(r.GetNamespace(), r.GetCronId())
 	p, err := c.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err == nil && p.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
@@ -54,8 +54,8 @@ func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, b
 
 // Trigger starts a run now, if the overlap action and the concurrency policy let it.
 func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest, by process.Actor) (*progressorv1.Fire, error) {
-	o := &order{Method: methodTrigger, Overlap: cron.OverlapAction(r.GetOverlapAction())}
-	a, err := c.order(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+	o := &command{Method: methodTrigger, Overlap: cron.OverlapAction(r.GetOverlapAction())}
+	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ const deleteTime = 10 * time.Second
 
 // Delete ends a cron, and drops its ledger. What runs goes on.
 func (c *Crons) Delete(ctx context.Context, r *progressorv1.DeleteCronRequest, by process.Actor) error {
-	a, err := c.order(ctx, r.GetNamespace(), r.GetCronId(), &order{Method: methodDelete}, nil, by)
+	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodDelete}, nil, by)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 	if fires == 0 {
 		return 0, nil
 	}
-	o := &order{Method: methodBackfill, Overlap: cron.OverlapAction(r.GetOverlapAction()), From: from, To: to}
-	_, err = c.order(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+	o := &command{Method: methodBackfill, Overlap: cron.OverlapAction(r.GetOverlapAction()), From: from, To: to}
+	_, err = c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	return fires, err
 }
 

@@ -65,10 +65,10 @@ const (
 )
 
 // startOf starts a run.
-func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
+func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	m := storage.Message{Kind: storage.MessageStart, Target: key}
 	c, metadata := t.state.definition, (*structpb.Struct)(nil)
-	tell, err := json.Marshal(told{e.Fire})
+	tell, err := json.Marshal(runEndArgs{e.Fire})
 	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
 		m, err = t.crons.jobMessage(key, target, runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
 		m.NotifyParentArgs = tell
@@ -86,7 +86,7 @@ func (t *task) startOf(key process.Key, e errand) (storage.Message, error) {
 		return m, err
 	}
 	if isOwn(c) {
-		m.Args, err = t.errandArgs(e)
+		m.Args, err = t.outgoingArgs(e)
 	} else {
 		m.Args, metadata = c.GetTarget().GetStartProcess().GetArgs(), c.GetTarget().GetStartProcess().GetMetadata()
 	}

@@ -46,8 +46,8 @@ func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	return o.Status, o.Detail, nil
 }
 
-// errandArgs are the args of a run.
-func (t *task) errandArgs(e errand) ([]byte, error) {
+// outgoingArgs are the args of a run.
+func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	target, err := proto.Marshal(t.state.definition.GetTarget())
 	if err != nil {
 		return nil, err

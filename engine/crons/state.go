@@ -37,7 +37,7 @@ type state struct {
 	// Replaced are runs that were asked to cancel in favor of another: they count for nothing, but their end is told.
 	Replaced []time.Time `json:"replaced,omitempty"`
 	// Unsent is what was decided and is still to be said to the runs, in order: a result takes a part of it.
-	Unsent    []errand   `json:"unsent,omitempty"`
+	Unsent    []outgoing `json:"unsent,omitempty"`
 	Backfills []backfill `json:"backfills,omitempty"` // ordered and not done, in order
 	Timer     time.Time  `json:"timer,omitzero"`      // what the default timer stands at
 
@@ -49,8 +49,8 @@ type deadline struct {
 	Due  time.Time `json:"due"`
 }
 
-// errand is the start of a run, or the request that it ends.
-type errand struct {
+// outgoing is the start of a run, or the request that it ends.
+type outgoing struct {
 	Fire    time.Time `json:"fire"`
 	Attempt int32     `json:"attempt,omitempty"` // of a start
 	Cancel  string    `json:"cancel,omitempty"`  // why it is asked to end

@@ -17,20 +17,20 @@ import (
 
 // task is one task of a cron's process: what happens, and everything that follows from it.
 type task struct {
-	crons    *Crons
-	request  *progressorv1.ProcessRequest
-	attempt  *engine.Attempt
-	now      time.Time
-	state    *state
-	cron     cron.Cron
-	rows     []*crons.Fire
-	byFire   map[int64]*crons.Fire // of rows, by their time in microseconds
-	answer   any                   // of an order, as JSON
-	deletes  bool
-	held     bool           // the namespace is paused
-	resumed  bool           // what is decided was due in a pause
-	newest   time.Time      // the newest fire time that is due: those before it are made up
-	metadata map[string]any // of the process; nil: as it was
+	crons      *Crons
+	request    *progressorv1.ProcessRequest
+	attempt    *engine.Attempt
+	now        time.Time
+	state      *state
+	cron       cron.Cron
+	rows       []*crons.Fire
+	byFire     map[int64]*crons.Fire // of rows, by their time in microseconds
+	answer     any                   // of an order, as JSON
+	deletes    bool
+	keptPaused bool           // the namespace is paused
+	resumed    bool           // what is decided was due in a pause
+	newest     time.Time      // the newest fire time that is due: those before it are made up
+	metadata   map[string]any // of the process; nil: as it was
 }
 
 // process runs a task of a cron.
@@ -75,13 +75,13 @@ func (t *task) look(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
 			t.end(d.Fire, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
-			t.send(errand{Fire: d.Fire, Cancel: cancelLate})
+			t.send(outgoing{Fire: d.Fire, Cancel: cancelLate})
 		}
 	}
 	if err := t.backfill(ctx); err != nil {
 		return err
 	}
-	if len(t.state.Unsent) < maxErrands { // else what was decided goes out first
+	if len(t.state.Unsent) < maxOutgoing { // else what was decided goes out first
 		t.follow(t.cron.Tick(t.state.Cron, t.now))
 	}
 	return nil
@@ -91,15 +91,15 @@ func passedTimeout(limit time.Duration) string {
 	return "the run passed the timeout of " + durations.Exact(limit)
 }
 
-// told is what the NOTIFY that tells the end of a run says of it.
-type told struct {
+// runEndArgs is what the NOTIFY that tells the end of a run says of it.
+type runEndArgs struct {
 	Fire time.Time `json:"fire"`
 }
 
 // runEnded is told the end of a run.
 func (t *task) runEnded(ctx context.Context) error {
 	child := t.request.GetChild()
-	var run told
+	var run runEndArgs
 	if err := json.Unmarshal(t.request.GetArgs(), &run); err != nil || child == nil {
 		return processor.Reject(processor.ReasonBadArgs, "nobody but its runs tells a cron anything")
 	}
@@ -201,7 +201,7 @@ func (t *task) follow(step cron.Step) {
 		if len(s.Replaced) > maxRuns {
 			s.Replaced = s.Replaced[1:]
 		}
-		t.send(errand{Fire: fire, Cancel: cancelReplaced})
+		t.send(outgoing{Fire: fire, Cancel: cancelReplaced})
 	}
 	if step.Pause != "" {
 		t.paused(step.Pause, "")
@@ -210,7 +210,7 @@ func (t *task) follow(step cron.Step) {
 }
 
 func (t *task) start(fire time.Time, attempt int32) {
-	t.send(errand{Fire: fire, Attempt: attempt})
+	t.send(outgoing{Fire: fire, Attempt: attempt})
 	if fire.After(t.state.LastFire) {
 		t.state.LastFire = fire
 	}
@@ -222,7 +222,7 @@ func (t *task) start(fire time.Time, attempt int32) {
 	}
 }
 
-func (t *task) send(e errand) { t.state.Unsent = append(t.state.Unsent, e) }
+func (t *task) send(e outgoing) { t.state.Unsent = append(t.state.Unsent, e) }
 
 // row puts a change of the ledger beside the others of this task; one of a fire that has one already becomes a part of it.
 func (t *task) row(f crons.Fire) {
@@ -246,8 +246,8 @@ func (t *task) row(f crons.Fire) {
 
 // What a result says at the most; the next task goes on.
 const (
-	maxErrands     = 200
-	maxErrandBytes = 2 << 20
+	maxOutgoing      = 200
+	maxOutgoingBytes = 2 << 20
 )
 
 // done makes the result.
@@ -255,7 +255,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	s, a := t.state, t.attempt
 	result := processor.Result()
 	size, sent := 0, 0
-	for ; sent < len(s.Unsent) && sent < maxErrands && (sent == 0 || size < maxErrandBytes); sent++ {
+	for ; sent < len(s.Unsent) && sent < maxOutgoing && (sent == 0 || size < maxOutgoingBytes); sent++ {
 		m, err := t.message(s.Unsent[sent])
 		if err != nil {
 			return nil, err
@@ -265,7 +265,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	}
 	s.Unsent = slices.Clone(s.Unsent[sent:])
 	for _, row := range t.rows {
-		a.Ride(row)
+		a.AddEffects(row)
 	}
 	if t.answer != nil {
 		result.JSONResponse(t.answer)
@@ -292,7 +292,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 }
 
 // message is an errand as it is sent.
-func (t *task) message(e errand) (storage.Message, error) {
+func (t *task) message(e outgoing) (storage.Message, error) {
 	key := runKey(t.state.definition, e.Fire)
 	switch {
 	case e.Cancel == "":

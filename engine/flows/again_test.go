@@ -47,7 +47,7 @@ func TestSecondRetry(t *testing.T) {
 	}
 	n.answer(t, n.lease(t, "last"), "", "broken")
 	n.answer(t, n.lease(t, "undo"), "", "")
-	same(t, told(n.ended(t, "pull", "r")), "FAILED: each SUCCEEDED undo SUCCEEDED last FAILED")
+	same(t, input(n.ended(t, "pull", "r")), "FAILED: each SUCCEEDED undo SUCCEEDED last FAILED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
 	n.do(t, "each", "a", "")
@@ -56,13 +56,13 @@ func TestSecondRetry(t *testing.T) {
 	items := n.ask(t, "SELECT string_agg(index || ' ' || status, ', ' ORDER BY index) FROM step_list WHERE run_id = 'r' AND index >= 0")
 	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
 	n.answer(t, l, "", "bad")
-	same(t, told(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 last CANCELLED")
+	same(t, input(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 last CANCELLED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
 	n.do(t, "each", "c", "")
 	n.do(t, "each", "d", "")
 	n.answer(t, n.lease(t, "last"), "", "")
-	same(t, told(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
+	same(t, input(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
 }
 
 // TestWaitsOfItemsFail lets too many answers of a for_each be failures: the waits that are open end, and the run with them.
@@ -77,7 +77,7 @@ func TestWaitsOfItemsFail(t *testing.T) {
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	same(t, told(n.ended(t, "pull", "r")), "FAILED: ask FAILED")
+	same(t, input(n.ended(t, "pull", "r")), "FAILED: ask FAILED")
 	waits, _, err := n.ListOpenWaits(context.Background(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull"})
 	if err != nil || len(waits) != 0 {
 		t.Fatalf("waits of a run that has ended are open: %v, %v", waits, err)
@@ -96,7 +96,7 @@ func TestCleanUpIsCancelled(t *testing.T) {
 	clean := n.lease(t, "clean")
 	n.cancel(t, "pull", "r")
 	n.acknowledge(t, clean)
-	same(t, told(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
+	same(t, input(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
 }
 
 // TestRetryWithAnotherList takes up a run whose newest template makes another list. Items that are done and still in the list keep their results.
@@ -117,7 +117,7 @@ func TestRetryWithAnotherList(t *testing.T) {
 	n.do(t, "each", "x", "")
 	n.do(t, "each", "c", "")
 	r := n.ended(t, "pull", "r")
-	same(t, told(r), "SUCCEEDED: each SUCCEEDED 2")
+	same(t, input(r), "SUCCEEDED: each SUCCEEDED 2")
 	var results []string
 	for _, v := range r.GetResult().GetListValue().GetValues() {
 		results = append(results, v.GetStringValue())
@@ -137,7 +137,7 @@ func TestCancelledWhenDue(t *testing.T) {
 		{"step_id": "b", "wait": {"due": "0.2s", "due_action": "DUE_ACTION_SUCCEED", "due_result": "late"}}]}`)
 	n.run(t, "pull", "late", "r", "")
 	r := n.ended(t, "pull", "r")
-	same(t, told(r), "FAILED: a FAILED b CANCELLED")
+	same(t, input(r), "FAILED: a FAILED b CANCELLED")
 	if b := r.GetSteps()[1]; b.GetResult() != nil || b.GetFailure() != nil {
 		t.Errorf("the wait that was cancelled: %v", b)
 	}
@@ -152,7 +152,7 @@ func TestBadResult(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), `{"x": 1}`, "")
 	n.answer(t, n.lease(t, "undo"), "", "")
 	r := n.ended(t, "pull", "r")
-	same(t, told(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
+	same(t, input(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "expression")
 	if !strings.HasPrefix(r.GetFailure().GetMessage(), "result: ") {
 		t.Errorf("failure %v", r.GetFailure())
@@ -170,7 +170,7 @@ func TestStepTimeouts(t *testing.T) {
 		{"step_id": "process", "timeout": "0.2s", "ignore_failure": true, "process": {}}]}`)
 	n.run(t, "pull", "outer", "r", "")
 	r := n.ended(t, "pull", "r")
-	same(t, told(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
+	same(t, input(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
 	for _, step := range []int{0, 2} {
 		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it has not ended within 200ms" {
 			t.Errorf("failure %v", f)

@@ -21,7 +21,7 @@ func (f *Flows) Cancel(
 			return nil, err
 		}
 	}
-	o := &order{Method: methodCancel, Reason: r.GetReason(), Force: r.GetForce()}
+	o := &command{Method: methodCancel, Reason: r.GetReason(), Force: r.GetForce()}
 	run, err := f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		status.Cancel = true

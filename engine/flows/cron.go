@@ -105,7 +105,7 @@ func notSchedulable(templateType string) string {
 
 // StartMessage starts the run of a fire. Where its payload cannot be made the run is refused with the reason, which is then the end of the fire.
 func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error) {
-	o := &order{
+	o := &command{
 		Method: methodStart, Actor: process.CronPrefix + fire.CronID, Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
 		CronID: fire.CronID, FireTime: fire.Time,
 	}
@@ -130,7 +130,7 @@ func payloadOf(t *flow.Target, fire flow.Fire) ([]byte, error) {
 
 // CancelMessage asks a run to end.
 func (f *Flows) CancelMessage(key process.Key, reason string) storage.Message {
-	return orderTo(key, &order{Method: methodCancel, Reason: reason})
+	return commandTo(key, &command{Method: methodCancel, Reason: reason})
 }
 
 // EndOf says how the run of a fire ended; cron.Skipped: another one of its scope has kept it from starting. ok: it has told it.

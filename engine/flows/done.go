@@ -91,8 +91,8 @@ func (t *task) row(p place) *flows.StepChange {
 // apply turns effects into rows, messages and events.
 func (t *task) apply(e *flow.Effect) error {
 	p := place{e.Step, e.Index}
-	switch e.Deed {
-	case flow.DeedBegin:
+	switch e.Kind {
+	case flow.EffectBegin:
 		row := t.row(p)
 		row.Status, row.Begins = flows.StepRunning, true
 		if a := t.template.Steps[e.Step].Action; a == flow.ActionWait || a == flow.ActionDelay {
@@ -109,31 +109,31 @@ func (t *task) apply(e *flow.Effect) error {
 			}
 		}
 		t.event(eventStepStatus, p, string(flows.StepPending), string(flows.StepRunning), "")
-	case flow.DeedRefused:
+	case flow.EffectNotStarted:
 		t.ends[p] = failed(reasonOf(e.Err), e.Err.Error())
-	case flow.DeedEnd:
+	case flow.EffectEnd:
 		return t.ended(p, e)
-	case flow.DeedAsk:
+	case flow.EffectCancel:
 		t.ask(p, e.Reason)
-	case flow.DeedUndo:
+	case flow.EffectCompensate:
 		t.row(p).Compensation = flows.StepRunning
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
-	case flow.DeedAskUndo:
+	case flow.EffectCancelCompensation:
 		t.messages = append(t.messages, storage.Message{
 			Kind: storage.MessageCancel, Reason: t.asks(), Target: process.Key{
 				Namespace: orElse(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
 				ProcessID: process.StepPrefix + t.doer(p, true),
 			},
 		})
-	case flow.DeedUndone:
-		t.row(p).Compensation = statusOf(e.Letter)
-		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Letter)), shorten(e.Reason))
-	case flow.DeedReset:
+	case flow.EffectCompensated:
+		t.row(p).Compensation = statusOf(e.Status)
+		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Status)), shorten(e.Reason))
+	case flow.EffectReset:
 		row := t.row(p)
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
-	case flow.DeedDrop:
-		t.attempt.Ride(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
-	case flow.DeedChange:
+	case flow.EffectDropItems:
+		t.attempt.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
+	case flow.EffectRunStatus:
 	}
 	return nil
 }
@@ -142,10 +142,10 @@ func (t *task) apply(e *flow.Effect) error {
 func (t *task) ended(p place, e *flow.Effect) error {
 	row := t.row(p)
 	from := flows.StepPending // it was skipped or cancelled before it began
-	if row.Begins || p.index != noIndex || flow.Letter(t.were[p.step]) == flow.Open {
+	if row.Begins || p.index != noIndex || flow.StepStatus(t.were[p.step]) == flow.Open {
 		from = flows.StepRunning
 	}
-	row.Status, row.Token, row.Reason = statusOf(e.Letter), "", e.Reason
+	row.Status, row.Token, row.Reason = statusOf(e.Status), "", e.Reason
 	if e.Reason == flow.ReasonStopped {
 		why, err := t.why()
 		if err != nil {
@@ -188,7 +188,7 @@ func (t *task) ask(p place, reason string) {
 			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetProcess().GetNamespace(), t.key.Namespace), ProcessID: id}, Reason: reason,
 		})
 	case flow.ActionRun:
-		t.tell(id, &order{Method: methodCancel, Reason: reason})
+		t.sendCommand(id, &command{Method: methodCancel, Reason: reason})
 	case flow.ActionWait, flow.ActionDelay:
 	}
 }
@@ -434,7 +434,7 @@ func (t *task) result() ([]byte, error) {
 		return resultJSON("result", v)
 	}
 	for step := len(t.template.Steps) - 1; step >= 0; step-- {
-		if t.state.Run.Letter(step) != flow.Succeeded {
+		if t.state.Run.StatusOf(step) != flow.Succeeded {
 			continue
 		}
 		if e := t.ends[place{step, noIndex}]; e != nil {
@@ -460,10 +460,10 @@ func (t *task) write(now *flows.Change) {
 	switch {
 	case t.created != nil:
 		t.created.Change = *now
-		a.Ride(t.created)
+		a.AddEffects(t.created)
 		t.event(eventStatus, nowhere, "", string(now.Status), now.BlockedOn)
 	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels || now.TemplateVersion != t.before.TemplateVersion:
-		a.Ride(now)
+		a.AddEffects(now)
 		if now.Status != t.before.Status {
 			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
 		}
@@ -472,10 +472,10 @@ func (t *task) write(now *flows.Change) {
 		t.over(now.Status)
 	}
 	for _, p := range t.order {
-		a.Ride(t.rows[p])
+		a.AddEffects(t.rows[p])
 	}
 	for _, e := range t.events {
-		a.Ride(e)
+		a.AddEffects(e)
 	}
 	if t.state.Trace != "" {
 		for n := range t.messages {
@@ -484,6 +484,6 @@ func (t *task) write(now *flows.Change) {
 	}
 	a.Send(t.messages...)
 	if ended && t.state.Key != "" {
-		a.Ride(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
+		a.AddEffects(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
 	}
 }

@@ -28,7 +28,7 @@ const (
 
 // notified is told the ends of what does its steps, or takes the order of another run.
 func (t *task) notified() error {
-	ends, err := t.attempt.Ends()
+	ends, err := t.attempt.ChildEnds()
 	if err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
@@ -53,7 +53,7 @@ func (t *task) notified() error {
 // childEnded is told the end of what does a step.
 func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 	clear(t.values) // steps have another status than for the end before
-	var by told
+	var by input
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
 		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
 	}
@@ -70,7 +70,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 	if err != nil {
 		return err
 	}
-	if o.Letter = letter; by.Undo {
+	if o.Status = letter; by.Undo {
 		o.Reason = cmp.Or(e.reason, e.failure.GetMessage(), e.failure.GetReason())
 	}
 	if e.failure != nil {
@@ -96,7 +96,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 }
 
 // endOf says how what does a step ended.
-func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, flow.Letter, error) {
+func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
 		action = flow.ActionJob
@@ -142,7 +142,7 @@ func reasonOf(err error) string {
 }
 
 // runEnd is the end of a step that is a run.
-func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.Letter, error) {
+func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
 		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // it is told

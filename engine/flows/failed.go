@@ -34,9 +34,9 @@ func (t *task) letGoFailed(now flows.Status) error {
 	again := map[int]bool{}
 	reads := false
 	for n := range t.decision.Effects {
-		if e := &t.decision.Effects[n]; e.Deed == flow.DeedReset && e.Index == noIndex {
+		if e := &t.decision.Effects[n]; e.Kind == flow.EffectReset && e.Index == noIndex {
 			again[e.Step] = true
-			reads = reads || flow.Letter(t.were[e.Step]) == flow.Failed || t.template.Steps[e.Step].ForEach()
+			reads = reads || flow.StepStatus(t.were[e.Step]) == flow.Failed || t.template.Steps[e.Step].ForEach()
 		}
 	}
 	ended := (now == flows.Succeeded || now == flows.Cancelled) && t.before.Status != now
@@ -44,7 +44,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 		switch {
 		case again[step]:
 			return "its step is done again"
-		case t.decision.Letter(step) == flow.Ignored:
+		case t.decision.Status(step) == flow.Ignored:
 			return "its run goes on: the failure of its step is ignored"
 		case ended:
 			return "its run is " + string(now)
@@ -60,7 +60,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 		reads = reads || ended && (each.Failed > 0 || t.template.Steps[step].Source.GetIgnoreFailure())
 	}
 	for _, l := range t.were {
-		reads = reads || ended && flow.Letter(l) == flow.Failed //nolint:gosec // a letter
+		reads = reads || ended && flow.StepStatus(l) == flow.Failed //nolint:gosec // a letter
 	}
 	if !reads || t.created != nil {
 		return nil

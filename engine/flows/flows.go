@@ -59,8 +59,8 @@ func keyOf(namespace, runID string) process.Key {
 // priority is that of orders: somebody waits for them.
 const priority = math.MinInt32
 
-// order is what a client, or another run, wants of a run: the args of the task that does it.
-type order struct {
+// command is what a client, or another run, wants of a run: the args of the task that does it.
+type command struct {
 	Method string `json:"method"` // of the API, or TakeTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
@@ -185,15 +185,15 @@ type TemplateError struct{ Message string }
 
 func (e *TemplateError) Error() string { return e.Message }
 
-// order has a run do something, and answers when that is stored.
-func (f *Flows) order(ctx context.Context, namespace, runID string, o *order, by process.Actor) (answered, error) {
+// command has a run do something, and answers when that is stored.
+func (f *Flows) runCommand(ctx context.Context, namespace, runID string, o *command, by process.Actor) (answered, error) {
 	var a answered
 	o.Actor, o.Source = by.Name, by.Source
 	args, err := encode(o)
 	if err != nil {
 		return a, err
 	}
-	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Own: true})
+	answer, err := f.engine.Call(ctx, engine.CallParams{Key: keyOf(namespace, runID), Args: args, Priority: priority, Internal: true})
 	if err != nil {
 		return a, refused(runID, err)
 	}
@@ -247,7 +247,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if len(r.GetRunId()) > maxRunID {
 		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
 	}
-	o := &order{
+	o := &command{
 		Method: methodStart, Actor: by.Name, Source: by.Source, Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),
 		Payload: payload, RepeatOf: repeatOf,
 	}
@@ -279,7 +279,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	key := keyOf(r.GetNamespace(), runID)
 	defer f.starting.put(key, t)()
 	answer, err := f.engine.Start(ctx, engine.StartParams{
-		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Own: true,
+		Key: key, Kind: flows.Kind, Args: args, Metadata: metadata, IdempotencyKey: r.GetIdempotencyKey(), Priority: priority, Internal: true,
 		Asked: asked,
 	})
 	if errors.Is(err, process.ErrProcessExists) {
@@ -305,7 +305,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 
 // asked is what a client that asks again says again: it comes by another connection, and the newest version may be another one by then.
 // nil: the request has no key.
-func (o *order) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
+func (o *command) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 	if r.GetIdempotencyKey() == "" {
 		return nil, nil
 	}
@@ -315,7 +315,7 @@ func (o *order) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 }
 
 // fresh is a run that has just been stored, and whose steps, if any has begun, are jobs that nobody has taken: it need not be read.
-func fresh(r *progressorv1.StartRunRequest, o *order, runID string, t *template, a *answered) *progressorv1.Run {
+func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *answered) *progressorv1.Run {
 	run := &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID, Payload: r.GetPayload(),
 		Metadata: r.GetMetadata(), RepeatOfRunId: o.RepeatOf, Attempt: a.Fresh.Attempt, MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(), BlockedOn: a.Fresh.BlockedOn,
@@ -356,7 +356,7 @@ func (f *Flows) started(ctx context.Context, namespace, runID string, t *templat
 }
 
 // wouldStart answers what a StartRun would meet, and stores nothing.
-func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *order) (*progressorv1.StartRunResponse, error) {
+func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *command) (*progressorv1.StartRunResponse, error) {
 	key := t.DedupeKey(r.GetScope(), r.GetScopeId(), r.GetPayload())
 	holder, err := flows.Peek(ctx, f.store, t.scope(r.GetNamespace(), key, r.GetRunId()))
 	if err != nil {
@@ -365,7 +365,7 @@ func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest,
 	switch {
 	case holder.Done != "":
 		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
-	case holder.RunID != "" && t.turnsAway():
+	case holder.RunID != "" && t.rejectsDuplicates():
 		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
 	}
 	return &progressorv1.StartRunResponse{Run: &progressorv1.Run{
@@ -390,7 +390,7 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 
 // Complete answers a wait.
 func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &order{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
+	o := &command{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
 	var err error
 	switch outcome := r.GetOutcome().(type) {
 	case *progressorv1.CompleteStepRequest_Result:
@@ -412,18 +412,18 @@ func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepReques
 
 // Report stores progress of a wait.
 func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
-	o := &order{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
+	o := &command{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
 	var err error
 	if o.Progress, err = wire.ProgressJSON(r.GetProgress()); err != nil {
 		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
 	}
-	a, err := f.order(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+	a, err := f.runCommand(ctx, r.GetNamespace(), r.GetRunId(), o, by)
 	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
 }
 
 // Skip ends a step by hand.
 func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &order{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}
+	o := &command{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}
 	var err error
 	if o.Result, err = resultJSON("result", r.GetResult()); err != nil {
 		return nil, err
@@ -443,7 +443,7 @@ func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by p
 		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only one that is failed, cancelled or expired is taken up again", word(row.Status))}
 	}
 	f.engine.Retried()
-	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &order{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
+	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
 }
 
 // Repeat starts a new run with the payload of an old one.
@@ -467,8 +467,8 @@ func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by
 }
 
 // changed carries an order out and shows what the run is then.
-func (f *Flows) changed(ctx context.Context, namespace, runID string, o *order, by process.Actor) (*progressorv1.Run, error) {
-	if _, err := f.order(ctx, namespace, runID, o, by); err != nil {
+func (f *Flows) changed(ctx context.Context, namespace, runID string, o *command, by process.Actor) (*progressorv1.Run, error) {
+	if _, err := f.runCommand(ctx, namespace, runID, o, by); err != nil {
 		return nil, err
 	}
 	return f.Get(ctx, namespace, runID, 0)

@@ -100,7 +100,7 @@ func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.
 		known[key] = t
 	}
 	if t == nil {
-		run.Progress = untold(run)
+		run.Progress = unknownProgress(run)
 		return run, nil
 	}
 	steps := newSteps(t)
@@ -135,8 +135,8 @@ func newSteps(t *template) []step {
 	return all
 }
 
-// untold is the progress of a run whose template is gone.
-func untold(run *progressorv1.Run) *progressorv1.Progress {
+// unknownProgress is the progress of a run whose template is gone.
+func unknownProgress(run *progressorv1.Run) *progressorv1.Progress {
 	p := &progressorv1.Progress{}
 	if run.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		p.Percent = 100

@@ -86,7 +86,7 @@ func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
 		}
 		run.Steps = append(run.Steps, m)
 	}
-	run.Progress = untold(run)
+	run.Progress = unknownProgress(run)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (s *starting) put(key process.Key, t *template) (answered func()) {
 }
 
 // get gives the template that an order to start wants; nil: nobody here has just read it.
-func (s *starting) get(key process.Key, o *order) *template {
+func (s *starting) get(key process.Key, o *command) *template {
 	s.mu.Lock()
 	t, known := s.all[key]
 	s.mu.Unlock()

@@ -190,7 +190,7 @@ func (t *task) decide() {
 
 // create stores a run, and begins it unless it waits for something.
 func (t *task) create() error {
-	var o order
+	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
@@ -200,11 +200,11 @@ func (t *task) create() error {
 	t.by = process.Actor{Name: o.Actor, Source: o.Source}
 	var err error
 	if o.Invalid != "" {
-		t.turnAway(outcomeInvalid, "", "%s", o.Invalid)
+		t.reject(outcomeInvalid, "", "%s", o.Invalid)
 		return nil
 	}
 	if t.template, err = t.flows.templateToStart(t.ctx, t.key, &o); errors.Is(err, process.ErrTemplateNotFound) {
-		t.turnAway(outcomeNotFound, "", "%s", noTemplate(o.Type, o.Version))
+		t.reject(outcomeNotFound, "", "%s", noTemplate(o.Type, o.Version))
 		return nil
 	} else if err != nil {
 		return err
@@ -249,15 +249,15 @@ func (t *task) create() error {
 }
 
 // checked turns away a run whose template does not let it start, or whose payload is not what that wants.
-func (t *task) checked(o *order, payload *structpb.Value) {
+func (t *task) checked(o *command, payload *structpb.Value) {
 	problems := t.template.CheckPayload(payload)
 	switch {
 	case !t.template.enabled:
-		t.turnAway(outcomeDisabled, "", "template %s is disabled", o.Type)
+		t.reject(outcomeDisabled, "", "template %s is disabled", o.Type)
 	case o.CronID != "" && !t.template.Schedulable():
-		t.turnAway(outcomeDisabled, "", "%s", notSchedulable(o.Type))
+		t.reject(outcomeDisabled, "", "%s", notSchedulable(o.Type))
 	case len(problems) > 0:
-		t.turnAway(outcomeInvalid, "", "%s", invalid(problems))
+		t.reject(outcomeInvalid, "", "%s", invalid(problems))
 	}
 }
 
@@ -277,10 +277,10 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	case err != nil:
 		return false, err
 	case holder.Done != "":
-		t.turnAway(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable", holder.Done)
+		t.reject(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable", holder.Done)
 		return false, nil
-	case holder.RunID != "" && t.template.turnsAway():
-		t.turnAway(outcomeExists, holder.RunID, "run %s of the same scope is not at its end", holder.RunID)
+	case holder.RunID != "" && t.template.rejectsDuplicates():
+		t.reject(outcomeExists, holder.RunID, "run %s of the same scope is not at its end", holder.RunID)
 		return false, nil
 	}
 	if s.Alone {
@@ -289,24 +289,24 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	if holder.RunID != "" {
 		t.state.Blocked = holder.RunID
 		if t.template.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE {
-			t.tell(holder.RunID, &order{Method: methodCancel, Reason: "run " + t.runID + " of the same scope takes its place"})
+			t.sendCommand(holder.RunID, &command{Method: methodCancel, Reason: "run " + t.runID + " of the same scope takes its place"})
 		}
 	}
 	return true, nil
 }
 
-// turnAway answers that the run does not start; its process goes.
-func (t *task) turnAway(outcome, holder, format string, args ...any) {
+// reject answers that the run does not start; its process goes.
+func (t *task) reject(outcome, holder, format string, args ...any) {
 	t.answer, t.removes = &answered{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
 }
 
-// tell orders another run of the namespace.
-func (t *task) tell(runID string, o *order) {
-	t.messages = append(t.messages, orderTo(keyOf(t.key.Namespace, runID), o))
+// sendCommand orders another run of the namespace.
+func (t *task) sendCommand(runID string, o *command) {
+	t.messages = append(t.messages, commandTo(keyOf(t.key.Namespace, runID), o))
 }
 
-// orderTo is the message that orders a run something.
-func orderTo(key process.Key, o *order) storage.Message {
+// commandTo is the message that orders a run something.
+func commandTo(key process.Key, o *command) storage.Message {
 	args, _ := encode(o) // plain fields
 	return storage.Message{Kind: storage.MessageNotify, Target: key, Args: args}
 }
@@ -319,15 +319,15 @@ func (t *task) tick() error {
 	}
 	for _, due := range s.DueNow(t.now) {
 		p := place{due.Step, due.Index}
-		o := flow.Outcome{Step: due.Step, Index: due.Index, Round: s.Round, Letter: flow.Succeeded}
-		if t.decision.Letter(due.Step) != flow.Open {
+		o := flow.Outcome{Step: due.Step, Index: due.Index, Round: s.Round, Status: flow.Succeeded}
+		if t.decision.Status(due.Step) != flow.Open {
 			continue // it has ended with another one
 		}
 		switch t.template.Steps[due.Step].Action {
 		case flow.ActionWait:
-			o.Letter = t.overdue(p)
+			o.Status = t.overdue(p)
 		case flow.ActionProcess, flow.ActionRun:
-			o.Letter, o.Overdue = flow.Failed, true
+			o.Status, o.Overdue = flow.Failed, true
 			timeout := t.template.Steps[due.Step].Source.GetTimeout().AsDuration()
 			t.ends[p] = failed(process.ReasonTimeout, "it has not ended within "+durations.Exact(timeout))
 		case flow.ActionJob, flow.ActionDelay:
@@ -340,7 +340,7 @@ func (t *task) tick() error {
 }
 
 // overdue ends a wait whose due time has come.
-func (t *task) overdue(p place) flow.Letter {
+func (t *task) overdue(p place) flow.StepStatus {
 	w := t.template.Steps[p.step].Source.GetWait()
 	switch w.GetDueAction() {
 	case progressorv1.WaitAction_DUE_ACTION_SKIP:

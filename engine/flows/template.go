@@ -56,7 +56,7 @@ func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (
 }
 
 // templateToStart gives the template that an order to start names.
-func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *order) (*template, error) {
+func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command) (*template, error) {
 	if t := f.starting.get(key, o); t != nil {
 		return t, nil
 	}
@@ -112,8 +112,8 @@ func (t *template) scope(namespace, key, runID string) flows.Scope {
 	}
 }
 
-// turnsAway tells whether a run does not start where another one has its dedupe key.
-func (t *template) turnsAway() bool {
+// rejectsDuplicates tells whether a run does not start where another one has its dedupe key.
+func (t *template) rejectsDuplicates() bool {
 	p := t.Concurrency()
 	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
 }

@@ -45,7 +45,7 @@ func TestExternalWait(t *testing.T) {
 		{"step_id": "outside", "wait": {"title": "for ${payload.who}", "result_schema": {"type": "object", "required": ["ok"]}}, "input": "${payload.who}"},
 		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "assignees": ["kim"]}}]}`)
 	n.run(t, "pull", "ask", "w1", `{"who": "ada"}`)
-	same(t, told(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
+	same(t, input(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
 	token := n.token(t, "w1", "outside")
 
 	var status *flows.StatusError
@@ -82,7 +82,7 @@ func TestExternalWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = n.ended(t, "pull", "w1")
-	same(t, told(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
+	same(t, input(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
 // TestWaitIsCancelled takes only the acknowledgement of a cancel; a person's wait is cancelled at once.
@@ -92,7 +92,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	n.put(t, "pull", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "outside", "wait": {}}, {"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	n.run(t, "pull", "two", "c1", "")
 	token := n.token(t, "c1", "outside")
-	same(t, told(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
+	same(t, input(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
 	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
 	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "not needed" {
 		t.Fatalf("report: %v, %v", d, err)
@@ -105,7 +105,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, told(r), "CANCELLED: outside CANCELLED person CANCELLED")
+	same(t, input(r), "CANCELLED: outside CANCELLED person CANCELLED")
 }
 
 // TestWaitIgnoresCancel is cancelled when its grace is over, which an event says.
@@ -115,7 +115,7 @@ func TestWaitIgnoresCancel(t *testing.T) {
 	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"grace": "0.1s"}, "steps": [{"step_id": "outside", "wait": {}}]}`)
 	n.run(t, "pull", "deaf", "d1", "")
 	n.cancel(t, "pull", "d1")
-	same(t, told(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
+	same(t, input(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
 	var events int
 	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside' AND type = 'cancel_grace_expired'").Scan(&events); err != nil || events != 1 {
 		t.Fatalf("%d events cancel_grace_expired, %v", events, err)
@@ -132,7 +132,7 @@ func TestWaitIsOverdue(t *testing.T) {
 		{"step_id": "fails", "wait": {"due": "0.01s"}}]}`)
 	n.run(t, "pull", "due", "o1", "")
 	r := n.ended(t, "pull", "o1")
-	same(t, told(r), "FAILED: skips SKIPPED succeeds SUCCEEDED fails FAILED")
+	same(t, input(r), "FAILED: skips SKIPPED succeeds SUCCEEDED fails FAILED")
 	same(t, r.GetSteps()[1].GetResult().GetStringValue()+" "+r.GetFailure().GetReason(), "late timeout")
 }
 
@@ -153,7 +153,7 @@ func TestSkip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, told(r), "QUEUED: a SKIPPED b SKIPPED c PENDING")
+	same(t, input(r), "QUEUED: a SKIPPED b SKIPPED c PENDING")
 	n.acknowledge(t, l)
 	var status *flows.StatusError
 	if _, err := skip("a"); !errors.As(err, &status) {
@@ -165,5 +165,5 @@ func TestSkip(t *testing.T) {
 	c := n.lease(t, "c")
 	same(t, c.GetJob().GetArgs().GetStringValue(), "by hand")
 	n.answer(t, c, "", "")
-	same(t, told(n.ended(t, "pull", "k1")), "SUCCEEDED: a SKIPPED b SKIPPED c SUCCEEDED")
+	same(t, input(n.ended(t, "pull", "k1")), "SUCCEEDED: a SKIPPED b SKIPPED c SUCCEEDED")
 }

@@ -46,8 +46,8 @@ type marked struct {
 	StepID string `json:"progressor.step_id"`
 }
 
-// told is what the NOTIFY that tells the end of what does a step says of it.
-type told struct {
+// isNotification is what the NOTIFY that tells the end of what does a step says of it.
+type input struct {
 	Step  int   `json:"step"`
 	Index int   `json:"index"`
 	Round int32 `json:"round"`
@@ -81,8 +81,8 @@ func (t *task) value(step int) (flow.Ended, error) {
 	if v, ok := t.values[step]; ok {
 		return v, nil
 	}
-	v := flow.Ended{Status: string(statusOf(t.decision.Letter(step)))}
-	if t.template.Steps[step].ForEach() && t.decision.Letter(step) == flow.Succeeded && t.decision.EndsNow(step) {
+	v := flow.Ended{Status: string(statusOf(t.decision.Status(step)))}
+	if t.template.Steps[step].ForEach() && t.decision.Status(step) == flow.Succeeded && t.decision.EndsNow(step) {
 		if _, err := t.results(step); err != nil {
 			return v, err
 		}
@@ -93,7 +93,7 @@ func (t *task) value(step int) (flow.Ended, error) {
 			return v, err
 		}
 		v.Result, v.Failure = result, e.failure
-	} else if t.decision.Letter(step) != flow.Pending {
+	} else if t.decision.Status(step) != flow.Pending {
 		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 		if err != nil {
 			return v, t.faulted(err)
@@ -330,7 +330,7 @@ func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo b
 	if err != nil {
 		return nil, err
 	}
-	m.NotifyParentArgs = t.tells(p, undo)
+	m.NotifyParentArgs = t.inputOf(p, undo)
 	return &m, nil
 }
 
@@ -340,8 +340,8 @@ func (t *task) mark(stepID string) []byte {
 	return text
 }
 
-func (t *task) tells(p place, undo bool) []byte {
-	text, _ := json.Marshal(told{p.step, p.index, t.state.Run.Round, undo}) // plain fields
+func (t *task) inputOf(p place, undo bool) []byte {
+	text, _ := json.Marshal(input{p.step, p.index, t.state.Run.Round, undo}) // plain fields
 	return text
 }
 
@@ -365,7 +365,7 @@ func (t *task) start(s *flow.Step, p place, input *structpb.Value) (*storage.Mes
 	}
 	return &storage.Message{
 		Kind: storage.MessageStart, Target: process.Key{Namespace: cmp.Or(action.GetNamespace(), t.key.Namespace), ProcessID: t.doer(p, false)}, Args: args, Metadata: metadata,
-		NotifyParentArgs: t.tells(p, false),
+		NotifyParentArgs: t.inputOf(p, false),
 	}, nil
 }
 
@@ -383,11 +383,11 @@ func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, 
 	if len(id) > maxRunID {
 		return nil, fmt.Errorf("the id of its run would be %s, which has %d bytes: at most %d; start the outer run with a shorter id", id, len(id), maxRunID)
 	}
-	args, err := encode(&order{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
+	args, err := encode(&command{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
 	if err != nil {
 		return nil, err
 	}
-	return &storage.Message{Kind: storage.MessageStart, Target: keyOf(t.key.Namespace, id), Args: args, NotifyParentArgs: t.tells(p, false)}, nil
+	return &storage.Message{Kind: storage.MessageStart, Target: keyOf(t.key.Namespace, id), Args: args, NotifyParentArgs: t.inputOf(p, false)}, nil
 }
 
 // open begins a wait.

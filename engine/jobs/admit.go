@@ -24,21 +24,21 @@ type admission struct {
 	mu      sync.Mutex
 	rules   map[string]*rules // of namespaces that have, or had, constraints, as this node knows them
 	pending map[string]*look
-	next    map[string]time.Time // when something is due by itself
-	from    map[string]string    // where the next look at all lines begins
-	held    map[string]jobs.Held // where it goes on with the keys that are held
+	next    map[string]time.Time     // when something is due by itself
+	from    map[string]string        // where the next look at all lines begins
+	held    map[string]jobs.HeldKeys // where it goes on with the keys that are held
 }
 
 // look is what is to be looked at in a namespace.
 type look struct {
-	lines map[string]struct{}
-	all   bool // the lines of nobody's telling, too
+	keys map[string]struct{}
+	all  bool // the lines of nobody's telling, too
 }
 
 func newAdmission(q *Jobs) *admission {
 	return &admission{
 		jobs: q, woken: make(chan struct{}, 1), rules: map[string]*rules{}, pending: map[string]*look{}, next: map[string]time.Time{}, from: map[string]string{},
-		held: map[string]jobs.Held{},
+		held: map[string]jobs.HeldKeys{},
 	}
 }
 
@@ -74,22 +74,22 @@ func (a *admission) Run(ctx context.Context) error {
 func (a *admission) refresh(all []storage.Standing) {
 	for _, s := range all {
 		if s.ConstraintsVersion > 0 {
-			a.tell(s.Namespace, true)
+			a.notify(s.Namespace, true)
 		}
 	}
 }
 
-// tell has lines of a namespace looked at; all: the others too. It never waits.
-func (a *admission) tell(namespace string, all bool, lines ...string) {
+// notify has lines of a namespace looked at; all: the others too. It never waits.
+func (a *admission) notify(namespace string, all bool, lines ...string) {
 	a.mu.Lock()
 	l := a.pending[namespace]
 	if l == nil {
-		l = &look{lines: map[string]struct{}{}}
+		l = &look{keys: map[string]struct{}{}}
 		a.pending[namespace] = l
 	}
 	l.all = l.all || all
 	for _, line := range lines {
-		l.lines[line] = struct{}{}
+		l.keys[line] = struct{}{}
 	}
 	a.mu.Unlock()
 	select {
@@ -116,7 +116,7 @@ func (a *admission) due(now time.Time) {
 		}
 		delete(a.next, namespace)
 		if a.pending[namespace] == nil {
-			a.pending[namespace] = &look{lines: map[string]struct{}{}}
+			a.pending[namespace] = &look{keys: map[string]struct{}{}}
 		}
 	}
 }
@@ -168,9 +168,9 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 		return // the look at all lines finds them
 	}
 	began := time.Now()
-	lines := slices.Sorted(maps.Keys(l.lines))
+	lines := slices.Sorted(maps.Keys(l.keys))
 	for last := false; !last; {
-		part := lines[:min(len(lines), turnLines)]
+		part := lines[:min(len(lines), turnKeys)]
 		lines = lines[len(part):]
 		last = len(part) == 0 || len(lines) == 0 && !l.all // what somebody waits for is not to wait for the look at all lines
 		more, err := a.turn(ctx, namespace, part, last && l.all)
@@ -180,7 +180,7 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 			return
 		}
 		if len(more) > 0 {
-			a.tell(namespace, false, more...)
+			a.notify(namespace, false, more...)
 		}
 	}
 	for l.all && time.Since(began) < sweepTime {
@@ -190,13 +190,13 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 		}
 	}
 	if l.all {
-		a.tell(namespace, true) // there was no time for the rest
+		a.notify(namespace, true) // there was no time for the rest
 	}
 }
 
 // later has lines looked at again after a moment.
 func (a *admission) later(namespace string, lines []string, all bool) {
-	time.AfterFunc(50*time.Millisecond, func() { a.tell(namespace, all, lines...) })
+	time.AfterFunc(50*time.Millisecond, func() { a.notify(namespace, all, lines...) })
 }
 
 // turn gives keys to the jobs in front of lines; all: of others too. It tells which lines have more.
@@ -210,11 +210,11 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 		if err != nil {
 			return err
 		}
-		names, err := a.lines(t, r, lines, all)
+		names, err := a.keys(t, r, lines, all)
 		if err != nil {
 			return err
 		}
-		p := &placer{turn: t, rules: r, lines: map[string]*line{}}
+		p := &placer{turn: t, rules: r, queues: map[string]*keyQueue{}}
 		if done, err = p.place(names); err != nil {
 			return err
 		}
@@ -237,8 +237,8 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 	return done.again, nil
 }
 
-// lines adds to lines what is due, and with all the next part of all.
-func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]string, error) {
+// keys adds to lines what is due, and with all the next part of all.
+func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]string, error) {
 	names := map[string]struct{}{}
 	add := func(more []string, err error) error {
 		for _, line := range more {
@@ -248,7 +248,7 @@ func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]s
 	}
 	err := add(lines, nil)
 	if all || t.Next == 0 {
-		err = errors.Join(add(t.Due(turnJobs)), add(t.DueBuckets(turnLines)))
+		err = errors.Join(add(t.Due(turnJobs)), add(t.DueBuckets(turnKeys)))
 	}
 	if err != nil || !all {
 		return slices.Sorted(maps.Keys(names)), err
@@ -258,8 +258,8 @@ func (a *admission) lines(t *jobs.Turn, r *rules, lines []string, all bool) ([]s
 			return nil, err
 		}
 	}
-	walked, err := t.Lines(a.from[t.Namespace], turnLines)
-	if a.from[t.Namespace] = ""; len(walked) == turnLines {
+	walked, err := t.Keys(a.from[t.Namespace], turnKeys)
+	if a.from[t.Namespace] = ""; len(walked) == turnKeys {
 		a.from[t.Namespace] = walked[len(walked)-1]
 	}
 	freed, next, tidyErr := t.Tidy(a.held[t.Namespace])
@@ -296,7 +296,7 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 	}
 	a.jobs.engine.Placed(namespace, placed)
 	if len(lines) > 0 {
-		a.tell(namespace, false, lines...)
+		a.notify(namespace, false, lines...)
 	}
 	return more, nil
 }
@@ -324,11 +324,11 @@ func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
 	var lines []string
 	for name, key := range j.ConstraintKeys {
 		if rule := r.byName[name]; rule != nil && rule.RateCount > 0 {
-			lines = append(lines, storage.LineOf(name, key))
+			lines = append(lines, storage.KeyOf(name, key))
 		}
 	}
 	if len(lines) > 0 {
-		a.tell(namespace, false, lines...)
+		a.notify(namespace, false, lines...)
 	}
 }
 
@@ -341,23 +341,23 @@ func (a *admission) stored(c *storage.Claim) {
 	if err != nil || j == nil {
 		return
 	}
-	lines := storage.Constrained{Keys: j.ConstraintKeys}.Lines()
+	lines := storage.Constrained{Keys: j.ConstraintKeys}.KeyNames()
 	if len(lines) > 0 || j.ConstraintsVersion != j.ConstraintsNow {
-		a.tell(c.Namespace, false, append(lines, "")...)
+		a.notify(c.Namespace, false, append(lines, "")...)
 	}
 }
 
 // look has all lines of a namespace looked at, where it has constraints: somebody may be in another line now, or have left a key.
 func (a *admission) look(namespace string) {
 	if a.known(namespace) != nil {
-		a.tell(namespace, true)
+		a.notify(namespace, true)
 	}
 }
 
 // enqueued has the line of a new job looked at.
 func (a *admission) enqueued(j *storage.NewJob) {
 	if len(j.Constraints.Keys) > 0 {
-		a.tell(j.Key.Namespace, false, j.Constraints.Line())
+		a.notify(j.Key.Namespace, false, j.Constraints.FirstKey())
 	}
 }
 
@@ -377,5 +377,5 @@ func changed(t *jobs.Turn) (*rules, error) {
 // follow has a change that this node has stored hold here at once.
 func (a *admission) follow(namespace string, r *rules) {
 	a.remember(namespace, r)
-	a.tell(namespace, true)
+	a.notify(namespace, true)
 }

@@ -96,7 +96,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	if r.Line == "" {
 		return nil, nil //nolint:nilnil // as said
 	}
-	at, constraints, err := jobs.PlaceInLine(ctx, q.store, r, maxBefore)
+	at, constraints, err := jobs.ReadQueuePosition(ctx, q.store, r, maxBefore)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,9 @@ func decide(e engine.End, c *storage.Completion) {
 			switch c.Outcome {
 			case storage.Removed: // it takes them with it
 			case storage.Retry:
-				c.Ends = append(c.Ends, jobs.Back{})
+				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Back{})
 			default:
-				c.Ends = append(c.Ends, storage.Freed{})
+				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})
 			}
 		}()
 	}
@@ -35,9 +35,9 @@ func decide(e engine.End, c *storage.Completion) {
 	}
 	member := isMember(e.Claim)
 	if e.GivenBack {
-		c.Ends = append(c.Ends, jobs.Again{})
+		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
 		if member {
-			c.Ends = append(c.Ends, jobs.Seat{Leaves: true})
+			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Seat{Leaves: true})
 		}
 		return
 	}
@@ -56,11 +56,11 @@ func decide(e engine.End, c *storage.Completion) {
 	default:
 		fail(e, c, end, row, options)
 		if member && c.Outcome == storage.Retry {
-			c.Ends = append(c.Ends, jobs.Seat{Leaves: end.Takeover})
+			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Seat{Leaves: end.Takeover})
 		}
 	}
 	if end.Says() {
-		c.Ends = append(c.Ends, end)
+		c.EffectsOnEnd = append(c.EffectsOnEnd, end)
 	}
 }
 
@@ -167,7 +167,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		if c.Uncounted {
 			end.Failure = nil
 		}
-		c.Ends = append(c.Ends, jobs.Again{})
+		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
 		return
 	}
 	end.Failure = failed(c, failure)
@@ -183,7 +183,7 @@ const (
 	EventAcknowledged = "cancel_acknowledged"
 )
 
-// tell has an attempt that failed tell why.
+// notify has an attempt that failed tell why.
 func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 	switch {
 	case e.Lost:

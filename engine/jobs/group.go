@@ -84,7 +84,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g.jobs.engine.Moved(looked.Ended, looked.Told)
+	g.jobs.engine.Moved(looked.Ended, looked.Notified)
 	if len(looked.Ended) > 0 {
 		g.jobs.engine.Retried() // whoever waits for one of them may go on
 	}

@@ -19,7 +19,7 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 			RateBurst: rapid.Int32Range(1, 20).Draw(t, "burst"),
 		}
 		now := time.Unix(1_700_000_000, 0)
-		state := jobs.LineState{Line: "c=", Now: now}
+		state := jobs.KeyState{Line: "c=", Now: now}
 		var starts []time.Time
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "wait")) * time.Millisecond)
@@ -31,7 +31,7 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 				continue
 			}
 			state.Now = now
-			l := newLine(&rule{Constraint: c}, state)
+			l := newKeyQueue(&rule{Constraint: c}, state)
 			for range min(l.room, rapid.Int32Range(0, 30).Draw(t, "waiting")) {
 				l.take()
 			}

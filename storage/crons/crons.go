@@ -48,11 +48,11 @@ func (f *Fire) Bytes() int {
 }
 
 // Write implements storage.Rider.
-func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteFiresParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		f := r.Rider.(*Fire)
+		f := r.Effect.(*Fire)
 		a.CronIds = append(a.CronIds, f.CronID)
 		a.FireTimes = append(a.FireTimes, f.Time)
 		a.Changes = append(a.Changes, string(f.Change))

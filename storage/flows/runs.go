@@ -71,11 +71,11 @@ func (r *NewRun) Bytes() int {
 }
 
 // Write implements storage.Rider.
-func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.InsertRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
-		r := ride.Rider.(*NewRun)
+		r := ride.Effect.(*NewRun)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
 		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
@@ -114,11 +114,11 @@ type Change struct {
 func (c *Change) Bytes() int { return 200 + len(c.Result) + len(c.Failure) + len(c.CancelReason) }
 
 // Write implements storage.Rider.
-func (*Change) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.UpdateRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
-		c := ride.Rider.(*Change)
+		c := ride.Effect.(*Change)
 		a.RunIds = append(a.RunIds, c.RunID)
 		a.Statuses = append(a.Statuses, string(c.Status))
 		a.Attempts = append(a.Attempts, c.Attempt)
@@ -160,11 +160,11 @@ func (s *StepChange) Bytes() int {
 }
 
 // Write implements storage.Rider.
-func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.AttemptOrds = storage.Checks(all)
 	for _, ride := range all {
-		s := ride.Rider.(*StepChange)
+		s := ride.Effect.(*StepChange)
 		a.RunNamespaces = append(a.RunNamespaces, ride.Key.Namespace)
 		a.RunIds = append(a.RunIds, s.RunID)
 		a.StepIds = append(a.StepIds, s.StepID)
@@ -201,11 +201,11 @@ func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 func (*DropItems) Early() {}
 
 // Write implements storage.Rider.
-func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.DropItemsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
-		d := ride.Rider.(*DropItems)
+		d := ride.Effect.(*DropItems)
 		a.RunIds, a.StepIds = append(a.RunIds, d.RunID), append(a.StepIds, d.StepID)
 		for before, now := range d.Kept {
 			a.KeptNamespaces = append(a.KeptNamespaces, ride.Key.Namespace)
@@ -230,11 +230,11 @@ type Report struct {
 func (r *Report) Bytes() int { return 100 + len(r.Progress) }
 
 // Write implements storage.Rider.
-func (*Report) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.ReportStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
-		r := ride.Rider.(*Report)
+		r := ride.Effect.(*Report)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.StepIds = append(a.StepIds, r.StepID)
 		a.Indexes = append(a.Indexes, r.Index)

@@ -55,9 +55,9 @@ func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err 
 
 // Leave takes the dedupe key from a run that has ended, and gives it to the one that has waited longest. The first of its riders waits for whoever
 // looks at the key, so that the second one's statement sees what these have stored.
-func Leave(templateType, dedupeKey, runID string) []storage.Rider {
+func Leave(templateType, dedupeKey, runID string) []storage.Effect {
 	l := leave{templateType, dedupeKey, runID}
-	return []storage.Rider{&lockKey{l}, &l}
+	return []storage.Effect{&lockKey{l}, &l}
 }
 
 type leave struct{ templateType, dedupeKey, runID string }
@@ -68,10 +68,10 @@ type lockKey struct{ leave }
 func (l *leave) Bytes() int { return 200 + len(l.dedupeKey) }
 
 // Write implements storage.Rider.
-func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LockScopesParams
 	for _, ride := range all {
-		l := ride.Rider.(*lockKey)
+		l := ride.Effect.(*lockKey)
 		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
 		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
@@ -80,11 +80,11 @@ func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.Ride) er
 }
 
 // Write implements storage.Rider.
-func (*leave) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LeaveScopesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, ride := range all {
-		l := ride.Rider.(*leave)
+		l := ride.Effect.(*leave)
 		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
 		a.RunIds = append(a.RunIds, l.runID)

@@ -44,7 +44,7 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 				if _, err := q.EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: *enabled}); err != nil {
 					return err
 				}
-				return storage.NoteOrder(ctx, db, "PutTemplate", namespace, templateType, by)
+				return storage.AuditCommand(ctx, db, "PutTemplate", namespace, templateType, by)
 			}
 		}
 		if enabled != nil {
@@ -55,7 +55,7 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 		if err != nil {
 			return err
 		}
-		return storage.NoteOrder(ctx, db, "PutTemplate", namespace, templateType, by)
+		return storage.AuditCommand(ctx, db, "PutTemplate", namespace, templateType, by)
 	})
 	return created, err
 }
@@ -139,7 +139,7 @@ func Enable(ctx context.Context, s *storage.Store, namespace, templateType strin
 		if err != nil {
 			return err
 		}
-		return storage.NoteOrder(ctx, db, method, namespace, templateType, by)
+		return storage.AuditCommand(ctx, db, method, namespace, templateType, by)
 	})
 }
 
@@ -153,7 +153,7 @@ func Delete(ctx context.Context, s *storage.Store, namespace, templateType strin
 		if openRunID = row.OpenRunID; err != nil || openRunID != "" {
 			return err
 		}
-		return storage.NoteOrder(ctx, db, "DeleteTemplate", namespace, templateType, by)
+		return storage.AuditCommand(ctx, db, "DeleteTemplate", namespace, templateType, by)
 	})
 	return openRunID, err
 }

@@ -71,8 +71,8 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 	return all, err
 }
 
-// InLine is where a job stands in the line of a key.
-type InLine struct {
+// QueuePosition is where a job stands in the line of a key.
+type QueuePosition struct {
 	Before    int // at most the limit that was asked for
 	Held      int
 	Holders   []string  // the first three of them
@@ -80,8 +80,8 @@ type InLine struct {
 	NextTime  time.Time // of the bucket; zero: it has a start to give
 }
 
-// PlaceInLine tells where a job that waits for a key stands; before it at most limit are counted.
-func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at InLine, constraints []Constraint, err error) {
+// ReadQueuePosition tells where a job that waits for a key stands; before it at most limit are counted.
+func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int) (at QueuePosition, constraints []Constraint, err error) {
 	err = s.Read(ctx, "read place in line", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if constraints, err = readConstraints(ctx, tx, r.Namespace); err != nil {
 			return err
@@ -89,7 +89,7 @@ func PlaceInLine(ctx context.Context, s *storage.Store, r *Row, limit int) (at I
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
 			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit), //nolint:gosec // small
 		})
-		at = InLine{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted)}
+		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted)}
 		if row.NextTime.Unix() > 0 {
 			at.NextTime = row.NextTime
 		}
@@ -106,7 +106,7 @@ type Back struct{}
 func (Back) Bytes() int { return 100 }
 
 // Write implements storage.Rider.
-func (Back) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (Back) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.BackInLineParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	return dbsqlc.New().BackInLine(ctx, db, a)
@@ -176,7 +176,7 @@ func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Co
 		if err != nil {
 			return err
 		}
-		return storage.NoteOrder(ctx, db, "PutConstraint", namespace, c.Name, by)
+		return storage.AuditCommand(ctx, db, "PutConstraint", namespace, c.Name, by)
 	})
 }
 
@@ -190,7 +190,7 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 		if err != nil {
 			return err
 		}
-		return storage.NoteOrder(ctx, db, "DeleteConstraint", namespace, name, by)
+		return storage.AuditCommand(ctx, db, "DeleteConstraint", namespace, name, by)
 	})
 }
 
@@ -226,11 +226,11 @@ func (t *Turn) Rest() (time.Duration, error) {
 	return time.Duration(us) * time.Microsecond, err
 }
 
-// LineState is what is held of a key, and where its bucket stands.
-type LineState = dbsqlc.ReadLinesRow
+// KeyState is what is held of a key, and where its bucket stands.
+type KeyState = dbsqlc.ReadLinesRow
 
 // Read tells where lines stand. rated: their constraint has a rate.
-func (t *Turn) Read(lines []string, rated []bool) ([]LineState, error) {
+func (t *Turn) Read(lines []string, rated []bool) ([]KeyState, error) {
 	if len(lines) == 0 {
 		return nil, nil
 	}
@@ -349,23 +349,23 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 // ANALYZE: a job that is enqueued meanwhile waits for so long.
 const sweptKeys = 1000
 
-// Held is a key that a job holds; Tidy goes on after it.
-type Held struct{ processID, line string }
+// HeldKeys is a key that a job holds; Tidy goes on after it.
+type HeldKeys struct{ processID, line string }
 
 // Tidy frees keys that no job has any more, among those after one, tells which, and where to go on. It drops full buckets.
-func (t *Turn) Tidy(after Held) (freed []string, next Held, err error) {
+func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	if err := t.q.ForgetBuckets(t.ctx, t.db, t.Namespace); err != nil {
 		return nil, after, err
 	}
 	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys})
 	if row.Looked == sweptKeys {
-		next = Held{row.LastProcess, row.LastLine}
+		next = HeldKeys{row.LastProcess, row.LastLine}
 	}
 	return row.Freed, next, err
 }
 
-// Lines gives lines in which somebody waits, from one on, at most limit.
-func (t *Turn) Lines(from string, limit int32) ([]string, error) {
+// Keys gives lines in which somebody waits, from one on, at most limit.
+func (t *Turn) Keys(from string, limit int32) ([]string, error) {
 	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
 }
 

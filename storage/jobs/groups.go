@@ -60,10 +60,10 @@ type GroupStep struct {
 
 // Looked is what a look at groups has done.
 type Looked struct {
-	Groups int           // how many were taken
-	Told   []process.Key // for whom messages stand
-	Ended  []process.Key // groups at their end
-	Evict  []process.Key // members whose worker is not allowed any more: to be ended at once
+	Groups   int           // how many were taken
+	Notified []process.Key // for whom messages stand
+	Ended    []process.Key // groups at their end
+	Evict    []process.Key // members whose worker is not allowed any more: to be ended at once
 }
 
 // LookAtGroups takes groups of which something has to be decided, at most limit, and stores what becomes of them. rules reads the options of one,
@@ -207,13 +207,13 @@ func (l *look) write(looked *Looked) error {
 		return err
 	}
 	for _, r := range opened {
-		looked.Told = append(looked.Told, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		looked.Notified = append(looked.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 	}
 	if err := l.q.CancelMembers(l.ctx, l.db, l.cancel); err != nil {
 		return err
 	}
 	for n, id := range l.cancel.ProcessIds {
-		looked.Told = append(looked.Told, process.Key{Namespace: l.cancel.Namespaces[n], ProcessID: id})
+		looked.Notified = append(looked.Notified, process.Key{Namespace: l.cancel.Namespaces[n], ProcessID: id})
 	}
 	if err := l.q.RestGroups(l.ctx, l.db, l.rest); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (l *look) write(looked *Looked) error {
 	}
 	parents, err := l.q.TellParents(l.ctx, l.db, tell)
 	for _, r := range parents {
-		looked.Told = append(looked.Told, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
+		looked.Notified = append(looked.Notified, process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID})
 	}
 	return err
 }
@@ -243,11 +243,11 @@ type Seat struct{ Leaves bool }
 func (Seat) Bytes() int { return 100 }
 
 // Write implements storage.Rider.
-func (Seat) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (Seat) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.SeatMembersParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Leaves = append(a.Leaves, r.Rider.(Seat).Leaves)
+		a.Leaves = append(a.Leaves, r.Effect.(Seat).Leaves)
 	}
 	return dbsqlc.New().SeatMembers(ctx, db, a)
 }

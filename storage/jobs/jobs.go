@@ -34,11 +34,11 @@ func (e *End) Says() bool { return e.WorkerID != "" || e.Takeover || e.Failure !
 func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(e.Result) }
 
 // Write implements storage.Rider.
-func (*End) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteJobsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		e := r.Rider.(*End)
+		e := r.Effect.(*End)
 		takeovers := int32(0)
 		if e.Takeover {
 			takeovers = 1
@@ -61,7 +61,7 @@ type Again struct{}
 func (Again) Bytes() int { return 100 }
 
 // Write implements storage.Rider.
-func (Again) Write(ctx context.Context, db storage.DB, all []storage.Ride) error {
+func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.CancelRetriedParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {

@@ -113,8 +113,8 @@ func (f Filter) conjuncts() []node {
 	}
 }
 
-// attention is the statuses, none of them INIT or RUNNING, of which a process has one if n holds; nil: it may have another.
-func attention(n node) []string {
+// listStatus is the statuses, none of them INIT or RUNNING, of which a process has one if n holds; nil: it may have another.
+func listStatus(n node) []string {
 	switch n := n.(type) {
 	case *comparison:
 		if n.field == fieldStatus && n.operator == equals && n.value.status != process.StatusInit && n.value.status != process.StatusRunning {
@@ -123,7 +123,7 @@ func attention(n node) []string {
 	case anyOf:
 		var all []string
 		for _, part := range n {
-			one := attention(part)
+			one := listStatus(part)
 			if one == nil {
 				return nil
 			}
@@ -134,10 +134,10 @@ func attention(n node) []string {
 	return nil
 }
 
-// attentionStatus is the one status, neither INIT nor RUNNING, that all processes of the filter have; "": there is none.
-func (f Filter) attentionStatus() string {
+// listStatus is the one status, neither INIT nor RUNNING, that all processes of the filter have; "": there is none.
+func (f Filter) listStatus() string {
 	for _, n := range f.conjuncts() {
-		if statuses := attention(n); len(statuses) == 1 {
+		if statuses := listStatus(n); len(statuses) == 1 {
 			return statuses[0]
 		}
 	}

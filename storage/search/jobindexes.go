@@ -13,8 +13,8 @@ type idsOf func(q Query) (ids string, args []any)
 // jobIndexes are the indexes of a list of jobs, as those of processes are; the last one is of what all lists of jobs have. jobIDs are what each
 // of them reads first, in the same order.
 var (
-	jobIDs     = []idsOf{nil, idsByName, idsByState, idsByTag, idsByAttention, nil, idsOfJobs}
-	jobIndexes = []func(s *statement, q Query) bool{byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byAttention, byMetadata, byIDs(idsOfJobs)}
+	jobIDs     = []idsOf{nil, idsByName, idsByState, idsByTag, idsByListStatus, nil, idsOfJobs}
+	jobIndexes = []func(s *statement, q Query) bool{byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata, byIDs(idsOfJobs)}
 )
 
 func (q Query) indexes() []func(s *statement, q Query) bool {
@@ -90,9 +90,9 @@ func (q Query) idsOfText(f *field, operator, ids string) (string, []any) {
 	return "", nil
 }
 
-func idsByAttention(q Query) (string, []any) {
+func idsByListStatus(q Query) (string, []any) {
 	for _, n := range q.Filter.conjuncts() {
-		if statuses := attention(n); statuses != nil {
+		if statuses := listStatus(n); statuses != nil {
 			return ofEnds, []any{q.Namespace, statuses}
 		}
 	}

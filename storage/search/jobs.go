@@ -95,7 +95,7 @@ func jobOrder(text string, f Filter) (string, error) {
 	case !known:
 		return "", &process.InvalidError{Field: "order_by", Message: "want created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
 			"state = FAILED, finished_time desc"}
-	case order == OrderStatusChanged && f.attentionStatus() == "":
+	case order == OrderStatusChanged && f.listStatus() == "":
 		return "", &process.InvalidError{Field: "order_by", Message: "finished_time desc needs a filter on one of the states SUCCEEDED, FAILED and CANCELLED, as in " +
 			"state = FAILED"}
 	}

@@ -263,7 +263,7 @@ func TestJobPlans(t *testing.T) {
 		}{
 			{"name = rare", "jobs_name", byIDs(idsByName)}, {"tags:urgent", "jobs_tags", byIDs(idsByTag)}, {"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
 			{"state = AVAILABLE", "schedule_jobs", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
-			{"state = FAILED", "processes_attention", byAttention}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
+			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
 			f, err := parse(tt.filter, jobs)
 			if err != nil {

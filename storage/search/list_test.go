@@ -229,7 +229,7 @@ func TestListsAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		for order := range orders {
-			if order == OrderStatusChanged && f.attentionStatus() == "" {
+			if order == OrderStatusChanged && f.listStatus() == "" {
 				continue
 			}
 			q := Query{Namespace: "ns", Filter: f, OrderBy: order, PageSize: 1 + r.IntN(30)}
@@ -466,7 +466,7 @@ func FuzzExplain(f *testing.F) {
 		}
 		q := Query{Namespace: "ns", Filter: filter}
 		for order := range orders {
-			if order != OrderStatusChanged || filter.attentionStatus() != "" {
+			if order != OrderStatusChanged || filter.listStatus() != "" {
 				explain(t, store, q, order)
 			}
 		}

@@ -19,7 +19,7 @@ const (
 // order is an order in SQL. Lists are read by an index from a key on: no page depends on how many pages went before it. The indexes
 // of lists are collated POSIX, see migrations/00001_init.sql, and a statement has to say so.
 type order struct {
-	from    string // what an index reads: of a namespace, or (ofAttention) of one of its statuses
+	from    string // what an index reads: of a namespace, or (ofListStatus) of one of its statuses
 	at      string // the time in the key
 	behind  string // the rows of the index that are behind a time and an id
 	by      string // the order of the index
@@ -37,7 +37,7 @@ const (
 	afterKey      = `(p.at, p.list_id) > ($?::timestamptz, $?::text)`
 	listedDown    = `p.at DESC, p.list_id DESC`
 	listedUp      = `p.at, p.list_id`
-	ofAttention   = ofNamespaceX + ` AND p.attention = $?::text::process_status`
+	ofListStatus  = ofNamespaceX + ` AND p.attention = $?::text::process_status`
 	postgresEpoch = `'epoch'::timestamptz` // where the key is the id alone
 )
 
@@ -63,7 +63,7 @@ var orders = map[string]*order{
 		by: `p.process_id DESC`, listed: `p.list_id DESC`,
 	},
 	OrderStatusChanged: {
-		from: ofAttention, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
+		from: ofListStatus, at: `p.attention_time`, field: fieldStatusChanged, column: `p.attention_time`,
 		behind: `(p.attention_time, p.process_id COLLATE "POSIX") < ($?::timestamptz, $?::text)`, after: beforeKey,
 		by: `p.attention_time DESC, p.process_id COLLATE "POSIX" DESC`, listed: listedDown,
 	},
@@ -79,7 +79,7 @@ func orderOf(text string, f Filter) (string, error) {
 	switch {
 	case name == "":
 		return OrderCreated, nil
-	case name == OrderStatusChanged && f.attentionStatus() == "":
+	case name == OrderStatusChanged && f.listStatus() == "":
 		return "", &process.InvalidError{Field: "order_by", Message: "status_changed_time desc needs a filter on one status that is neither INIT nor RUNNING, as in " +
 			"status = ERROR"}
 	case orders[name] == nil:

@@ -43,8 +43,8 @@ func scanStatement(columns string, q Query, o *order, from position, window, roo
 	} else {
 		s.add(scanID)
 	}
-	if status := q.Filter.attentionStatus(); status != "" && o.field != fieldProcessID {
-		s.add(ofAttention, q.Namespace, status)
+	if status := q.Filter.listStatus(); status != "" && o.field != fieldProcessID {
+		s.add(ofListStatus, q.Namespace, status)
 	} else {
 		s.add(o.from, q.Namespace)
 	}
@@ -70,7 +70,7 @@ func (s *statement) filter(f Filter) {
 
 // indexes write what they can read of a filter by an index other than the list's; false: nothing. The one that ends soonest comes
 // first: the index of metadata knows no namespaces, and is read in full before its first row is known.
-var indexes = []func(s *statement, q Query) bool{byID, byAttention, byMetadata}
+var indexes = []func(s *statement, q Query) bool{byID, byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {
 	for _, n := range q.Filter.conjuncts() {
@@ -89,9 +89,9 @@ func byID(s *statement, q Query) bool {
 	return false
 }
 
-func byAttention(s *statement, q Query) bool {
+func byListStatus(s *statement, q Query) bool {
 	for _, n := range q.Filter.conjuncts() {
-		if statuses := attention(n); statuses != nil {
+		if statuses := listStatus(n); statuses != nil {
 			s.add(ofNamespaceX, q.Namespace)
 			s.add(" AND p.attention = ANY ($?::text[]::process_status[])", statuses)
 			return true
@@ -126,7 +126,7 @@ func candidateStatement(columns string, q Query, o *order, from position, index 
 	s.add(" AND p.namespace = $?::text AND ", q.Namespace)
 	s.add(o.after, from.at, from.id)
 	if o.field == fieldStatusChanged {
-		s.add(" AND p.attention = $?::text::process_status", q.Filter.attentionStatus())
+		s.add(" AND p.attention = $?::text::process_status", q.Filter.listStatus())
 	}
 	s.add(matchesEnd)
 	s.add(candidates)

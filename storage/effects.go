@@ -9,24 +9,24 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Rider is what a result writes beside the process itself, into a table that SaveResult does not know: with the result, or not at all.
-type Rider interface {
+// Effect is what a result writes beside the process itself, into a table that SaveResult does not know: with the result, or not at all.
+type Effect interface {
 	// Bytes is what it counts for in a flush.
 	Bytes() int
 	// Write sends the one statement that writes all riders of this type of a flush. It has to find each by its task and fencing token in
 	// what this transaction has written (see SendMessages), so that those of a fenced attempt write nothing.
-	Write(ctx context.Context, db DB, all []Ride) error
+	Write(ctx context.Context, db DB, all []BoundEffect) error
 }
 
-// EarlyRider is a rider whose statement comes before those of other riders of the flush: it removes what they would find.
-type EarlyRider interface {
-	Rider
+// EarlyEffect is a rider whose statement comes before those of other riders of the flush: it removes what they would find.
+type EarlyEffect interface {
+	Effect
 	Early()
 }
 
-// Ride is a rider with the attempt whose result it goes with.
-type Ride struct {
-	Rider        Rider
+// BoundEffect is a rider with the attempt whose result it goes with.
+type BoundEffect struct {
+	Effect       Effect
 	Key          process.Key
 	TaskID       int64
 	FencingToken int64
@@ -34,7 +34,7 @@ type Ride struct {
 }
 
 // Attempts are what a statement finds the tasks of its riders by, as arrays.
-func Attempts(all []Ride) (namespaces, processIDs []string, taskIDs, fencingTokens []int64) {
+func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64) {
 	for _, r := range all {
 		namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
 		taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
@@ -43,7 +43,7 @@ func Attempts(all []Ride) (namespaces, processIDs []string, taskIDs, fencingToke
 }
 
 // Checks are what a statement finds the tasks of its riders by where an attempt has several: each attempt once, and of which of them each rider is.
-func Checks(all []Ride) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
+func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
 	ofRiders = make([]int32, len(all))
 	for n := range all {
 		r := &all[n]
@@ -59,31 +59,31 @@ func Checks(all []Ride) (namespaces, processIDs []string, taskIDs, fencingTokens
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }
 
-// rides are the riders of a flush, by their type.
-type rides struct {
+// effects are the riders of a flush, by their type.
+type effectGroups struct {
 	types  []reflect.Type // in the order of their statements
-	byType map[reflect.Type][]Ride
+	byType map[reflect.Type][]BoundEffect
 }
 
-func (r *rides) add(c *Completion, riders []Rider) {
+func (r *effectGroups) add(c *Completion, riders []Effect) {
 	for _, rider := range riders {
 		t := reflect.TypeOf(rider)
 		if r.byType == nil {
-			r.byType = map[reflect.Type][]Ride{}
+			r.byType = map[reflect.Type][]BoundEffect{}
 		}
 		if _, known := r.byType[t]; !known {
-			if _, early := rider.(EarlyRider); early {
+			if _, early := rider.(EarlyEffect); early {
 				r.types = slices.Insert(r.types, 0, t)
 			} else {
 				r.types = append(r.types, t)
 			}
 		}
-		r.byType[t] = append(r.byType[t], Ride{Rider: rider, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
+		r.byType[t] = append(r.byType[t], BoundEffect{Effect: rider, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
 	}
 }
 
 // stages follow what has ended the tasks, and what has removed processes; their rows are still there.
-func (r *rides) stages(s *Store) []stage {
+func (r *effectGroups) stages(s *Store) []stage {
 	var stages []stage
 	for _, t := range r.types {
 		all := r.byType[t]
@@ -95,20 +95,20 @@ func (r *rides) stages(s *Store) []stage {
 				continue
 			}
 		}
-		stages = append(stages, func(ctx context.Context, db DB) error { return all[0].Rider.Write(ctx, db, all) })
+		stages = append(stages, func(ctx context.Context, db DB) error { return all[0].Effect.Write(ctx, db, all) })
 	}
 	return stages
 }
 
-// Bytes implements Rider.
+// Bytes implements Effect.
 func (n *Note) Bytes() int { return 300 + len(n.details()) }
 
-// Write implements Rider: a note that a task takes along is of an order that it has carried out.
-func (n *Note) Write(ctx context.Context, db DB, all []Ride) error {
+// Write implements Effect: a note that a task takes along is of an order that it has carried out.
+func (n *Note) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.InsertNotesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
-		note := r.Rider.(*Note)
+		note := r.Effect.(*Note)
 		a.Methods = append(a.Methods, note.Method)
 		a.Actors = append(a.Actors, note.By.Name)
 		a.Sources = append(a.Sources, note.By.Source)

@@ -9,17 +9,17 @@ import (
 // What the fires of crons have started waits in memory until all crons that are due have decided: of 10,000 that fire at the full minute
 // the last decided after 2.7 s while the runs of the first took two thirds of the machine, and after 0.9 s without them.
 const (
-	// maxPatience is how long they wait at the most: where crons stand in line for ever, their runs go on too.
-	maxPatience = 5 * time.Second
-	// maxPatient is how many of these deliveries go on at a time: a flush takes 64 of them, and there are mostly two lanes.
-	maxPatient = 128
+	// maxLowPriorityWait is how long they wait at the most: where crons stand in line for ever, their runs go on too.
+	maxLowPriorityWait = 5 * time.Second
+	// maxLowPriorityDeliveries is how many of these deliveries go on at a time: a flush takes 64 of them, and there are mostly two lanes.
+	maxLowPriorityDeliveries = 128
 	// maxWaitingTargets bounds what waits; what is beyond is found by the scan.
 	maxWaitingTargets = 1 << 16
 )
 
-// patience is the line of targets that wait.
-type patience struct {
-	line     []waitingTarget
+// lowPriority is the line of targets that wait.
+type lowPriorityQueue struct {
+	targets  []waitingTarget
 	waits    map[process.Key]struct{} // those in line to which nobody else has delivered meanwhile
 	starting int                      // deliveries under way
 }
@@ -29,31 +29,31 @@ type waitingTarget struct {
 	until time.Time
 }
 
-// told takes the targets of messages that a flush has stored.
-func (d *deliverer) told(targets []process.Key, patient bool) {
+// stopping takes the targets of messages that a flush has stored.
+func (d *deliverer) deliverStored(targets []process.Key, patient bool) {
 	if !patient {
 		d.deliver(targets)
 		return
 	}
-	until := time.Now().Add(maxPatience)
+	until := time.Now().Add(maxLowPriorityWait)
 	d.mu.Lock()
 	for _, k := range targets {
-		if _, waits := d.patience.waits[k]; !waits && len(d.patience.line) < maxWaitingTargets {
-			d.patience.waits[k] = struct{}{}
-			d.patience.line = append(d.patience.line, waitingTarget{k, until})
+		if _, waits := d.lowPriority.waits[k]; !waits && len(d.lowPriority.targets) < maxWaitingTargets {
+			d.lowPriority.waits[k] = struct{}{}
+			d.lowPriority.targets = append(d.lowPriority.targets, waitingTarget{k, until})
 		}
 	}
 	d.mu.Unlock()
-	if d.engine.timers.deciding() {
-		time.AfterFunc(maxPatience, d.startWaiting)
+	if d.engine.timers.cronsDeciding() {
+		time.AfterFunc(maxLowPriorityWait, d.startWaiting)
 	}
 	d.startWaiting()
 }
 
 // age is how old a message of a process has to be before any node delivers it.
 func (d *deliverer) age() time.Duration {
-	if d.engine.timers.deciding() {
-		return maxPatience + messageAge
+	if d.engine.timers.cronsDeciding() {
+		return maxLowPriorityWait + messageAge
 	}
 	return messageAge
 }
@@ -68,7 +68,7 @@ func (d *deliverer) startWaiting() {
 		go func() {
 			d.run(k)
 			d.mu.Lock()
-			d.patience.starting--
+			d.lowPriority.starting--
 			d.mu.Unlock()
 			d.startWaiting()
 		}()
@@ -77,16 +77,16 @@ func (d *deliverer) startWaiting() {
 
 // nextWaiting takes the first in line; false: it has to wait, or there is none.
 func (d *deliverer) nextWaiting() (process.Key, bool) {
-	due := d.engine.timers.deciding()
+	due := d.engine.timers.cronsDeciding()
 	for {
 		d.mu.Lock()
-		p := &d.patience
-		if len(p.line) == 0 || p.starting >= maxPatient || due && time.Now().Before(p.line[0].until) {
+		p := &d.lowPriority
+		if len(p.targets) == 0 || p.starting >= maxLowPriorityDeliveries || due && time.Now().Before(p.targets[0].until) {
 			d.mu.Unlock()
 			return process.Key{}, false
 		}
-		k := p.line[0].key
-		p.line = p.line[1:]
+		k := p.targets[0].key
+		p.targets = p.targets[1:]
 		_, waits := p.waits[k]
 		if waits {
 			p.starting++

@@ -24,7 +24,7 @@ const (
 
 // carryOut does what an order says. A rejected one changes nothing.
 func (t *task) carryOut() error {
-	var o order
+	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
@@ -59,10 +59,12 @@ func (t *task) carryOut() error {
 	return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 }
 
-// told tells whether nobody waits for the answer of an order: another run has sent it.
-func (t *task) told() bool { return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY }
+// isNotification tells whether nobody waits for the answer of an order: another run has sent it.
+func (t *task) isNotification() bool {
+	return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
+}
 
-func (t *task) cancel(o *order) error {
+func (t *task) cancel(o *command) error {
 	s := t.state.Run
 	switch {
 	case o.Force && s.Mode != flow.ModeEnded:
@@ -72,11 +74,11 @@ func (t *task) cancel(o *order) error {
 	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
 		return nil // it is answered as it is
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
-		if t.told() {
+		if t.isNotification() {
 			return nil
 		}
 		return processor.Reject(rejectedCancel, "it is %s", word(t.status()))
-	case !t.template.Cancelable() && !t.told():
+	case !t.template.Cancelable() && !t.isNotification():
 		return processor.Reject(rejectedCancel, "its template does not support it")
 	}
 	t.state.Cancel, t.cancels = wire.Plain(o.Reason), true
@@ -115,7 +117,7 @@ func (t *task) turn(done string) error {
 }
 
 // retry begins a run again that is at its end.
-func (t *task) retry(o *order) error {
+func (t *task) retry(o *command) error {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
 		t.refuse("it is %s: only one that is failed, cancelled or expired is taken up again", word(t.status()))
@@ -166,7 +168,7 @@ func (t *task) move() (moved bool, err error) {
 	for i := range t.template.Steps {
 		step := &t.template.Steps[i]
 		at, ok := newest.Index(step.ID)
-		if !ok && old.Letter(i) == flow.Succeeded {
+		if !ok && old.StatusOf(i) == flow.Succeeded {
 			t.refuse("step %s succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
 			return false, nil
 		}
@@ -174,10 +176,10 @@ func (t *task) move() (moved bool, err error) {
 		if !ok {
 			continue
 		}
-		index[i], letters[at] = at, byte(old.Letter(i))
+		index[i], letters[at] = at, byte(old.StatusOf(i))
 		if e := old.Each[i]; e != nil && newest.Steps[at].ForEach() {
 			each[at] = e
-		} else if e != nil || newest.Steps[at].ForEach() && old.Letter(i) != flow.Succeeded {
+		} else if e != nil || newest.Steps[at].ForEach() && old.StatusOf(i) != flow.Succeeded {
 			letters[at] = byte(flow.Pending)
 		}
 	}
@@ -196,7 +198,7 @@ func (t *task) move() (moved bool, err error) {
 }
 
 // find is the place that an order names.
-func (t *task) find(o *order) (place, error) {
+func (t *task) find(o *command) (place, error) {
 	step, ok := t.template.Index(o.StepID)
 	if !ok {
 		return place{}, processor.Reject(rejectedStep, "step %q of template %s, version %d", o.StepID, t.state.Type, t.state.Version)
@@ -212,13 +214,13 @@ func (t *task) find(o *order) (place, error) {
 	return p, nil
 }
 
-func (t *task) skip(o *order) error {
+func (t *task) skip(o *command) error {
 	p, err := t.find(o)
 	if err != nil {
 		return err
 	}
 	s := t.state.Run
-	l := s.Letter(p.step)
+	l := s.StatusOf(p.step)
 	switch {
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
 		return processor.Reject(rejectedStatus, "it is %s: nothing of it is skipped any more", word(t.status()))
@@ -240,7 +242,7 @@ func (t *task) skip(o *order) error {
 }
 
 // wait finds the wait that an order answers, and checks that it may.
-func (t *task) wait(o *order) (place, error) {
+func (t *task) wait(o *command) (place, error) {
 	p, err := t.find(o)
 	if err != nil {
 		return p, err
@@ -256,7 +258,7 @@ func (t *task) wait(o *order) (place, error) {
 	switch {
 	case err != nil:
 		return p, err
-	case !found || row.Status != flows.StepRunning || t.state.Run.Letter(p.step) != flow.Open:
+	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Open:
 		return p, processor.Reject(rejectedStatus, "step %s does not wait", o.StepID)
 	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
 		return p, processor.Reject(rejectedInvalid, "step %s waits for an answer from outside, which names the token of the wait: give it", o.StepID).WithDetails([]byte("token"))
@@ -270,7 +272,7 @@ func (t *task) wait(o *order) (place, error) {
 	return p, nil
 }
 
-func (t *task) complete(o *order) error {
+func (t *task) complete(o *command) error {
 	p, err := t.wait(o)
 	if err != nil {
 		return err
@@ -291,14 +293,14 @@ func (t *task) complete(o *order) error {
 			errors.As(invalid(problems), &wrong)
 			return processor.Reject(rejectedInvalid, "%s", wrong.Message).WithDetails([]byte(wrong.Field))
 		}
-		outcome.Letter, e.result = flow.Succeeded, o.Result
+		outcome.Status, e.result = flow.Succeeded, o.Result
 	case stepFailed:
 		if e.failure, err = wire.Failure(o.Failure); err != nil {
 			return err
 		}
-		outcome.Letter = flow.Failed
+		outcome.Status = flow.Failed
 	default:
-		outcome.Letter, e.reason = flow.Cancelled, wire.Plain(o.Reason)
+		outcome.Status, e.reason = flow.Cancelled, wire.Plain(o.Reason)
 		t.event(eventCancelAcknowledged, p, "", "", o.Reason)
 	}
 	t.ends[p] = e
@@ -306,7 +308,7 @@ func (t *task) complete(o *order) error {
 	return err
 }
 
-func (t *task) report(o *order) error {
+func (t *task) report(o *command) error {
 	p, err := t.wait(o)
 	if err != nil {
 		return err
@@ -316,7 +318,7 @@ func (t *task) report(o *order) error {
 		r.Due = t.now.Add(o.Due)
 		t.state.Run.Postpone(p.step, p.index, r.Due)
 	}
-	t.attempt.Ride(r)
+	t.attempt.AddEffects(r)
 	a := answered{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}
 	if t.state.Run.Cause == flow.ByCancel {
 		a.Directive, a.Reason = int32(progressorv1.LeaseDirective_DIRECTIVE_CANCEL), t.state.Cancel
@@ -343,7 +345,7 @@ func contains(list []int, n int) bool {
 }
 
 // statusOf is the status of a step as messages and events show it.
-func statusOf(l flow.Letter) flows.StepStatus {
+func statusOf(l flow.StepStatus) flows.StepStatus {
 	switch l {
 	case flow.Open:
 		return flows.StepRunning

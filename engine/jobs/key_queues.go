@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// turnLines and turnJobs bound what one turn looks at: about 20 ms.
-	turnLines = 500
-	turnJobs  = 1000
+	// turnKeys and turnJobs bound what one turn looks at: about 20 ms.
+	turnKeys = 500
+	turnJobs = 1000
 	// minRefill is the least time that the next start of a bucket is waited for: at a high rate several come together.
 	minRefill = 5 * time.Millisecond
 	// unclaimedRest is when a bucket is looked at again whose starts nobody has taken yet. On the node that claims them it is at once.
 	unclaimedRest = 200 * time.Millisecond
 )
 
-// line is a key within one turn.
-type line struct {
+// keyQueue is a key within one turn.
+type keyQueue struct {
 	rule   *rule // nil: its constraint is gone, and everybody in it may go on
-	state  jobs.LineState
+	state  jobs.KeyState
 	tokens float64 // of a rate, before what is taken
 	room   int32   // how many more may have it
 	taken  int32
 	asked  int32 // how many were taken from its front
 }
 
-func newLine(r *rule, s jobs.LineState) *line {
-	l := &line{rule: r, state: s, room: turnJobs}
+func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
+	l := &keyQueue{rule: r, state: s, room: turnJobs}
 	if r == nil {
 		return l
 	}
@@ -48,7 +48,7 @@ func newLine(r *rule, s jobs.LineState) *line {
 
 // refilled are the starts that a bucket has now. Those given to jobs which had not started at the last look are taken off its size since then:
 // they may all start at this moment. So whatever begins when, in no time there are more starts than burst and what the rate gives for it.
-func refilled(c jobs.Constraint, s jobs.LineState) float64 {
+func refilled(c jobs.Constraint, s jobs.KeyState) float64 {
 	size := float64(c.RateBurst)
 	if !s.HasBucket {
 		return max(size-float64(s.Unstarted), 0)
@@ -59,15 +59,15 @@ func refilled(c jobs.Constraint, s jobs.LineState) float64 {
 
 func perSecond(c jobs.Constraint) float64 { return float64(c.RateCount) / c.RatePer.Seconds() }
 
-func (l *line) rated() bool { return l.rule != nil && l.rule.RateCount > 0 }
+func (l *keyQueue) rated() bool { return l.rule != nil && l.rule.RateCount > 0 }
 
-func (l *line) take() {
+func (l *keyQueue) take() {
 	l.room--
 	l.taken++
 }
 
 // bucket is where the line's bucket stands after the turn.
-func (l *line) bucket() jobs.Bucket {
+func (l *keyQueue) bucket() jobs.Bucket {
 	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
 	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
 	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
@@ -95,10 +95,10 @@ type outcome struct {
 
 // placer gives the keys of lines to the jobs in front of them.
 type placer struct {
-	turn  *jobs.Turn
-	rules *rules
-	lines map[string]*line
-	waits time.Duration // until the first of the buckets has a start to give
+	turn   *jobs.Turn
+	rules  *rules
+	queues map[string]*keyQueue
+	waits  time.Duration // until the first of the buckets has a start to give
 }
 
 // next is how long it is until something is due by itself: what was known before, or a bucket; negative: nothing is.
@@ -121,7 +121,7 @@ func (p *placer) place(names []string) (outcome, error) {
 	}
 	if len(front) > 0 && front[0].Given {
 		for n := range front {
-			p.lines[front[n].Line].take()
+			p.queues[front[n].Line].take()
 			done.count(p.turn, &front[n])
 		}
 	} else if err := p.weigh(front, &done); err != nil {
@@ -131,7 +131,7 @@ func (p *placer) place(names []string) (outcome, error) {
 	for n := range front {
 		in[front[n].Line]++
 	}
-	for name, l := range p.lines {
+	for name, l := range p.queues {
 		if l.asked > 0 && (l.asked == in[name] && l.room > 0 || len(front) == turnJobs) {
 			done.again = append(done.again, name)
 		}
@@ -147,7 +147,7 @@ func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
 		if keys[n], err = p.keys(&front[n]); err != nil {
 			return err
 		}
-		others = append(others, storage.Constrained{Keys: keys[n]}.Lines()...)
+		others = append(others, storage.Constrained{Keys: keys[n]}.KeyNames()...)
 	}
 	if err := p.read(others); err != nil {
 		return err
@@ -179,19 +179,19 @@ func (p *placer) read(names []string) error {
 	var unknown []string
 	var rated []bool
 	for _, name := range names {
-		switch _, known := p.lines[name]; {
+		switch _, known := p.queues[name]; {
 		case known:
 		case name == "":
-			p.lines[name] = newLine(nil, jobs.LineState{})
+			p.queues[name] = newKeyQueue(nil, jobs.KeyState{})
 		default:
-			p.lines[name] = nil
+			p.queues[name] = nil
 			r := p.rules.of(name)
 			unknown, rated = append(unknown, name), append(rated, r != nil && r.RateCount > 0)
 		}
 	}
 	states, err := p.turn.Read(unknown, rated)
 	for _, s := range states {
-		p.lines[s.Line] = newLine(p.rules.of(s.Line), s)
+		p.queues[s.Line] = newKeyQueue(p.rules.of(s.Line), s)
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (p *placer) front(names []string) ([]jobs.InFront, error) {
 	var open []string
 	var rooms []int32
 	for _, name := range names {
-		if l := p.lines[name]; l.room > 0 {
+		if l := p.queues[name]; l.room > 0 {
 			l.asked = min(l.room, turnJobs)
 			open, rooms = append(open, name), append(rooms, l.asked)
 		}
@@ -226,15 +226,15 @@ func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
 // move gives a job its keys, or has it wait for the first that it misses.
 func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
-	lines := storage.Constrained{Keys: keys}.Lines()
+	lines := storage.Constrained{Keys: keys}.KeyNames()
 	for _, name := range lines {
-		if p.lines[name].room == 0 {
+		if p.queues[name].room == 0 {
 			m.WaitsFor, m.Line = process.WaitsForConstraint, name
 			return m, j.Stale || name != j.Line
 		}
 	}
 	for _, name := range lines {
-		p.lines[name].take()
+		p.queues[name].take()
 	}
 	m.WaitsFor, m.Holds = process.WaitsForPlace, lines
 	if len(lines) > 0 {
@@ -246,7 +246,7 @@ func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, mov
 // settle stores the buckets that were looked at.
 func (p *placer) settle() error {
 	var buckets []jobs.Bucket
-	for _, l := range p.lines {
+	for _, l := range p.queues {
 		if l.rated() {
 			b := l.bucket()
 			if b.Next > 0 && (p.waits == 0 || b.Next < p.waits) {
@@ -270,7 +270,7 @@ func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more
 	for n := range stale {
 		j := &stale[n]
 		needs := r.constrained(j.Subject)
-		m := jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.Line(), Evaluated: true, Keys: needs.Keys}
+		m := jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.FirstKey(), Evaluated: true, Keys: needs.Keys}
 		switch {
 		case j.WaitsFor != process.WaitsForPlace && j.WaitsFor != process.WaitsForConstraint:
 		case m.Line == "":
@@ -294,7 +294,7 @@ func (r *rules) hold(t *jobs.Turn) error {
 	var moves []jobs.Move
 	for id, s := range running {
 		if needs := r.constrained(s); len(needs.Keys) > 0 {
-			moves = append(moves, jobs.Move{ProcessID: id, Holds: needs.Lines()})
+			moves = append(moves, jobs.Move{ProcessID: id, Holds: needs.KeyNames()})
 		}
 	}
 	return t.Hold(moves)

@@ -14,8 +14,8 @@ const (
 	lateBuckets = 40
 )
 
-// minute is what the node has done in the last minute, second by second.
-type minute struct {
+// minuteStats is what the node has done in the last minute, second by second.
+type minuteStats struct {
 	began time.Time
 	mu    sync.Mutex
 	ring  [minuteSeconds]second
@@ -54,10 +54,10 @@ func (b *buckets) percentile(percent int64) time.Duration {
 	return -1
 }
 
-func newMinute(began time.Time) *minute { return &minute{began: began} }
+func newMinuteStats(began time.Time) *minuteStats { return &minuteStats{began: began} }
 
 // at is the second of a moment. The caller holds the lock.
-func (m *minute) at(now time.Time) *second {
+func (m *minuteStats) at(now time.Time) *second {
 	number := int64(now.Sub(m.began) / time.Second)
 	s := &m.ring[number%minuteSeconds]
 	if s.number != number {
@@ -67,28 +67,28 @@ func (m *minute) at(now time.Time) *second {
 }
 
 // stored counts a result.
-func (m *minute) stored(now time.Time) {
+func (m *minuteStats) stored(now time.Time) {
 	m.mu.Lock()
 	m.at(now).tasks++
 	m.mu.Unlock()
 }
 
 // timer counts a timer that was claimed so late.
-func (m *minute) timer(now time.Time, late time.Duration) {
+func (m *minuteStats) timer(now time.Time, late time.Duration) {
 	m.mu.Lock()
 	m.at(now).late.add(late)
 	m.mu.Unlock()
 }
 
 // processed counts a task that its processor took so long for.
-func (m *minute) processed(now time.Time, took time.Duration) {
+func (m *minuteStats) processed(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	m.at(now).took.add(took)
 	m.mu.Unlock()
 }
 
 // sum adds up what the ring has of the last minute. The caller holds the lock.
-func (m *minute) sum(now time.Time) second {
+func (m *minuteStats) sum(now time.Time) second {
 	all := second{number: int64(now.Sub(m.began) / time.Second)}
 	for n := range m.ring {
 		s := &m.ring[n]
@@ -104,17 +104,17 @@ func (m *minute) sum(now time.Time) second {
 	return all
 }
 
-// pulse sums the minute up for the other nodes.
-func (m *minute) pulse(now time.Time, draining bool) storage.Pulse {
+// report sums the minute up for the other nodes.
+func (m *minuteStats) report(now time.Time, draining bool) storage.NodeReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.sum(now)
 	age := min(max(now.Sub(m.began).Seconds(), 1), minuteSeconds)
-	return storage.Pulse{Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99)}
+	return storage.NodeReport{Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99)}
 }
 
 // processing is how long processors took, half of the tasks and 99 % of them at the most; -1: there was no task.
-func (m *minute) processing(now time.Time) (p50, p99 time.Duration) {
+func (m *minuteStats) processing(now time.Time) (p50, p99 time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := m.sum(now)
@@ -124,5 +124,5 @@ func (m *minute) processing(now time.Time) (p50, p99 time.Duration) {
 // timerLate notes how late a timer was claimed.
 func (e *Engine) timerLate(late time.Duration) {
 	e.metrics.timerLate(late)
-	e.minute.timer(time.Now(), late)
+	e.minuteStats.timer(time.Now(), late)
 }

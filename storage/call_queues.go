@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	// lineWait is how long a call waits in memory for the results before it, until it is stored, to wait in schedule. Twelve clients that
+	// callQueueWait is how long a call waits in memory for the results before it, until it is stored, to wait in schedule. Twelve clients that
 	// call one process wait 30 ms; nobody is to wait for long for an answer that a crash would lose.
-	lineWait = 100 * time.Millisecond
-	// lineLook is how often a call in line asks whether it may still wait: it holds a place that others may want.
-	lineLook = 20 * time.Millisecond
+	callQueueWait = 100 * time.Millisecond
+	// callQueueCheck is how often a call in line asks whether it may still wait: it holds a place that others may want.
+	callQueueCheck = 20 * time.Millisecond
 )
 
-// lines let a call of a process that this node runs wait in memory, to go into the very flush that stores the result. Stored first, it
+// callQueues let a call of a process that this node runs wait in memory, to go into the very flush that stores the result. Stored first, it
 // makes a row of schedule, and its flush, and the one of that result, take the large statements for all of their items: 512 clients that
 // call 10,000 processes at random meet a busy one in 5 of 100 calls, which made nearly every flush one of that kind. Nothing is promised
 // to a client that waits in a line: what it asks for is not stored yet.
 //
 // (The lines of constraints are others: rows of schedule that wait for a key.)
 //
-// A line goes by a guess at what the database knows. Where that is wrong, a call is stored after lineWait at the most.
-type lines struct {
-	wait   time.Duration // lineWait, or what a test wants
-	mu     sync.Mutex
-	visits map[process.Key]*visit
+// A line goes by a guess at what the database knows. Where that is wrong, a call is stored after callQueueWait at the most.
+type callQueues struct {
+	wait    time.Duration // callQueueWait, or what a test wants
+	mu      sync.Mutex
+	windows map[process.Key]*runWindow
 }
 
-// visit is the time in which a process runs here: from a call that is about to be captured to a result after which nothing runs.
-type visit struct {
-	line    []*callItem // in the order in which they came
+// runWindow is the time in which a process runs here: from a call that is about to be captured to a result after which nothing runs.
+type runWindow struct {
+	queue   []*callItem // in the order in which they came
 	leaving int         // calls that have left the line to be stored
 	stored  []int64     // the tasks of this node's calls that wait in schedule: they go first
 	ran     int64       // the newest task that ran behind a result
@@ -40,11 +40,11 @@ type visit struct {
 }
 
 // maxOthers is how many more tasks that came another way than from here a line lets go first. Then others call the process as well: what comes
-// is stored behind theirs, or it would wait for lineWait each time.
+// is stored behind theirs, or it would wait for callQueueWait each time.
 const maxOthers = 64
 
-// joint is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
-type joint struct {
+// group is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
+type commitGroup struct {
 	open int   // how many of them are not answered
 	next bool  // the call was captured
 	kept int64 // the task of the call, where it waits in schedule
@@ -52,73 +52,73 @@ type joint struct {
 }
 
 // The ways of a call.
-type way int
+type callPath int
 
 const (
-	leads  way = iota // the process is not known to run here: it tries to be captured
-	waits             // it stands in line
-	passes            // it is stored at once
+	leads  callPath = iota // the process is not known to run here: it tries to be captured
+	waits                  // it stands in line
+	passes                 // it is stored at once
 )
 
 // enter tells the way of a call.
-func (l *lines) enter(it *callItem) way {
+func (l *callQueues) enter(it *callItem) callPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, runs := l.visits[it.key]
+	v, runs := l.windows[it.key]
 	if !runs {
-		l.visits[it.key] = &visit{}
+		l.windows[it.key] = &runWindow{}
 		return leads
 	}
-	if v.others > maxOthers || v.leaving+len(v.stored)+len(v.line) >= int(it.call.MaxWaiting) {
+	if v.others > maxOthers || v.leaving+len(v.stored)+len(v.queue) >= int(it.call.MaxWaiting) {
 		return passes
 	}
 	it.turn = make(chan struct{})
-	v.line = append(v.line, it)
+	v.queue = append(v.queue, it)
 	return waits
 }
 
 // join has the first of a line go with a result, if nothing that was stored goes before it.
-func (l *lines) join(save *saveItem) {
+func (l *callQueues) join(save *saveItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	save.joint = &joint{open: 1}
-	if v, runs := l.visits[save.key]; runs && v.leaving+len(v.stored) == 0 && v.others == 0 && len(v.line) > 0 {
+	save.group = &commitGroup{open: 1}
+	if v, runs := l.windows[save.key]; runs && v.leaving+len(v.stored) == 0 && v.others == 0 && len(v.queue) > 0 {
 		save.next = v.take()
-		save.next.joint = save.joint
-		save.joint.open = 2
+		save.next.group = save.group
+		save.group.open = 2
 	}
 }
 
-func (v *visit) take() *callItem {
-	first := v.line[0]
-	v.line = v.line[1:]
+func (v *runWindow) take() *callItem {
+	first := v.queue[0]
+	v.queue = v.queue[1:]
 	return first
 }
 
 // leave takes a call out of its line, to be stored; false: it has gone already.
-func (l *lines) leave(it *callItem) bool {
+func (l *callQueues) leave(it *callItem) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, runs := l.visits[it.key]
+	v, runs := l.windows[it.key]
 	if !runs {
 		return false
 	}
-	n := slices.Index(v.line, it)
+	n := slices.Index(v.queue, it)
 	if n < 0 {
 		return false
 	}
-	v.line = slices.Delete(v.line, n, n+1)
+	v.queue = slices.Delete(v.queue, n, n+1)
 	v.leaving++
 	return true
 }
 
 // answered notes an answer of a joint, and what it says. When all are there, the line knows what becomes of its process.
-func (l *lines) answered(key process.Key, j *joint, says joint) {
+func (l *callQueues) answered(key process.Key, j *commitGroup, says commitGroup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j.open--
 	j.next, j.kept, j.on = j.next || says.next, max(j.kept, says.kept), max(j.on, says.on)
-	v, runs := l.visits[key]
+	v, runs := l.windows[key]
 	switch {
 	case j.open > 0 || j.next || !runs:
 	case j.on == 0:
@@ -130,7 +130,7 @@ func (l *lines) answered(key process.Key, j *joint, says joint) {
 }
 
 // runs notes a task that was stored and runs now. They run in the order of their ids.
-func (v *visit) runs(id int64) {
+func (v *runWindow) runs(id int64) {
 	if slices.Contains(v.stored, id) {
 		v.others = max(0, v.others-1)
 	} else {
@@ -141,55 +141,55 @@ func (v *visit) runs(id int64) {
 }
 
 // keep notes a call of this node that waits in schedule, if it does still. 0: none.
-func (v *visit) keep(id int64) {
+func (v *runWindow) keep(id int64) {
 	if id > v.ran {
 		v.stored = append(v.stored, id)
 	}
 }
 
 // over passes the turn on where nothing of a process is known to run here.
-func (l *lines) over(key process.Key, v *visit) {
+func (l *callQueues) over(key process.Key, v *runWindow) {
 	v.stored, v.others = nil, 0
-	if len(v.line) == 0 {
-		delete(l.visits, key)
+	if len(v.queue) == 0 {
+		delete(l.windows, key)
 		return
 	}
 	close(v.take().turn)
 }
 
 // lost lets a whole line go: its process runs elsewhere, or takes no calls. The caller holds the lock.
-func (l *lines) lost(key process.Key) {
-	v, runs := l.visits[key]
+func (l *callQueues) lost(key process.Key) {
+	v, runs := l.windows[key]
 	if !runs {
 		return
 	}
-	delete(l.visits, key)
-	for _, it := range v.line {
+	delete(l.windows, key)
+	for _, it := range v.queue {
 		close(it.turn)
 	}
 }
 
 // reset releases all calls that wait: the database has failed over, and what is known of it is out of date.
-func (l *lines) reset() {
+func (l *callQueues) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key := range l.visits {
+	for key := range l.windows {
 		l.lost(key)
 	}
 }
 
 // gone lets a line go whose process is removed.
-func (l *lines) gone(key process.Key) {
+func (l *callQueues) gone(key process.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost(key)
 }
 
 // settled notes what became of a call that went by itself. here: its process runs here.
-func (l *lines) settled(it *callItem, err error, how way, here bool) {
+func (l *callQueues) settled(it *callItem, err error, how callPath, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v, runs := l.visits[it.key]
+	v, runs := l.windows[it.key]
 	if !runs {
 		return
 	}
@@ -211,40 +211,40 @@ func (l *lines) settled(it *callItem, err error, how way, here bool) {
 	}
 }
 
-// inLine captures a call, or stores it, where it may wait in memory for its turn.
-func (s *Store) inLine(it *callItem) error {
-	how := s.lines.enter(it)
+// queueOrSubmit captures a call, or stores it, where it may wait in memory for its turn.
+func (s *Store) queueOrSubmit(it *callItem) error {
+	how := s.callQueues.enter(it)
 	if how != waits {
-		return s.goes(it, how)
+		return s.submitCall(it, how)
 	}
-	look := time.NewTicker(min(lineLook, s.lines.wait))
+	look := time.NewTicker(min(callQueueCheck, s.callQueues.wait))
 	defer look.Stop()
-	for until := time.Now().Add(s.lines.wait); ; {
+	for until := time.Now().Add(s.callQueues.wait); ; {
 		select {
 		case <-it.done: // it has gone with a result
-			says := joint{next: it.err == nil && it.prepared.Outcome == Captured}
+			says := commitGroup{next: it.err == nil && it.prepared.Outcome == Captured}
 			if it.err == nil && it.prepared.Outcome == Postponed {
 				says.kept = it.prepared.TaskID
 			}
-			s.lines.answered(it.key, it.joint, says)
+			s.callQueues.answered(it.key, it.group, says)
 			return it.err
 		case <-it.turn:
-			return s.goes(it, leads)
+			return s.submitCall(it, leads)
 		case now := <-look.C:
-			if (now.Before(until) && it.call.Patient()) || !s.lines.leave(it) {
+			if (now.Before(until) && it.call.MayWait()) || !s.callQueues.leave(it) {
 				continue
 			}
-			return s.goes(it, waits)
+			return s.submitCall(it, waits)
 		}
 	}
 }
 
-// goes stores a call by itself: it leads, and its process is thought to be free, or it has waited, or passes its line, and goes behind what is stored.
-func (s *Store) goes(it *callItem, how way) error {
-	it.whole = how != leads
+// submitCall stores a call by itself: it leads, and its process is thought to be free, or it has waited, or passes its line, and goes behind what is stored.
+func (s *Store) submitCall(it *callItem, how callPath) error {
+	it.general = how != leads
 	here := it.call.runsHere()
 	err := s.submit(it)
 	// (Between two tasks of a process there is a moment in which none is known to run.)
-	s.lines.settled(it, err, how, here || it.call.runsHere())
+	s.callQueues.settled(it, err, how, here || it.call.runsHere())
 	return err
 }

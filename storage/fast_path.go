@@ -28,8 +28,8 @@ func (b busyProcesses) has(key process.Key) bool {
 // learn takes what became of an item that is committed. It returns true where it missed and has to come again.
 func (b busyProcesses) learn(op operation) bool {
 	i := op.base()
-	if i.missed {
-		i.missed, i.whole = false, true
+	if i.fallback {
+		i.fallback, i.general = false, true
 		b.mark(i.key)
 		return true
 	}
@@ -56,8 +56,8 @@ func (b busyProcesses) mark(key process.Key) {
 	b[key] = struct{}{}
 }
 
-// quickStages are the quick statements for results: one for those that have finished, one for those with which their processes end.
-func quickStages(s *Store, items []*saveItem) []stage {
+// fastPathStages are the quick statements for results: one for those that have finished, one for those with which their processes end.
+func fastPathStages(s *Store, items []*saveItem) []stage {
 	var finished, completed []*saveItem
 	for _, it := range items {
 		if it.completion.Outcome == Completed {
@@ -81,7 +81,7 @@ func quickStages(s *Store, items []*saveItem) []stage {
 	return stages
 }
 
-func (b *saveBatch) quickParams() dbsqlc.SaveFinishedParams {
+func (b *saveBatch) fastPathParams() dbsqlc.SaveFinishedParams {
 	a := &b.arg
 	return dbsqlc.SaveFinishedParams{
 		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
@@ -93,7 +93,7 @@ func (b *saveBatch) quickParams() dbsqlc.SaveFinishedParams {
 }
 
 func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
-	rows, err := b.store.q.SaveFinished(ctx, db, b.quickParams())
+	rows, err := b.store.q.SaveFinished(ctx, db, b.fastPathParams())
 	b.missAll(err)
 	for _, r := range rows {
 		b.took(r.Ord, process.StatusRunning, r.Now)
@@ -102,7 +102,7 @@ func (b *saveBatch) saveFinished(ctx context.Context, db DB) error {
 }
 
 func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
-	a := b.quickParams()
+	a := b.fastPathParams()
 	arg := dbsqlc.SaveCompletedParams{
 		Ords: a.Ords, Namespaces: a.Namespaces, ProcessIds: a.ProcessIds, TaskIds: a.TaskIds, FencingTokens: a.FencingTokens,
 		AuxStates: a.AuxStates, Metadatas: a.Metadatas, EventCounts: a.EventCounts, Responses: a.Responses,
@@ -113,7 +113,7 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 		Modes: b.store.eventModes(a.Namespaces),
 	}
 	for n, it := range b.items {
-		arg.Awaiteds[n], arg.Frees[n] = it.completion.tellsRun(), it.completion.freesKeys()
+		arg.Awaiteds[n], arg.Frees[n] = it.completion.notifiesRun(), it.completion.freesKeys()
 		if job := it.completion.Job; job != nil {
 			arg.JobNames[n] = job.Name
 		}
@@ -132,12 +132,12 @@ func (b *saveBatch) missAll(err error) {
 		return
 	}
 	for _, it := range b.items {
-		it.missed = true
+		it.fallback = true
 	}
 }
 
 func (b *saveBatch) took(ord int32, status process.Status, now time.Time) {
 	it := b.items[ord]
-	it.missed = false
+	it.fallback = false
 	it.saved = Saved{Status: status, Now: now, TimerDelay: -1}
 }

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	trendEvery   = 10 * time.Second
-	trendSamples = 360 // an hour
+	sampleEvery = 10 * time.Second
+	maxSamples  = 360 // an hour
 )
 
-// trend remembers what overviews showed, so that whoever opens one sees where its figures come from. It costs two small statements
+// sampleHistory remembers what overviews showed, so that whoever opens one sees where its figures come from. It costs two small statements
 // every ten seconds, however many look.
-type trend struct {
+type sampleHistory struct {
 	engine *Engine
 
 	mu      sync.Mutex
 	samples []*progressorv1.OverviewSample
 }
 
-func newTrend(e *Engine) *trend { return &trend{engine: e} }
+func newSampleHistory(e *Engine) *sampleHistory { return &sampleHistory{engine: e} }
 
 // Run takes samples until ctx ends.
-func (t *trend) Run(ctx context.Context) error {
-	ticker := time.NewTicker(trendEvery)
+func (t *sampleHistory) Run(ctx context.Context) error {
+	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -42,7 +42,7 @@ func (t *trend) Run(ctx context.Context) error {
 }
 
 // runOnce takes a sample. While the database is away there is none: a gap is better than a wrong figure.
-func (t *trend) runOnce(ctx context.Context) {
+func (t *sampleHistory) runOnce(ctx context.Context) {
 	sample, err := t.take(ctx)
 	if err != nil {
 		t.engine.log.Debug("no sample for the overview", "error", err)
@@ -51,16 +51,16 @@ func (t *trend) runOnce(ctx context.Context) {
 	t.keep(sample)
 }
 
-func (t *trend) keep(sample *progressorv1.OverviewSample) {
+func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.samples) == trendSamples {
+	if len(t.samples) == maxSamples {
 		t.samples = append(t.samples[:0:0], t.samples[1:]...) // what was handed out stays as it is
 	}
 	t.samples = append(t.samples, sample)
 }
 
-func (t *trend) take(ctx context.Context) (*progressorv1.OverviewSample, error) {
+func (t *sampleHistory) take(ctx context.Context) (*progressorv1.OverviewSample, error) {
 	e := t.engine
 	limited, cancel := context.WithTimeout(ctx, depthTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (t *trend) take(ctx context.Context) (*progressorv1.OverviewSample, error) 
 		return nil, err
 	}
 	now := time.Now()
-	p50, p99 := e.minute.processing(now)
+	p50, p99 := e.minuteStats.processing(now)
 	sample := &progressorv1.OverviewSample{
 		Time: timestamppb.New(now), TasksPerSecond: load.TasksPerSecond, TimerLatenessP99: known(load.TimerLatenessP99),
 		ProcessingP50: known(p50), ProcessingP99: known(p99),
@@ -94,7 +94,7 @@ func (t *trend) take(ctx context.Context) (*progressorv1.OverviewSample, error) 
 }
 
 // all gives the samples, oldest first. Nobody changes them.
-func (t *trend) all() []*progressorv1.OverviewSample {
+func (t *sampleHistory) all() []*progressorv1.OverviewSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.samples[:len(t.samples):len(t.samples)]

@@ -13,9 +13,9 @@ import (
 
 var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*"): .*?( \(from .*\))?$`)
 
-// kindly says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
+// plainError says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
 // nobody knows, and how a file is named.
-func kindly(err error, parser *kong.Kong, at *kong.ParseError) error {
+func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 	if at != nil {
 		if wrong, ok := errors.AsType[valueError](at); ok {
 			return wrong

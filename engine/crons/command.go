@@ -17,9 +17,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// order is what a client wants of a cron: the args of the task that does it. Every change of a cron is a task of its process, so that
+// command is what a client wants of a cron: the args of the task that does it. Every change of a cron is a task of its process, so that
 // orders and fires come one after the other.
-type order struct {
+type command struct {
 	Method     string             `json:"method"` // of the API
 	Actor      string             `json:"actor,omitempty"`
 	Source     string             `json:"source,omitempty"`
@@ -61,7 +61,7 @@ const (
 
 // carryOut does what an order says. A rejected one changes nothing.
 func (t *task) carryOut(ctx context.Context) error {
-	var o order
+	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
@@ -73,16 +73,16 @@ func (t *task) carryOut(ctx context.Context) error {
 		return err
 	}
 	by := process.Actor{Name: o.Actor, Source: o.Source}
-	t.attempt.Ride(&storage.Note{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
+	t.attempt.AddEffects(&storage.Note{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
 	if t.answer == nil {
 		t.answer = answered{Now: t.now}
 	}
 	return nil
 }
 
-func (t *task) obey(ctx context.Context, o *order) error {
-	t.held = t.crons.engine.IsPaused(namespaceName(t))
-	t.cron.Held = t.held
+func (t *task) obey(ctx context.Context, o *command) error {
+	t.keptPaused = t.crons.engine.IsPaused(namespaceName(t))
+	t.cron.Held = t.keptPaused
 	switch o.Method {
 	case methodCreate:
 		return t.create(o)
@@ -98,13 +98,13 @@ func (t *task) obey(ctx context.Context, o *order) error {
 		t.resumed = t.state.Cron.Paused
 		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
-		if t.held {
+		if t.keptPaused {
 			return processor.Reject(rejectedPaused, "a run could not start")
 		}
 		t.follow(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
 		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
 	case methodBackfill:
-		return t.orderBackfill(o)
+		return t.startBackfill(o)
 	default:
 		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 	}
@@ -129,7 +129,7 @@ func rejection(err error) error {
 	return err
 }
 
-func (t *task) create(o *order) error {
+func (t *task) create(o *command) error {
 	definition := &progressorv1.Cron{}
 	if err := proto.Unmarshal(o.Cron, definition); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
@@ -139,7 +139,7 @@ func (t *task) create(o *order) error {
 	if t.cron, err = t.state.compile(); err != nil {
 		return rejection(err)
 	}
-	t.cron.Held = t.held
+	t.cron.Held = t.keptPaused
 	if o.Paused {
 		t.paused(o.Note, cmp.Or(o.Actor, o.Source))
 		t.follow(t.cron.Pause(t.state.Cron, t.now))
@@ -151,7 +151,7 @@ func (t *task) create(o *order) error {
 
 // update gives the cron another definition. What was due by the old one is decided by its policy, and runs the new target. A spec that has
 // changed counts from now on.
-func (t *task) update(o *order) error {
+func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
 		return processor.Reject(rejectedStale, "the cron has etag %q now: somebody has changed it since", s.etag())
@@ -177,7 +177,7 @@ func (t *task) update(o *order) error {
 		s.Cron.Decided, s.Cron.Backfills, s.Cron.Old, s.Backfills = t.now, nil, nil, nil
 	}
 	t.cron, s.definition, s.Updated = next, definition, t.now
-	t.cron.Held = t.held
+	t.cron.Held = t.keptPaused
 	s.Revision++
 	t.follow(t.cron.Tick(s.Cron, t.now))
 	t.metadata = definition.GetMetadata().AsMap()
@@ -189,7 +189,7 @@ func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}) }
 
 // remove ends the cron. What runs goes on; what waits never starts.
 func (t *task) remove() {
-	var cancels []errand
+	var cancels []outgoing
 	never := func(fire time.Time) {
 		t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Cancelled, Decision: cron.Queued, Count: 1}, Change: crons.Ended, Detail: "the cron was deleted"})
 	}

@@ -12,7 +12,7 @@ type Attempt struct {
 	claim    *storage.Claim
 	began    time.Time
 	messages []storage.Message
-	riders   []storage.Rider
+	effects  []storage.Effect
 	stored   []func()
 }
 
@@ -28,21 +28,21 @@ func AttemptOf(ctx context.Context) *Attempt {
 // than the answer of its claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }
 
-// Ends are the ends of children that a NOTIFY holds; nil: it is none, or says a single one by itself.
-func (a *Attempt) Ends() ([]storage.ChildEnd, error) { return storage.ChildEnds(a.claim) }
+// ChildEnds are the ends of children that a NOTIFY holds; nil: it is none, or says a single one by itself.
+func (a *Attempt) ChildEnds() ([]storage.ChildEnd, error) { return storage.ChildEnds(a.claim) }
 
 // Send says something to other processes as a command of the result does, and to the engine's own (~…), too: a start makes one of the
 // kind that its id names.
 func (a *Attempt) Send(m ...storage.Message) { a.messages = append(a.messages, m...) }
 
-// Ride has something written with the result.
-func (a *Attempt) Ride(r ...storage.Rider) { a.riders = append(a.riders, r...) }
+// AddEffects has something written with the result.
+func (a *Attempt) AddEffects(r ...storage.Effect) { a.effects = append(a.effects, r...) }
 
 // Stored has something done once the result is stored, such as counting it. It must not wait.
 func (a *Attempt) Stored(then func()) { a.stored = append(a.stored, then) }
 
-// ownAttempt is the attempt of a claim whose kind has a processor of its own; nil: it has none.
-func (e *Engine) ownAttempt(c *storage.Claim) *Attempt {
+// internalAttempt is the attempt of a claim whose kind has a processor of its own; nil: it has none.
+func (e *Engine) internalAttempt(c *storage.Claim) *Attempt {
 	if e.kinds[c.Kind].Processor == nil {
 		return nil
 	}
@@ -58,11 +58,11 @@ func (a *Attempt) in(ctx context.Context) context.Context {
 
 // goWith puts what was gathered into the completion, if that stores anything.
 func (a *Attempt) goWith(d *decision) {
-	if a == nil || !d.completion.Speaks() {
+	if a == nil || !d.completion.StoresChanges() {
 		return
 	}
 	d.completion.Messages = append(d.completion.Messages, a.messages...)
-	d.completion.Riders = append(d.completion.Riders, a.riders...)
-	d.completion.Patient = a.claim.Kind == cronKind // what crons decide goes before what they start
+	d.completion.Effects = append(d.completion.Effects, a.effects...)
+	d.completion.LowPriority = a.claim.Kind == cronKind // what crons decide goes before what they start
 	d.stored = a.stored
 }

@@ -2,9 +2,9 @@ package engine
 
 import "sync"
 
-// crew counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
+// active counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
 // begin that nobody would wait for.
-type crew struct {
+type activeCounter struct {
 	mu       sync.Mutex
 	n        int
 	refusing bool          // no new requests
@@ -13,7 +13,7 @@ type crew struct {
 }
 
 // enter lets a request begin; false: the node stops.
-func (c *crew) enter() bool {
+func (c *activeCounter) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refusing {
@@ -24,7 +24,7 @@ func (c *crew) enter() bool {
 }
 
 // join lets a claim begin that is stored in this node's name, also while it drains; false: nobody waits for it any more.
-func (c *crew) join() bool {
+func (c *activeCounter) join() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -34,7 +34,7 @@ func (c *crew) join() bool {
 	return true
 }
 
-func (c *crew) leave() {
+func (c *activeCounter) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n--
@@ -45,14 +45,14 @@ func (c *crew) leave() {
 }
 
 // refuse lets no new request begin.
-func (c *crew) refuse() {
+func (c *activeCounter) refuse() {
 	c.mu.Lock()
 	c.refusing = true
 	c.mu.Unlock()
 }
 
 // idle gives a channel that is closed once nothing runs.
-func (c *crew) idle() <-chan struct{} {
+func (c *activeCounter) idle() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	idle := make(chan struct{})
@@ -67,7 +67,7 @@ func (c *crew) idle() <-chan struct{} {
 	return idle
 }
 
-func (c *crew) close() {
+func (c *activeCounter) close() {
 	c.mu.Lock()
 	c.refusing, c.closed = true, true
 	c.mu.Unlock()

@@ -4,7 +4,7 @@ const (
 	cronDecide = "cron/decide.go"
 	cronTick   = "cron/tick.go"
 	cronTask   = "engine/crons/task.go"
-	cronOrder  = "engine/crons/order.go"
+	cronOrder  = "engine/crons/command.go"
 	cronFires  = "storage/internal/dbsqlc/cron_fires.sql.go"
 )
 

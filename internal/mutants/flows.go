@@ -4,7 +4,7 @@ const (
 	flowDecide = "flow/decide.go"
 	flowItems  = "flow/items.go"
 	flowTurn   = "flow/turn.go"
-	flowOrders = "engine/flows/orders.go"
+	flowOrders = "engine/flows/commands.go"
 	endSteps   = "storage/internal/dbsqlc/end_steps.sql.go"
 	startSteps = "storage/internal/dbsqlc/start_steps.sql.go"
 )
@@ -43,7 +43,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-two-of-a-scope", breaks: "one run of a scope is not at its end",
-		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.turnsAway():", planted: "case holder.Done != \"\" && t.template.turnsAway():",
+		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.rejectsDuplicates():", planted: "case holder.Done != \"\" && t.template.rejectsDuplicates():",
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
 	},
 	{
@@ -78,7 +78,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
-		file: "engine/flows/task.go", old: "t.decision.Letter(due.Step) != flow.Open", planted: "t.decision.Letter(due.Step) == flow.Pending",
+		file: "engine/flows/task.go", old: "t.decision.Status(due.Step) != flow.Open", planted: "t.decision.Status(due.Step) == flow.Pending",
 		packages: "./engine/flows", run: "CancelledWhenDue",
 	},
 	{

@@ -3,7 +3,7 @@ package main
 const (
 	jobDecide  = "engine/jobs/decide.go"
 	jobGroup   = "engine/jobs/group.go"
-	jobLines   = "engine/jobs/lines.go"
+	jobLines   = "engine/jobs/key_queues.go"
 	pollGroups = "storage/internal/dbsqlc/poll_groups.sql.go"
 	jobGroups  = "storage/internal/dbsqlc/groups.sql.go"
 	jobLeases  = "storage/internal/dbsqlc/leases.sql.go"
@@ -91,7 +91,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file: "engine/answered.go", old: "!says(&decide(end).completion, &stands)", planted: "!says(&decide(end).completion, &stands) && stands.Finished",
+		file: "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)", planted: "!sameOutcome(&decide(end).completion, &stands) && stands.Finished",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{
@@ -131,12 +131,12 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
-		file: jobLines, old: "		if p.lines[name].room == 0 {", planted: "		if p.lines[name].room == 0 && name == lines[0] {",
+		file: jobLines, old: "		if p.queues[name].room == 0 {", planted: "		if p.queues[name].room == 0 && name == lines[0] {",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys",
 	},
 	{
 		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
-		file: jobDecide, old: "				c.Ends = append(c.Ends, storage.Freed{})\n", planted: "				_ = storage.Freed{}\n",
+		file: jobDecide, old: "				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})\n", planted: "				_ = storage.Freed{}\n",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{

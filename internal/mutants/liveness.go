@@ -29,7 +29,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "fence-waits-for-heartbeat", breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
-		file: "engine/heartbeat.go", old: "		if !e.inTouch() {\n			e.fence()\n			left", planted: "		if !e.inTouch() {\n			left",
+		file: "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.fence()\n			left", planted: "		if !e.isConnected() {\n			left",
 		packages: "./engine", run: "TestFence",
 	},
 	{

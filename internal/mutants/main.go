@@ -69,10 +69,13 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		}
 		began := time.Now()
 		caught, err := m.plant(ctx, root)
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
-		}
-		if caught == "" {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			survived = append(survived, m.name)
+			caught = "ERROR: " + err.Error()
+		case caught == "":
 			survived = append(survived, m.name)
 			caught = "SURVIVED"
 		}
@@ -82,7 +85,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("-run %q: there is no such bug; -list names all", *only)
 	}
 	if len(survived) > 0 {
-		return fmt.Errorf("%d of %d were caught by no test: %s", len(survived), planted, strings.Join(survived, ", "))
+		return fmt.Errorf("%d of %d were not caught: %s", len(survived), planted, strings.Join(survived, ", "))
 	}
 	if !*list {
 		fmt.Fprintf(out, "%d planted, all caught\n", planted)

@@ -99,7 +99,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "twin-ends-together", breaks: "one flush stores one end of an attempt",
-		file: "storage/lane.go", old: "l.flush(l.holdTwinEnds(ops), mode)", planted: "l.flush(ops, mode)",
+		file: "storage/lane.go", old: "l.flush(l.deferTwinEnds(ops), mode)", planted: "l.flush(ops, mode)",
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
 	{
@@ -144,37 +144,37 @@ var mutants = []mutant{
 	},
 	{
 		name: "line-jumped", breaks: "calls that wait in memory go in the order in which they came",
-		file: "storage/lines.go", old: "first := v.line[0]", planted: "first := v.line[len(v.line)-1]",
+		file: "storage/call_queues.go", old: "first := v.queue[0]", planted: "first := v.queue[len(v.queue)-1]",
 		packages: "./storage", run: "GoWith",
 	},
 	{
 		name: "line-before-stored", breaks: "a call that waits in memory is not stored behind one that was",
-		file: "storage/lines.go", old: "runs && v.leaving+len(v.stored) == 0 && ", planted: "runs && ",
+		file: "storage/call_queues.go", old: "runs && v.leaving+len(v.stored) == 0 && ", planted: "runs && ",
 		packages: "./storage", run: "LineIs",
 	},
 	{
 		name: "line-forgotten", breaks: "who waits in memory learns at once that nothing runs any more",
-		file: "storage/lines.go", old: "close(v.take().turn)", planted: "v.take()",
+		file: "storage/call_queues.go", old: "close(v.take().turn)", planted: "v.take()",
 		packages: "./storage", run: "LineIs|LineOf",
 	},
 	{
 		name: "line-lost", breaks: "a line goes where who led it was not captured",
-		file: "storage/lines.go", old: "\tdefault:\n\t\tl.lost(it.key)\n", planted: "",
+		file: "storage/call_queues.go", old: "\tdefault:\n\t\tl.lost(it.key)\n", planted: "",
 		packages: "./storage", run: "LineOf",
 	},
 	{
 		name: "line-given-up", breaks: "a line forms behind what is stored, where the process runs here",
-		file: "storage/lines.go", old: "outcome == Postponed && here:", planted: "outcome == Postponed && false:",
+		file: "storage/call_queues.go", old: "outcome == Postponed && here:", planted: "outcome == Postponed && false:",
 		packages: "./storage", run: "LineForms",
 	},
 	{
 		name: "line-behind-others", breaks: "calls do not wait in memory for those of others",
-		file: "storage/lines.go", old: "v.others > maxOthers || ", planted: "",
+		file: "storage/call_queues.go", old: "v.others > maxOthers || ", planted: "",
 		packages: "./storage", run: "LineGivesWay",
 	},
 	{
 		name: "line-unbounded", breaks: "max_waiting bounds a line, too",
-		file: "storage/lines.go", old: "v.leaving+len(v.stored)+len(v.line) >= int(it.call.MaxWaiting)", planted: "false",
+		file: "storage/call_queues.go", old: "v.leaving+len(v.stored)+len(v.queue) >= int(it.call.MaxWaiting)", planted: "false",
 		packages: "./storage", run: "LineIs",
 	},
 	{
@@ -275,7 +275,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
-		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())", planted: "(step < 1<<30 || !ns.places.contended())",
+		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())", planted: "(step < 1<<30 || !ns.slots.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{

@@ -42,8 +42,8 @@ func newCollector(e *Engine) *collector {
 }
 
 const (
-	// zombieBatch is how many zombies one pass collects.
-	zombieBatch = 200
+	// maxZombieSaves bounds the zombies that a node saves at the same time.
+	maxZombieSaves = 2000
 	// purgeTime is how long one pass may go on with removals.
 	purgeTime = 500 * time.Millisecond
 	// adoptAge is how old a row has to be before it can be one that nobody knows; adoptDoubt, where there is reason to expect one.

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"time"
 )
 
 // Places tells how many places of a namespace are taken, and how many requests wait for one.
@@ -42,6 +44,29 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 	between()
 	c.expiry = purgeTime
 	return c.runOnce(ctx)
+}
+
+// CollectionPasses collects until no attempt looks dead, and returns how many passes ended attempts. It takes the leases that it
+// finds as silent for long. Each pass begins when the previous one has saved all of its zombies.
+func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
+	c := newCollector(e)
+	for err == nil {
+		c.passes++
+		if err = c.collect(ctx); err != nil || len(c.suspects) == 0 {
+			break
+		}
+		if c.passes > 1 {
+			passes++
+		}
+		for c.savingCount() > 0 {
+			runtime.Gosched()
+		}
+		for ref, s := range c.suspects {
+			s.leaseSince = time.Time{}
+			c.suspects[ref] = s
+		}
+	}
+	return passes, err
 }
 
 // Decide has the node take it that a cron is being decided, until the function that it gives is called.

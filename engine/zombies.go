@@ -34,9 +34,10 @@ func (c *collector) collect(ctx context.Context) error {
 	}
 	var due []storage.Suspect
 	overdue := map[storage.AttemptRef]bool{}
+	room := maxZombieSaves - c.savingCount()
 	for _, s := range suspects {
 		zombie, late := c.suspect(s, began)
-		if zombie && len(due) < zombieBatch && !c.isSaving(s.AttemptRef) {
+		if zombie && len(due) < room && !c.isSaving(s.AttemptRef) {
 			due = append(due, s)
 			overdue[s.AttemptRef] = late
 		}
@@ -116,6 +117,13 @@ func (c *collector) isSaving(ref storage.AttemptRef) bool {
 	defer c.mu.Unlock()
 	_, saving := c.saving[ref]
 	return saving
+}
+
+// savingCount returns how many zombies are being saved.
+func (c *collector) savingCount() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.saving)
 }
 
 // cancelLost cancels the attempts of this node that lost their place to another attempt. After a gap between heartbeats a claim may

@@ -85,6 +85,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "KeyText",
 	},
 	{
+		name: "zombies-few-at-a-time", breaks: "the leases of a dead worker move within few passes",
+		file: "engine/collector.go", old: "maxZombieSaves = 2000", planted: "maxZombieSaves = 200",
+		packages: "./engine", run: "LeasesOfADeadWorker",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

@@ -245,6 +245,9 @@ func (d *Decision) ended(o Outcome) {
 	}
 	each := s.Each[o.Step]
 	each.Open--
+	if o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped {
+		o.Status, o.Reason = Failed, "cancelled" // not by the run
+	}
 	switch o.Status {
 	case Failed:
 		each.Failed++
@@ -276,6 +279,8 @@ func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 	d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: l, Reason: reason})
 	if l == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
+	} else {
+		d.addPartlyDone(step)
 	}
 	if l == Failed && s.Broken == nil {
 		s.Broken, s.Lost = &step, lost || s.Lost
@@ -283,6 +288,14 @@ func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 	d.follow(step)
 	if l == Failed && s.Mode == ModeRunning {
 		d.stop(ByFailure)
+	}
+}
+
+// addPartlyDone adds a step that did not succeed to those to undo if some of its items succeeded.
+func (d *Decision) addPartlyDone(step int) {
+	each := d.State.Each[step]
+	if each != nil && each.Succeeded > 0 && d.Plan.Steps[step].Undoable {
+		d.State.Done = append(d.State.Done, step)
 	}
 }
 
@@ -405,6 +418,7 @@ func (d *Decision) stop(cause Cause) {
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
 				d.statuses[step] = byte(Cancelled)
 				d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
+				d.addPartlyDone(step)
 				d.follow(step)
 			} else if final {
 				d.check = append(d.check, step)

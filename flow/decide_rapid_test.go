@@ -313,9 +313,10 @@ func (w *world) take(e flow.Effect) {
 		}
 		if e.Status == flow.Succeeded {
 			w.succeeded[k] = true
-			if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable {
-				w.order = append(w.order, e.Step)
-			}
+		}
+		partly := e.Status != flow.ByHand && len(w.itemsOf(w.redone, e.Step)) > 0
+		if e.Index == flow.NoIndex && w.plan.Steps[e.Step].Undoable && (e.Status == flow.Succeeded || partly) {
+			w.order = append(w.order, e.Step)
 		}
 	case flow.EffectDropItems:
 		if len(e.Kept) > 0 {
@@ -328,6 +329,7 @@ func (w *world) take(e flow.Effect) {
 		w.asked[k] = true
 	case flow.EffectReset:
 		delete(w.ends, e.Step)
+		w.order = slices.DeleteFunc(w.order, func(step int) bool { return step == e.Step })
 	case flow.EffectCompensate:
 		w.undoing = e.Step
 	case flow.EffectCompensated:

@@ -99,8 +99,8 @@ type State struct {
 	Steps   string `json:"steps"`
 	// Each is how far the steps are that are done once for each item.
 	Each map[int]*Each `json:"each,omitempty"`
-	// Done are the steps that succeeded and can be undone, in the order of their ends; Undone those that were, Left those whose compensation
-	// failed.
+	// Done are the steps that succeeded, or some of whose items did, and can be undone, in the order of their ends. Undone are those that were, Left
+	// those whose compensation failed.
 	Done    []int `json:"done,omitempty"`
 	Undone  []int `json:"undone,omitempty"`
 	Left    []int `json:"left,omitempty"`

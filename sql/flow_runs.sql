@@ -177,9 +177,9 @@ SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_na
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
 
--- GetWait reads a wait, to check an answer.
+-- GetWait reads a wait, to check an answer. One that has ended has a result or a failure.
 -- name: GetWait :one
-SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time FROM flow_steps f
+SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index = @index;
 
 -- ReopenRuns lets a run go on that is at its end, and did not succeed: its process is RUNNING again, for the order that comes next; should that never

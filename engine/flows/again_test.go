@@ -56,7 +56,8 @@ func TestSecondRetry(t *testing.T) {
 	items := n.ask(t, "SELECT string_agg(index || ' ' || status, ', ' ORDER BY index) FROM step_list WHERE run_id = 'r' AND index >= 0")
 	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
 	n.answer(t, l, "", "bad")
-	same(t, input(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 last CANCELLED")
+	n.answer(t, n.lease(t, "undo"), "", "cannot") // so what succeeded stays done
+	same(t, input(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 undo FAILED last CANCELLED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
 	n.do(t, "each", "c", "")
@@ -189,4 +190,50 @@ func TestStepTimeouts(t *testing.T) {
 		_, err := n.PutTemplate(t.Context(), &progressorv1.PutTemplateRequest{Template: &progressorv1.Template{Namespace: "pull", Type: "no", Steps: []*progressorv1.StepTemplate{m}}})
 		refusedField(t, err, "template.steps[0].timeout", want)
 	}
+}
+
+// TestPartOfItemsIsUndone undoes a step some of whose items succeeded. The compensation gets the results of these.
+func TestPartOfItemsIsUndone(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "part", "steps": [{"step_id": "list", "for_each": {"items": "[1, 2, 3]"}, "job": {}, "compensation": {"name": "undo"}}]}`)
+	n.run(t, "pull", "part", "r1", "")
+	leases := map[string]*progressorv1.Lease{}
+	for range 3 {
+		l := n.lease(t, "list")
+		leases[l.GetJob().GetJobId()] = l
+	}
+	n.answer(t, leases["~job/r1/list.1"], `"one"`, "")
+	n.answer(t, leases["~job/r1/list.0"], "", "broken")
+	n.acknowledge(t, leases["~job/r1/list.2"])
+	undo := n.lease(t, "undo")
+	same(t, string(undo.GetRequest().GetArgs()), `{"input":null,"result":[null,"one",null]}`)
+	n.answer(t, undo, "", "")
+	same(t, input(n.ended(t, "pull", "r1")), "FAILED: list FAILED undo SUCCEEDED")
+
+	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		n.answer(t, n.lease(t, "list"), `"again"`, "")
+	}
+	r := n.ended(t, "pull", "r1")
+	same(t, input(r)+" "+r.GetResult().String(), `SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
+}
+
+// TestPartOfItemsIsUndoneAfterBackoff undoes the items that succeeded in the attempt before if the run is cancelled while it waits for the next one.
+func TestPartOfItemsIsUndoneAfterBackoff(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "part", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["600s"]}},
+		"steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_running": 1}, "job": {}, "compensation": {"name": "undo"}}]}`)
+	n.run(t, "pull", "part", "r1", "")
+	n.answer(t, n.lease(t, "list"), `"one"`, "")
+	n.answer(t, n.lease(t, "list"), "", "broken")
+	n.until(t, "pull", "r1", "PENDING")
+	n.cancel(t, "pull", "r1")
+	undo := n.lease(t, "undo")
+	same(t, string(undo.GetRequest().GetArgs()), `{"input":null,"result":["one",null]}`)
+	n.answer(t, undo, "", "")
+	same(t, input(n.ended(t, "pull", "r1")), "CANCELLED: list CANCELLED undo SUCCEEDED")
 }

@@ -304,6 +304,16 @@ func (t *task) results(step int) ([]byte, error) {
 	if e := t.ends[whole]; e != nil {
 		return e.result, nil
 	}
+	text, err := t.itemResults(step)
+	if err != nil {
+		return nil, err
+	}
+	t.ends[whole] = &end{result: text}
+	return text, nil
+}
+
+// itemResults returns the results of the items of a step, in the order of the items: null for those that did not succeed.
+func (t *task) itemResults(step int) ([]byte, error) {
 	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
 	if err != nil {
 		return nil, t.faulted(err)
@@ -325,9 +335,7 @@ func (t *task) results(step int) ([]byte, error) {
 			set(p.index, e.result)
 		}
 	}
-	text, err := encode(results)
-	t.ends[whole] = &end{result: text}
-	return text, err
+	return encode(results)
 }
 
 // finish gives a run that has come to its end its result, and one that fails its failure.

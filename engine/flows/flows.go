@@ -388,39 +388,6 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 	return id.String(), err
 }
 
-// Complete answers a wait.
-func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &command{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
-	var err error
-	switch outcome := r.GetOutcome().(type) {
-	case *progressorv1.CompleteStepRequest_Result:
-		o.Outcome = stepSucceeded
-		o.Result, err = resultJSON("result", outcome.Result)
-	case *progressorv1.CompleteStepRequest_Failure:
-		o.Outcome = stepFailed
-		o.Failure, err = wire.FailureJSON(outcome.Failure)
-	case *progressorv1.CompleteStepRequest_Cancelled:
-		o.Outcome = stepCancelled
-	default:
-		err = &process.InvalidError{Field: "result", Message: "say what became of the step: result, failure or cancelled"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
-}
-
-// Report stores progress of a wait.
-func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
-	o := &command{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
-	var err error
-	if o.Progress, err = wire.ProgressJSON(r.GetProgress()); err != nil {
-		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
-	}
-	a, err := f.runCommand(ctx, r.GetNamespace(), r.GetRunId(), o, by)
-	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
-}
-
 // Skip ends a step by hand.
 func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
 	o := &command{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}

@@ -36,6 +36,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*flows.Flows
+	jobs  *jobs.Jobs
 	db    *pgxpool.Pool
 	shown *prometheus.Registry
 	store *storage.Store
@@ -44,15 +45,22 @@ type node struct {
 
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
+	return startWith(t, dsn, processor.Func(obey))
+}
+
+// startWith runs an engine whose namespace "ns" has another processor.
+func startWith(t testing.TB, dsn string, p processor.Processor) *node {
+	t.Helper()
 	var f *flows.Flows
+	var q *jobs.Jobs
 	registry := prometheus.NewRegistry()
-	n := enginetest.Start(t, dsn, processor.Func(obey), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		q := jobs.New(e, store)
+	n := enginetest.Start(t, dsn, p, func(e *engine.Engine, store *storage.Store) []engine.Kind {
+		q = jobs.New(e, store)
 		f = flows.New(e, store, q.NewJob, registry)
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	return &node{n.Engine, f, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
+	return &node{n.Engine, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
 // obey does a job, or a process, as its args say: {"fail": "why"} fails, anything else succeeds with the name of the job and its args.

@@ -3,6 +3,7 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -75,8 +76,9 @@ func TestExternalWait(t *testing.T) {
 	if r, err = n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); err != nil || r.GetProgress().GetSummary() != "" {
 		t.Fatalf("%v; what the step has told is not told of the next one: %v", err, r.GetProgress())
 	}
-	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": true}`))); !errors.As(err, &status) {
-		t.Fatalf("a second answer: %v", err)
+	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": 1}`))); !errors.As(err, &status) ||
+		!strings.Contains(err.Error(), "step outside is succeeded: the wait has ended with another outcome") {
+		t.Fatalf("another answer: %v", err)
 	}
 	if _, err := n.complete("w1", "sign", "", result(value(t, `"kim"`))); err != nil {
 		t.Fatal(err)
@@ -84,6 +86,67 @@ func TestExternalWait(t *testing.T) {
 	r = n.ended(t, "pull", "w1")
 	same(t, input(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
+
+// TestAnswerIsRepeated returns the run for the same answer again, while the run goes on and after its end. Another answer changes nothing.
+func TestAnswerIsRepeated(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "repeat", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "list", "for_each": {"items": "[1, 2]", "max_failures": 2}, "wait": {}},
+		{"step_id": "a", "wait": {}}, {"step_id": "b", "ignore_failure": true, "wait": {"kind": "KIND_HUMAN"}}, {"step_id": "last", "wait": {"kind": "KIND_HUMAN"}}]}`)
+	n.run(t, "pull", "repeat", "r1", "")
+	failure := func(reason string) *progressorv1.CompleteStepRequest {
+		return &progressorv1.CompleteStepRequest{Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "no <b>"}}}
+	}
+	item := func(index int32, r *progressorv1.CompleteStepRequest) *progressorv1.CompleteStepRequest {
+		r.Index = &index
+		return r
+	}
+	token, itemToken := n.token(t, "r1", "a"), ""
+	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list' AND index = 1").Scan(&itemToken); err != nil {
+		t.Fatal(err)
+	}
+	answers := func() {
+		t.Helper()
+		for n, err := range []error{
+			errOf(n.complete("r1", "a", token, result(value(t, `{"n": 100, "text": "<b>"}`)))), errOf(n.complete("r1", "b", "", failure("no"))),
+			errOf(n.complete("r1", "list", itemToken, item(1, failure("item")))),
+		} {
+			if err != nil {
+				t.Errorf("answer %d: %v", n, err)
+			}
+		}
+	}
+	answers()
+	answers()
+	if _, err := n.complete("r1", "list", itemToken, item(0, failure("item"))); err == nil {
+		t.Error("the answer of another item was accepted")
+	}
+	itemToken0 := ""
+	if err := n.db.QueryRow(context.Background(), "SELECT token FROM flow_steps WHERE run_id = 'r1' AND step_id = 'list' AND index = 0").Scan(&itemToken0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.complete("r1", "list", itemToken0, item(0, result(nil))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.complete("r1", "last", "", result(nil)); err != nil {
+		t.Fatal(err)
+	}
+	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: list SUCCEEDED a SUCCEEDED b FAILED last SUCCEEDED")
+	answers()
+	if r, err := n.complete("r1", "last", "", result(nil)); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
+		t.Errorf("the last answer again: %v, %v", r.GetStatus(), err)
+	}
+	for _, other := range []error{
+		errOf(n.complete("r1", "a", token, result(value(t, `{"n": 101, "text": "<b>"}`)))), errOf(n.complete("r1", "a", token, failure("no"))),
+		errOf(n.complete("r1", "b", "", failure("other"))), errOf(n.complete("r1", "last", "", result(value(t, `1`)))),
+	} {
+		if other == nil || !strings.Contains(other.Error(), "the wait has ended with another outcome") {
+			t.Errorf("another answer: %v", other)
+		}
+	}
+}
+
+func errOf(_ *progressorv1.Run, err error) error { return err }
 
 // TestWaitIsCancelled takes only the acknowledgement of a cancel; a person's wait is cancelled at once.
 func TestWaitIsCancelled(t *testing.T) {

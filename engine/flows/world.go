@@ -297,7 +297,17 @@ func (t *task) Undo(step int) error {
 			return err
 		}
 	}
-	args := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"input": input, "result": orNull(v.Result)}})
+	result := v.Result
+	if s.ForEach() && t.decision.Status(step) != flow.Succeeded { // some of its items succeeded
+		text, err := t.itemResults(step)
+		if err != nil {
+			return err
+		}
+		if result, err = valueOf(text); err != nil {
+			return err
+		}
+	}
+	args := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"input": input, "result": orNull(result)}})
 	m, err := t.job(s, s.Source.GetCompensation(), p, true, args)
 	if err == nil {
 		t.messages = append(t.messages, *m)

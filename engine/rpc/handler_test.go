@@ -69,6 +69,24 @@ func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
 	}
 }
 
+// TestCommandsForJobsOfTheEngine accepts UpdateJob and CancelJob for the job of a step, and names the command to use instead of RetryJob.
+func TestCommandsForJobsOfTheEngine(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false, "~flow/r1": false, "~run/x": false} {
+		if err := refuseOwnJob(id); (err == nil) != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	for id, want := range map[string]string{
+		"~job/r1/a.2": `job_id: is the job of a step (r1/a.2), and its run has gone on without it: retry the run (RetryRun, progressor run retry)`,
+		"~job/~/g/w":  `must not begin with "~"`,
+	} {
+		if _, err := (&jobService{}).RetryJob(t.Context(), &progressorv1.RetryJobRequest{Namespace: "n", JobId: id}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
 func TestPanicsAndInternalErrorsStayInside(t *testing.T) {
 	t.Parallel()
 	h := echo()

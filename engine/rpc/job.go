@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/progressor-engine/progressor/engine/jobs"
@@ -19,6 +20,14 @@ func jobKey(r interface {
 	GetJobId() string
 }) process.Key {
 	return process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
+}
+
+// refuseOwnJob rejects commands for the engine's own jobs, except for those of steps.
+func refuseOwnJob(id string) error {
+	if _, ok := process.StepJob(id); ok {
+		return nil
+	}
+	return refuseOwn("job_id", id)
 }
 
 // Enqueue makes a job.
@@ -64,7 +73,7 @@ func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResul
 
 // UpdateJob changes options of a job.
 func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
-	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+	if err := refuseOwnJob(r.GetJobId()); err != nil {
 		return nil, err
 	}
 	job, err := s.jobs.Update(ctx, r, actorOf(ctx))
@@ -76,7 +85,7 @@ func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobReq
 
 // CancelJob asks a job to end.
 func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
-	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+	if err := refuseOwnJob(r.GetJobId()); err != nil {
 		return nil, err
 	}
 	job, err := s.jobs.Cancel(ctx, jobKey(r), r.GetReason(), actorOf(ctx))
@@ -119,6 +128,10 @@ func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueue
 
 // RetryJob runs a job again that is at its end.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
+	if name, ok := process.StepJob(r.GetJobId()); ok {
+		return nil, &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
+			"is the job of a step (%s), and its run has gone on without it: retry the run (RetryRun, progressor run retry)", name)}
+	}
 	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
 		return nil, err
 	}

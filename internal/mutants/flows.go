@@ -37,6 +37,21 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "ExternalWait",
 	},
 	{
+		name: "flow-other-answer", breaks: "another answer to a wait that has ended is rejected",
+		file: "engine/flows/answers.go", old: "return proto.Equal(stored, answer), err", planted: "return true, err",
+		packages: "./engine/flows", run: "AnswerIsRepeated",
+	},
+	{
+		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
+		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
+		name: "flow-item-cancelled-by-others", breaks: "an item that the run did not ask to end fails if it is cancelled",
+		file: flowDecide, old: "o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped", planted: "false",
+		packages: "./engine/flows", run: "StepJobIsCancelled",
+	},
+	{
 		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
 		file: flowOrders, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
 		packages: "./engine/flows", run: "WaitIsCancelled",

@@ -188,7 +188,7 @@ func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRun
 }
 
 const getWait = `-- name: GetWait :one
-SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time FROM flow_steps f
+SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait FROM flow_steps f
  WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = $3 AND f.index = $4
 `
 
@@ -203,9 +203,12 @@ type GetWaitRow struct {
 	Status  StepStatus
 	Token   string
 	DueTime *time.Time
+	Result  json.RawMessage
+	Failure json.RawMessage
+	Wait    json.RawMessage
 }
 
-// GetWait reads a wait, to check an answer.
+// GetWait reads a wait, to check an answer. One that has ended has a result or a failure.
 func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetWaitRow, error) {
 	row := db.QueryRow(ctx, getWait,
 		arg.Namespace,
@@ -214,7 +217,14 @@ func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetW
 		arg.Index,
 	)
 	var i GetWaitRow
-	err := row.Scan(&i.Status, &i.Token, &i.DueTime)
+	err := row.Scan(
+		&i.Status,
+		&i.Token,
+		&i.DueTime,
+		&i.Result,
+		&i.Failure,
+		&i.Wait,
+	)
 	return i, err
 }
 

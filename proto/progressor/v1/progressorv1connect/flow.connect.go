@@ -119,7 +119,8 @@ type FlowServiceClient interface {
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
+	// again returns the run; another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
 	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
 	// continue.
@@ -454,7 +455,8 @@ type FlowServiceHandler interface {
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
-	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
+	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
+	// again returns the run; another outcome fails with FAILED_PRECONDITION.
 	CompleteStep(context.Context, *v1.CompleteStepRequest) (*v1.CompleteStepResponse, error)
 	// ReportStep stores the progress of a wait and changes its due time. The response says whether to
 	// continue.

@@ -78,7 +78,8 @@ type JobServiceClient interface {
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again.
+	// job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
+	// RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
@@ -311,7 +312,8 @@ type JobServiceHandler interface {
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again.
+	// job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
+	// RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)

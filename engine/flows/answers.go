@@ -1,0 +1,96 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/flows"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// Complete answers a wait. The same answer again returns the run, also after its end.
+func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
+	o := &command{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
+	var err error
+	switch outcome := r.GetOutcome().(type) {
+	case *progressorv1.CompleteStepRequest_Result:
+		o.Outcome = stepSucceeded
+		o.Result, err = resultJSON("result", outcome.Result)
+	case *progressorv1.CompleteStepRequest_Failure:
+		o.Outcome = stepFailed
+		o.Failure, err = wire.FailureJSON(outcome.Failure)
+	case *progressorv1.CompleteStepRequest_Cancelled:
+		o.Outcome = stepCancelled
+	default:
+		err = &process.InvalidError{Field: "result", Message: "say what became of the step: result, failure or cancelled"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return f.answeredBefore(ctx, r, o, status)
+	}
+	return run, err
+}
+
+// answeredBefore returns the run if its wait has ended as the rejected answer o says: the client repeats an answer that was stored.
+func (f *Flows) answeredBefore(
+	ctx context.Context, r *progressorv1.CompleteStepRequest, o *command, rejected *StatusError,
+) (*progressorv1.Run, error) {
+	row, found, err := flows.GetWait(ctx, f.store, r.GetNamespace(), r.GetRunId(), o.StepID, int32(o.Index)) //nolint:gosec // an item
+	switch {
+	case err != nil:
+		return nil, err
+	case !found || row.Status == flows.StepPending || row.Status == flows.StepRunning || row.Wait == nil:
+		return nil, rejected
+	}
+	same, err := sameOutcome(&row, o)
+	if err != nil {
+		return nil, err
+	}
+	if !same {
+		rejected.Message = fmt.Sprintf("step %s is %s: the wait has ended with another outcome", o.StepID, row.Status)
+		return nil, rejected
+	}
+	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), 0)
+}
+
+// sameOutcome reports whether a wait that has ended has the outcome that an answer names.
+func sameOutcome(row *flows.Wait, o *command) (bool, error) {
+	switch {
+	case string(row.Status) != o.Outcome:
+		return false, nil
+	case row.Status == flows.StepSucceeded:
+		stored, err := valueOf(row.Result)
+		if err != nil {
+			return false, err
+		}
+		answer, err := valueOf(o.Result)
+		return proto.Equal(orNull(stored), orNull(answer)), err
+	case row.Status == flows.StepFailed:
+		stored, err := wire.Failure(row.Failure)
+		if err != nil {
+			return false, err
+		}
+		answer, err := wire.Failure(o.Failure)
+		return proto.Equal(stored, answer), err
+	}
+	return true, nil
+}
+
+// Report stores progress of a wait.
+func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
+	o := &command{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
+	var err error
+	if o.Progress, err = wire.ProgressJSON(r.GetProgress()); err != nil {
+		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
+	}
+	a, err := f.runCommand(ctx, r.GetNamespace(), r.GetRunId(), o, by)
+	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
+}

@@ -1,0 +1,60 @@
+package flows_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestStepJobIsCancelled cancels the jobs of steps by themselves: a step or an item that the run has not asked to end fails, and a
+// compensation is left.
+func TestStepJobIsCancelled(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {}, "compensation": {"name": "undo"}},
+		{"step_id": "list", "ignore_failure": true, "for_each": {"items": "[1, 2]"}, "job": {}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "jobs", "r1", "")
+	cancel := func(name string) {
+		t.Helper()
+		key := process.Key{Namespace: "pull", ProcessID: process.StepPrefix + "r1/" + name}
+		if _, err := n.jobs.Cancel(context.Background(), key, "not wanted", kim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.answer(t, n.lease(t, "a"), "1", "")
+	n.until(t, "pull", "r1", "RUNNING: a SUCCEEDED list RUNNING")
+	l := n.lease(t, "list")
+	n.answer(t, l, "1", "")
+	cancel("list.1")
+	same(t, input(n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED list FAILED b PENDING")), "QUEUED: a SUCCEEDED list FAILED b PENDING")
+	cancel("b")
+	n.until(t, "pull", "r1", "COMPENSATING")
+	cancel("a.undo")
+	r := n.ended(t, "pull", "r1")
+	same(t, input(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
+}
+
+// TestStepJobIsUpdated changes an option of the job of a step.
+func TestStepJobIsUpdated(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {}}]}`)
+	n.run(t, "pull", "jobs", "r1", "")
+	if _, err := n.jobs.Update(context.Background(), &progressorv1.UpdateJobRequest{
+		Namespace: "pull", JobId: "~job/r1/a", Options: &progressorv1.JobOptions{Tags: []string{"eu"}},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags"}},
+	}, kim); err != nil {
+		t.Fatal(err)
+	}
+	l := n.lease(t, "a")
+	if tags := l.GetJob().GetOptions().GetTags(); len(tags) != 1 || tags[0] != "eu" {
+		t.Fatalf("tags %v, want eu", tags)
+	}
+	n.answer(t, l, "1", "")
+	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
+}

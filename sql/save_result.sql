@@ -4,8 +4,9 @@
 -- The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
 -- timer_action: '' keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
 -- The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
--- It goes into running where the item may go on (promote), else it waits for a place. In a process that is being cancelled nothing
--- but its CANCEL task is next, and an attempt that fails for good ends it.
+-- It goes into running where the item may go on (promote), else it waits for a place. Once next tasks of 8 MiB have gone into running,
+-- the others of the statement wait for a place, too. In a process that is being cancelled nothing but its CANCEL task is next, and an
+-- attempt that fails for good ends it.
 -- (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 -- What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
 -- statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
@@ -55,19 +56,23 @@ g AS (
          AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
-h AS (
+next_task AS (
   SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
          AND NOT g.cancelling AS timer_next
     FROM g),
+h AS (
+  SELECT n.*, n.promote AND (n.wait_task_id IS NOT NULL OR n.timer_next) AS promotable,
+         CASE WHEN n.promote THEN coalesce(octet_length(n.next_args), 0) + coalesce(octet_length(n.wait_context), 0) ELSE 0 END AS next_bytes
+    FROM next_task n),
 f AS MATERIALIZED (
   SELECT h.*, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
          CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
-         h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
-         CASE WHEN h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
-    FROM h),
+         h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted,
+         CASE WHEN h.promotable AND h.bytes_before < 8 * 1024 * 1024 THEN nextval('fencing_tokens') END AS next_token
+    FROM (SELECT h.*, sum(h.next_bytes) OVER (ROWS UNBOUNDED PRECEDING) - h.next_bytes AS bytes_before FROM h) h),
 up AS (
   UPDATE processes p SET
          aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),

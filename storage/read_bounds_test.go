@@ -74,3 +74,41 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	}
 	b.recount()
 }
+
+// The results of one flush have next tasks of at most about 8 MiB run at once. The others wait for a place.
+func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
+	b.process("first")
+	large := func(c *storage.Call) { c.Args = make([]byte, 1<<20) }
+	var claims []*storage.Claim
+	for k := range 12 {
+		id := fmt.Sprintf("p%02d", k)
+		b.process(id)
+		claims = append(claims, b.claim(id))
+		b.call(id, large)
+	}
+	release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
+	b.blocked(1) // so that all that follows is one flush
+	saves := make([]func() (storage.Saved, error), len(claims))
+	for k, c := range claims {
+		saves[k] = later(func() (storage.Saved, error) { return s.SaveResult(end(c, storage.Finished)) })
+	}
+	b.until("all results are in the lane", func() bool { return s.Pending() == int64(len(claims))+1 })
+	release()
+	must(t, 0, second(first()))
+	next, deferred := 0, 0
+	for _, save := range saves {
+		saved, err := save()
+		if must(t, saved, err).Next != nil {
+			next++
+			equal(t, "bytes of args", len(saved.Next.Args), 1<<20)
+		} else if saved.Deferred {
+			deferred++
+		}
+	}
+	equal(t, "next tasks that run and wait", []int{next, deferred}, []int{8, 4})
+	equal(t, "tasks that wait for a place", ask[int](b, "SELECT count(*) FROM schedule WHERE waits_for = 'place'"), 4)
+}

@@ -120,4 +120,10 @@ var schedulingMutants = []mutant{
 		file: "engine/scans.go", old: "if len(b.known) > len(namespaces) {", planted: "if len(namespaces) == 0 {",
 		packages: "./engine", run: "ScansForget",
 	},
+	{
+		name: "next-tasks-unbounded", breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
+		file: "storage/internal/dbsqlc/save_result.sql.go", old: "h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted",
+		planted:  "h.promotable AS promoted",
+		packages: "./storage", run: "NextTasksAreRead",
+	},
 }

@@ -59,19 +59,23 @@ g AS (
          AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
-h AS (
+next_task AS (
   SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.first_event_id, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
          AND NOT g.cancelling AS timer_next
     FROM g),
+h AS (
+  SELECT n.ord, n.namespace, n.process_id, n.task_id, n.fencing_token, n.outcome, n.aux_state, n.metadata, n.event_count, n.response, n.failure, n.rejection, n.detail, n.timer_action, n.timer_type, n.timer_at, n.timer_after_us, n.promote, n.step_timeout_us, n.worker_id, n.task_type, n.attempt, n.priority, n.scheduled_time, n.running_time, n.retry_interval, n.timer_name, n.idempotency_key, n.args, n.context, n.running_ctid, n.process_ctid, n.old_status, n.cancelling, n.first_event_id, n.new_status, n.timer_task_id, n.timer_time, n.call_task_id, n.due_task_id, n.wait_task_id, n.wait_ctid, n.wait_task_type, n.wait_attempt, n.wait_priority, n.wait_scheduled_time, n.next_retry_interval, n.wait_timer_name, n.next_history_range, n.next_idempotency_key, n.next_args, n.wait_context, n.next_child, n.timer_next, n.promote AND (n.wait_task_id IS NOT NULL OR n.timer_next) AS promotable,
+         CASE WHEN n.promote THEN coalesce(octet_length(n.next_args), 0) + coalesce(octet_length(n.wait_context), 0) ELSE 0 END AS next_bytes
+    FROM next_task n),
 f AS MATERIALIZED (
-  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
+  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, h.next_bytes, h.bytes_before, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
          CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
-         h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
-         CASE WHEN h.promote AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
-    FROM h),
+         h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted,
+         CASE WHEN h.promotable AND h.bytes_before < 8 * 1024 * 1024 THEN nextval('fencing_tokens') END AS next_token
+    FROM (SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, h.next_bytes, sum(h.next_bytes) OVER (ROWS UNBOUNDED PRECEDING) - h.next_bytes AS bytes_before FROM h) h),
 up AS (
   UPDATE processes p SET
          aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
@@ -209,8 +213,9 @@ type SaveResultRow struct {
 // The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
 // timer_action: ” keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
 // The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
-// It goes into running where the item may go on (promote), else it waits for a place. In a process that is being cancelled nothing
-// but its CANCEL task is next, and an attempt that fails for good ends it.
+// It goes into running where the item may go on (promote), else it waits for a place. Once next tasks of 8 MiB have gone into running,
+// the others of the statement wait for a place, too. In a process that is being cancelled nothing but its CANCEL task is next, and an
+// attempt that fails for good ends it.
 // (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
 // What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
 // statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.

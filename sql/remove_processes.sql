@@ -71,29 +71,33 @@ SELECT i.ord::int AS ord FROM i;
 -- end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 -- a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 -- It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
--- name: PurgeHistory :one
+-- after_…: earlier batches have deleted the rows up to this one. Without them, each batch would read the dead rows of all earlier
+-- batches for as long as an old snapshot keeps vacuum from removing them.
+-- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
-  SELECT t.namespace, t.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS t(namespace, process_id)
+  SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@after_event_ids::bigint[]), unnest(@after_task_ids::bigint[]),
+                             unnest(@after_waiting_ids::bigint[])) AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
     SELECT x.* FROM k CROSS JOIN LATERAL (
-      SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
+      SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.event_id > k.after_event_id
        ORDER BY v.namespace, v.process_id, v.event_id LIMIT @lim::int) x) d
-   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
+   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id
+  RETURNING e.namespace, e.process_id, e.event_id),
 t AS (
   DELETE FROM tasks t USING (
     SELECT x.* FROM k CROSS JOIN LATERAL (
-      SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
+      SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id > k.after_task_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT @lim::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.*),
 q AS (
   DELETE FROM schedule s USING (
-    SELECT k.namespace, k.process_id, (SELECT max(w.task_id) FROM (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
+    SELECT k.namespace, k.process_id, k.after_waiting_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id AND w.task_id > k.after_waiting_id
          ORDER BY w.namespace, w.process_id, w.task_id LIMIT @lim::int) w) AS last_task_id
       FROM k) first
-   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id > first.after_waiting_id AND s.task_id <= first.last_task_id
   RETURNING s.*),
 fs AS (
   DELETE FROM flow_steps f USING (
@@ -102,7 +106,7 @@ fs AS (
        WHERE starts_with(k.process_id, '~flow/') AND v.namespace = k.namespace AND v.run_id = substr(k.process_id, 7)
        ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT @lim::int) x) d
    WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index
-   RETURNING f.namespace, f.status, f.process_namespace, f.process_id),
+   RETURNING f.namespace, f.run_id, f.status, f.process_namespace, f.process_id),
 fc AS (
   INSERT INTO messages (namespace, process_id, kind, created_time, reason)
   SELECT coalesce(fs.process_namespace, fs.namespace), fs.process_id, 'cancel', statement_timestamp(), 'its run was removed' FROM fs
@@ -136,7 +140,15 @@ an AS (
   UNION ALL
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL, NULL FROM q
   ON CONFLICT DO NOTHING)
-SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM q) + (SELECT count(*) FROM fs))::bigint AS deleted;
+SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0))::bigint AS deleted,
+       greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0))::bigint AS largest,
+       coalesce(e.last, k.after_event_id)::bigint AS last_event_id, coalesce(t.last, k.after_task_id)::bigint AS last_task_id,
+       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id
+  FROM k
+  LEFT JOIN (SELECT e.namespace, e.process_id, count(*) AS n, max(e.event_id) AS last FROM e GROUP BY 1, 2) e USING (namespace, process_id)
+  LEFT JOIN (SELECT t.namespace, t.process_id, count(*) AS n, max(t.task_id) AS last FROM t GROUP BY 1, 2) t USING (namespace, process_id)
+  LEFT JOIN (SELECT q.namespace, q.process_id, count(*) AS n, max(q.task_id) AS last FROM q GROUP BY 1, 2) q USING (namespace, process_id)
+  LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id);
 
 -- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
 -- name: DeleteRemoved :exec

@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -98,43 +100,115 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	var keys keysParams
-	for _, it := range items {
-		keys.add(it.key)
+	keys := make([]process.Key, len(items))
+	for n, it := range items {
+		keys[n] = it.key
 	}
-	return []stage{s.purgeStage(keys, nil), s.deleteStage(keys)}
+	first := purge{store: s, keys: keys, progress: make([]purgeProgress, len(keys))}
+	return []stage{first.deleteHistory, s.deleteStage(keys)}
 }
 
-func (s *Store) purgeStage(keys keysParams, deleted *int64) stage {
-	return func(ctx context.Context, db DB) error {
-		n, err := s.q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs, Lim: int32(max(purgeBatch/len(keys.processIDs), 20))}) //nolint:gosec // at most purgeBatch
-		if deleted != nil {
-			*deleted = n
+// purgeProgress is how far the deletion of the history of one process has come: rows up to these
+// IDs are deleted.
+type purgeProgress struct{ eventID, taskID, waitingID int64 }
+
+// purges holds the progress of the purges of this node. Losing it costs time only: the next batch
+// starts at the beginning of the history and reads the rows that are dead there.
+type purges struct {
+	mu       sync.Mutex
+	progress map[process.Key]purgeProgress
+}
+
+func (p *purges) of(keys []process.Key) []purgeProgress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	progress := make([]purgeProgress, len(keys))
+	for n, key := range keys {
+		progress[n] = p.progress[key]
+	}
+	return progress
+}
+
+// update stores the progress of the unfinished keys and drops that of the others.
+func (p *purges) update(keys []process.Key, progress []purgeProgress, unfinished map[process.Key]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.progress == nil {
+		p.progress = map[process.Key]purgeProgress{}
+	}
+	for n, key := range keys {
+		if unfinished[key] {
+			p.progress[key] = progress[n]
+		} else {
+			delete(p.progress, key)
 		}
+	}
+}
+
+// purge deletes one batch of the histories of removed processes.
+type purge struct {
+	store      *Store
+	keys       []process.Key
+	progress   []purgeProgress
+	deleted    int64
+	unfinished map[process.Key]bool // a table had a whole batch: there may be more
+}
+
+func (p *purge) deleteHistory(ctx context.Context, db DB) error {
+	arg := dbsqlc.PurgeHistoryParams{Lim: int32(max(purgeBatch/len(p.keys), 20))} //nolint:gosec // at most purgeBatch
+	positions := make(map[process.Key]int, len(p.keys))
+	for n, key := range p.keys {
+		positions[key] = n
+		arg.Namespaces, arg.ProcessIds = append(arg.Namespaces, key.Namespace), append(arg.ProcessIds, key.ProcessID)
+		arg.AfterEventIds = append(arg.AfterEventIds, p.progress[n].eventID)
+		arg.AfterTaskIds = append(arg.AfterTaskIds, p.progress[n].taskID)
+		arg.AfterWaitingIds = append(arg.AfterWaitingIds, p.progress[n].waitingID)
+	}
+	rows, err := p.store.q.PurgeHistory(ctx, db, arg)
+	if err != nil {
 		return err
 	}
+	p.deleted, p.unfinished = 0, map[process.Key]bool{}
+	for _, r := range rows {
+		key := process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
+		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID}
+		p.deleted += r.Deleted
+		if r.Largest >= int64(arg.Lim) {
+			p.unfinished[key] = true
+		}
+	}
+	return nil
 }
 
-func (s *Store) deleteStage(keys keysParams) stage {
+func (s *Store) deleteStage(keys []process.Key) stage {
+	params := keysParamsOf(keys)
 	return func(ctx context.Context, db DB) error {
-		return s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: keys.namespaces, ProcessIds: keys.processIDs})
+		return s.q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{Namespaces: params.namespaces, ProcessIds: params.processIDs})
 	}
 }
 
-// purge deletes one batch of the history of removed processes, in a transaction of its own.
+// purge deletes one batch of the history of removed processes, in a transaction of its own, and then
+// the processes that have none left.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
-	params := keysParamsOf(keys)
 	conn, err := s.general.Acquire(ctx)
 	if err != nil {
 		return false, mapped("remove", err)
 	}
 	defer conn.Release()
-	var deleted int64
-	err = pipeline(ctx, conn.Conn(), []stage{s.lockStage(keys), s.purgeStage(params, &deleted), s.deleteStage(params)})
+	p := purge{store: s, keys: keys, progress: s.purges.of(keys)}
+	err = pipeline(ctx, conn.Conn(), []stage{s.lockStage(keys), p.deleteHistory})
 	if err != nil {
 		return false, mapped(fmt.Sprintf("remove %v", keys), err)
 	}
-	return deleted > 0, nil
+	s.purges.update(keys, p.progress, p.unfinished)
+	finished := slices.DeleteFunc(slices.Clone(keys), func(key process.Key) bool { return p.unfinished[key] })
+	if len(finished) == 0 {
+		return true, nil
+	}
+	if err := pipeline(ctx, conn.Conn(), []stage{s.lockStage(finished), s.deleteStage(finished)}); err != nil {
+		return false, mapped(fmt.Sprintf("remove %v", finished), err)
+	}
+	return p.deleted > 0, nil
 }
 
 // PurgeRemoved goes on with removals that a node left behind, and tells how many processes there were.

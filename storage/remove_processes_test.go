@@ -2,8 +2,11 @@ package storage_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -144,4 +147,59 @@ func TestRemoveByMany(t *testing.T) {
 		}
 	}
 	equal(t, "winners", won, 1)
+}
+
+// An old snapshot keeps vacuum from removing what was deleted. Each batch of a removal, and of the
+// removal of an old history, still reads only its own rows, and not the dead rows of all batches
+// before it.
+func TestRemoveBesideAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	equal(t, "index entries read by a removal", b.readBesideAnOldSnapshot("p", func(s *storage.Store) error {
+		return s.RemoveProcess(t.Context(), key("p"))
+	}), "5 times the tasks at most")
+	b.is("p", "none")
+	equal(t, "index entries read by a trim", b.readBesideAnOldSnapshot("q", func(s *storage.Store) error {
+		if err := s.RestartHistory(key("q")); err != nil {
+			return err
+		}
+		for {
+			if n, err := s.TrimHistories(t.Context()); err != nil || n == 0 {
+				return err
+			}
+		}
+	}), "5 times the tasks at most")
+	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), 0)
+}
+
+// readBesideAnOldSnapshot gives a new process many tasks, has remove delete them while a snapshot is
+// open, and says how many entries of their index that read.
+func (b *bench) readBesideAnOldSnapshot(id string, remove func(*storage.Store) error) string {
+	t := b.t
+	t.Helper()
+	const tasks = 20_000
+	b.process(id)
+	b.exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+			running_time, finished_time)
+		SELECT namespace, process_id, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now()
+		  FROM tasks, generate_series(1, $1::int) n WHERE process_id = $2`, tasks, id)
+	old, err := pgx.Connect(t.Context(), b.dsn)
+	must(t, old, err)
+	defer old.Close(t.Context())
+	_, err = old.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM progressor.tasks")
+	must(t, old, err)
+	read := func() int {
+		return ask[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'tasks_pkey'")
+	}
+	before := read()
+	other := open(t, b.dsn, storage.Config{})
+	if err := remove(other); err != nil {
+		t.Fatal(err)
+	}
+	other.Close() // its connections report what they have read
+	b.until("the reads are reported", func() bool { return read()-before >= tasks })
+	if n := read() - before; n > 5*tasks {
+		return fmt.Sprintf("%d, for %d tasks", n, tasks)
+	}
+	return "5 times the tasks at most"
 }

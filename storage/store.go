@@ -97,6 +97,7 @@ type Store struct {
 	metrics     *metrics
 	histories   histories
 	callQueues  callQueues
+	purges      purges
 	forgotten   forgotten
 	nodeID      atomic.Int64
 	connections int // that this node opens at most

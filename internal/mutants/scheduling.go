@@ -126,4 +126,14 @@ var schedulingMutants = []mutant{
 		planted:  "h.promotable AS promoted",
 		packages: "./storage", run: "NextTasksAreRead",
 	},
+	{
+		name: "purge-from-the-start", breaks: "a batch of a removal does not read the dead rows of earlier batches",
+		file: "storage/remove_processes.go", old: "progress[n] = p.progress[key]", planted: "progress[n].eventID = p.progress[key].eventID",
+		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+	},
+	{
+		name: "trim-from-the-start", breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
+		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id AND", planted: "AND",
+		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+	},
 }

@@ -61,38 +61,40 @@ func (q *Queries) ListRemoved(ctx context.Context, db DBTX, lim int32) ([]ListRe
 	return items, nil
 }
 
-const purgeHistory = `-- name: PurgeHistory :one
+const purgeHistory = `-- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
-  SELECT t.namespace, t.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS t(namespace, process_id)
+  SELECT t.namespace, t.process_id, t.after_event_id, t.after_task_id, t.after_waiting_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+                             unnest($5::bigint[])) AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
     SELECT x.namespace, x.process_id, x.event_id FROM k CROSS JOIN LATERAL (
-      SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
-       ORDER BY v.namespace, v.process_id, v.event_id LIMIT $3::int) x) d
-   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id RETURNING 1),
+      SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.event_id > k.after_event_id
+       ORDER BY v.namespace, v.process_id, v.event_id LIMIT $6::int) x) d
+   WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id
+  RETURNING e.namespace, e.process_id, e.event_id),
 t AS (
   DELETE FROM tasks t USING (
     SELECT x.namespace, x.process_id, x.task_id FROM k CROSS JOIN LATERAL (
-      SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id
-       ORDER BY v.namespace, v.process_id, v.task_id LIMIT $3::int) x) d
+      SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id > k.after_task_id
+       ORDER BY v.namespace, v.process_id, v.task_id LIMIT $6::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
 q AS (
   DELETE FROM schedule s USING (
-    SELECT k.namespace, k.process_id, (SELECT max(w.task_id) FROM (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $3::int) w) AS last_task_id
+    SELECT k.namespace, k.process_id, k.after_waiting_id, (SELECT max(w.task_id) FROM (
+        SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id AND w.task_id > k.after_waiting_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $6::int) w) AS last_task_id
       FROM k) first
-   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
+   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id > first.after_waiting_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 fs AS (
   DELETE FROM flow_steps f USING (
     SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.run_id, v.step_id, v.index FROM flow_steps v
        WHERE starts_with(k.process_id, '~flow/') AND v.namespace = k.namespace AND v.run_id = substr(k.process_id, 7)
-       ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $3::int) x) d
+       ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $6::int) x) d
    WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index
-   RETURNING f.namespace, f.status, f.process_namespace, f.process_id),
+   RETURNING f.namespace, f.run_id, f.status, f.process_namespace, f.process_id),
 fc AS (
   INSERT INTO messages (namespace, process_id, kind, created_time, reason)
   SELECT coalesce(fs.process_namespace, fs.namespace), fs.process_id, 'cancel', statement_timestamp(), 'its run was removed' FROM fs
@@ -126,24 +128,75 @@ an AS (
   UNION ALL
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL, NULL FROM q
   ON CONFLICT DO NOTHING)
-SELECT ((SELECT count(*) FROM e) + (SELECT count(*) FROM t) + (SELECT count(*) FROM q) + (SELECT count(*) FROM fs))::bigint AS deleted
+SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0))::bigint AS deleted,
+       greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0))::bigint AS largest,
+       coalesce(e.last, k.after_event_id)::bigint AS last_event_id, coalesce(t.last, k.after_task_id)::bigint AS last_task_id,
+       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id
+  FROM k
+  LEFT JOIN (SELECT e.namespace, e.process_id, count(*) AS n, max(e.event_id) AS last FROM e GROUP BY 1, 2) e USING (namespace, process_id)
+  LEFT JOIN (SELECT t.namespace, t.process_id, count(*) AS n, max(t.task_id) AS last FROM t GROUP BY 1, 2) t USING (namespace, process_id)
+  LEFT JOIN (SELECT q.namespace, q.process_id, count(*) AS n, max(q.task_id) AS last FROM q GROUP BY 1, 2) q USING (namespace, process_id)
+  LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id)
 `
 
 type PurgeHistoryParams struct {
-	Namespaces []string
-	ProcessIds []string
-	Lim        int32
+	Namespaces      []string
+	ProcessIds      []string
+	AfterEventIds   []int64
+	AfterTaskIds    []int64
+	AfterWaitingIds []int64
+	Lim             int32
+}
+
+type PurgeHistoryRow struct {
+	Namespace     string
+	ProcessID     string
+	Deleted       int64
+	Largest       int64
+	LastEventID   int64
+	LastTaskID    int64
+	LastWaitingID int64
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
 // end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
-func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) (int64, error) {
-	row := db.QueryRow(ctx, purgeHistory, arg.Namespaces, arg.ProcessIds, arg.Lim)
-	var deleted int64
-	err := row.Scan(&deleted)
-	return deleted, err
+// after_…: earlier batches have deleted the rows up to this one. Without them, each batch would read the dead rows of all earlier
+// batches for as long as an old snapshot keeps vacuum from removing them.
+func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) ([]PurgeHistoryRow, error) {
+	rows, err := db.Query(ctx, purgeHistory,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.AfterEventIds,
+		arg.AfterTaskIds,
+		arg.AfterWaitingIds,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PurgeHistoryRow
+	for rows.Next() {
+		var i PurgeHistoryRow
+		if err := rows.Scan(
+			&i.Namespace,
+			&i.ProcessID,
+			&i.Deleted,
+			&i.Largest,
+			&i.LastEventID,
+			&i.LastTaskID,
+			&i.LastWaitingID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const removeProcesses = `-- name: RemoveProcesses :many

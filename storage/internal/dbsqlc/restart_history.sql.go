@@ -67,9 +67,10 @@ func (q *Queries) RestartHistories(ctx context.Context, db DBTX, arg RestartHist
 
 const trimHistories = `-- name: TrimHistories :one
 WITH restart AS MATERIALIZED (
-  SELECT h.restart_id, h.namespace, h.process_id, h.next_task_id, h.fencing_token, h.restarted_time, p.corrupted_by,
+  SELECT h.restart_id, h.namespace, h.process_id, h.next_task_id, h.fencing_token, h.restarted_time, h.after_event_id,
+         h.after_task_id, p.corrupted_by,
          least(h.first_event_id, p.first_event_id, CASE WHEN p.removed_time IS NOT NULL THEN 0 END) AS first_event_id
-    FROM (SELECT restart_id, namespace, process_id, first_event_id, next_task_id, fencing_token, restarted_time FROM history_restarts ORDER BY restart_id LIMIT $1::int FOR UPDATE SKIP LOCKED) h
+    FROM (SELECT restart_id, namespace, process_id, first_event_id, next_task_id, fencing_token, restarted_time, after_event_id, after_task_id FROM history_restarts ORDER BY restart_id LIMIT $1::int FOR UPDATE SKIP LOCKED) h
    CROSS JOIN LATERAL (
      SELECT p.first_event_id, p.corrupted_by, p.removed_time FROM processes p
       WHERE p.namespace = h.namespace AND p.process_id = h.process_id
@@ -80,13 +81,15 @@ old_events AS MATERIALIZED (
   SELECT restart.restart_id, v.namespace, v.process_id, v.event_id
     FROM restart CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.event_id FROM events v
-       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id AND v.event_id < restart.first_event_id
+       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id
+         AND v.event_id > restart.after_event_id AND v.event_id < restart.first_event_id
        ORDER BY v.namespace, v.process_id, v.event_id LIMIT $2::int) v),
 old_tasks AS MATERIALIZED (
   SELECT restart.restart_id, v.namespace, v.process_id, v.task_id
     FROM restart CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v
-       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id AND v.task_id < restart.next_task_id
+       WHERE v.namespace = restart.namespace AND v.process_id = restart.process_id
+         AND v.task_id > restart.after_task_id AND v.task_id < restart.next_task_id
          AND restart.first_event_id > 0
          AND CASE v.status WHEN 'CANCELLED' THEN v.finished_time < restart.restarted_time
                            ELSE v.fencing_token < restart.fencing_token END
@@ -107,11 +110,22 @@ inserted_answers AS (
    WHERE task_type IN ('CALL', 'NOTIFY', 'INIT', 'REPAIR')
      AND (idempotency_key IS NOT NULL OR finished_time > statement_timestamp() - interval '1 minute')
   ON CONFLICT DO NOTHING),
+batch AS MATERIALIZED (
+  SELECT restart.restart_id, events.last_event_id, tasks.last_task_id, greatest(events.n, tasks.n) = $2::int AS more
+    FROM restart
+   CROSS JOIN LATERAL (SELECT count(*) AS n, max(o.event_id) AS last_event_id FROM old_events o
+                        WHERE o.restart_id = restart.restart_id) events
+   CROSS JOIN LATERAL (SELECT count(*) AS n, max(o.task_id) AS last_task_id FROM old_tasks o
+                        WHERE o.restart_id = restart.restart_id) tasks),
+continued_restarts AS (
+  UPDATE history_restarts h
+     SET after_event_id = greatest(h.after_event_id, batch.last_event_id),
+         after_task_id = greatest(h.after_task_id, batch.last_task_id)
+    FROM batch
+   WHERE h.restart_id = batch.restart_id AND batch.more),
 deleted_restarts AS (
-  DELETE FROM history_restarts h USING restart
-   WHERE h.restart_id = restart.restart_id
-     AND (SELECT count(*) FROM old_events o WHERE o.restart_id = restart.restart_id) < $2::int
-     AND (SELECT count(*) FROM old_tasks o WHERE o.restart_id = restart.restart_id) < $2::int)
+  DELETE FROM history_restarts h USING batch
+   WHERE h.restart_id = batch.restart_id AND NOT batch.more)
 SELECT count(*)::bigint AS restarts FROM restart
 `
 
@@ -124,7 +138,8 @@ type TrimHistoriesParams struct {
 // forgets the restarts of which nothing is left. What another node is removing is skipped. A process that was removed and started
 // again under the same ID has a smaller first_event_id and later tasks, so that a restart of its predecessor removes nothing.
 // The task that broke a process, and the timers that it cancelled, stay for the repair. answers keeps the answers of requests that
-// have a key, and of those that ended a moment ago, as PurgeHistory does.
+// have a key, and of those that ended a moment ago, as PurgeHistory does. after_event_id and after_task_id say how far earlier
+// batches have come, for the same reason as in PurgeHistory.
 func (q *Queries) TrimHistories(ctx context.Context, db DBTX, arg TrimHistoriesParams) (int64, error) {
 	row := db.QueryRow(ctx, trimHistories, arg.Restarts, arg.Lim)
 	var restarts int64

@@ -105,6 +105,9 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		e.minuteStats.processed(now, now.Sub(began))
 	}
 	interrupted := context.Cause(ctx) != nil && (err != nil || response.GetFailure() != nil)
+	if interrupted && errors.Is(context.Cause(ctx), errCancelRequested) {
+		return decide(acknowledged(attemptEnd{claim: c, kind: e.kinds[c.Kind]})), history, false
+	}
 	if interrupted || errors.Is(err, errGivenBack) {
 		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
 		return e.givenBack(c, err), history, true
@@ -257,6 +260,10 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 			return response, history, err
 		}
 		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64()) //nolint:gosec // jitter
+		if !again && c.Kind == storage.JobKind {
+			// A job waits for a busy processor as it would for a free worker: as long as its timeout allows.
+			wait, again = ns.retry.Interval(try, rand.Float64()), true //nolint:gosec // jitter
+		}
 		if !again {
 			return nil, history, err
 		}
@@ -270,6 +277,10 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		case <-time.After(wait):
 			if ctx.Err() != nil { // both at the same moment: nothing has reached it, and nothing will
 				return nil, history, err
+			}
+			// The namespace may have another processor by now, or none.
+			if ns = e.effectiveConfig(e.current(ns), c.Kind); ns.processor == nil {
+				return nil, history, errGivenBack
 			}
 		}
 	}

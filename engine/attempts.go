@@ -139,6 +139,36 @@ func (a *attempts) cancelOf(key process.Key, cause error) {
 	}
 }
 
+// cancelJob tells the attempts of a job that its end was requested. Processes of other kinds get a CANCEL task instead.
+func (a *attempts) cancelJob(key process.Key) {
+	for _, r := range a.of(key) {
+		if r.claim.Kind == storage.JobKind {
+			r.cancel(errCancelRequested)
+		}
+	}
+}
+
+// cancelAttempt ends the context of an attempt, if this node runs it.
+func (a *attempts) cancelAttempt(ref storage.AttemptRef, cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r, ok := a.byToken[ref]; ok {
+		r.cancel(cause)
+	}
+}
+
+// runsJobs reports whether this node runs a job.
+func (a *attempts) runsJobs() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.byToken {
+		if r.claim.Kind == storage.JobKind {
+			return true
+		}
+	}
+	return false
+}
+
 // of are the attempts of a process that this node runs now.
 func (a *attempts) of(key process.Key) []*running {
 	a.mu.Lock()

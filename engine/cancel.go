@@ -38,6 +38,8 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 			e.cancelled(p.Key)
 		case !state.Busy:
 			e.calls.wake()
+		default:
+			e.attempts.cancelJob(p.Key)
 		}
 		return nil
 	})
@@ -45,6 +47,17 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 
 // errCancelled is why an attempt of this node ends whose process was CANCELLED: nobody can store its result.
 var errCancelled = errors.New("the process was cancelled")
+
+// errCancelRequested is the cause of the context of an attempt whose job was asked to end.
+var errCancelRequested = errors.New("the job was cancelled")
+
+// acknowledged returns the end of an attempt that stopped because its job was asked to end.
+func acknowledged(end attemptEnd) attemptEnd {
+	none := ""
+	LeaseAnswer{Acknowledged: &none}.into(&end)
+	end.err = nil
+	return end
+}
 
 // cancelled tells everybody of this node whom the end of a process concerns.
 func (e *Engine) cancelled(key process.Key) {

@@ -82,6 +82,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 			c.endNext = c.passes + 3 // somebody holds a process: each try costs its lane the lock timeout
 		}
 	}
+	errs = append(errs, c.cancelJobs(limit))
 	switch {
 	case c.engine.doubts():
 		errs = append(errs, c.adopt(limit, adoptDoubt), c.cancelLost(limit))

@@ -126,6 +126,19 @@ func (c *collector) savingCount() int {
 	return len(c.saving)
 }
 
+// cancelJobs cancels the attempts of this node whose job was asked to end by a message or by a request to another node.
+func (c *collector) cancelJobs(ctx context.Context) error {
+	e := c.engine
+	if !e.attempts.runsJobs() {
+		return nil
+	}
+	cancelled, err := e.store.CancelledJobs(ctx)
+	for _, ref := range cancelled {
+		e.attempts.cancelAttempt(ref, errCancelRequested)
+	}
+	return err
+}
+
 // cancelLost cancels the attempts of this node that lost their place to another attempt. After a gap between heartbeats a claim may
 // arrive that was made before it.
 func (c *collector) cancelLost(ctx context.Context) error {

@@ -19,6 +19,21 @@ SELECT k.ord::int AS ord
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id)
    AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id);
 
+-- CancelledJobs returns attempts of jobs that this node runs itself and whose job was asked to end, at most 1,000. Few jobs are asked at
+-- a time, and each of them is found by its index.
+-- name: CancelledJobs :many
+SELECT r.namespace, r.process_id, r.fencing_token
+  FROM processes p
+  JOIN running r ON r.namespace = ANY (ARRAY[p.namespace]) AND r.process_id = p.process_id
+ WHERE p.cancel_deadline IS NOT NULL
+   AND p.kind = 'job'
+   AND p.removed_time IS NULL
+   AND r.node_id = @node_id::bigint
+   AND NOT EXISTS (
+     SELECT 1 FROM leases l
+      WHERE l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token)
+ LIMIT 1000;
+
 -- MissingAttempts returns the ordinals of attempts that hold no running row.
 -- name: MissingAttempts :many
 SELECT k.ord::int AS ord

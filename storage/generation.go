@@ -106,6 +106,18 @@ func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32
 	return missing, mapped("find missing attempts", err)
 }
 
+// CancelledJobs returns the attempts of jobs that this node runs and whose job was asked to end, at most 1,000.
+func (s *Store) CancelledJobs(ctx context.Context) ([]AttemptRef, error) {
+	rows, err := s.q.CancelledJobs(ctx, s.kept, s.nodeID.Load())
+	refs := make([]AttemptRef, len(rows))
+	for n, r := range rows {
+		refs[n] = AttemptRef{
+			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken,
+		}
+	}
+	return refs, mapped("find cancelled jobs", err)
+}
+
 // errNotReplicated is the error of a commit that the synchronous standby may not have.
 var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
 

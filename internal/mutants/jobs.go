@@ -90,6 +90,21 @@ var jobMutants = []mutant{
 		packages: "./engine", run: "LeasesOfADeadWorker",
 	},
 	{
+		name: "pushed-job-cancelled-late", breaks: "the processor of a job gets its cancel at once",
+		file: "engine/cancel.go", old: "			e.attempts.cancelJob(p.Key)\n", planted: "",
+		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/request",
+	},
+	{
+		name: "pushed-job-cancelled-elsewhere", breaks: "a node learns of cancels that other nodes and messages bring",
+		file: "engine/zombies.go", old: "e.attempts.cancelAttempt(ref, errCancelRequested)", planted: "_ = ref",
+		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/message",
+	},
+	{
+		name: "pushed-job-busy-processor", breaks: "a job waits for a busy processor until its timeout",
+		file: "engine/attempt.go", old: "!again && c.Kind == storage.JobKind", planted: "false",
+		packages: "./engine/jobs", run: "PushedJobOf",
+	},
+	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
 		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

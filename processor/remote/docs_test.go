@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/processortest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 const docs = "../../docs/processors.md"
@@ -122,6 +124,31 @@ func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) 
 	}
 	if err := p.Cancel(ctx, "enough"); err != nil || p.Status() != process.StatusCancelled {
 		t.Error(err, p.Status())
+	}
+}
+
+// TestDocsPushedJob parses the request and the responses of a pushed job as docs/workers.md shows them.
+func TestDocsPushedJob(t *testing.T) {
+	page, err := os.ReadFile("../../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Pushed jobs\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	found := map[string]int{}
+	for _, block := range regexp.MustCompile("(?s)```(http|json)\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		text, m := block[2], proto.Message(&progressorv1.ProcessResponse{})
+		if block[1] == "http" {
+			_, text, _ = strings.Cut(text, "\n\n")
+			m = &progressorv1.ProcessRequest{}
+		}
+		if err := protojson.Unmarshal([]byte(text), m); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		found[block[1]]++
+	}
+	if found["http"] != 1 || found["json"] != 2 {
+		t.Errorf("%v", found)
 	}
 }
 

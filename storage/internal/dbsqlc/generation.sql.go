@@ -11,6 +11,48 @@ import (
 	"github.com/google/uuid"
 )
 
+const cancelledJobs = `-- name: CancelledJobs :many
+SELECT r.namespace, r.process_id, r.fencing_token
+  FROM processes p
+  JOIN running r ON r.namespace = ANY (ARRAY[p.namespace]) AND r.process_id = p.process_id
+ WHERE p.cancel_deadline IS NOT NULL
+   AND p.kind = 'job'
+   AND p.removed_time IS NULL
+   AND r.node_id = $1::bigint
+   AND NOT EXISTS (
+     SELECT 1 FROM leases l
+      WHERE l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token)
+ LIMIT 1000
+`
+
+type CancelledJobsRow struct {
+	Namespace    string
+	ProcessID    string
+	FencingToken int64
+}
+
+// CancelledJobs returns attempts of jobs that this node runs itself and whose job was asked to end, at most 1,000. Few jobs are asked at
+// a time, and each of them is found by its index.
+func (q *Queries) CancelledJobs(ctx context.Context, db DBTX, nodeID int64) ([]CancelledJobsRow, error) {
+	rows, err := db.Query(ctx, cancelledJobs, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CancelledJobsRow
+	for rows.Next() {
+		var i CancelledJobsRow
+		if err := rows.Scan(&i.Namespace, &i.ProcessID, &i.FencingToken); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const confirmCommits = `-- name: ConfirmCommits :execrows
 UPDATE database_generation SET confirmed_time = statement_timestamp()
 `

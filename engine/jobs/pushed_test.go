@@ -1,0 +1,114 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// unhurried are options with which nothing but a cancel ends an attempt within the time of a test.
+func unhurried() *progressorv1.JobOptions {
+	hour := durationpb.New(time.Hour)
+	return &progressorv1.JobOptions{Timeout: hour, CancelGrace: hour, MaxRetry: 3}
+}
+
+// A processor that runs a job gets its cancel at once, and not when the grace is over: its context ends. The cancel may be a request
+// to the node that runs the job, or come by a message, of which the node learns from the database.
+func TestPushedJobIsCancelledAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"request", "message"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			began := make(chan context.Context, 10)
+			waits := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+				began <- ctx
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+			n := start(t, storagetest.DSN(t), waits)
+			n.enqueue(t, "ns", "j", unhurried())
+			attempt := <-began
+			if way == "message" {
+				n.exec(t, "SELECT progressor.cancel('ns', 'j', 'enough')")
+			} else if _, err := n.Cancel(t.Context(), key("ns", "j"), "enough", process.Actor{}); err != nil {
+				t.Fatal(err)
+			} else if attempt.Err() == nil {
+				t.Error("the attempt goes on after CancelJob has returned")
+			}
+			if job := n.job(t, "ns", "j", cancelled); job.GetCancelReason() != "enough" || job.GetAttempt() != 1 {
+				t.Errorf("%v", job)
+			}
+			if story := n.story(t, "ns", "j"); !strings.Contains(story, "cancel_acknowledged") {
+				t.Errorf("%s", story)
+			}
+			if len(began) != 0 {
+				t.Error("the job ran again")
+			}
+		})
+	}
+}
+
+// A processor that succeeds although its job was cancelled has succeeded.
+func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		close(began)
+		<-ctx.Done()
+		return scripted().Process(ctx, r)
+	}))
+	n.enqueue(t, "ns", "j", unhurried())
+	<-began
+	if _, err := n.Cancel(t.Context(), key("ns", "j"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "ns", "j", succeeded)
+}
+
+// A job whose processor is busy is sent again until its timeout is over, however few attempts the namespace's policy allows.
+func TestPushedJobOfABusyProcessor(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if calls.Add(1) <= 10 {
+			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+		}
+		return scripted().Process(ctx, r)
+	}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
+	}})
+	n.enqueue(t, "ns", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)})
+	if job := n.job(t, "ns", "j", succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 {
+		t.Errorf("%v", job)
+	}
+}
+
+// A job whose processor stays busy has failed once its timeout is over, with the reason unavailable.
+func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+	}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 2,
+	}})
+	n.enqueue(t, "ns", "j", &progressorv1.JobOptions{Timeout: durationpb.New(300 * time.Millisecond)})
+	job := n.job(t, "ns", "j", failed)
+	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != process.ReasonUnavailable {
+		t.Errorf("%v", f)
+	}
+	if ran := job.GetFinishedTime().AsTime().Sub(job.GetRunningTime().AsTime()); ran < 250*time.Millisecond {
+		t.Errorf("it failed after %s, before its timeout", ran)
+	}
+}

@@ -121,11 +121,16 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	for _, ev := range trace.Events {
 		byTask[ev.TaskID] = append(byTask[ev.TaskID], ev)
 	}
+	failed := map[int64][]storage.FailedAttempt{}
+	for _, a := range trace.Failed {
+		failed[a.TaskID] = append(failed[a.TaskID], a)
+	}
 	tasks := make([]*progressorv1.Task, len(trace.Tasks))
 	for n := range trace.Tasks {
 		if tasks[n], err = wire.Task(&trace.Tasks[n], byTask[trace.Tasks[n].TaskID]); err != nil {
 			return nil, err
 		}
+		wire.FailedAttempts(tasks[n], failed[trace.Tasks[n].TaskID])
 	}
 	response := &progressorv1.TraceProcessResponse{Tasks: tasks, HistoryRestartedTime: wire.Timestamp(p.HistoryRestartedTime), FirstEventId: p.FirstEventID}
 	if trace.More {

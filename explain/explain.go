@@ -70,6 +70,16 @@ type Task struct {
 	TimerName     string
 	Reason        string // of its failure
 	Message       string
+	Failures      []Failure // recorded attempts before the current or next one, oldest first
+}
+
+// Failure is an attempt of a task that failed and was repeated.
+type Failure struct {
+	Attempt int32
+	Reason  string
+	NodeID  int64
+	Running time.Time // when the attempt began
+	Failed  time.Time // when it failed
 }
 
 // Running is the task that runs.

@@ -62,6 +62,7 @@ func (tl *timeline) add(span Span) {
 // ran adds the spans of a task that has run.
 func (tl *timeline) ran(n int) {
 	t := tl.busy[n]
+	tl.failed(t)
 	tl.backOff(t, t.Attempt)
 	tl.waited(t, n, t.Running)
 	detail := string(t.Type)
@@ -77,7 +78,23 @@ func (tl *timeline) ran(n int) {
 	tl.spans = append(tl.spans, Span{What: Processing, TaskID: t.ID, From: t.Running, To: t.Finished, Detail: detail})
 }
 
-// backOff adds the wait before a retry. Earlier waits of the task are not stored.
+// failed adds the recorded attempts of a task that failed, and the waits between them.
+func (tl *timeline) failed(t Task) {
+	for n, f := range t.Failures {
+		tl.spans = append(tl.spans, Span{
+			What: Processing, TaskID: t.ID, From: f.Running, To: f.Failed,
+			Detail: fmt.Sprintf("%s, attempt %d on node %d failed: %s", t.Type, f.Attempt, f.NodeID, f.Reason),
+		})
+		if n > 0 {
+			tl.add(Span{
+				What: BackOff, TaskID: t.ID, From: t.Failures[n-1].Failed, To: f.Running,
+				Detail: fmt.Sprintf("%s, before attempt %d", t.Type, f.Attempt),
+			})
+		}
+	}
+}
+
+// backOff adds the wait before the current or next attempt.
 func (tl *timeline) backOff(t Task, attempt int32) {
 	if t.RetryInterval <= 0 {
 		return
@@ -124,6 +141,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 // waits adds the spans of a waiting task.
 func (tl *timeline) waits(t Task) {
 	s := tl.s
+	tl.failed(t)
 	tl.backOff(t, t.Attempt+1)
 	held := s.Process.Status == process.StatusSuspended || s.Process.Status == process.StatusError && t.Type != process.TaskRepair
 	switch {
@@ -206,7 +224,7 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 		}
 	}
 	for _, t := range tl.busy {
-		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && span.What != string(process.WaitsForOperator) {
+		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && int(t.Attempt) > len(t.Failures)+1 && span.What != string(process.WaitsForOperator) {
 			span.Detail = fmt.Sprintf("with earlier attempts of task %d, whose times are not kept", t.ID)
 		}
 	}

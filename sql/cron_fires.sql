@@ -71,12 +71,16 @@ DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
 -- ForgetCronTasks drops tasks of crons that ended before a time, the oldest of each: a cron lives on, and its tasks come with its fires.
 -- At most lim of each cron; it answers how many there were.
 -- name: ForgetCronTasks :execrows
-DELETE FROM tasks t USING (
+WITH old_tasks AS MATERIALIZED (
   SELECT o.namespace, o.process_id, o.task_id
     FROM namespaces n
     JOIN processes p ON p.namespace = n.namespace AND p.process_id >= '~cron/' AND p.process_id < '~cron0'
    CROSS JOIN LATERAL (
      SELECT x.namespace, x.process_id, x.task_id, x.finished_time FROM tasks x WHERE x.namespace = p.namespace AND x.process_id = p.process_id
       ORDER BY x.namespace, x.process_id, x.task_id LIMIT @lim::int) o
-   WHERE o.finished_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond') d
- WHERE t.namespace = d.namespace AND t.process_id = d.process_id AND t.task_id = d.task_id;
+   WHERE o.finished_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING old_tasks o
+   WHERE f.namespace = o.namespace AND f.process_id = o.process_id AND f.task_id = o.task_id)
+DELETE FROM tasks t USING old_tasks o
+ WHERE t.namespace = o.namespace AND t.process_id = o.process_id AND t.task_id = o.task_id;

@@ -91,6 +91,17 @@ SELECT 'events_of_attempt', e.namespace, e.process_id,
   LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
  WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
 UNION ALL
+-- failed_attempt_has_task: recorded attempts belong to a task that made more of them, at most 10 to each.
+SELECT 'failed_attempt_has_task', f.namespace, f.process_id, format('task %s has %s recorded attempts up to %s, and made %s', f.task_id, f.n, f.newest, t.attempt)
+  FROM (SELECT namespace, process_id, task_id, count(*) AS n, max(attempt) AS newest FROM failed_attempts
+         GROUP BY namespace, process_id, task_id) f
+  JOIN processes p ON p.namespace = f.namespace AND p.process_id = f.process_id AND p.removed_time IS NULL
+  LEFT JOIN (SELECT namespace, process_id, task_id, attempt FROM tasks UNION ALL
+             SELECT namespace, process_id, task_id, attempt FROM running UNION ALL
+             SELECT namespace, process_id, task_id, attempt FROM schedule) t
+    ON t.namespace = f.namespace AND t.process_id = f.process_id AND t.task_id = f.task_id
+ WHERE t.task_id IS NULL OR t.attempt < f.newest OR f.n > 10
+UNION ALL
 -- error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
 SELECT 'error_has_culprit', p.namespace, p.process_id, format('corrupted_by is %s, which is %s', p.corrupted_by, coalesce(t.status::text, 'no task'))
   FROM processes p LEFT JOIN tasks t ON t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by

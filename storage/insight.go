@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,7 +165,31 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 			}
 		}
 	}
-	return nil
+	return s.readFailedAttempts(ctx, tx, key, state)
+}
+
+// readFailedAttempts adds the recorded attempts to the tasks of a process.
+func (s *Store) readFailedAttempts(ctx context.Context, tx pgx.Tx, key process.Key, state *explain.State) error {
+	tasks := map[int64]*explain.Task{}
+	for n := range state.Ended {
+		tasks[state.Ended[n].ID] = &state.Ended[n]
+	}
+	for n := range state.Waiting {
+		tasks[state.Waiting[n].ID] = &state.Waiting[n]
+	}
+	if state.Running != nil {
+		tasks[state.Running.ID] = &state.Running.Task
+	}
+	rows, err := s.q.ListFailedAttempts(ctx, tx, dbsqlc.ListFailedAttemptsParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, TaskIds: slices.Collect(maps.Keys(tasks)),
+	})
+	for _, r := range rows {
+		t := tasks[r.TaskID]
+		t.Failures = append(t.Failures, explain.Failure{
+			Attempt: r.Attempt, Reason: r.Reason, NodeID: r.NodeID, Running: r.RunningTime, Failed: r.FailedTime,
+		})
+	}
+	return err
 }
 
 // Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that broke it.

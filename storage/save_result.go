@@ -80,6 +80,9 @@ func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 	if len(b.restart.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { _, err := s.q.RestartHistories(ctx, db, b.restart); return err })
 	}
+	if len(b.failed.Namespaces) > 0 {
+		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.WriteFailedAttempts(ctx, db, b.failed) })
+	}
 	if len(b.retry.Namespaces) > 0 {
 		stages = append(stages, func(ctx context.Context, db DB) error { return s.q.RetryTasks(ctx, db, b.retry) })
 	}
@@ -115,6 +118,7 @@ type saveBatch struct {
 	store   *Store
 	items   []*saveItem
 	arg     dbsqlc.SaveResultParams
+	failed  dbsqlc.WriteFailedAttemptsParams
 	retry   dbsqlc.RetryTasksParams
 	restore dbsqlc.RestoreTimersParams
 	drop    dbsqlc.DropTimersParams
@@ -277,6 +281,14 @@ func (b *saveBatch) addRetry(c *Completion) {
 	r.AftersUs = append(r.AftersUs, c.RetryAfter.Microseconds())
 	r.Counteds = append(r.Counteds, !c.Uncounted)
 	r.Failures = append(r.Failures, string(c.Failure))
+	if len(c.Failure) > 0 && c.Job == nil && !c.Uncounted {
+		f := &b.failed
+		f.Namespaces = append(f.Namespaces, c.Key.Namespace)
+		f.ProcessIds = append(f.ProcessIds, c.Key.ProcessID)
+		f.TaskIds = append(f.TaskIds, c.TaskID)
+		f.FencingTokens = append(f.FencingTokens, c.FencingToken)
+		f.Failures = append(f.Failures, string(c.Failure))
+	}
 }
 
 func (b *saveBatch) addEvents(ord int32, c *Completion) {

@@ -20,7 +20,8 @@ func (s *Store) GetTask(ctx context.Context, key process.Key, taskID int64) (Tas
 type Trace struct {
 	Tasks  []Task
 	Events []Event
-	More   bool // there may be more tasks behind the last of these
+	Failed []FailedAttempt // of these tasks, oldest first
+	More   bool            // there may be more tasks behind the last of these
 }
 
 // minTraceEvents is how much of a page is left to events, in bytes, where its tasks fill it.
@@ -50,8 +51,14 @@ func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, li
 		return Trace{}, mapped("trace "+key.String(), err)
 	}
 	t.cut(budget)
-	return t, nil
+	t.Failed, err = s.q.ListFailedAttempts(ctx, s.general, dbsqlc.ListFailedAttemptsParams{
+		Namespace: key.Namespace, ProcessID: key.ProcessID, TaskIds: ids[:len(t.Tasks)],
+	})
+	return t, mapped("trace "+key.String(), err)
 }
+
+// FailedAttempt is an attempt of a task that failed and was repeated.
+type FailedAttempt = dbsqlc.ListFailedAttemptsRow
 
 // cut drops the tasks whose events may not have been read to the end. Those of the first one have.
 func (t *Trace) cut(budget int) {

@@ -94,7 +94,7 @@ func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	clean := proto.CloneOf(f)
 	clean.Reason, clean.Message = Plain(f.GetReason()), Plain(f.GetMessage())
 	cleanValue(clean.GetDetails())
-	clean.Attempt, clean.WorkerId, clean.FailedTime, clean.Takeover = 0, "", nil, false
+	clean.Attempt, clean.WorkerId, clean.NodeId, clean.FailedTime, clean.Takeover = 0, "", "", nil, false
 	return clean
 }
 

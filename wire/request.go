@@ -104,6 +104,18 @@ func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	return m, err
 }
 
+// FailedAttempts adds the recorded attempts of a task, oldest first.
+func FailedAttempts(m *progressorv1.Task, attempts []storage.FailedAttempt) {
+	for n := range attempts {
+		a := &attempts[n]
+		m.FirstScheduledTime = timestamppb.New(a.FirstScheduledTime)
+		m.Failures = append(m.Failures, &progressorv1.Failure{
+			Reason: a.Reason, Message: a.Message, Attempt: a.Attempt, NodeId: strconv.FormatInt(a.NodeID, 10),
+			FailedTime: timestamppb.New(a.FailedTime),
+		})
+	}
+}
+
 // Node returns a node as operators see it.
 func Node(n *storage.Node) *progressorv1.Node {
 	return &progressorv1.Node{

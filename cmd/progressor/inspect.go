@@ -186,7 +186,8 @@ type traceCmd struct {
 
 func (traceCmd) Help() string {
 	return `Trace shows every task of a process in order: when it was due, ran and ended, its attempts, what came in and
-out, and the events that it produced.
+out, and the events that it produced. Attempts that failed and were repeated have a row each, with the time of the
+failure: the newest 10 of each task.
 
     progressor trace demo order-1
     progressor trace demo order-1 --all -o json`
@@ -200,6 +201,9 @@ func (c *traceCmd) Run(a *app) error {
 	}, func(all *progressorv1.TraceProcessResponse) error {
 		var rows []table.Row
 		for _, t := range all.GetTasks() {
+			for _, f := range t.GetFailures() {
+				rows = append(rows, failedAttemptRow(t, f))
+			}
 			rows = append(rows, traceRow(t))
 		}
 		header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
@@ -209,6 +213,14 @@ func (c *traceCmd) Run(a *app) error {
 		}
 		return printRows(a.Stdout, header, rows)
 	})
+}
+
+// failedAttemptRow shows an attempt that was repeated, at the time of its failure.
+func failedAttemptRow(t *progressorv1.Task, f *progressorv1.Failure) table.Row {
+	return table.Row{
+		t.GetTaskId(), shortEnum(t.GetType()), "FAILED", f.GetAttempt(), showTime(f.GetFailedTime()), "", "",
+		"failure " + oneLine(f.GetReason()+": "+f.GetMessage()) + ", node " + f.GetNodeId(), "",
+	}
 }
 
 func traceRow(t *progressorv1.Task) table.Row {

@@ -13,6 +13,11 @@ const (
 
 var mutants = []mutant{
 	{
+		name: "failed-attempts-unbounded", breaks: "the newest 10 failed attempts of a task are kept",
+		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "f.attempt <= input.attempt - 10", planted: "f.attempt <= input.attempt - 1000",
+		packages: "./engine", run: "FailedAttemptsStay",
+	},
+	{
 		name: "quick-behind-backlogs", breaks: "a scan begins with the namespaces without a backlog",
 		file: "engine/scans.go", old: "return p.emptied == 0 || p.since >= scanLimit", planted: "return true",
 		packages: "./engine", run: "TestQuickNamespaces|TestBacklogsDoNotGoFirst|TestFewTimersFire",

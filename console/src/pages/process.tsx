@@ -189,6 +189,13 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
                 ) : (
                   <Payload bytes={t.response} name="response" />
                 )}
+                {t.failures.length > 0 && <h3>Failed attempts</h3>}
+                {t.failures.map((f) => (
+                  <p key={f.attempt}>
+                    {f.attempt}: <code className="tag">{f.reason}</code> {f.message}{" "}
+                    <span className="dim">{exact(millis(f.failedTime) ?? 0)}, node {f.nodeId}</span>
+                  </p>
+                ))}
                 {t.events.map((e) => (
                   <div key={String(e.eventId)}>
                     <h3>Event {String(e.eventId)}</h3>
@@ -201,6 +208,7 @@ function TaskRow({ t, open, toggle }: { t: Task; open: boolean; toggle: () => vo
               scheduled {exact(millis(t.scheduledTime) ?? 0)}
               {began !== undefined && `, ran ${exact(began)}`}
               {ended !== undefined && `, ended ${exact(ended)}`}
+              {t.firstScheduledTime && `, first scheduled ${exact(millis(t.firstScheduledTime) ?? 0)}`}
               {t.retryInterval && `, ${span(durationMillis(t.retryInterval) ?? 0)} after the previous attempt`}
               {t.idempotencyKey && `, key ${t.idempotencyKey}`}
               {t.priority !== 0 && `, priority ${t.priority}`}

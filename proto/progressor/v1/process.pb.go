@@ -867,9 +867,16 @@ type Task struct {
 	TimerName      string                 `protobuf:"bytes,17,opt,name=timer_name,json=timerName,proto3" json:"timer_name,omitempty"`
 	Priority       int32                  `protobuf:"varint,18,opt,name=priority,proto3" json:"priority,omitempty"`
 	// The events that this task produced. Set only in traces.
-	Events        []*Event `protobuf:"bytes,19,rep,name=events,proto3" json:"events,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Events []*Event `protobuf:"bytes,19,rep,name=events,proto3" json:"events,omitempty"`
+	// The failed attempts before the current or last one, oldest first: the newest 10. Each has
+	// reason, message (at most 1,000 characters), attempt, node_id and failed_time. Set only in
+	// traces; a job has its own in Job.failures.
+	Failures []*Failure `protobuf:"bytes,20,rep,name=failures,proto3" json:"failures,omitempty"`
+	// When the task was first due, if an attempt has failed; scheduled_time is that of the current or
+	// last attempt. Set only in traces.
+	FirstScheduledTime *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=first_scheduled_time,json=firstScheduledTime,proto3" json:"first_scheduled_time,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -1035,6 +1042,20 @@ func (x *Task) GetEvents() []*Event {
 	return nil
 }
 
+func (x *Task) GetFailures() []*Failure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *Task) GetFirstScheduledTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstScheduledTime
+	}
+	return nil
+}
+
 // Failure says that the processor could not do its work. The task is retried, or it fails and the
 // process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
 // panic, zombie, lease_lost, cancel_grace_expired.
@@ -1044,12 +1065,13 @@ type Failure struct {
 	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
 	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // any data for the caller
-	// The fields below are set by the engine, only for failed attempts of jobs. Values from a
-	// processor or worker are ignored.
+	// The fields below are set by the engine, only for failed attempts of jobs and in Task.failures.
+	// Values from a processor or worker are ignored.
 	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	WorkerId      string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // the worker that ran the attempt; empty if none did
 	FailedTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=failed_time,json=failedTime,proto3" json:"failed_time,omitempty"`
-	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"` // the worker was lost, and the attempt used up no retry
+	Takeover      bool                   `protobuf:"varint,8,opt,name=takeover,proto3" json:"takeover,omitempty"`          // the worker was lost, and the attempt used up no retry
+	NodeId        string                 `protobuf:"bytes,9,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // the node that ran the attempt; only in Task.failures
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1138,6 +1160,13 @@ func (x *Failure) GetTakeover() bool {
 		return x.Takeover
 	}
 	return false
+}
+
+func (x *Failure) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
 }
 
 // Rejection says that the processor refuses the request. The process does not change; only the
@@ -3307,7 +3336,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x11DIRECTION_FORWARD\x10\x01\x12\x16\n" +
 	"\x12DIRECTION_BACKWARD\x10\x02B\t\n" +
 	"\a_offsetB\b\n" +
-	"\x06_limit\"\xa1\x06\n" +
+	"\x06_limit\"\xa3\a\n" +
 	"\x04Task\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\x03R\x06taskId\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1d\n" +
@@ -3330,7 +3359,9 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"timer_name\x18\x11 \x01(\tR\ttimerName\x12\x1a\n" +
 	"\bpriority\x18\x12 \x01(\x05R\bpriority\x12,\n" +
-	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\"\xa2\x02\n" +
+	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\x122\n" +
+	"\bfailures\x18\x14 \x03(\v2\x16.progressor.v1.FailureR\bfailures\x12L\n" +
+	"\x14first_scheduled_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstScheduledTime\"\xbb\x02\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
@@ -3340,7 +3371,8 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\tworker_id\x18\x06 \x01(\tR\bworkerId\x12;\n" +
 	"\vfailed_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"failedTime\x12\x1a\n" +
-	"\btakeover\x18\b \x01(\bR\btakeover\"b\n" +
+	"\btakeover\x18\b \x01(\bR\btakeover\x12\x17\n" +
+	"\anode_id\x18\t \x01(\tR\x06nodeId\"b\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
@@ -3691,78 +3723,80 @@ var file_progressor_v1_process_proto_depIdxs = []int32{
 	11, // 21: progressor.v1.Task.failure:type_name -> progressor.v1.Failure
 	12, // 22: progressor.v1.Task.rejection:type_name -> progressor.v1.Rejection
 	7,  // 23: progressor.v1.Task.events:type_name -> progressor.v1.Event
-	47, // 24: progressor.v1.Failure.details:type_name -> google.protobuf.Value
-	45, // 25: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
-	44, // 26: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
-	9,  // 27: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 28: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
-	46, // 29: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
-	45, // 30: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 31: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 32: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
-	46, // 33: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
-	42, // 34: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
-	43, // 35: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
-	3,  // 36: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
-	46, // 37: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 38: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 39: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
-	9,  // 40: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
-	46, // 41: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
-	6,  // 42: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 43: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
-	10, // 44: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
-	45, // 45: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
-	7,  // 46: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
-	6,  // 47: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
-	0,  // 48: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
-	44, // 49: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
-	7,  // 50: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
-	8,  // 51: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
-	6,  // 52: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
-	46, // 53: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 54: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 55: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 56: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
-	6,  // 57: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	5,  // 58: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 59: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 60: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 61: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 62: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 63: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 64: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 65: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 66: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 67: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 68: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 69: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 70: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 71: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 72: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 73: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	37, // 74: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	35, // 75: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
-	39, // 76: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	14, // 77: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 78: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 79: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 80: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 81: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 82: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 83: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 84: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 85: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 86: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 87: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	38, // 88: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	36, // 89: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
-	40, // 90: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	77, // [77:91] is the sub-list for method output_type
-	63, // [63:77] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	11, // 24: progressor.v1.Task.failures:type_name -> progressor.v1.Failure
+	45, // 25: progressor.v1.Task.first_scheduled_time:type_name -> google.protobuf.Timestamp
+	47, // 26: progressor.v1.Failure.details:type_name -> google.protobuf.Value
+	45, // 27: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
+	44, // 28: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
+	9,  // 29: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 30: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
+	46, // 31: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
+	45, // 32: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 33: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 34: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
+	46, // 35: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
+	42, // 36: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
+	43, // 37: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
+	3,  // 38: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
+	46, // 39: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 40: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 41: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
+	9,  // 42: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
+	46, // 43: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
+	6,  // 44: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 45: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
+	10, // 46: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
+	45, // 47: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
+	7,  // 48: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
+	6,  // 49: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
+	0,  // 50: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
+	44, // 51: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
+	7,  // 52: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
+	8,  // 53: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
+	6,  // 54: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
+	46, // 55: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 56: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 57: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 58: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
+	6,  // 59: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
+	5,  // 60: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 61: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 62: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 63: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 64: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 65: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 66: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 67: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 68: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 69: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 70: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 71: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 72: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 73: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 74: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 75: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	37, // 76: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	35, // 77: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
+	39, // 78: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	14, // 79: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 80: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 81: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 82: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 83: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 84: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 85: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 86: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 87: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 88: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 89: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	38, // 90: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	36, // 91: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
+	40, // 92: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	79, // [79:93] is the sub-list for method output_type
+	65, // [65:79] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }

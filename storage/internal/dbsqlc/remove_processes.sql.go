@@ -17,6 +17,8 @@ DELETE FROM processes p USING ROWS FROM (unnest($1::text[]), unnest($2::text[]))
    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.namespace = ANY (ARRAY[p.namespace]) AND e.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[p.namespace]) AND t.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[p.namespace]) AND s.process_id = p.process_id)
+   AND NOT EXISTS (SELECT 1 FROM failed_attempts f
+                    WHERE f.namespace = ANY (ARRAY[p.namespace]) AND f.process_id = p.process_id)
    AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = ANY (ARRAY[p.namespace])
                       AND f.run_id = CASE WHEN starts_with(p.process_id, '~flow/') THEN substr(p.process_id, 7) END)
 `
@@ -79,6 +81,17 @@ t AS (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id > k.after_task_id
        ORDER BY v.namespace, v.process_id, v.task_id LIMIT $6::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING (
+    SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.attempt FROM k CROSS JOIN LATERAL (
+      SELECT v.namespace, v.process_id, v.task_id, v.attempt FROM failed_attempts v
+       WHERE v.namespace = k.namespace AND v.process_id = k.process_id
+       ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT $6::int) attempt) old
+   WHERE f.namespace = ANY (ARRAY[old.namespace])
+     AND f.process_id = old.process_id
+     AND f.task_id = old.task_id
+     AND f.attempt = old.attempt
+  RETURNING f.namespace, f.process_id),
 q AS (
   DELETE FROM schedule s USING (
     SELECT k.namespace, k.process_id, k.after_waiting_id, (SELECT max(w.task_id) FROM (
@@ -128,8 +141,8 @@ an AS (
   UNION ALL
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL, NULL FROM q
   ON CONFLICT DO NOTHING)
-SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0))::bigint AS deleted,
-       greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0))::bigint AS largest,
+SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0) + coalesce(a.n, 0))::bigint AS deleted,
+       greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0), coalesce(a.n, 0))::bigint AS largest,
        coalesce(e.last, k.after_event_id)::bigint AS last_event_id, coalesce(t.last, k.after_task_id)::bigint AS last_task_id,
        coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id
   FROM k
@@ -137,6 +150,7 @@ SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coales
   LEFT JOIN (SELECT t.namespace, t.process_id, count(*) AS n, max(t.task_id) AS last FROM t GROUP BY 1, 2) t USING (namespace, process_id)
   LEFT JOIN (SELECT q.namespace, q.process_id, count(*) AS n, max(q.task_id) AS last FROM q GROUP BY 1, 2) q USING (namespace, process_id)
   LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id)
+  LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id)
 `
 
 type PurgeHistoryParams struct {

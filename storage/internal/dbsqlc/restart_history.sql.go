@@ -103,6 +103,9 @@ deleted_tasks AS (
   DELETE FROM tasks t USING old_tasks o
    WHERE t.namespace = ANY (ARRAY[o.namespace]) AND t.process_id = o.process_id AND t.task_id = o.task_id
   RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING old_tasks o
+   WHERE f.namespace = ANY (ARRAY[o.namespace]) AND f.process_id = o.process_id AND f.task_id = o.task_id),
 inserted_answers AS (
   INSERT INTO answers (namespace, process_id, task_id, task_type, status, fencing_token, ended_time, response, failure, rejection)
   SELECT namespace, process_id, task_id, task_type, status, fencing_token, finished_time, response, failure, rejection

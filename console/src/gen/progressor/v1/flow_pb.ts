@@ -2693,7 +2693,8 @@ export const FlowService: GenService<{
     output: typeof ListOpenWaitsResponseSchema;
   },
   /**
-   * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`.
+   * CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
+   * again returns the run; another outcome fails with FAILED_PRECONDITION.
    *
    * @generated from rpc progressor.v1.FlowService.CompleteStep
    */

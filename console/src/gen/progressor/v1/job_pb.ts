@@ -808,7 +808,8 @@ export const JobService: GenService<{
   },
   /**
    * RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-   * job gets all its attempts again.
+   * job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
+   * RetryRun.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob
    */

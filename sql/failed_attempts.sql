@@ -1,0 +1,41 @@
+-- WriteFailedAttempts records attempts that failed and are repeated, and keeps the newest 10 of each
+-- task. It runs before RetryTasks and SaveResult, which take the running rows away.
+-- name: WriteFailedAttempts :exec
+WITH input AS (
+  SELECT r.namespace, r.process_id, r.task_id, r.attempt, r.node_id, r.running_time, r.scheduled_time,
+         t.failure::jsonb AS failure
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]),
+                    unnest(@fencing_tokens::bigint[]), unnest(@failures::text[]))
+         AS t(namespace, process_id, task_id, fencing_token, failure)
+    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace])
+     AND r.process_id = t.process_id
+     AND r.task_id = t.task_id
+     AND r.fencing_token = t.fencing_token),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING input
+   WHERE f.namespace = ANY (ARRAY[input.namespace])
+     AND f.process_id = input.process_id
+     AND f.task_id = input.task_id
+     AND f.attempt <= input.attempt - 10)
+INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time,
+                             failed_time, first_scheduled_time)
+SELECT input.namespace, input.process_id, input.task_id, input.attempt,
+       left(coalesce(input.failure->>'reason', ''), 256), left(coalesce(input.failure->>'message', ''), 1000),
+       input.node_id, input.running_time, statement_timestamp(),
+       coalesce((
+         SELECT f.first_scheduled_time FROM failed_attempts f
+          WHERE f.namespace = input.namespace AND f.process_id = input.process_id AND f.task_id = input.task_id
+          ORDER BY f.attempt LIMIT 1), input.scheduled_time)
+  FROM input
+ON CONFLICT (namespace, process_id, task_id, attempt) DO UPDATE
+   SET reason = excluded.reason, message = excluded.message, node_id = excluded.node_id,
+       running_time = excluded.running_time, failed_time = excluded.failed_time;
+
+-- ListFailedAttempts reads the recorded attempts of tasks of a process, oldest first.
+-- name: ListFailedAttempts :many
+SELECT f.task_id, f.attempt, f.reason, f.message, f.node_id, f.running_time, f.failed_time, f.first_scheduled_time
+  FROM failed_attempts f
+ WHERE f.namespace = @namespace
+   AND f.process_id = @process_id
+   AND f.task_id = ANY (@task_ids::bigint[])
+ ORDER BY f.task_id, f.attempt;

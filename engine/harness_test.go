@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,6 +113,21 @@ func (r registry) value(t testing.TB, name string, labels ...string) float64 {
 		}
 	}
 	return sum
+}
+
+// has reports whether a metric has a series with these labels.
+func (r registry) has(t testing.TB, name string, labels ...string) bool {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name && slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool { return hasLabels(m, labels) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func hasLabels(m *dto.Metric, labels []string) bool {

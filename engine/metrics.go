@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// engineMetrics are the metrics of a node. The eight histograms have the names, the labels and the meaning of the reference's; the three
-// that observe a scan have namespace "", because one scan serves all namespaces.
+// engineMetrics are the metrics of a node. The eight histograms have the names and units of the reference; docs/operations.md lists how
+// their labels differ. The three that observe a scan have an empty namespace, because one scan serves all namespaces.
 type engineMetrics struct {
 	callsScanning  *prometheus.HistogramVec
 	timersScanning *prometheus.HistogramVec
@@ -79,8 +79,8 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		clockSteps: counter("progressor_database_clock_steps_total", "Steps of 0.5 s or more of the clock of PostgreSQL, forward or backward.", "direction"),
 	}
 	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
-	m.notification.WithLabelValues("", "event")
-	m.notification.WithLabelValues("", "lifecycle")
+	m.notification.WithLabelValues("", "event_sink")
+	m.notification.WithLabelValues("", "lifecycle_sink")
 	m.clockSteps.WithLabelValues("forward") // rate() needs the zero before the first step
 	m.clockSteps.WithLabelValues("backward")
 	if registerer == nil {
@@ -143,7 +143,7 @@ type namespaceMetrics struct {
 	adopted    prometheus.Counter
 }
 
-// The completion types of the reference.
+// The completion types. Those of the reference have the prefix complete_and_.
 const (
 	completionContinue = "continue" // the next task of the process follows at once
 	completionSuspend  = "suspend"  // a timer was set

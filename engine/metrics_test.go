@@ -69,6 +69,11 @@ func TestMetricsMove(t *testing.T) {
 	if reg.value(t, "progressor_notification_duration_ms") != 0 {
 		t.Error("a NOTIFY task was observed as a notification")
 	}
+	for _, kind := range []string{"event_sink", "lifecycle_sink"} {
+		if !reg.has(t, "progressor_notification_duration_ms", "notification_type="+kind) {
+			t.Errorf("no notification_type %s", kind)
+		}
+	}
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -3,11 +3,13 @@ package rpc
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/progressor-engine/progressor/internal/digits"
 )
@@ -57,9 +59,55 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		if path, found := findBadUTF8(data, m); found {
 			return fmt.Errorf("%s: not valid UTF-8", path)
 		}
-		return errors.New(strings.ReplaceAll(err.Error(), "\u00a0", " ")) // protojson has the one or the other in its errors, by build of the program
+		// protojson has the one or the other in its errors, by build of the program.
+		return errors.New(withKnownValues(strings.ReplaceAll(err.Error(), "\u00a0", " "), m))
 	}
 	return digits.Check(data, "", m)
+}
+
+// unknownEnum is how protojson reports a value that an enum does not have.
+var unknownEnum = regexp.MustCompile(`invalid value for enum field (\w+): `)
+
+// withKnownValues adds the values of an enum to an error that names a field of this type. It leaves the error
+// as it is if fields of that name have different types in the message.
+func withKnownValues(text string, m proto.Message) string {
+	found := unknownEnum.FindStringSubmatch(text)
+	if found == nil {
+		return text
+	}
+	enums := map[protoreflect.FullName]protoreflect.EnumDescriptor{}
+	findEnums(m.ProtoReflect().Descriptor(), found[1], map[protoreflect.FullName]bool{}, enums)
+	if len(enums) != 1 {
+		return text
+	}
+	var names []string
+	for _, enum := range enums {
+		for i := range enum.Values().Len() {
+			if value := enum.Values().Get(i); value.Number() != 0 {
+				names = append(names, string(value.Name()))
+			}
+		}
+	}
+	return text + "; known: " + strings.Join(names, ", ")
+}
+
+// findEnums collects the types of all enum fields of a name in a message and the messages inside it.
+func findEnums(m protoreflect.MessageDescriptor, name string, seen map[protoreflect.FullName]bool,
+	enums map[protoreflect.FullName]protoreflect.EnumDescriptor,
+) {
+	if seen[m.FullName()] {
+		return
+	}
+	seen[m.FullName()] = true
+	for i := range m.Fields().Len() {
+		field := m.Fields().Get(i)
+		if enum := field.Enum(); enum != nil && (field.JSONName() == name || string(field.Name()) == name) {
+			enums[enum.FullName()] = enum
+		}
+		if inside := field.Message(); inside != nil {
+			findEnums(inside, name, seen, enums)
+		}
+	}
 }
 
 // findBadUTF8 returns the path of the first string that is not valid UTF-8.

@@ -103,6 +103,25 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	}
 }
 
+// The example of each policy that the page of crons shows is good, and has every value.
+func TestPoliciesOfCrons(t *testing.T) {
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "An example of each policy:\n\n```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	out := program{}.ok(t, "config", "check", "-c", writeConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
+	if out != "the configuration is good: 1 namespace, 5 crons, 0 templates\n" {
+		t.Errorf("%s", out)
+	}
+	for _, line := range []string{
+		"overlap_action: allow", "overlap_action: skip", "overlap_action: cancel_prev", "overlap_action: parallel", "overlap_action: buffer_one",
+		"failure_action: skip", "failure_action: retry", "failure_action: backoff", "failure_action: half_open",
+		"concurrency_policy: queue", "misfire_policy: skip", "misfire_policy: catch_up_limited",
+	} {
+		if !strings.Contains(text, "  "+line+"\n") {
+			t.Errorf("the example lacks %s", line)
+		}
+	}
+}
+
 // The diagrams of docs/concepts.md have every status of a process, every state of a job and every decision of a cron, and no other.
 func TestDiagramsNameEveryStatus(t *testing.T) {
 	var statuses []string

@@ -2,7 +2,7 @@ package engine
 
 import "sync"
 
-// active counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
+// activeCounter counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
 // begin that nobody would wait for.
 type activeCounter struct {
 	mu       sync.Mutex

@@ -39,7 +39,7 @@ func (p *cronSlots) take(limit int) int {
 	return n
 }
 
-// releaseCompletion returns places, and has the poller look where it had too few.
+// giveBack returns slots. It wakes the poller if it had too few.
 func (p *cronSlots) giveBack(n int) {
 	p.mu.Lock()
 	p.taken -= n

@@ -92,7 +92,7 @@ func (tr *traffic) run(ctx context.Context, t testing.TB, clients int) {
 
 func (tr *traffic) call(t testing.TB, n *node, p engine.CallParams) {
 	op := string(p.Args)
-	end := time.After(lowPriorityQueue)
+	end := time.After(longWait)
 	for {
 		ans, err := n.Call(context.Background(), p)
 		tr.note(t, p, op, ans, err)

@@ -27,7 +27,7 @@ func TestDrain(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
-	n := start(t, dsn, by{callTask: g.held(true)}, drains(lowPriorityQueue))
+	n := start(t, dsn, by{callTask: g.held(true)}, drains(longWait))
 	n.started(t, "p")
 	n.started(t, "q")
 	running := n.calling("p", "1")

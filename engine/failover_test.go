@@ -63,7 +63,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	for k := range more { // they would get the numbers of the calls that were lost
 		group.Go(func() {
 			p := engine.CallParams{Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k), IdempotencyKey: fmt.Sprint("op ", k)}
-			for end := time.Now().Add(lowPriorityQueue); ; {
+			for end := time.Now().Add(longWait); ; {
 				ans, err := n.Call(context.Background(), p)
 				if errors.Is(err, process.ErrUnavailable) && time.Now().Before(end) {
 					continue

@@ -57,7 +57,7 @@ func TestRetries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: noted.TaskID, Timeout: lowPriorityQueue})
+	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: noted.TaskID, Timeout: longWait})
 	if err != nil || string(task.GetResponse()) != "noted" || task.GetAttempt() != 3 || noteTries.Load() != 3 || task.GetFailure() != nil {
 		t.Errorf("%v, %v", task, err)
 	}
@@ -136,7 +136,7 @@ func TestTimerBreaksProcess(t *testing.T) {
 			if err != nil || ans.TaskID == 0 || ans.TaskID == culprit.GetTaskId() {
 				t.Fatalf("%+v, %v", ans, err)
 			}
-			task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: lowPriorityQueue})
+			task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: longWait})
 			if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || task.GetAttempt() != 1 || tries.Load() != before+1 || string(task.GetContext()) != "ctx" {
 				t.Errorf("the timer of the repair: %v, %v", task, err)
 			}

@@ -29,13 +29,13 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// lowPriority is how long a test waits for what should come soon: much longer, because the machine may be busy.
-const lowPriorityQueue = 20 * time.Second
+// longWait is how long a test waits for what should come soon: much longer, because the machine may be busy.
+const longWait = 20 * time.Second
 
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	enginetest.Eventually(t, lowPriorityQueue, what, cond)
+	enginetest.Eventually(t, longWait, what, cond)
 }
 
 // pass lets time go by in which something must not happen.
@@ -47,8 +47,8 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(lowPriorityQueue):
-		t.Fatalf("not within %s: %s", lowPriorityQueue, what)
+	case <-time.After(longWait):
+		t.Fatalf("not within %s: %s", longWait, what)
 		panic("unreachable")
 	}
 }
@@ -204,7 +204,7 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// used answers like echo, past the gate.
+// held answers like echo, past the gate.
 func (g *gate) held(heeds bool) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, heeds); err != nil {

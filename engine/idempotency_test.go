@@ -228,7 +228,7 @@ func TestSameKeyStorm(t *testing.T) {
 		break
 	}
 	eventually(t, "all are answered", func() bool { return nodes[0].Attempts()+nodes[1].Attempts() == 0 })
-	deadline := time.After(lowPriorityQueue)
+	deadline := time.After(longWait)
 	for n, c := range calls {
 		if n < 20 {
 			continue

@@ -33,7 +33,7 @@ func TestInFlightPerNamespace(t *testing.T) {
 	awaited := make(chan error, 4)
 	for range cap(awaited) {
 		go func() {
-			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID, Timeout: lowPriorityQueue})
+			_, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: accepted.TaskID, Timeout: longWait})
 			awaited <- err
 		}()
 	}

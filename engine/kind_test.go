@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// internal is a kind whose processes are run by p.
+// own is a kind whose processes are run by p.
 func own(p by) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}} }
 
 // startedOwn starts a process of the kind and does not wait.
@@ -197,11 +197,11 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 		},
 	}))
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 1}})
-	start := engine.StartParams{Key: key("~own/p"), Kind: "own", Internal: true, Timeout: lowPriorityQueue}
+	start := engine.StartParams{Key: key("~own/p"), Kind: "own", Internal: true, Timeout: longWait}
 	if _, err := n.Start(t.Context(), start); err != nil || initTries.Load() != 2 {
 		t.Errorf("start after %d attempts: %v", initTries.Load(), err)
 	}
-	call := engine.CallParams{Key: key("~own/p"), Args: []byte("works"), Internal: true, Timeout: lowPriorityQueue}
+	call := engine.CallParams{Key: key("~own/p"), Args: []byte("works"), Internal: true, Timeout: longWait}
 	if ans, err := n.Call(t.Context(), call); err != nil || string(ans.Response) != "done" || callTries.Load() != 2 {
 		t.Errorf("call after %d attempts: %q, %v", callTries.Load(), ans.Response, err)
 	}

@@ -17,7 +17,7 @@ const (
 	maxWaitingTargets = 1 << 16
 )
 
-// lowPriority is the line of targets that wait.
+// lowPriorityQueue holds the targets whose deliveries wait.
 type lowPriorityQueue struct {
 	targets  []waitingTarget
 	waits    map[process.Key]struct{} // those in line to which nobody else has delivered meanwhile
@@ -29,7 +29,7 @@ type waitingTarget struct {
 	until time.Time
 }
 
-// stopping takes the targets of messages that a flush has stored.
+// deliverStored delivers to the targets of messages that a flush has stored, at once or later.
 func (d *deliverer) deliverStored(targets []process.Key, patient bool) {
 	if !patient {
 		d.deliver(targets)

@@ -64,7 +64,7 @@ func TestZombieRetried(t *testing.T) {
 	a := start(t, slow, lateOnce(g), brief, regA.use)
 	b := start(t, dsn, lateOnce(g), brief, regB.use)
 	a.started(t, "p")
-	call := a.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = lowPriorityQueue })
+	call := a.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = longWait })
 	receive(t, "the call runs on a", g.entered)
 	rows := look(t, dsn)
 	if got := rows.count(t, "SELECT count(*) FROM running WHERE node_id = $1", a.store.NodeID()); got != 1 {
@@ -72,7 +72,7 @@ func TestZombieRetried(t *testing.T) {
 	}
 	behind := b.calling("p", "behind it")
 	line.away()
-	twin := receive(t, "the second attempt's answer, on b", b.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = lowPriorityQueue }))
+	twin := receive(t, "the second attempt's answer, on b", b.calling("p", "zombie", keyed("k"), func(p *engine.CallParams) { p.Timeout = longWait }))
 	if twin.err != nil || string(twin.ans.Response) != "zombie" {
 		t.Fatalf("%+v", twin)
 	}
@@ -115,7 +115,7 @@ func TestZombieIsError(t *testing.T) {
 	b := start(t, dsn, lateOnce(g), brief)
 	b.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
 	a.started(t, "p")
-	call := a.calling("p", "zombie", func(p *engine.CallParams) { p.Timeout = lowPriorityQueue })
+	call := a.calling("p", "zombie", func(p *engine.CallParams) { p.Timeout = longWait })
 	receive(t, "the call runs on a", g.entered)
 	behind := b.calling("p", "behind it")
 	rows := look(t, dsn)
@@ -168,7 +168,7 @@ func TestZombieOfInit(t *testing.T) {
 	receive(t, "it runs", g.entered)
 	dead.crash()
 	heir := start(t, dsn, processor.Echo(), brief)
-	ans, err := heir.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), IdempotencyKey: "k", Timeout: lowPriorityQueue})
+	ans, err := heir.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), IdempotencyKey: "k", Timeout: longWait})
 	if err != nil || string(ans.Response) != "a" {
 		t.Errorf("%+v, %v", ans, err)
 	}

@@ -69,7 +69,7 @@ func TestBadProcessors(t *testing.T) {
 			n := start(t, storagetest.DSN(t), by{callTask: tt.call})
 			n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(300 * time.Millisecond)})
 			n.started(t, "p")
-			res := receive(t, "an answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = lowPriorityQueue }))
+			res := receive(t, "an answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
 			te := taskError(t, res.err)
 			if te.Failure == nil || te.Failure.GetReason() != tt.reason {
 				t.Fatalf("%+v", te)
@@ -117,7 +117,7 @@ func TestHangingProcessor(t *testing.T) {
 	})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(200 * time.Millisecond)})
 	n.started(t, "p")
-	res := receive(t, "the second attempt's answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = lowPriorityQueue }))
+	res := receive(t, "the second attempt's answer", n.calling("p", "x", func(p *engine.CallParams) { p.Timeout = longWait }))
 	if res.err != nil || string(res.ans.Response) != "x" {
 		t.Fatalf("%+v", res)
 	}
@@ -209,7 +209,7 @@ func TestUnreachable(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(100 * time.Millisecond), RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
 	}})
-	res := receive(t, "the failure", n.calling("p", "4", func(p *engine.CallParams) { p.Timeout = lowPriorityQueue }))
+	res := receive(t, "the failure", n.calling("p", "4", func(p *engine.CallParams) { p.Timeout = longWait }))
 	if te := taskError(t, res.err); te.Failure.GetReason() != process.ReasonUnavailable {
 		t.Errorf("%+v", te)
 	}
@@ -286,7 +286,7 @@ func TestRejections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: lowPriorityQueue})
+	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: ans.TaskID, Timeout: longWait})
 	if err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED || task.GetRejection().GetReason() != "no" || n.status(t, "p") != "RUNNING" {
 		t.Errorf("%v, %v", task, err)
 	}

@@ -108,7 +108,7 @@ func TestGetAwaitsInit(t *testing.T) {
 	}
 	got := make(chan *progressorv1.Process, 1)
 	go func() {
-		p, err := n.GetProcess(context.Background(), key("p"), nil, lowPriorityQueue)
+		p, err := n.GetProcess(context.Background(), key("p"), nil, longWait)
 		if err != nil {
 			t.Error(err)
 		}

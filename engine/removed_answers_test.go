@@ -32,7 +32,7 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	}
 	got := make(chan awaited, 1)
 	go func() {
-		task, err := b.AwaitTask(context.Background(), engine.AwaitParams{Key: key("p"), TaskID: task, Timeout: lowPriorityQueue})
+		task, err := b.AwaitTask(context.Background(), engine.AwaitParams{Key: key("p"), TaskID: task, Timeout: longWait})
 		got <- awaited{task, err}
 	}()
 	rows := look(t, dsn)

@@ -127,7 +127,7 @@ func (s *slots) redistribute() {
 	s.wake(w)
 }
 
-// releaseCompletion returns slots that were taken for class c. The caller holds the lock.
+// giveBack returns slots that were taken for class c. The caller holds the lock.
 func (s *slots) giveBack(c class, n int) (turns []*slots) {
 	s.shares.taken[c] -= n
 	return s.node.release(s, n)

@@ -33,7 +33,7 @@ func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process
 	return e.runCommand(ctx, key, func() error { return e.store.RestartHistory(key, by) })
 }
 
-// command gives an operator's order to a process, and answers with the process as it is then, without its history.
+// runCommand runs an operator's command on a process, and returns the process as it is then, without its history.
 func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {

@@ -138,7 +138,7 @@ func TestTimers(t *testing.T) {
 			t.Errorf("fired %s after its time", late)
 		}
 	}
-	// ChildEnds drop the timers.
+	// Ends drop the timers.
 	n.started(t, "q")
 	n.called(t, "q", "set 1h,name a 1h")
 	n.called(t, "q", "complete")

@@ -29,7 +29,7 @@ func (s spans) use(c *engine.Config) { c.Traces = s.Spans }
 
 func (s spans) await(t testing.TB, name string, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
-	return s.Await(t, lowPriorityQueue, name, n)
+	return s.Await(t, longWait, name, n)
 }
 
 // telling is a processor that makes a span of each task, in the context that it is given.

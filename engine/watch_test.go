@@ -308,7 +308,7 @@ func TestManyWatchersFewQueries(t *testing.T) {
 func TestWatchOfOwnResultsAsksNothing(t *testing.T) {
 	t.Parallel()
 	line, slow := through(t, storagetest.DSN(t))
-	n := start(t, slow, processor.Echo(), func(c *engine.Config) { c.AnswerPoll, c.ScanInterval = lowPriorityQueue, lowPriorityQueue })
+	n := start(t, slow, processor.Echo(), func(c *engine.Config) { c.AnswerPoll, c.ScanInterval = longWait, longWait })
 	n.started(t, "p")
 	var watches []*watch
 	for range 100 {

@@ -33,7 +33,7 @@ func TestLeasesOfADeadWorker(t *testing.T) {
 	}
 	for held := 0; held < leases; {
 		polled, err := n.Poll(t.Context(), engine.PollParams{
-			Namespaces: []string{"ns"}, WorkerID: "w1", Max: leases, Wait: lowPriorityQueue,
+			Namespaces: []string{"ns"}, WorkerID: "w1", Max: leases, Wait: longWait,
 		})
 		if err != nil || len(polled) == 0 {
 			t.Fatalf("%d leases after %d, %v", len(polled), held, err)

@@ -45,7 +45,7 @@ func (e *SizeError) Error() string {
 // MaxItemsBytes bounds the results of the items of a step together, in bytes of JSON.
 const MaxItemsBytes = process.MaxResultBytes
 
-// Kind is what an effect does.
+// EffectKind is what an effect does.
 type EffectKind string
 
 // The deeds. All of one decision are written in one transaction.
@@ -130,7 +130,7 @@ func (d *Decision) done() error {
 	return d.err
 }
 
-// StatusOf is the status of a step, as the decision has left it so far.
+// Status returns the status of a step, as the decision has left it so far.
 func (d *Decision) Status(step int) StepStatus { return StepStatus(d.statuses[step]) }
 
 // EndsNow tells whether a step ends with this decision.

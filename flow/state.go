@@ -43,7 +43,7 @@ const (
 	Delay
 )
 
-// StatusOf is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
+// StepStatus is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
 type StepStatus byte
 
 // The statuses of steps.

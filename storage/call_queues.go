@@ -43,7 +43,7 @@ type runWindow struct {
 // is stored behind theirs, or it would wait for callQueueWait each time.
 const maxOthers = 64
 
-// group is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
+// commitGroup is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
 type commitGroup struct {
 	open int   // how many of them are not answered
 	next bool  // the call was captured

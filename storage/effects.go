@@ -59,7 +59,7 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }
 
-// effects are the riders of a flush, by their type.
+// effectGroups are the effects of a flush, by their type.
 type effectGroups struct {
 	types  []reflect.Type // in the order of their statements
 	byType map[reflect.Type][]BoundEffect

@@ -35,7 +35,7 @@ func (s *Store) LineWait(wait time.Duration) *Store {
 	return s
 }
 
-// FirstKey is how many calls of a process wait in memory, and how many processes are known to run here.
+// Line is how many calls of a process wait in memory, and how many processes are known to run here.
 func (s *Store) Line(key process.Key) (waiting, visits int) {
 	s.callQueues.mu.Lock()
 	defer s.callQueues.mu.Unlock()

@@ -31,7 +31,7 @@ func (b *bench) blocked(n int) {
 	}
 }
 
-// lateAudits runs f and hands its outcome out.
+// later runs f and hands its outcome out.
 func later[T any](f func() (T, error)) func() (T, error) {
 	type outcome struct {
 		value T

@@ -80,7 +80,7 @@ var deliver = transaction{"deliver", false, func(s *storage.Store, id string, _ 
 	return fmt.Sprint(deliveries, more), err
 }}
 
-// audits are an operator's; a refusal is an answer.
+// orders are an operator's; a refusal is an answer.
 func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
 	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		answer, err := run(s, id)

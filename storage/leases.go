@@ -88,7 +88,7 @@ func (c *jobCache) put(text []byte, j *Job) {
 // Timeout is how long an attempt may take.
 func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
 
-// FirstKey is where a worker looks: a namespace, and a job name or "" for whatever there is.
+// Subscription is where a worker looks: a namespace, and a job name or "" for whatever there is.
 type Subscription struct {
 	Namespace   string
 	JobName     string

@@ -28,7 +28,7 @@ func startOf(id string, change ...func(*storage.Message)) storage.Message {
 	return m
 }
 
-// outgoing has the sender told of the end of what it starts.
+// told has the sender told of the end of what it starts.
 func told(args string) func(*storage.Message) {
 	return func(m *storage.Message) { m.NotifyParentArgs = []byte(args) }
 }

@@ -192,7 +192,7 @@ func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error)
 	return json.Marshal(o)
 }
 
-// command has a cron do something, and answers when that is stored.
+// runCommand sends a command to a cron and returns its result once it is stored.
 func (c *Crons) runCommand(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (answered, error) {
 	var a answered
 	args, err := o.args(def, by)

@@ -69,10 +69,10 @@ func TestOrders(t *testing.T) {
 		return f
 	}
 	first := trigger(0)
-	if runEndArgs([]*progressorv1.Fire{first}) != "FIRED RUNNING 1" || !first.GetManual() || first.GetProcessId() == "" {
+	if showFires([]*progressorv1.Fire{first}) != "FIRED RUNNING 1" || !first.GetManual() || first.GetProcessId() == "" {
 		t.Errorf("first: %v", first)
 	}
-	if f := trigger(0); runEndArgs([]*progressorv1.Fire{f}) != "SKIPPED_CONCURRENCY SKIPPED" || f.GetEndedTime() == nil || f.GetReason() == "" {
+	if f := trigger(0); showFires([]*progressorv1.Fire{f}) != "SKIPPED_CONCURRENCY SKIPPED" || f.GetEndedTime() == nil || f.GetReason() == "" {
 		t.Errorf("second: %v", f)
 	}
 	if got := n.get(t, "c"); len(got.GetRunningProcessIds()) != 1 || got.GetRunningProcessIds()[0] != first.GetProcessId() || got.GetFiresByDecision()["skipped_concurrency"] != 1 {

@@ -140,8 +140,8 @@ func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
 	}
 }
 
-// runEndArgs is a ledger in short: decision, status and attempt of each fire.
-func runEndArgs(fires []*progressorv1.Fire) string {
+// showFires is a ledger in short: decision, status and attempt of each fire.
+func showFires(fires []*progressorv1.Fire) string {
 	var list []string
 	for _, f := range fires {
 		s := strings.TrimPrefix(f.GetDecision().String(), "DECISION_") + " " + strings.TrimPrefix(f.GetStatus().String(), "FIRE_STATUS_")
@@ -159,11 +159,11 @@ func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
 	var got []*progressorv1.Fire
 	end := time.Now().Add(patience)
 	for {
-		if got = n.fires(t, id); runEndArgs(got) == want {
+		if got = n.fires(t, id); showFires(got) == want {
 			return got
 		}
 		if time.Now().After(end) {
-			t.Fatalf("ledger of %s: %s, want %s: %v", id, runEndArgs(got), want, got)
+			t.Fatalf("ledger of %s: %s, want %s: %v", id, showFires(got), want, got)
 		}
 		<-time.After(10 * time.Millisecond)
 	}

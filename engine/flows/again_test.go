@@ -47,7 +47,7 @@ func TestSecondRetry(t *testing.T) {
 	}
 	n.answer(t, n.lease(t, "last"), "", "broken")
 	n.answer(t, n.lease(t, "undo"), "", "")
-	same(t, input(n.ended(t, "pull", "r")), "FAILED: each SUCCEEDED undo SUCCEEDED last FAILED")
+	same(t, runSummary(n.ended(t, "pull", "r")), "FAILED: each SUCCEEDED undo SUCCEEDED last FAILED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
 	n.do(t, "each", "a", "")
@@ -57,13 +57,13 @@ func TestSecondRetry(t *testing.T) {
 	same(t, items, "0 SUCCEEDED, 1 SUCCEEDED, 2 RUNNING")
 	n.answer(t, l, "", "bad")
 	n.answer(t, n.lease(t, "undo"), "", "cannot") // so what succeeded stays done
-	same(t, input(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 undo FAILED last CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "r")), "FAILED: each FAILED 2 undo FAILED last CANCELLED")
 
 	n.retry(t, &progressorv1.RetryRunRequest{RunId: "r"})
 	n.do(t, "each", "c", "")
 	n.do(t, "each", "d", "")
 	n.answer(t, n.lease(t, "last"), "", "")
-	same(t, input(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
+	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
 }
 
 // TestWaitsOfItemsFail lets too many answers of a for_each be failures: the waits that are open end, and the run with them.
@@ -78,7 +78,7 @@ func TestWaitsOfItemsFail(t *testing.T) {
 	}, kim); err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(n.ended(t, "pull", "r")), "FAILED: ask FAILED")
+	same(t, runSummary(n.ended(t, "pull", "r")), "FAILED: ask FAILED")
 	waits, _, err := n.ListOpenWaits(context.Background(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull"})
 	if err != nil || len(waits) != 0 {
 		t.Fatalf("waits of a run that has ended are open: %v, %v", waits, err)
@@ -97,7 +97,7 @@ func TestCleanUpIsCancelled(t *testing.T) {
 	clean := n.lease(t, "clean")
 	n.cancel(t, "pull", "r")
 	n.acknowledge(t, clean)
-	same(t, input(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
 }
 
 // TestRetryWithAnotherList takes up a run whose newest template makes another list. Items that are done and still in the list keep their results.
@@ -118,7 +118,7 @@ func TestRetryWithAnotherList(t *testing.T) {
 	n.do(t, "each", "x", "")
 	n.do(t, "each", "c", "")
 	r := n.ended(t, "pull", "r")
-	same(t, input(r), "SUCCEEDED: each SUCCEEDED 2")
+	same(t, runSummary(r), "SUCCEEDED: each SUCCEEDED 2")
 	var results []string
 	for _, v := range r.GetResult().GetListValue().GetValues() {
 		results = append(results, v.GetStringValue())
@@ -138,7 +138,7 @@ func TestCancelledWhenDue(t *testing.T) {
 		{"step_id": "b", "wait": {"due": "0.2s", "due_action": "DUE_ACTION_SUCCEED", "due_result": "late"}}]}`)
 	n.run(t, "pull", "late", "r", "")
 	r := n.ended(t, "pull", "r")
-	same(t, input(r), "FAILED: a FAILED b CANCELLED")
+	same(t, runSummary(r), "FAILED: a FAILED b CANCELLED")
 	if b := r.GetSteps()[1]; b.GetResult() != nil || b.GetFailure() != nil {
 		t.Errorf("the wait that was cancelled: %v", b)
 	}
@@ -153,7 +153,7 @@ func TestBadResult(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), `{"x": 1}`, "")
 	n.answer(t, n.lease(t, "undo"), "", "")
 	r := n.ended(t, "pull", "r")
-	same(t, input(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
+	same(t, runSummary(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "expression")
 	if !strings.HasPrefix(r.GetFailure().GetMessage(), "result: ") {
 		t.Errorf("failure %v", r.GetFailure())
@@ -171,7 +171,7 @@ func TestStepTimeouts(t *testing.T) {
 		{"step_id": "process", "timeout": "0.2s", "ignore_failure": true, "process": {}}]}`)
 	n.run(t, "pull", "outer", "r", "")
 	r := n.ended(t, "pull", "r")
-	same(t, input(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
+	same(t, runSummary(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
 	for _, step := range []int{0, 2} {
 		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it has not ended within 200ms" {
 			t.Errorf("failure %v", f)
@@ -209,7 +209,7 @@ func TestPartOfItemsIsUndone(t *testing.T) {
 	undo := n.lease(t, "undo")
 	same(t, string(undo.GetRequest().GetArgs()), `{"input":null,"result":[null,"one",null]}`)
 	n.answer(t, undo, "", "")
-	same(t, input(n.ended(t, "pull", "r1")), "FAILED: list FAILED undo SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "FAILED: list FAILED undo SUCCEEDED")
 
 	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestPartOfItemsIsUndone(t *testing.T) {
 		n.answer(t, n.lease(t, "list"), `"again"`, "")
 	}
 	r := n.ended(t, "pull", "r1")
-	same(t, input(r)+" "+r.GetResult().String(), `SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
+	same(t, runSummary(r)+" "+r.GetResult().String(), `SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
 }
 
 // TestPartOfItemsIsUndoneAfterBackoff undoes the items that succeeded in the attempt before if the run is cancelled while it waits for the next one.
@@ -235,5 +235,5 @@ func TestPartOfItemsIsUndoneAfterBackoff(t *testing.T) {
 	undo := n.lease(t, "undo")
 	same(t, string(undo.GetRequest().GetArgs()), `{"input":null,"result":["one",null]}`)
 	n.answer(t, undo, "", "")
-	same(t, input(n.ended(t, "pull", "r1")), "CANCELLED: list CANCELLED undo SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "CANCELLED: list CANCELLED undo SUCCEEDED")
 }

@@ -47,7 +47,7 @@ func TestWorkedExample(t *testing.T) {
 	n.answer(t, n.lease(t, "execute"), "", "")
 	n.answer(t, n.lease(t, "finalize"), "", "")
 	r := n.ended(t, "pull", "retry")
-	same(t, input(r), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED 2 finalize SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED 2 finalize SUCCEEDED")
 	if r.GetAttempt() != 2 {
 		t.Fatalf("attempt %d", r.GetAttempt())
 	}
@@ -55,23 +55,23 @@ func TestWorkedExample(t *testing.T) {
 	// Cancel during execute: CANCEL_REQUESTED, acknowledged: CANCELLED.
 	begin("execute")
 	l := n.lease(t, "execute")
-	same(t, input(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
-	same(t, input(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
 	n.acknowledge(t, l)
-	same(t, input(n.ended(t, "pull", "execute")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "execute")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
 
 	// Cancel during finalize: it ends, and the run has succeeded.
 	begin("finalize")
 	n.answer(t, n.lease(t, "execute"), "", "")
 	l = n.lease(t, "finalize")
-	same(t, input(n.cancel(t, "pull", "finalize")), "CANCEL_REQUESTED: prepare SUCCEEDED execute SUCCEEDED finalize RUNNING")
+	same(t, runSummary(n.cancel(t, "pull", "finalize")), "CANCEL_REQUESTED: prepare SUCCEEDED execute SUCCEEDED finalize RUNNING")
 	n.answer(t, l, `"done"`, "")
-	same(t, input(n.ended(t, "pull", "finalize")), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "finalize")), "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
 
 	// Cancel while QUEUED: CANCELLED at once, and no worker gets it.
 	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
 	n.until(t, "pull", "queued", "QUEUED")
-	same(t, input(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
 	if l, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); err != nil || len(l) != 0 {
 		t.Fatalf("a worker gets %v, %v", l, err)
 	}
@@ -82,7 +82,7 @@ func TestWorkedExample(t *testing.T) {
 	n.answer(t, n.lease(t, "prepare"), "", "")
 	n.lease(t, "execute")
 	n.cancel(t, "pull", "deaf")
-	same(t, input(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
 	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN ('deaf', '~job/deaf/execute')"); k != 1 {
 		t.Fatalf("%d events cancel_grace_expired", k)
 	}
@@ -107,13 +107,13 @@ func TestCancelWhilePending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(resp.GetRun())+" "+resp.GetRun().GetBlockedOn()[:5], "PENDING: a PENDING time:")
-	same(t, input(n.cancel(t, "pull", "later")), "CANCELLED: a CANCELLED")
+	same(t, runSummary(resp.GetRun())+" "+resp.GetRun().GetBlockedOn()[:5], "PENDING: a PENDING time:")
+	same(t, runSummary(n.cancel(t, "pull", "later")), "CANCELLED: a CANCELLED")
 	n.run(t, "pull", "later", "resting", "")
 	n.answer(t, n.lease(t), "", "broken")
 	r := n.until(t, "pull", "resting", "PENDING: a PENDING")
 	same(t, r.GetFailure().GetReason()+" "+r.GetBlockedOn()[:8], "broken backoff:")
-	same(t, input(n.cancel(t, "pull", "resting")), "CANCELLED: a CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "resting")), "CANCELLED: a CANCELLED")
 }
 
 // TestRunExpires ends a run that has passed its timeout.
@@ -123,7 +123,7 @@ func TestRunExpires(t *testing.T) {
 	n.put(t, "pull", `{"type": "short", "timeout": "0.2s", "steps": [{"step_id": "ask", "wait": {}}, {"step_id": "b", "job": {}}]}`)
 	n.run(t, "pull", "short", "e1", "")
 	r := n.ended(t, "pull", "e1")
-	same(t, input(r), "EXPIRED: ask CANCELLED b CANCELLED")
+	same(t, runSummary(r), "EXPIRED: ask CANCELLED b CANCELLED")
 	same(t, r.GetFailure().GetReason(), "timeout")
 }
 

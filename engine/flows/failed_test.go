@@ -51,7 +51,7 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.letGo(t, "~job/r1/each.0~4", "~job/r1/each.0~3 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "each"), "", "")
-	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: ship SUCCEEDED 3 each SUCCEEDED 2")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: ship SUCCEEDED 3 each SUCCEEDED 2")
 	n.letGo(t, "", "~job/r1/each.0~3 ~job/r1/each.0~4 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
 }
 

@@ -185,7 +185,7 @@ type TemplateError struct{ Message string }
 
 func (e *TemplateError) Error() string { return e.Message }
 
-// command has a run do something, and answers when that is stored.
+// runCommand sends a command to a run and returns its result once it is stored.
 func (f *Flows) runCommand(ctx context.Context, namespace, runID string, o *command, by process.Actor) (answered, error) {
 	var a answered
 	o.Actor, o.Source = by.Name, by.Source

@@ -32,7 +32,7 @@ func TestForceCancel(t *testing.T) {
 	n.answer(t, n.lease(t, "c"), "", "broken")
 	n.until(t, "pull", "r1", "COMPENSATING")
 	r := n.force(t, "r1")
-	same(t, input(r)+" "+r.GetFailure().GetReason(), "FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
+	same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: a SUCCEEDED b SUCCEEDED undo CANCELLED c FAILED broken")
 	n.letGo(t, "~job/r1/c", "~job/r1/b.undo")
 
 	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "r1"}, kim); err != nil {
@@ -41,7 +41,7 @@ func TestForceCancel(t *testing.T) {
 	n.answer(t, n.lease(t, "c"), "", "broken")
 	n.answer(t, n.lease(t, "undo_b"), "", "")
 	n.answer(t, n.lease(t, "undo_a"), "", "")
-	same(t, input(n.ended(t, "pull", "r1")), "FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo SUCCEEDED c FAILED 2")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo SUCCEEDED c FAILED 2")
 
 	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"supported": false}, "steps": [{"step_id": "d", "job": {}, "cancelable": false}]}`)
 	for _, runID := range []string{"r2", "r3"} {
@@ -50,7 +50,7 @@ func TestForceCancel(t *testing.T) {
 		if runID == "r3" {
 			n.breaks(t, runID)
 		}
-		same(t, input(n.force(t, runID)), "CANCELLED: d CANCELLED")
+		same(t, runSummary(n.force(t, runID)), "CANCELLED: d CANCELLED")
 	}
 }
 

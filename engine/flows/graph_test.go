@@ -29,7 +29,7 @@ func TestGraph(t *testing.T) {
 		{"step_id": "join", "job": {}, "depends_on": ["never", "each", "none", "proc", "sub"], "input": "${steps.each.result}"}]}`)
 	n.run(t, "ns", "graph", "g1", `{"n": 1, "items": ["a", "b", "c"]}`)
 	r := n.ended(t, "ns", "g1")
-	same(t, input(r), "SUCCEEDED: split SUCCEEDED never SKIPPED each SUCCEEDED none SUCCEEDED proc SUCCEEDED pause SUCCEEDED sub SUCCEEDED join SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: split SUCCEEDED never SKIPPED each SUCCEEDED none SUCCEEDED proc SUCCEEDED pause SUCCEEDED sub SUCCEEDED join SUCCEEDED")
 	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `join["each\"a/0\"","each\"b/1\"","each\"c/2\""]`)
 	same(t, r.GetSteps()[1].GetReason(), "its condition is false")
 	same(t, fmt.Sprint(r.GetSteps()[2].GetItemsByStatus()), "map[succeeded:3]")
@@ -38,7 +38,7 @@ func TestGraph(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(sub), "SUCCEEDED: only SUCCEEDED")
+	same(t, runSummary(sub), "SUCCEEDED: only SUCCEEDED")
 	same(t, sub.GetParentRunId(), "g1")
 	if got := r.GetProgress().GetPercent(); got != 100 {
 		t.Fatalf("progress %v", got)
@@ -76,11 +76,11 @@ func TestFailureAndCompensation(t *testing.T) {
 	n.answer(t, n.lease(t, "clean"), "", "")
 	refund := n.lease(t, "refund")
 	same(t, refund.GetJob().GetArgs().GetStructValue().GetFields()["result"].GetStringValue(), "paid")
-	same(t, input(n.until(t, "pull", "s1", "COMPENSATING")), "COMPENSATING: book SUCCEEDED pay SUCCEEDED undo RUNNING side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	same(t, runSummary(n.until(t, "pull", "s1", "COMPENSATING")), "COMPENSATING: book SUCCEEDED pay SUCCEEDED undo RUNNING side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
 	n.answer(t, refund, "", "broke")
 	n.answer(t, n.lease(t, "unbook"), "", "")
 	r := n.ended(t, "pull", "s1")
-	same(t, input(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
+	same(t, runSummary(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "lost_at_sea")
 
 	// Taken up again: what was undone is done again, what could not be undone is not.
@@ -92,7 +92,7 @@ func TestFailureAndCompensation(t *testing.T) {
 	n.answer(t, n.lease(t, "side"), "", "")
 	n.answer(t, n.lease(t, "thank"), `"bye"`, "")
 	r = n.ended(t, "pull", "s1")
-	same(t, input(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
 }
 
 // TestUndoneAsItSucceeds has a step succeed that was told to stop, because another has failed: it is undone in the turn that sees its success.
@@ -114,7 +114,7 @@ func TestUndoneAsItSucceeds(t *testing.T) {
 	}
 	n.answer(t, refund, "", "")
 	r = n.ended(t, "pull", "s1")
-	same(t, input(r), "FAILED: charge SUCCEEDED undo SUCCEEDED pack FAILED")
+	same(t, runSummary(r), "FAILED: charge SUCCEEDED undo SUCCEEDED pack FAILED")
 	if step := r.GetSteps()[0]; step.GetResult().GetStringValue() != "receipt 1" || step.GetFinishedTime() == nil {
 		t.Fatalf("the step that was undone: %v", step)
 	}
@@ -135,7 +135,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	n.answer(t, n.lease(t, "ship"), "", "no_address")
 	n.answer(t, n.lease(t, "refund"), "", "")
 	failed := n.ended(t, "pull", "s1")
-	same(t, input(failed), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
+	same(t, runSummary(failed), "FAILED: charge SUCCEEDED undo SUCCEEDED pack SUCCEEDED ship FAILED")
 	for _, r := range append(n.list(t, "pull", "", ""), failed) {
 		if got := r.GetProgress().GetPercent(); got != 66 {
 			t.Errorf("progress %v of a FAILED run of whose three steps two have succeeded", got)
@@ -147,7 +147,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, input(r), "QUEUED: charge PENDING 2 pack SUCCEEDED ship PENDING")
+		same(t, runSummary(r), "QUEUED: charge PENDING 2 pack SUCCEEDED ship PENDING")
 	}
 
 	// A step that is to be done again and is cancelled before it begins shows no duration: that would begin with its last attempt.
@@ -156,7 +156,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(r), "CANCELLED: charge CANCELLED 2 pack SUCCEEDED ship CANCELLED")
+	same(t, runSummary(r), "CANCELLED: charge CANCELLED 2 pack SUCCEEDED ship CANCELLED")
 	if ship := r.GetSteps()[2]; ship.GetRunningTime() != nil || ship.GetFinishedTime() == nil {
 		t.Fatalf("ship, which has not begun again: %v", ship)
 	}
@@ -172,7 +172,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	same(t, ship.GetJob().GetArgs().GetStringValue(), "receipt 3")
 	n.answer(t, ship, "", "")
 	r = n.ended(t, "pull", "s1")
-	same(t, input(r), "SUCCEEDED: charge SUCCEEDED 3 pack SUCCEEDED ship SUCCEEDED 2")
+	same(t, runSummary(r), "SUCCEEDED: charge SUCCEEDED 3 pack SUCCEEDED ship SUCCEEDED 2")
 	if got := r.GetProgress().GetPercent(); got != 100 {
 		t.Fatalf("progress %v", got)
 	}
@@ -206,7 +206,7 @@ func TestItemsFail(t *testing.T) {
 	}
 	n.answer(t, n.lease(t, "after"), `"end"`, "")
 	r := n.ended(t, "pull", "i1")
-	same(t, input(r), "SUCCEEDED: each SUCCEEDED 2 after SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: each SUCCEEDED 2 after SUCCEEDED")
 	var results []string
 	for _, v := range r.GetSteps()[0].GetResult().GetListValue().GetValues() {
 		results = append(results, v.GetStringValue())
@@ -221,7 +221,7 @@ func TestExpressionFails(t *testing.T) {
 	n.put(t, "ns", `{"type": "bad", "steps": [{"step_id": "a", "job": {}, "input": {"x": "${payload.missing.field}"}}]}`)
 	n.run(t, "ns", "bad", "b1", `{"n": 1}`)
 	r := n.ended(t, "ns", "b1")
-	same(t, input(r), "FAILED: a FAILED")
+	same(t, runSummary(r), "FAILED: a FAILED")
 	same(t, r.GetFailure().GetReason(), "expression")
 	if !strings.Contains(r.GetFailure().GetMessage(), "payload.missing.field") {
 		t.Fatalf("the failure does not name the expression: %s", r.GetFailure().GetMessage())
@@ -236,7 +236,7 @@ func TestNestedRunFails(t *testing.T) {
 	n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "inner"}, "ignore_failure": true}, {"step_id": "gone", "run": {"type": "nothing"}}]}`)
 	n.run(t, "ns", "outer", "o1", `{"fail": {"only": "no luck"}}`)
 	r := n.ended(t, "ns", "o1")
-	same(t, input(r), "FAILED: sub FAILED gone FAILED")
+	same(t, runSummary(r), "FAILED: sub FAILED gone FAILED")
 	same(t, r.GetSteps()[0].GetFailure().GetMessage(), "no luck")
 	same(t, r.GetFailure().GetReason()+": "+r.GetFailure().GetMessage(), "not_started: there is no template nothing")
 }
@@ -274,7 +274,7 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	c := n.lease(t, "c")
 	same(t, c.GetJob().GetArgs().GetStringValue(), "of a")
 	n.answer(t, c, "", "")
-	same(t, input(n.ended(t, "pull", "j1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "j1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
 }
 
 // TestFailedItemsSayWhy tells with the failure of a step why the first of its items failed, also where the run ends later.

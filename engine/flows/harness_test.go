@@ -125,7 +125,7 @@ func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 		t.Fatal(err)
 	}
 	if r.GetFinishedTime() == nil {
-		t.Fatalf("the run has not ended: %s", input(r))
+		t.Fatalf("the run has not ended: %s", runSummary(r))
 	}
 	return r
 }
@@ -139,13 +139,13 @@ func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.
 		if r, err = n.Get(context.Background(), namespace, runID, 0); err != nil {
 			t.Fatal(err)
 		}
-		return strings.HasPrefix(input(r), want)
+		return strings.HasPrefix(runSummary(r), want)
 	})
 	return r
 }
 
-// isNotification is a run in short: its status, and those of its steps with their attempts.
-func input(r *progressorv1.Run) string {
+// runSummary is a run in short: its status, and those of its steps with their attempts.
+func runSummary(r *progressorv1.Run) string {
 	s := strings.TrimPrefix(r.GetStatus().String(), "RUN_STATUS_") + ":"
 	for _, step := range r.GetSteps() {
 		s += fmt.Sprintf(" %s %s", step.GetStepId(), strings.TrimPrefix(step.GetStatus().String(), "STEP_STATUS_"))

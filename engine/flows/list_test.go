@@ -394,7 +394,7 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, input(r), "SUCCEEDED: a SUCCEEDED")
+			same(t, runSummary(r), "SUCCEEDED: a SUCCEEDED")
 			list := node.list(t, "ns", "", "")
 			if len(list) != 1 || list[0].GetProgress().GetPercent() != 100 || list[0].GetStatus() != r.GetStatus() {
 				t.Errorf("%v", list)
@@ -435,7 +435,7 @@ func TestItemsResultsReachTheNextStep(t *testing.T) {
 		{"step_id": "b", "input": "${steps.a.result}", "condition": "size(steps.a.result) == size(payload)", "process": {}}, {"step_id": "c", "input": "${size(steps.a.result)}", "job": {}}]}`)
 	n.run(t, "ns", "each", "r", `[1, 2, 3]`)
 	r := n.ended(t, "ns", "r")
-	same(t, input(r), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
 	if got := r.GetSteps()[1].GetInput().GetListValue().GetValues(); len(got) != 3 || got[2].GetStringValue() != "a 3" {
 		t.Errorf("%v", r.GetSteps()[1].GetInput())
 	}

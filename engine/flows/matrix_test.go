@@ -131,7 +131,7 @@ func (s *scene) now(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := input(r)
+	text := runSummary(r)
 	for _, step := range r.GetSteps() {
 		if items := step.GetItemsByStatus(); len(items) > 0 {
 			text += " " + strings.TrimPrefix(fmt.Sprint(items), "map")

@@ -15,7 +15,7 @@ func TestLine(t *testing.T) {
 		{"step_id": "third", "job": {"name": "last"}, "input": "${steps.first.result} and ${steps.second.status}"}]}`)
 	n.run(t, "ns", "line", "r1", `{"n": 1}`)
 	r := n.ended(t, "ns", "r1")
-	same(t, input(r), "SUCCEEDED: first SUCCEEDED second SUCCEEDED third SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: first SUCCEEDED second SUCCEEDED third SUCCEEDED")
 	same(t, r.GetResult().GetStringValue(), `last "first {\"n\":1} and succeeded"`)
 	same(t, r.GetSteps()[1].GetResult().GetStringValue(), "second 2")
 }

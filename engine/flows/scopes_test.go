@@ -49,7 +49,7 @@ func TestScopeQueues(t *testing.T) {
 	n.until(t, "pull", "q3", "PENDING")
 	n.cancel(t, "pull", "q2")
 	n.answer(t, n.lease(t), "", "")
-	same(t, input(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
 }
 
 // TestScopeQueuesOnce lets no run of a scope begin that waited while another one succeeded, where only one may.
@@ -63,10 +63,10 @@ func TestScopeQueuesOnce(t *testing.T) {
 	n.until(t, "pull", "o1", "QUEUED")
 	n.cancel(t, "pull", "o1")
 	n.answer(t, n.lease(t), "", "")
-	same(t, input(n.ended(t, "pull", "o2")), "SUCCEEDED: a SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "o2")), "SUCCEEDED: a SUCCEEDED")
 	for _, id := range []string{"o3", "o4"} {
 		r := n.ended(t, "pull", id)
-		same(t, input(r), "CANCELLED: a CANCELLED")
+		same(t, runSummary(r), "CANCELLED: a CANCELLED")
 		same(t, r.GetSteps()[0].GetReason(), "the run was cancelled: run o2 of the same scope has succeeded, and its template is not repeatable")
 	}
 	again, err := n.startIn("o5", "7")
@@ -83,9 +83,9 @@ func TestScopeCancels(t *testing.T) {
 	n.started(t, "old", "7")
 	n.until(t, "pull", "old", "QUEUED")
 	n.started(t, "new", "7")
-	same(t, input(n.ended(t, "pull", "old")), "CANCELLED: a CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "old")), "CANCELLED: a CANCELLED")
 	n.answer(t, n.lease(t), "", "")
-	same(t, input(n.ended(t, "pull", "new")), "SUCCEEDED: a SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "new")), "SUCCEEDED: a SUCCEEDED")
 }
 
 // TestScopeReturns answers with the run that is there.
@@ -198,7 +198,7 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	same(t, fmt.Sprint(r.GetTemplateVersion()), "3")
 	n.answer(t, n.lease(t, "new"), "", "")
 	n.answer(t, n.lease(t, "b"), "", "")
-	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
 }
 
 // TestStartIsAskedAgain answers a start that is asked again with the run that is there: it comes by another connection, and the template has another

@@ -92,14 +92,14 @@ func TestLargeItems(t *testing.T) {
 	}
 	r := n.ended(t, "pull", "fits")
 	if got := len(r.GetResult().GetListValue().GetValues()); got != 12 {
-		t.Errorf("fits: %s, %d results", input(r), got)
+		t.Errorf("fits: %s, %d results", runSummary(r), got)
 	}
 	n.run(t, "pull", "each", "large", "[1,2,3,4,5,6,7,8,9,10,11,12]")
 	for range 9 {
 		n.answer(t, n.lease(t, "a"), text("x", mib-2), "")
 	}
 	r = n.ended(t, "pull", "large")
-	same(t, input(r)+" "+r.GetFailure().GetReason(), "FAILED: a FAILED result_too_large")
+	same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: a FAILED result_too_large")
 }
 
 // TestLargeCompensation undoes a step whose input and result are larger together than the args of other jobs may be.
@@ -116,7 +116,7 @@ func TestLargeCompensation(t *testing.T) {
 		t.Errorf("the compensation gets %d and %d bytes", len(args["input"].GetStringValue()), len(args["result"].GetStringValue()))
 	}
 	n.answer(t, l, "", "")
-	same(t, input(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
+	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
 }
 
 // TestCompensationWithoutInput says why a compensation cannot begin.
@@ -130,7 +130,7 @@ func TestCompensationWithoutInput(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), "", "")
 	n.answer(t, n.lease(t, "b"), "", "broken")
 	n.answer(t, n.lease(t, "b"), "", "broken")
-	same(t, input(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo FAILED b FAILED 2")
+	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo FAILED b FAILED 2")
 	if k := enginetest.Count(t, n.db, `SELECT count(*) FROM job_events
 		WHERE type = 'compensation_changed' AND to_status = 'failed' AND message LIKE '%index out of bounds%'`); k != 1 {
 		t.Errorf("%d events say why", k)

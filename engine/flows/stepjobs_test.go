@@ -31,12 +31,12 @@ func TestStepJobIsCancelled(t *testing.T) {
 	l := n.lease(t, "list")
 	n.answer(t, l, "1", "")
 	cancel("list.1")
-	same(t, input(n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED list FAILED b PENDING")), "QUEUED: a SUCCEEDED list FAILED b PENDING")
+	same(t, runSummary(n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED list FAILED b PENDING")), "QUEUED: a SUCCEEDED list FAILED b PENDING")
 	cancel("b")
 	n.until(t, "pull", "r1", "COMPENSATING")
 	cancel("a.undo")
 	r := n.ended(t, "pull", "r1")
-	same(t, input(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
+	same(t, runSummary(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
 }
 
 // TestStepJobIsUpdated changes an option of the job of a step.
@@ -56,5 +56,5 @@ func TestStepJobIsUpdated(t *testing.T) {
 		t.Fatalf("tags %v, want eu", tags)
 	}
 	n.answer(t, l, "1", "")
-	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
 }

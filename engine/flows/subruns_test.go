@@ -22,7 +22,7 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 		n.put(t, "ns", `{"type": "outer", "steps": [{"step_id": "sub", "run": `+tt.run+`}]}`)
 		n.run(t, "ns", "outer", id, "")
 		r := n.ended(t, "ns", id)
-		same(t, input(r)+" "+r.GetFailure().GetReason(), "FAILED: sub FAILED not_started")
+		same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: sub FAILED not_started")
 		if !strings.Contains(r.GetFailure().GetMessage(), tt.says) {
 			t.Errorf("%s: %s", id, r.GetFailure().GetMessage())
 		}
@@ -39,5 +39,5 @@ func TestInputsAsLongAsTheyMayBe(t *testing.T) {
 	payload := `{"a":"` + strings.Repeat("x", 1<<20-40) + `","b":[1,2,3]}`
 	n.run(t, "ns", "outer", "long", payload)
 	r := n.ended(t, "ns", "long")
-	same(t, input(r), "SUCCEEDED: sub SUCCEEDED p SUCCEEDED")
+	same(t, runSummary(r), "SUCCEEDED: sub SUCCEEDED p SUCCEEDED")
 }

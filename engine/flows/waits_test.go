@@ -46,7 +46,7 @@ func TestExternalWait(t *testing.T) {
 		{"step_id": "outside", "wait": {"title": "for ${payload.who}", "result_schema": {"type": "object", "required": ["ok"]}}, "input": "${payload.who}"},
 		{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "assignees": ["kim"]}}]}`)
 	n.run(t, "pull", "ask", "w1", `{"who": "ada"}`)
-	same(t, input(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
+	same(t, runSummary(n.until(t, "pull", "w1", "WAITING_WORKER")), "WAITING_WORKER: outside RUNNING sign PENDING")
 	token := n.token(t, "w1", "outside")
 
 	var status *flows.StatusError
@@ -84,7 +84,7 @@ func TestExternalWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = n.ended(t, "pull", "w1")
-	same(t, input(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
+	same(t, runSummary(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
 // TestAnswerIsRepeated returns the run for the same answer again, while the run goes on and after its end. Another answer changes nothing.
@@ -131,7 +131,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 	if _, err := n.complete("r1", "last", "", result(nil)); err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(n.ended(t, "pull", "r1")), "SUCCEEDED: list SUCCEEDED a SUCCEEDED b FAILED last SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: list SUCCEEDED a SUCCEEDED b FAILED last SUCCEEDED")
 	answers()
 	if r, err := n.complete("r1", "last", "", result(nil)); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		t.Errorf("the last answer again: %v, %v", r.GetStatus(), err)
@@ -155,7 +155,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	n.put(t, "pull", `{"type": "two", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "outside", "wait": {}}, {"step_id": "person", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	n.run(t, "pull", "two", "c1", "")
 	token := n.token(t, "c1", "outside")
-	same(t, input(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
+	same(t, runSummary(n.cancel(t, "pull", "c1")), "CANCEL_REQUESTED: outside RUNNING person CANCELLED")
 	d, err := n.Report(context.Background(), &progressorv1.ReportStepRequest{Namespace: "pull", RunId: "c1", StepId: "outside", Token: token}, kim)
 	if err != nil || d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CANCEL || d.GetCancelReason() != "not needed" {
 		t.Fatalf("report: %v, %v", d, err)
@@ -168,7 +168,7 @@ func TestWaitIsCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(r), "CANCELLED: outside CANCELLED person CANCELLED")
+	same(t, runSummary(r), "CANCELLED: outside CANCELLED person CANCELLED")
 }
 
 // TestWaitIgnoresCancel is cancelled when its grace is over, which an event says.
@@ -178,7 +178,7 @@ func TestWaitIgnoresCancel(t *testing.T) {
 	n.put(t, "pull", `{"type": "deaf", "cancel_policy": {"grace": "0.1s"}, "steps": [{"step_id": "outside", "wait": {}}]}`)
 	n.run(t, "pull", "deaf", "d1", "")
 	n.cancel(t, "pull", "d1")
-	same(t, input(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
+	same(t, runSummary(n.ended(t, "pull", "d1")), "CANCELLED: outside CANCELLED")
 	var events int
 	if err := n.db.QueryRow(context.Background(), "SELECT count(*) FROM job_events WHERE job_id = 'd1' AND step_id = 'outside' AND type = 'cancel_grace_expired'").Scan(&events); err != nil || events != 1 {
 		t.Fatalf("%d events cancel_grace_expired, %v", events, err)
@@ -195,7 +195,7 @@ func TestWaitIsOverdue(t *testing.T) {
 		{"step_id": "fails", "wait": {"due": "0.01s"}}]}`)
 	n.run(t, "pull", "due", "o1", "")
 	r := n.ended(t, "pull", "o1")
-	same(t, input(r), "FAILED: skips SKIPPED succeeds SUCCEEDED fails FAILED")
+	same(t, runSummary(r), "FAILED: skips SKIPPED succeeds SUCCEEDED fails FAILED")
 	same(t, r.GetSteps()[1].GetResult().GetStringValue()+" "+r.GetFailure().GetReason(), "late timeout")
 }
 
@@ -216,7 +216,7 @@ func TestSkip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, input(r), "QUEUED: a SKIPPED b SKIPPED c PENDING")
+	same(t, runSummary(r), "QUEUED: a SKIPPED b SKIPPED c PENDING")
 	n.acknowledge(t, l)
 	var status *flows.StatusError
 	if _, err := skip("a"); !errors.As(err, &status) {
@@ -228,5 +228,5 @@ func TestSkip(t *testing.T) {
 	c := n.lease(t, "c")
 	same(t, c.GetJob().GetArgs().GetStringValue(), "by hand")
 	n.answer(t, c, "", "")
-	same(t, input(n.ended(t, "pull", "k1")), "SUCCEEDED: a SKIPPED b SKIPPED c SUCCEEDED")
+	same(t, runSummary(n.ended(t, "pull", "k1")), "SUCCEEDED: a SKIPPED b SKIPPED c SUCCEEDED")
 }

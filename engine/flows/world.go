@@ -46,7 +46,7 @@ type marked struct {
 	StepID string `json:"progressor.step_id"`
 }
 
-// isNotification is what the NOTIFY that tells the end of what does a step says of it.
+// input is the part of a NOTIFY that reports the end of a step.
 type input struct {
 	Step  int   `json:"step"`
 	Index int   `json:"index"`

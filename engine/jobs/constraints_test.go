@@ -389,7 +389,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	}
 }
 
-// Keys that nobody holds any more come free, however many there are; one that is held stays.
+// Keys that no job holds any more become free, however many there are; one that is held stays.
 func TestKeysOfNobody(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

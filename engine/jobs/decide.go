@@ -183,7 +183,7 @@ const (
 	EventAcknowledged = "cancel_acknowledged"
 )
 
-// notify has an attempt that failed tell why.
+// tell has an attempt that failed say why.
 func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 	switch {
 	case e.Lost:

@@ -120,10 +120,10 @@ func (e *Engine) ScanFailed(ctx context.Context, what string, err error) {
 	e.scanFailed(ctx, what, err)
 }
 
-// Pulls tells whether workers take the tasks of a namespace. One that this node does not know is not said to be otherwise.
+// Pulls reports whether workers take the tasks of a namespace, also while it is paused. It returns true if the namespace cannot be read.
 func (e *Engine) Pulls(ctx context.Context, namespace string) bool {
 	ns, err := e.namespace(ctx, namespace)
-	return err != nil || ns.pulled()
+	return err != nil || ns.lease > 0
 }
 
 // Moved tells everybody of this node whom it concerns that processes have come to their end, and that messages stand for others.

@@ -50,7 +50,8 @@ type namespace struct {
 // servable tells whether this node runs tasks of the namespace now.
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
 
-// pulled tells whether workers take its tasks now, and this node only those of kinds with a processor of their own.
+// pulled reports whether workers take its tasks now, and this node only those of kinds with a processor of their own. It is false
+// while the namespace is paused, see Engine.Pulls.
 func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.

@@ -240,3 +240,23 @@ func TestGroupRefused(t *testing.T) {
 		t.Errorf("%d processes", k)
 	}
 }
+
+// A paused namespace accepts jobs for several workers. They run once it is resumed.
+func TestGroupInAPausedNamespace(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	if _, err := n.SetNamespacePaused(t.Context(), "pull", true, process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueue(t, "pull", "j", workers(1, 0))
+	if got := n.look(t, "w1"); len(got) != 0 {
+		t.Errorf("handed out: %v", got)
+	}
+	if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", succeeded)
+}

@@ -90,6 +90,11 @@ var jobMutants = []mutant{
 		packages: "./engine", run: "LeasesOfADeadWorker",
 	},
 	{
+		name: "group-refused-while-paused", breaks: "a paused namespace accepts jobs for several workers",
+		file: "engine/enqueue.go", old: "return err != nil || ns.lease > 0", planted: "return err != nil || ns.pulled()",
+		packages: "./engine/jobs", run: "GroupInAPausedNamespace",
+	},
+	{
 		name: "pushed-job-cancelled-late", breaks: "the processor of a job gets its cancel at once",
 		file: "engine/cancel.go", old: "			e.attempts.cancelJob(p.Key)\n", planted: "",
 		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/request",

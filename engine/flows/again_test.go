@@ -155,7 +155,7 @@ func TestBadResult(t *testing.T) {
 	r := n.ended(t, "pull", "r")
 	same(t, runSummary(r), "FAILED: a SUCCEEDED undo SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "expression")
-	if !strings.HasPrefix(r.GetFailure().GetMessage(), "result: ") {
+	if strings.Count(r.GetFailure().GetMessage(), "result: ") != 1 {
 		t.Errorf("failure %v", r.GetFailure())
 	}
 }

@@ -352,7 +352,7 @@ func (t *task) finish(now *flows.Change) error {
 	case t.failure != nil:
 		now.Failure = t.failure
 	case s.BadResult != "" && s.Cause == flow.ByFailure:
-		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, "result: "+s.BadResult).failure) // plain strings
+		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).failure) // plain strings
 	case s.Cause == flow.ByTime:
 		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:

@@ -52,6 +52,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepJobIsCancelled",
 	},
 	{
+		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
+		file: "engine/flows/done.go", old: "row.Result, row.WorkerID = how.result, how.worker", planted: "row.WorkerID = how.worker",
+		packages: "./engine/flows", run: "RandomRuns",
+	},
+	{
 		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
 		file: flowOrders, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
 		packages: "./engine/flows", run: "WaitIsCancelled",

@@ -1,0 +1,386 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+var (
+	modelSeed = flag.Uint64("flows.seed", 0, "the first seed of TestRandomRuns; 0: by the time")
+	modelTime = flag.Duration("flows.time", 5*time.Second, "how long TestRandomRuns begins batches of runs")
+)
+
+const (
+	modelRuns     = 10  // of a batch
+	modelCommands = 4   // at most that many for a run
+	modelRounds   = 400 // of the driver before the batch has to end
+)
+
+// TestRandomRuns drives runs of random templates on an engine with workers: random results, failures, lost workers,
+// cancels, retries, skips and restarts of the engine. Every run has to end, and what is stored of it has to agree with
+// what the workers did. A seed makes the same templates and commands again, but not the same order of what happens
+// concurrently.
+func TestRandomRuns(t *testing.T) {
+	t.Parallel()
+	seed := *modelSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number
+	}
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	defer modelInvariants(t, dsn)
+	over := time.Now().Add(*modelTime)
+	for ; ; seed++ {
+		m := &model{t: t, dsn: dsn, seed: seed, done: map[string]string{}, lost: map[string]bool{}}
+		m.rand = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+		m.run()
+		if t.Failed() || time.Now().After(over) {
+			return
+		}
+	}
+}
+
+// model is one batch of runs and what happened to them.
+type model struct {
+	t    *testing.T
+	dsn  string
+	seed uint64
+	rand *rand.Rand
+	runs []*modelRun
+
+	node   *node
+	calm   bool // workers do everything at once and well
+	stop   chan struct{}
+	mu     sync.Mutex // guards what follows
+	held   []*progressorv1.Lease
+	done   map[string]string // results that were stored as far as a worker knows, by job
+	lost   map[string]bool   // jobs of which a worker does not know whether its answer was stored
+	worker sync.WaitGroup
+}
+
+type modelRun struct {
+	id, template string
+	commands     int
+	forced       bool
+	skipped      bool
+}
+
+func (m *model) run() {
+	m.node = startModel(m.t, m.dsn)
+	m.node.put(m.t, "pull", `{"type": "inner",
+		"steps": [{"step_id": "in", "job": {}, "compensation": {"name": "undo"}}]}`)
+	for i := range modelRuns {
+		r := &modelRun{id: fmt.Sprintf("m%d-%d", m.seed, i), template: m.template()}
+		m.node.put(m.t, "pull", `{"type": "t`+fmt.Sprint(i)+`", `+r.template+`}`)
+		m.node.run(m.t, "pull", fmt.Sprint("t", i), r.id, m.payload())
+		m.runs = append(m.runs, r)
+	}
+	m.work()
+	for range modelRounds {
+		m.step()
+	}
+	m.end()
+	close(m.stop)
+	m.worker.Wait()
+	for _, r := range m.runs {
+		m.check(r)
+	}
+	m.node.stop()
+}
+
+// startModel runs an engine whose workers lose their jobs soon.
+func startModel(t *testing.T, dsn string) *node {
+	n := startWith(t, dsn, processor.Func(modelProcess))
+	pull := &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{LeaseDuration: seconds(1)}}
+	if _, err := n.PutNamespace(context.Background(), &progressorv1.Namespace{
+		Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: pull},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// modelProcess does the process of a step as its args say.
+func modelProcess(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	var args struct {
+		Do    string `json:"do"`
+		Bytes int    `json:"bytes"`
+	}
+	_ = json.Unmarshal(r.GetArgs(), &args) // other args say nothing
+	switch {
+	case r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT, args.Do == "nothing":
+		return processor.Result().Done()
+	case args.Do == "fail":
+		return nil, processor.Fail("broken", "%s", strings.Repeat("<", args.Bytes)).NonRetryable()
+	}
+	return processor.Result().JSONResponse(strings.Repeat("<", args.Bytes)).Complete().Done()
+}
+
+// work has a worker poll and answer until stop is closed.
+func (m *model) work() {
+	m.stop = make(chan struct{})
+	m.worker.Go(func() {
+		r := rand.New(rand.NewPCG(m.seed, 1)) //nolint:gosec // a test
+		for {
+			select {
+			case <-m.stop:
+				return
+			default:
+				m.workOnce(r)
+			}
+		}
+	})
+}
+
+func (m *model) workOnce(r *rand.Rand) {
+	m.mu.Lock()
+	n, calm := m.node, m.calm
+	m.mu.Unlock()
+	leases, err := n.Poll(context.Background(), engine.PollParams{
+		Namespaces: []string{"pull"}, WorkerID: "w", Max: 8, Wait: 10 * time.Millisecond,
+	})
+	if err != nil {
+		return // the engine stops
+	}
+	m.held = append(m.held, leases...)
+	if len(m.held) == 0 {
+		return
+	}
+	i := r.IntN(len(m.held))
+	l := m.held[i]
+	m.held = append(m.held[:i], m.held[i+1:]...)
+	if !calm && r.IntN(20) == 0 {
+		return // the worker is lost
+	}
+	m.answerLease(r, l, calm)
+}
+
+// answerLease ends a lease with a random outcome.
+func (m *model) answerLease(r *rand.Rand, l *progressorv1.Lease, calm bool) {
+	d, err := m.current().BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{
+		WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}},
+	})
+	asked := err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+	if asked && (calm || r.IntN(2) == 0) {
+		m.store(l, engine.LeaseAnswer{Acknowledged: new(string)}, "")
+		return
+	}
+	if !calm && r.IntN(5) == 0 {
+		m.store(l, engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{
+				Reason: "broken", Message: strings.Repeat("<", min(modelSize(r), 1<<20)), NonRetryable: r.IntN(2) == 0,
+			},
+		}}}, "")
+		return
+	}
+	size := modelSize(r)
+	if calm {
+		size = 10
+	}
+	text := l.GetJob().GetJobId() + strings.Repeat("<", size)
+	result := ""
+	if size < 1<<20-1000 {
+		result = digest(text)
+	}
+	m.store(l, engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: structpb.NewStringValue(text)}},
+	}}, result)
+}
+
+func digest(text string) string {
+	h := fnv.New64()
+	_, _ = h.Write([]byte(text)) // it returns no error
+	return fmt.Sprint(h.Sum64())
+}
+
+func (m *model) current() *node {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node
+}
+
+// store sends an answer until it is known whether it was stored. result is the digest of the result in the answer.
+func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string) {
+	job, unsure := l.GetJob().GetJobId(), false
+	for {
+		err := m.current().CompleteLease(context.Background(), l.GetLeaseToken(), a)
+		switch {
+		case err == nil && result != "":
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.done[job] = result
+			return
+		case err == nil:
+			return
+		case errors.Is(err, process.ErrFenced) && unsure:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.lost[job] = true
+			return
+		case errors.Is(err, process.ErrFenced):
+			return
+		}
+		select {
+		case <-m.stop:
+			return
+		default:
+			unsure = true
+		}
+	}
+}
+
+// step lets one random thing happen beside the work.
+func (m *model) step() {
+	ctx := context.Background()
+	switch r := m.runs[m.rand.IntN(len(m.runs))]; m.rand.IntN(60) {
+	case 0:
+		m.restart()
+	case 1, 2:
+		m.command(r)
+	default:
+		m.answerWait(ctx)
+	}
+}
+
+func (m *model) restart() {
+	if !m.one(3) {
+		return
+	}
+	m.node.stop()
+	n := startModel(m.t, m.dsn)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.node = n
+}
+
+// command gives a run a random command. It may be rejected.
+func (m *model) command(r *modelRun) {
+	if r.commands++; r.commands > modelCommands {
+		return
+	}
+	ctx, n := context.Background(), m.node
+	cancel := &progressorv1.CancelRunRequest{Namespace: "pull", RunId: r.id, Reason: "random"}
+	step := fmt.Sprintf("s%d", m.rand.IntN(6))
+	var index *int32
+	if m.one(2) {
+		index = new(int32)
+		*index = m.rand.Int32N(3)
+	}
+	switch m.rand.IntN(8) {
+	case 0, 1:
+		_, _ = n.Cancel(ctx, cancel, kim)
+	case 2:
+		r.forced, cancel.Force = true, true
+		_, _ = n.Cancel(ctx, cancel, kim)
+	case 3, 4:
+		skip := &progressorv1.SkipStepRequest{Namespace: "pull", RunId: r.id, StepId: step, Index: index}
+		_, err := n.Skip(ctx, skip, kim)
+		r.skipped = r.skipped || err == nil
+	case 5:
+		key := process.Key{Namespace: "pull", ProcessID: process.StepPrefix + r.id + "/" + step}
+		_, _ = m.node.jobs.Cancel(ctx, key, "random", kim)
+	default:
+		_, err := n.Retry(ctx, &progressorv1.RetryRunRequest{Namespace: "pull", RunId: r.id}, kim)
+		if err != nil {
+			r.commands-- // it has not ended
+		}
+	}
+}
+
+// answerWait answers one open wait.
+func (m *model) answerWait(ctx context.Context) {
+	var run, step, token string
+	var index int32
+	row := m.node.db.QueryRow(ctx, `SELECT run_id, step_id, index, token FROM flow_steps WHERE token IS NOT NULL
+		ORDER BY random() LIMIT 1`)
+	if row.Scan(&run, &step, &index, &token) != nil {
+		return // none is open
+	}
+	r := &progressorv1.CompleteStepRequest{Namespace: "pull", RunId: run, StepId: step, Token: token}
+	if index >= 0 {
+		r.Index = &index
+	}
+	switch n := m.rand.IntN(6); {
+	case n == 0:
+		r.Outcome = &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}
+	case n == 1 && !m.calm:
+		failure := &progressorv1.Failure{Reason: "broken", Message: strings.Repeat("<", min(m.size(), 1<<20))}
+		r.Outcome = &progressorv1.CompleteStepRequest_Failure{Failure: failure}
+	default:
+		text := strings.Repeat("<", m.size())
+		r.Outcome = &progressorv1.CompleteStepRequest_Result{Result: structpb.NewStringValue(text)}
+	}
+	_, _ = m.node.Complete(ctx, r, kim) // it may have ended meanwhile, or be too large
+}
+
+// end waits until all runs have ended, without failures. For one that does not, a command has to end it.
+func (m *model) end() {
+	m.mu.Lock()
+	m.calm = true
+	m.mu.Unlock()
+	over := time.Now().Add(patience)
+	open := func() (open []*modelRun) {
+		for _, r := range m.runs {
+			if run, err := m.node.Get(context.Background(), "pull", r.id, 0); err != nil || run.GetFinishedTime() == nil {
+				open = append(open, r)
+			}
+		}
+		return open
+	}
+	for len(open()) > 0 && time.Now().Before(over) {
+		m.answerWait(context.Background())
+	}
+	left := func() int {
+		return enginetest.Count(m.t, m.node.db, `SELECT count(*) FROM processes
+			WHERE status NOT IN ('COMPLETED', 'CANCELLED', 'ERROR') AND removed_time IS NULL`)
+	}
+	for left() > 0 && time.Now().Before(over) { // what did steps of runs that did not wait for it
+		m.answerWait(context.Background())
+	}
+	if n := left(); n > 0 {
+		m.t.Errorf("seed %d: %d processes do not end", m.seed, n)
+	}
+	for _, r := range open() {
+		m.fail(r, "the run does not end")
+		force := &progressorv1.CancelRunRequest{Namespace: "pull", RunId: r.id, Force: true}
+		if _, err := m.node.Cancel(context.Background(), force, kim); err != nil {
+			m.fail(r, "no command ends the run: %v", err)
+		}
+	}
+}
+
+func (m *model) fail(r *modelRun, format string, args ...any) {
+	m.t.Helper()
+	run, _ := m.node.Get(context.Background(), "pull", r.id, 0)
+	m.t.Errorf("seed %d, run %s: %s\n%s\n%s", m.seed, r.id, fmt.Sprintf(format, args...), toldShort(run), r.template)
+	for _, e := range m.events(r) {
+		m.t.Log(e)
+	}
+}
+
+func toldShort(r *progressorv1.Run) string {
+	s := runSummary(r)
+	if f := r.GetFailure(); f != nil {
+		text, _ := protojson.Marshal(f)
+		s += " " + string(text[:min(len(text), 300)])
+	}
+	return s
+}

@@ -1,0 +1,194 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// The checks of TestRandomRuns.
+
+// modelInvariants checks the invariants of the database. The events of jobs are left out: they do not follow from each
+// other if the grace of a cancel ends while the job waits for its next attempt.
+func modelInvariants(t *testing.T, dsn string) {
+	conn, err := storagetest.Connect(t, dsn).Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	report, err := storage.CheckInvariants(context.Background(), conn.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range report.Violations {
+		if v.Invariant != "events_agree" {
+			t.Errorf("invariant broken: %v", v)
+		}
+	}
+}
+
+// modelEvent is a job event of a run.
+type modelEvent struct {
+	Type, From, To, Step string
+	Index, Attempt       int
+	Message              string
+}
+
+func (m *model) events(r *modelRun) (all []modelEvent) {
+	rows, err := m.node.db.Query(context.Background(), `SELECT type, coalesce(from_status, ''), coalesce(to_status, ''),
+		coalesce(step_id, ''), coalesce(index, -1), attempt, left(coalesce(message, ''), 80)
+		FROM job_events WHERE job_id = $1 AND namespace = 'pull' ORDER BY xid, event_id`, r.id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e modelEvent
+		if err := rows.Scan(&e.Type, &e.From, &e.To, &e.Step, &e.Index, &e.Attempt, &e.Message); err != nil {
+			m.t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	if rows.Err() != nil {
+		m.t.Fatal(rows.Err())
+	}
+	return all
+}
+
+// modelStep is the row of a step or an item.
+type modelStep struct {
+	step, status, undo, processID, result string
+	index                                 int
+}
+
+func (m *model) steps(r *modelRun) (all []modelStep) {
+	rows, err := m.node.db.Query(context.Background(), `SELECT step_id, index, status::text,
+		coalesce(compensation_status::text, ''), coalesce(process_id, ''), coalesce(result, 'null')
+		FROM flow_steps WHERE run_id = $1 AND namespace = 'pull' ORDER BY ord, index`, r.id)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s modelStep
+		var result []byte
+		if err := rows.Scan(&s.step, &s.index, &s.status, &s.undo, &s.processID, &result); err != nil {
+			m.t.Fatal(err)
+		}
+		var text string
+		if json.Unmarshal(result, &text) == nil {
+			s.result = digest(text)
+		}
+		all = append(all, s)
+	}
+	if rows.Err() != nil {
+		m.t.Fatal(rows.Err())
+	}
+	return all
+}
+
+// check compares what is stored of a run that has ended with what the workers did.
+func (m *model) check(r *modelRun) {
+	run, err := m.node.Get(context.Background(), "pull", r.id, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	steps, templates := m.steps(r), m.parsed(r)
+	succeeded := run.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED
+	m.checkEffects(r)
+	for _, s := range steps {
+		whole := s.index < 0
+		t := templates[s.step]
+		result, did := m.done[s.processID]
+		switch {
+		case s.status == "running", whole && s.status == "pending":
+			m.fail(r, "the run has ended, and step %s.%d is %s", s.step, s.index, s.status)
+		case did && !m.lost[s.processID] && s.status == "succeeded" && s.result != result:
+			m.fail(r, "step %s.%d has another result than its job", s.step, s.index)
+		case !did && !m.lost[s.processID] && s.status == "succeeded" &&
+			strings.HasPrefix(s.processID, process.StepPrefix):
+			m.fail(r, "step %s.%d succeeded, and its job did not", s.step, s.index)
+		}
+		if !whole {
+			continue
+		}
+		if succeeded && s.status == "failed" && !t.GetIgnoreFailure() {
+			m.fail(r, "the run succeeded, and step %s failed", s.step)
+		}
+		undoes := !succeeded && !r.forced && t.GetCompensation() != nil
+		if undoes && s.undo == "" && (s.status == "succeeded" || s.status != "skipped" && someSucceeded(steps, s.step)) {
+			m.fail(r, "step %s is %s and was not undone", s.step, s.status)
+		}
+	}
+}
+
+// someSucceeded reports whether an item of a step succeeded.
+func someSucceeded(steps []modelStep, step string) bool {
+	for _, s := range steps {
+		if s.step == step && s.index >= 0 && s.status == "succeeded" {
+			return true
+		}
+	}
+	return false
+}
+
+// checkEffects checks that nothing is done twice that was not undone in between, and that no job succeeded without its
+// step.
+func (m *model) checkEffects(r *modelRun) {
+	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as ids of jobs have them
+	for _, e := range m.events(r) {
+		name := e.Step
+		if e.Index >= 0 {
+			name += fmt.Sprint(".", e.Index)
+		}
+		switch {
+		case e.Type == "step_status_changed" && e.To == "succeeded":
+			if done[name] {
+				m.fail(r, "step %s succeeded twice", name)
+			}
+			done[name] = true
+			succeeded[name]++
+		case e.Type == "compensation_changed" && e.To == "succeeded":
+			for name := range done {
+				if step, _, _ := strings.Cut(name, "."); step == e.Step {
+					delete(done, name)
+				}
+			}
+		}
+	}
+	jobs := map[string]int{}
+	for id := range m.done {
+		name, ok := strings.CutPrefix(id, process.StepPrefix+r.id+"/")
+		if !ok || strings.Contains(name, "/") { // of another run, or of a run that is a step
+			continue
+		}
+		name, _, _ = strings.Cut(name, "~")
+		jobs[name]++
+	}
+	for name, n := range jobs {
+		if n > succeeded[name] && !strings.HasSuffix(name, ".undo") && !r.forced && !r.skipped {
+			m.fail(r, "%d jobs of step %s succeeded, and the step %d times", n, name, succeeded[name])
+		}
+	}
+}
+
+func (m *model) parsed(r *modelRun) map[string]*progressorv1.StepTemplate {
+	t := &progressorv1.Template{}
+	if err := protojson.Unmarshal([]byte(`{"type": "x", `+r.template+`}`), t); err != nil {
+		m.t.Fatal(err)
+	}
+	all := map[string]*progressorv1.StepTemplate{}
+	for _, s := range t.GetSteps() {
+		all[s.GetStepId()] = s
+	}
+	return all
+}

@@ -147,6 +147,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 		*d = *failed
 		saved, err = e.store.SaveResult(&d.completion)
 	}
+	ns.usage.stored(began)
 	switch {
 	case errors.Is(err, process.ErrFenced):
 		ns.metrics.stale.Inc()
@@ -250,6 +251,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	if err != nil {
 		return nil, history, fmt.Errorf("request of %s/%s: %w", c.Namespace, c.ProcessID, err)
 	}
+	defer ns.usage.processed(ns.usage.begin())
 	for try := int32(1); ; try++ {
 		response, err := ns.processor.Process(ctx, request)
 		e.reached(ns, err)

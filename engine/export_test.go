@@ -12,6 +12,14 @@ func (e *Engine) Places(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 
+// Storing has a task take a slot for storing its result, until free is called, after results took so long to be stored.
+func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
+	ns := e.registry.all()[namespace]
+	ns.usage.storing.Add(int64(took))
+	ns.slots.force(fresh)
+	return func() { ns.slots.release(fresh) }
+}
+
 // Attempts tells how many tasks the node runs.
 func (e *Engine) Attempts() int { return e.attempts.count() }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,9 @@ type namespace struct {
 	zombie      process.ZombiePolicy
 	history     process.HistoryMode
 	maxWaiting  int32
+	maxBacklog  int
+	backlog     *backlog
+	usage       *usage
 	events      storage.EventMode // of its jobs and runs
 	retention   time.Duration     // of processes at their end; 0: for ever
 	slots       *slots
@@ -182,10 +186,13 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 			e.log.Error("namespace cannot be served by this node", "namespace", row.Namespace, "error", ns.unservable)
 		}
 	}
+	ns.maxBacklog = int(min(cmp.Or(int64(m.GetMaxBacklog()), process.DefaultMaxBacklog*int64(maxRunning)), math.MaxInt32))
 	if old != nil {
+		ns.backlog, ns.usage = old.backlog, old.usage
 		ns.slots, ns.cronSlots, ns.requests, ns.polls = old.slots, old.cronSlots, old.requests, old.polls
 		ns.slots.resize(maxRunning)
 	} else {
+		ns.backlog, ns.usage = &backlog{}, &usage{}
 		ns.slots = &slots{
 			max: maxRunning, node: e.nodeSlots, wakeStored: e.calls.wake, wakeTimers: func() { e.timers.alarm(row.Namespace, 0) },
 		}
@@ -300,7 +307,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 	closeIdle(tried)
 	stored := &progressorv1.Namespace{
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
-		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(),
+		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(), MaxBacklog: m.GetMaxBacklog(),
 		JobEvents: m.GetJobEvents(),
 	}
 	config, err := protojson.Marshal(stored)

@@ -112,7 +112,9 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		} else if e.attempts.runs(r.call.Key) {
 			r.call.Capture = ns.slots.tryTake()
 		} else if r.call.Capture = ns.slots.take(ctx); !r.call.Capture {
-			return storage.Prepared{}, e.noSlot(ns)
+			if err := e.addToBacklog(ctx, ns); err != nil {
+				return storage.Prepared{}, err
+			}
 		}
 	}
 	if wait := r.wait(); r.call.Capture && !r.accepted && wait >= minRequestWait && !ns.slots.contended() {
@@ -122,7 +124,9 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	began := time.Now()
 	p, err := store()
 	ns.metrics.prepared(taskType, began)
-	captured = err == nil && p.Outcome == storage.Captured
+	if captured = err == nil && p.Outcome == storage.Captured; captured {
+		ns.usage.stored(began)
+	}
 	if r.call.Capture && !captured {
 		ns.slots.release(fresh)
 	}
@@ -130,16 +134,6 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		e.metrics.refused.WithLabelValues("waiting").Inc()
 	}
 	return p, err
-}
-
-// noSlot returns the error of a request that got no slot, and counts it.
-func (e *Engine) noSlot(ns *namespace) error {
-	if ns.slots.full() {
-		e.metrics.refused.WithLabelValues("place").Inc()
-		return &process.OverloadError{Bound: fmt.Sprintf("max_running tasks of the namespace run on the node, and none ended within %s", slotWait)}
-	}
-	e.metrics.refused.WithLabelValues("node_place").Inc()
-	return &process.OverloadError{Bound: fmt.Sprintf("the node runs as many tasks as its engine.max_running, %d, allows, and none ended within %s", e.cfg.MaxRunning, slotWait)}
 }
 
 // settle answers a request by what it met.

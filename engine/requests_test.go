@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -249,48 +250,107 @@ func TestMaxWaiting(t *testing.T) {
 	}
 }
 
-// At its bound a node refuses within about 100 ms, and stores nothing of what it refuses.
-func TestOverload(t *testing.T) {
+// A request that gets no slot is stored and waits for its response, until max_backlog tasks wait. More are rejected, and
+// nothing of them is stored.
+func TestBacklog(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
 	reg := newRegistry()
-	n := start(t, dsn, by{initTask: g.held(true)}, reg.use, func(c *engine.Config) { c.MaxInFlight = 4 })
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("runs"), Accepted: true}); err != nil {
-		t.Fatal(err)
+	n := start(t, dsn, by{initTask: g.held(true)}, reg.use)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, MaxBacklog: 2})
+	d := look(t, dsn)
+	backlog := func(want int) {
+		t.Helper()
+		eventually(t, "so many wait for a slot", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == want })
 	}
-	receive(t, "the place is taken", g.entered)
+	ended := make(chan error, 3)
+	starting := func(id string) {
+		go func() {
+			_, err := n.Start(context.Background(), engine.StartParams{Key: key(id), IdempotencyKey: id})
+			ended <- err
+		}()
+	}
+	starting("runs")
+	receive(t, "the slot is taken", g.entered)
+	for i := range 2 {
+		starting(fmt.Sprint("waits ", i))
+		backlog(i + 1)
+	}
+	for range 2 {
+		_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused"), IdempotencyKey: "refused"})
+		var overload *process.OverloadError
+		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `namespace "ns"`) || !strings.Contains(overload.Bound, "max_backlog allows, 2") {
+			t.Fatalf("one too many: %v", err)
+		}
+	}
+	if got := reg.value(t, "progressor_requests_refused_total", "bound=backlog"); got != 2 {
+		t.Errorf("%v rejections were counted", got)
+	}
+	// What need not run now is stored in any case.
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("accepted"), Accepted: true}); err != nil {
+		t.Error(err)
+	}
+	backlog(3)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1}) // the default is 10 times max_running
+	more := make(chan error, 1)
+	go func() {
+		_, err := n.Start(context.Background(), engine.StartParams{Key: key("one more")})
+		more <- err
+	}()
+	backlog(4)
+	if got := d.count(t, "SELECT count(*) FROM processes"); got != 5 {
+		t.Errorf("%d processes were stored", got)
+	}
+	g.release()
+	for range 3 {
+		if err := receive(t, "start", ended); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := receive(t, "start", more); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the accepted one has run", func() bool { return n.status(t, "accepted") == "RUNNING" })
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("refused"), IdempotencyKey: "refused"}); err != nil {
+		t.Errorf("after the overload: %v", err)
+	}
+}
+
+// While storing takes more of the time of the slots than processing, a request that gets no slot is rejected within
+// about 100 ms, or at once, and nothing is stored.
+func TestOverloadOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	reg := newRegistry()
+	n := start(t, dsn, by{}, reg.use)
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
+	free := n.Storing("ns", time.Hour)
 	began := time.Now()
 	refused := make(chan error, 1)
 	go func() {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("waits")})
 		refused <- err
 	}()
-	eventually(t, "one waits for a place", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	eventually(t, "one waits for a slot", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
 	now := time.Now()
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused at once")})
 	if took := time.Since(now); !errors.Is(err, process.ErrOverloaded) || took > 80*time.Millisecond {
 		t.Errorf("after %s: %v", took, err)
 	}
-	err = receive(t, "the refusal", refused)
+	err = receive(t, "the rejection", refused)
 	if took := time.Since(began); !errors.Is(err, process.ErrOverloaded) || took < 100*time.Millisecond || took > time.Second {
 		t.Errorf("after %s: %v", took, err)
 	}
 	if reg.value(t, "progressor_requests_refused_total", "bound=place") != 2 {
-		t.Error("the refusals were not counted")
+		t.Error("the rejections were not counted")
 	}
-	// What need not run now is stored: it gets the next place.
-	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("accepted"), Accepted: true}); err != nil {
-		t.Error(err)
-	}
-	d := look(t, dsn)
-	if got := d.count(t, "SELECT count(*) FROM processes"); got != 2 {
+	if got := look(t, dsn).count(t, "SELECT count(*) FROM processes"); got != 0 {
 		t.Errorf("%d processes were stored", got)
 	}
-	g.release()
-	eventually(t, "the accepted ones have run", func() bool { return n.status(t, "runs") == "RUNNING" && n.status(t, "accepted") == "RUNNING" })
+	free()
+	n.started(t, "p")
 }
 
 func TestInFlight(t *testing.T) {

@@ -356,13 +356,6 @@ func (s *slots) hasFree() bool {
 	return s.free() > 0 && s.node.free(s) > 0
 }
 
-// full reports whether the namespace has no slot left. If it has, the node has none for it.
-func (s *slots) full() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.free() <= 0
-}
-
 // size returns how many slots there are.
 func (s *slots) size() int {
 	s.mu.Lock()

@@ -31,6 +31,7 @@ const (
 	DefaultStepTimeout = 60 * time.Second
 	DefaultMaxRunning  = 1000
 	DefaultMaxWaiting  = 1000
+	DefaultMaxBacklog  = 10 // times max_running
 )
 
 // DefaultCancelGrace is the default grace period of a cancel.

@@ -12,3 +12,11 @@ SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waitin
    SELECT count(*) AS waiting, min(x.scheduled_time) AS oldest FROM (
      SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
       ORDER BY s.scheduled_time LIMIT @lim::int) x) d;
+
+-- CountBacklog counts the tasks of a namespace that wait for a place, to lim and no further.
+-- name: CountBacklog :one
+SELECT count(*)::int AS waiting FROM (
+  SELECT 1 FROM schedule s
+   WHERE s.namespace COLLATE "POSIX" = @namespace::text
+     AND s.waits_for = 'place'
+   LIMIT @lim::int) w;

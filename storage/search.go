@@ -238,6 +238,12 @@ type Depth struct {
 	Oldest    time.Duration
 }
 
+// CountBacklog returns how many tasks of a namespace wait for a slot, counted to limit.
+func (s *Store) CountBacklog(ctx context.Context, namespace string, limit int) (int, error) {
+	n, err := s.q.CountBacklog(ctx, s.hot, dbsqlc.CountBacklogParams{Namespace: namespace, Lim: int32(limit)}) //nolint:gosec // a bound
+	return int(n), mapped("count backlog", err)
+}
+
 // QueueDepths tells how many tasks of each namespace could run now, counted to limit, and how long the oldest has waited.
 func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
 	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound

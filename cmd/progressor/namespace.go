@@ -34,6 +34,7 @@ type namespacePutCmd struct {
 	Pull         bool              `xor:"processor" help:"The processor is whoever polls for tasks."`
 	StepTimeout  *time.Duration    `placeholder:"DURATION" help:"Of one attempt of a task. Default: 60s."`
 	MaxRunning   *int32            `placeholder:"N" help:"Tasks at a time on one node. Default: 1000."`
+	MaxBacklog   *int32            `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
 	MaxWaiting   *int32            `placeholder:"N" help:"Calls waiting in one process. Default: 1000."`
 	HistoryMode  string            `placeholder:"full|none|last" help:"The history that a processor is shown. Default: full."`
 	JobEvents    string            `placeholder:"all|ends|none" help:"Events of jobs and runs that are kept. Default: all."`
@@ -101,6 +102,7 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	setDuration(&ns.StepTimeout, c.StepTimeout)
 	setDuration(&ns.Retention, c.Retention)
 	set(&ns.MaxRunning, c.MaxRunning)
+	set(&ns.MaxBacklog, c.MaxBacklog)
 	set(&ns.MaxWaiting, c.MaxWaiting)
 	if (c.MaxAttempts != nil || c.RetryAfter != nil) && ns.RetryPolicy == nil {
 		ns.RetryPolicy = &progressorv1.RetryPolicy{}
@@ -222,6 +224,7 @@ func printNamespace(a *app, ns *progressorv1.Namespace) error {
 		field{"paused", showPaused(ns)},
 		field{"step timeout", showDuration(ns.GetStepTimeout().AsDuration())},
 		field{"max running", number(ns.GetMaxRunning())},
+		field{"max backlog", number(ns.GetMaxBacklog())},
 		field{"max waiting", number(ns.GetMaxWaiting())},
 		field{"history mode", shortEnum(ns.GetHistoryMode())},
 		field{"job events", shortEnum(ns.GetJobEvents())},

@@ -136,4 +136,14 @@ var schedulingMutants = []mutant{
 		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id AND", planted: "AND",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
+	{
+		name: "backlog-unbounded", breaks: "no more than max_backlog tasks wait when a request is stored that got no slot",
+		file: "engine/backlog.go", old: "if b.waiting >= limit {", planted: "if b.waiting < 0 {",
+		packages: "./engine", run: "Backlog",
+	},
+	{
+		name: "overload-stored", breaks: "a request that gets no slot is not stored while the database is the bottleneck",
+		file: "engine/usage.go", old: "return most", planted: "return true",
+		packages: "./engine", run: "Usage|OverloadOfTheDatabase",
+	},
 }

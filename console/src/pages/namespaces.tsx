@@ -36,6 +36,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
     builtin: t?.case === "builtin" ? t.value.name : "",
     step: shown(before?.stepTimeout),
     running: before?.maxRunning ? String(before.maxRunning) : "",
+    backlog: before?.maxBacklog ? String(before.maxBacklog) : "",
     waiting: before?.maxWaiting ? String(before.maxWaiting) : "",
     retention: shown(before?.retention),
     zombie: before?.zombiePolicy ?? 0,
@@ -48,7 +49,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
   const tell = useToast();
-  type Texts = "name" | "url" | "builtin" | "step" | "running" | "waiting" | "retention" | "attempts" | "interval" | "most" | "factor";
+  type Texts = "name" | "url" | "builtin" | "step" | "running" | "backlog" | "waiting" | "retention" | "attempts" | "interval" | "most" | "factor";
   const text = (name: Texts) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
   const wrong = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const given = (v: string) => (v.trim() ? duration(parseSpan(v) ?? 0) : undefined);
@@ -61,7 +62,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
       if (f.transport === "connect") n.processor = create(ProcessorConfigSchema, { transport: { case: "connect", value: Object.assign(was?.case === "connect" ? was.value : create(ConnectProcessorSchema), { url: f.url.trim(), encoding: f.encoding }) } });
       else if (f.transport === "pull") n.processor = create(ProcessorConfigSchema, { transport: { case: "pull", value: was?.case === "pull" ? was.value : create(PullProcessorSchema) } });
       else n.processor = create(ProcessorConfigSchema, { transport: { case: "builtin", value: create(BuiltinProcessorSchema, { name: f.builtin.trim() }) } });
-      Object.assign(n, { stepTimeout: given(f.step), maxRunning: Number(f.running) || 0, maxWaiting: Number(f.waiting) || 0, retention: given(f.retention), zombiePolicy: f.zombie, historyMode: f.history });
+      Object.assign(n, { stepTimeout: given(f.step), maxRunning: Number(f.running) || 0, maxBacklog: Number(f.backlog) || 0, maxWaiting: Number(f.waiting) || 0, retention: given(f.retention), zombiePolicy: f.zombie, historyMode: f.history });
       if (n.retryPolicy || f.attempts || f.interval || f.most || f.factor)
         n.retryPolicy = Object.assign(n.retryPolicy ?? create(RetryPolicySchema), { maxAttempts: Number(f.attempts) || 0, initialInterval: given(f.interval), maxInterval: given(f.most), backoffCoefficient: Number(f.factor) || undefined });
       await namespaces.putNamespace({ namespace: n });
@@ -122,6 +123,9 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Running tasks per node" error={wrongCount(f.running)}>
             <input placeholder="1000" inputMode="numeric" {...text("running")} />
           </Field>
+          <Field label="Tasks waiting for a slot" error={wrongCount(f.backlog)}>
+            <input placeholder="10 × running tasks" inputMode="numeric" {...text("backlog")} />
+          </Field>
           <Field label="Waiting requests per process" error={wrongCount(f.waiting)}>
             <input placeholder="1000" inputMode="numeric" {...text("waiting")} />
           </Field>
@@ -160,7 +164,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
         <ErrorBox error={error} />
         <footer>
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v))) || Boolean(wrongCount(f.running) || wrongCount(f.waiting) || wrongCount(f.attempts) || wrongNumber(f.factor))}>
+          <button type="submit" className="button main" disabled={busy || !f.name.trim() || [f.step, f.retention, f.interval, f.most].some((v) => Boolean(wrong(v))) || Boolean(wrongCount(f.running) || wrongCount(f.backlog) || wrongCount(f.waiting) || wrongCount(f.attempts) || wrongNumber(f.factor))}>
             Save
           </button>
         </footer>
@@ -177,6 +181,7 @@ function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
         ["processor", processorWords(n)],
         ["step timeout", shown(n.stepTimeout) || "60s"],
         ["running tasks per node", count(n.maxRunning || 1000)],
+        ["tasks waiting for a slot", count(n.maxBacklog || 10 * (n.maxRunning || 1000))],
         ["waiting requests per process", count(n.maxWaiting || 1000)],
         ["retention", shown(n.retention) || "no limit"],
         ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, backoff factor ${r?.backoffCoefficient}, at most ${shown(r?.maxInterval) || "180s"}` : ""}`],

@@ -299,7 +299,11 @@ type Namespace struct {
 	Paused      bool                   `protobuf:"varint,10,opt,name=paused,proto3" json:"paused,omitempty"`
 	CreatedTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
 	// Which events of jobs and runs are stored.
-	JobEvents     JobEvents `protobuf:"varint,12,opt,name=job_events,json=jobEvents,proto3,enum=progressor.v1.JobEvents" json:"job_events,omitempty"`
+	JobEvents JobEvents `protobuf:"varint,12,opt,name=job_events,json=jobEvents,proto3,enum=progressor.v1.JobEvents" json:"job_events,omitempty"`
+	// Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
+	// slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
+	// otherwise. Default: 10 times max_running.
+	MaxBacklog    int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +420,13 @@ func (x *Namespace) GetJobEvents() JobEvents {
 		return x.JobEvents
 	}
 	return JobEvents_JOB_EVENTS_UNSPECIFIED
+}
+
+func (x *Namespace) GetMaxBacklog() int32 {
+	if x != nil {
+		return x.MaxBacklog
+	}
+	return 0
 }
 
 type ProcessorConfig struct {
@@ -1200,7 +1211,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x05\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x06\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1219,7 +1230,9 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	" \x01(\bR\x06paused\x12=\n" +
 	"\fcreated_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedTime\x12A\n" +
 	"\n" +
-	"job_events\x18\f \x01(\x0e2\x18.progressor.v1.JobEventsB\b\xbaH\x05\x82\x01\x02\x10\x01R\tjobEvents\"\xd3\x01\n" +
+	"job_events\x18\f \x01(\x0e2\x18.progressor.v1.JobEventsB\b\xbaH\x05\x82\x01\x02\x10\x01R\tjobEvents\x12(\n" +
+	"\vmax_backlog\x18\r \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
+	"maxBacklog\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +

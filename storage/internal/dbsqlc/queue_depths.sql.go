@@ -9,6 +9,27 @@ import (
 	"context"
 )
 
+const countBacklog = `-- name: CountBacklog :one
+SELECT count(*)::int AS waiting FROM (
+  SELECT 1 FROM schedule s
+   WHERE s.namespace COLLATE "POSIX" = $1::text
+     AND s.waits_for = 'place'
+   LIMIT $2::int) w
+`
+
+type CountBacklogParams struct {
+	Namespace string
+	Lim       int32
+}
+
+// CountBacklog counts the tasks of a namespace that wait for a place, to lim and no further.
+func (q *Queries) CountBacklog(ctx context.Context, db DBTX, arg CountBacklogParams) (int32, error) {
+	row := db.QueryRow(ctx, countBacklog, arg.Namespace, arg.Lim)
+	var waiting int32
+	err := row.Scan(&waiting)
+	return waiting, err
+}
+
 const queueDepths = `-- name: QueueDepths :many
 SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waiting,
        coalesce((extract(epoch FROM statement_timestamp() - least(p.oldest, d.oldest)) * 1000000), 0)::bigint AS oldest_us

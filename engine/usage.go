@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// usageWindow is the least time over which usage compares processors with the database.
+const usageWindow = time.Second
+
+// usage measures for what the tasks of a namespace use their slots on this node: for their processor, or for the
+// database. If it is the database, storing more requests would slow down the tasks that run. It is safe for concurrent
+// use.
+type usage struct {
+	working             atomic.Int64 // attempts that are in the processor now
+	processing, storing atomic.Int64 // ns so far
+
+	mu    sync.Mutex
+	began time.Time // of the window
+	at    [2]int64  // processing and storing when it began
+	last  [2]int64  // of the window before
+}
+
+// begin notes that an attempt is in the processor, and returns the time.
+func (u *usage) begin() time.Time {
+	u.working.Add(1)
+	return time.Now()
+}
+
+// processed notes that an attempt that has begun has left the processor.
+func (u *usage) processed(began time.Time) {
+	u.working.Add(-1)
+	u.processing.Add(int64(time.Since(began)))
+}
+
+// stored adds the time that a request or a result took to be stored.
+func (u *usage) stored(began time.Time) { u.storing.Add(int64(time.Since(began))) }
+
+// byProcessors reports whether the processors use most of the time of the slots, of which so many are taken.
+func (u *usage) byProcessors(taken int, now time.Time) bool {
+	if 2*u.working.Load() >= int64(taken) { // attempts that last are not in the sums yet
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	sums := [2]int64{u.processing.Load(), u.storing.Load()}
+	window := [2]int64{sums[0] - u.at[0], sums[1] - u.at[1]}
+	most := u.last[0]+window[0] >= u.last[1]+window[1]
+	if now.Sub(u.began) >= usageWindow {
+		u.began, u.at, u.last = now, sums, window
+	}
+	return most
+}

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Slots are used by processors while half of the attempts are in one, or if processing took most of the time lately.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	u := &usage{}
+	now := time.Now()
+	expect := func(what string, taken int, want bool) {
+		t.Helper()
+		if got := u.byProcessors(taken, now); got != want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	u.storing.Store(100)
+	expect("storing took all of the time", 2, false)
+	u.begin()
+	expect("one of two is in its processor", 2, true)
+	expect("one of three is in its processor", 3, false)
+	u.working.Store(0)
+	u.processing.Store(100)
+	expect("both took as long", 2, true)
+	u.storing.Store(101)
+	now = now.Add(usageWindow)
+	expect("storing took longer", 2, false)
+	u.processing.Store(150)
+	expect("processing took longer in this window", 2, true)
+	u.storing.Store(1000)
+	now = now.Add(usageWindow)
+	expect("storing took longer in this window", 2, false)
+	u.processing.Store(1100)
+	now = now.Add(usageWindow)
+	expect("processing took longer in this window and the last one", 2, true)
+}
+
+// The backlog is counted rarely. In between, what this node stores is added.
+func TestBacklogIsCounted(t *testing.T) {
+	t.Parallel()
+	b := &backlog{}
+	counts, waiting := 0, 3
+	add := func(now time.Time, want bool) {
+		t.Helper()
+		ok, err := b.add(5, now, func() (int, error) { counts++; return waiting, nil })
+		if ok != want || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+	}
+	now := time.Now()
+	b.counted(3, now.Add(-time.Second), now)
+	for _, want := range []bool{true, true, false} {
+		add(now, want)
+	}
+	if counts != 0 {
+		t.Errorf("counted %d times within %d times as long as a count takes", counts, backlogRest)
+	}
+	now = now.Add(backlogRest * time.Second)
+	for _, want := range []bool{true, false} {
+		waiting = 4
+		add(now, want)
+		b.next = now.Add(time.Second)
+	}
+	if counts != 1 {
+		t.Errorf("counted %d times", counts)
+	}
+	b.next, waiting = now, 1
+	b.counting.Lock()
+	add(now, false) // another request counts: the number that is known holds
+	b.counting.Unlock()
+	if _, err := b.add(5, now, func() (int, error) { return 0, errors.New("away") }); err == nil {
+		t.Error("a count that failed counts")
+	}
+	add(now, true)
+}

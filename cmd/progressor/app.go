@@ -13,67 +13,67 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Main is the program without the process around it, so that a test can run any command line of it.
+// Main is the program without its operating system process, so that tests can run any command line.
 type Main struct {
 	Stdin    io.Reader
 	Stdout   io.Writer
 	Stderr   io.Writer
 	Getenv   func(name string) (value string, set bool)
-	Environ  func() []string  // NAME=value, of all of them
-	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first asks to stop, the second stops at once
-	Terminal bool             // Stderr is a terminal: logs are for people
-	Asks     bool             // Stdin is one too: somebody can answer a question
+	Environ  func() []string  // NAME=value
+	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
+	Terminal bool             // Stderr is a terminal: write logs as text
+	Asks     bool             // Stdin is a terminal, too: the user can answer questions
 }
 
-// commands is the command line. Every command says its help, and an example, itself.
+// commands is the command line. Each command has its help and an example.
 type commands struct {
 	Dev     devCmd     `cmd:"" group:"engine" help:"Run an engine with a private PostgreSQL and demo namespaces."`
-	Serve   serveCmd   `cmd:"" group:"engine" help:"Run an engine on a PostgreSQL of yours."`
-	Migrate migrateCmd `cmd:"" group:"engine" help:"Bring the database's schema up to date, or a step back."`
-	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Examine a database: versions, invariants, indexes, transactions, settings."`
+	Serve   serveCmd   `cmd:"" group:"engine" help:"Run an engine on your PostgreSQL."`
+	Migrate migrateCmd `cmd:"" group:"engine" help:"Migrate the schema of the database."`
+	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
 	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
-	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine, and the SQL of the reference on the same server."`
+	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
 
 	Start          startCmd          `cmd:"" group:"process" help:"Start a process."`
 	Call           callCmd           `cmd:"" group:"process" help:"Call a process and print its response."`
 	Repair         repairCmd         `cmd:"" group:"process" help:"Take a process out of ERROR."`
-	Await          awaitCmd          `cmd:"" group:"process" help:"Wait for a task that was accepted, or whose wait timed out."`
+	Await          awaitCmd          `cmd:"" group:"process" help:"Wait for the end of a task."`
 	Get            getCmd            `cmd:"" group:"process" help:"Show a process, its timers and its history."`
 	List           listCmd           `cmd:"" group:"process" help:"List the processes of a namespace."`
 	Count          countCmd          `cmd:"" group:"process" help:"Count processes by status."`
-	Trace          traceCmd          `cmd:"" group:"process" help:"Show every task of a process, each with its events."`
-	Explain        explainCmd        `cmd:"" group:"process" help:"Say what a process waits for, what comes next, and where its time went."`
-	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by what broke them."`
-	Watch          watchCmd          `cmd:"" group:"process" help:"Print the events of a process and the changes of its status as they come."`
+	Trace          traceCmd          `cmd:"" group:"process" help:"Show the tasks of a process with their events."`
+	Explain        explainCmd        `cmd:"" group:"process" help:"Explain what a process waits for, what happens next, and where its time went."`
+	Errors         errorsCmd         `cmd:"" group:"process" help:"Group the processes in ERROR by cause."`
+	Watch          watchCmd          `cmd:"" group:"process" help:"Print new events and status changes of a process."`
 	Put            putCmd            `cmd:"" group:"process" help:"Import a process with its history."`
-	Suspend        suspendCmd        `cmd:"" group:"process" help:"Hold a process until it is resumed."`
-	RestartHistory restartHistoryCmd `cmd:"" group:"process" help:"Begin a new history of a process, which keeps its state."`
-	Resume         resumeCmd         `cmd:"" group:"process" help:"Let a suspended process go on."`
-	Cancel         cancelCmd         `cmd:"" group:"process" help:"Ask a process to end; past the grace the engine ends it."`
+	Suspend        suspendCmd        `cmd:"" group:"process" help:"Suspend a process until it is resumed."`
+	RestartHistory restartHistoryCmd `cmd:"" group:"process" help:"Start a new, empty history of a process."`
+	Resume         resumeCmd         `cmd:"" group:"process" help:"Resume a suspended process."`
+	Cancel         cancelCmd         `cmd:"" group:"process" help:"Ask a process to end; after the grace period, the engine ends it."`
 	Remove         removeCmd         `cmd:"" group:"process" help:"Delete a process with its tasks and events."`
 
-	Bulk bulkCmd `cmd:"" group:"process" help:"Do something to all processes that match a filter."`
-	Cron cronCmd `cmd:"" group:"process" help:"Start runs at cron times, and see what was decided at each."`
-	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue jobs, follow them, and change them."`
+	Bulk bulkCmd `cmd:"" group:"process" help:"Apply an action to all processes that match a filter."`
+	Cron cronCmd `cmd:"" group:"process" help:"Manage crons and their ledger."`
+	Job  jobCmd  `cmd:"" group:"process" help:"Enqueue, list, change and cancel jobs."`
 
-	Template templateCmd `cmd:"" group:"process" help:"Keep templates of work of several steps."`
-	Run      flowCmd     `cmd:"" group:"process" help:"Start runs of templates, follow their steps, and answer what waits."`
+	Template templateCmd `cmd:"" group:"process" help:"Manage templates of flows."`
+	Run      flowCmd     `cmd:"" group:"process" help:"Start flow runs, follow their steps, and complete waits."`
 
-	Constraint constraintCmd `cmd:"" group:"process" help:"Limit how many jobs run at a time, and how often they start."`
+	Constraint constraintCmd `cmd:"" group:"process" help:"Limit concurrent jobs and their rate."`
 
-	Worker workerCmd `cmd:"" group:"process" help:"Run jobs by a command of yours."`
+	Worker workerCmd `cmd:"" group:"process" help:"Run workers; list and stop them."`
 
-	Overview  overviewCmd  `cmd:"" group:"process" help:"Sum up a namespace, or all, and the nodes."`
-	Top       topCmd       `cmd:"" group:"process" help:"Watch the engine: rates, namespaces, errors, nodes."`
-	Audit     auditCmd     `cmd:"" group:"process" help:"List what operators have done."`
-	Node      nodeCmd      `cmd:"" group:"process" help:"List the engines, or have one drain."`
+	Overview  overviewCmd  `cmd:"" group:"process" help:"Summarize a namespace, or all, and the nodes."`
+	Top       topCmd       `cmd:"" group:"process" help:"Show rates, namespaces, errors and nodes, live."`
+	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
+	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
 	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
 
 	Completion completionCmd `cmd:"" group:"other" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" group:"other" help:"Print the version."`
 }
 
-// app is what a command gets beside its own flags.
+// app is the context of a command, in addition to its flags.
 type app struct {
 	Main
 
@@ -89,10 +89,10 @@ func newApp(ctx context.Context, m Main) *app {
 	return &app{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
 }
 
-// stop carries an exit code through kong, which wants to end the process after --help.
+// stop carries an exit code through kong, which exits after --help.
 type stop int
 
-// Run runs one command line (without the program's name) and returns the process's exit code; docs/cli.md lists them.
+// Run runs a command line without the program's name and returns its exit code (see docs/cli.md).
 func (m Main) Run(ctx context.Context, args []string) (code int) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -108,7 +108,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	a.settings.environ = m.Environ
 	parser, err := newParser(a, &cmds)
 	if err != nil {
-		panic(err) // a mistake in the tags above
+		panic(err) // a mistake in the tags of commands
 	}
 	a.kong = parser
 	args = helpAliases(args)
@@ -121,7 +121,7 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 		}
 		err = plainError(a.settings.explain(err), parser, parseErr)
 		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
-			err = fmt.Errorf("%w, as in: progressor %s", err, parseErr.Context.Selected().Summary())
+			err = fmt.Errorf("%w, for example: progressor %s", err, parseErr.Context.Selected().Summary())
 		}
 		return a.fail(usageError(err), wantsJSON(args))
 	}
@@ -131,7 +131,6 @@ func (m Main) Run(ctx context.Context, args []string) (code int) {
 	return exitOK
 }
 
-// helpAliases takes what other programs call --help and the command version.
 func helpAliases(args []string) []string {
 	switch {
 	case len(args) > 0 && args[0] == "help":
@@ -158,7 +157,8 @@ func newParser(a *app, cmds *commands) (*kong.Kong, error) {
 	)
 }
 
-// wantsJSON looks for -o json by itself: a command line that cannot be parsed has an output format too.
+// wantsJSON looks for -o json in the arguments, because a command line that cannot be parsed needs
+// an output format, too.
 func wantsJSON(args []string) bool {
 	for i, arg := range args {
 		switch arg {
@@ -171,8 +171,9 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// interruptible is the context of a client command: it ends with the first signal. A command may have several at a time, as that of a request
-// and that of the wait which follows: whichever gets the signal tells the others.
+// interruptible returns the context of a client command, which ends at the first signal. A command
+// may have several of them, such as one for a request and one for the wait that follows. The one
+// that receives the signal notifies the others.
 func (a *app) interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	go func() {
@@ -187,7 +188,7 @@ func (a *app) interruptible() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// helpWithEnv adds the environment's name for a setting to its help.
+// helpWithEnv adds the name of the environment variable of a setting to its help.
 func helpWithEnv(v *kong.Value) string {
 	if !isSetting(v) {
 		return v.Help

@@ -9,20 +9,20 @@ import (
 )
 
 type auditCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and orders to nodes."`
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and commands to nodes."`
 
-	Match string `arg:"" optional:"" name:"filter" help:"Only orders that match, such as 'method = RemoveProcess'. See docs/api.md."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only commands that match, such as 'method = RemoveProcess'. See docs/api.md."`
 
 	clientFlags
-	Filter    string `placeholder:"FILTER" help:"The filter as a flag: without a namespace there is no other place for it."`
+	Filter    string `placeholder:"FILTER" help:"The filter as a flag, for use without a namespace."`
 	pageFlags `set:"rows=Orders"`
 }
 
 func (auditCmd) Help() string {
-	return `Audit lists what operators have done, the newest first: repairs without the processor, suspensions, cancels, removals, imports,
-changes of namespaces, drains, bulks. It is kept for 90 days.
+	return `Audit lists commands of operators, newest first: repairs without the processor, suspensions,
+cancels, removals, imports, changes of namespaces, drains and bulks. Entries are kept for 90 days.
 
-A filter is as that of list, over actor, method and subject (= and !=) and time (= != < <= > >=).
+A filter can use actor, method and subject (= and !=) and time (= != < <= > >=).
 
     progressor audit
     progressor audit demo --filter 'method = "RemoveProcess" AND time > "2026-11-01T00:00:00Z"'

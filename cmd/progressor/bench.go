@@ -2,7 +2,7 @@ package main
 
 import "github.com/progressor-engine/progressor/internal/bench"
 
-// benchCmd gives package bench what it needs of the program.
+// benchCmd passes the dependencies of the program to package bench.
 type benchCmd struct {
 	bench.Command
 	outputFlag

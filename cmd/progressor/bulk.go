@@ -14,13 +14,13 @@ import (
 )
 
 type bulkCmd struct {
-	Start  bulkStartCmd  `cmd:"" help:"Do something to all processes that match a filter."`
-	Get    bulkGetCmd    `cmd:"" help:"Show how far a bulk has come, and its newest failures."`
+	Start  bulkStartCmd  `cmd:"" help:"Apply an action to all processes that match a filter."`
+	Get    bulkGetCmd    `cmd:"" help:"Show the progress of a bulk and its newest failures."`
 	List   bulkListCmd   `cmd:"" help:"List bulks."`
-	Cancel bulkCancelCmd `cmd:"" help:"End a bulk; what it has done stays done."`
+	Cancel bulkCancelCmd `cmd:"" help:"Stop a bulk; its changes are kept."`
 }
 
-// bulkVerbs are the verbs as they are called where they are done to one process.
+// bulkVerbs maps the names of the commands for a single process to verbs.
 var bulkVerbs = map[string]progressorv1.BulkVerb{
 	"repair":  progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR,
 	"suspend": progressorv1.BulkVerb_BULK_VERB_SUSPEND,
@@ -32,21 +32,22 @@ var bulkVerbs = map[string]progressorv1.BulkVerb{
 type bulkStartCmd struct {
 	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove" help:"repair (simple), suspend, resume, cancel or remove."`
 	NS     string `arg:"" name:"ns" help:"Namespace."`
-	Match  string `arg:"" name:"filter" help:"Which processes, such as 'status = ERROR'. All: 'process_id = \"*\"'. See docs/api.md."`
+	Match  string `arg:"" name:"filter" help:"Filter, such as 'status = ERROR'. For all processes: 'process_id = \"*\"'. See docs/api.md."`
 
 	clientFlags
-	DryRun         bool    `help:"Count what matches, show the oldest, and change nothing."`
-	Rate           float64 `placeholder:"N" help:"At most so many processes a second, 0.001 to 10000. Default: 100."`
-	Reason         string  `placeholder:"TEXT" help:"Why: noted with the bulk, and with each process that is suspended or cancelled."`
-	Wait           bool    `help:"Wait for the end; on a terminal with a bar that shows how far it is. Ctrl-C ends the wait, not the bulk."`
-	IdempotencyKey string  `short:"k" placeholder:"KEY" help:"The same request with the same key is the same bulk. Default: a random one for all tries of this command."`
+	DryRun         bool    `help:"Count the matching processes, show the oldest, and change nothing."`
+	Rate           float64 `placeholder:"N" help:"Processes per second, 0.001 to 10000. Default: 100."`
+	Reason         string  `placeholder:"TEXT" help:"Reason, stored with the bulk and with each suspended or cancelled process."`
+	Wait           bool    `help:"Wait for the end, on a terminal with a progress bar. Ctrl-C ends the wait, not the bulk."`
+	IdempotencyKey string  `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key starts no second bulk. Default: a random key for all tries of this command."`
 }
 
 func (bulkStartCmd) Help() string {
-	return `Start does something to all processes of a namespace that match a filter: what the command of the same name does to one. It
-goes on in the engine, on whatever node is alive, from the oldest process to those that were there when it started, a page
-at a time. A process whose status does not allow the action is skipped; jobs, runs of flows, crons and bulks are left out
-whatever the filter: progressor job retry runs a job again that failed.
+	return `Start applies an action to all processes of a namespace that match a filter, like the command of the
+same name does for one. The engine runs it, on any node that is alive, from the oldest process to
+the newest one that existed at the start, page by page. Processes whose status does not allow the
+action are skipped. Jobs, flow runs, crons and bulks are never included; use progressor job retry
+for failed jobs.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
@@ -56,7 +57,7 @@ whatever the filter: progressor job retry runs a job again that failed.
 
 func (c *bulkStartCmd) Run(a *app) error {
 	if c.DryRun && c.Wait {
-		return usageError(errors.New("want one of --dry-run and --wait: a dry run is at its end when it answers"))
+		return usageError(errors.New("use either --dry-run or --wait: a dry run does not start a bulk"))
 	}
 	ctx, cancel := a.request()
 	defer cancel()
@@ -79,11 +80,11 @@ func (c *bulkStartCmd) Run(a *app) error {
 	if err := printBulk(a, b); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "\nhow far it is: progressor bulk get %s %s\n", shellWord(b.GetNamespace()), b.GetBulkId())
+	_, err = fmt.Fprintf(a.Stdout, "\nprogress: progressor bulk get %s %s\n", shellWord(b.GetNamespace()), b.GetBulkId())
 	return err
 }
 
-// wait follows a bulk to its end and tells by the exit code how it went.
+// wait follows a bulk to its end and returns an error for the exit code.
 func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
@@ -92,7 +93,7 @@ func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	progress.end()
 	if errors.Is(err, context.Canceled) {
 		return &codedError{
-			code: exitInterrupted, err: errors.New("the wait was interrupted: the bulk goes on"),
+			code: exitInterrupted, err: errors.New("the wait was interrupted; the bulk continues"),
 			next: fmt.Sprintf("progressor bulk get (or cancel) %s %s", shellWord(b.GetNamespace()), b.GetBulkId()),
 		}
 	}
@@ -108,22 +109,22 @@ func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 	case err != nil:
 		return err
 	case end.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
-		return &codedError{code: exitTaskFailed, err: fmt.Errorf("the bulk is %s, and not all processes that match were met", shortEnum(end.GetStatus()))}
+		return &codedError{code: exitTaskFailed, err: fmt.Errorf("the bulk is %s, and did not process all matching processes", shortEnum(end.GetStatus()))}
 	case end.GetFailed() > 0:
 		return &codedError{code: exitFailed, err: fmt.Errorf("%s processes failed", thousands(end.GetFailed()))}
 	}
 	return nil
 }
 
-// leftOut says that jobs match too, which bulks leave alone, and what does the same to a job; "": none does. It is a hint: where it cannot be
-// asked for there is none.
+// leftOut returns a hint that jobs match the filter, too, with the command for a single job. It
+// returns "" if none does or if the query fails.
 func (c *bulkStartCmd) leftOut(ctx context.Context) string {
 	resp, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: "kind = job AND (" + c.Match + ")", PageSize: 1})
 	if err != nil || len(resp.GetProcesses()) == 0 {
 		return ""
 	}
 	id := resp.GetProcesses()[0].GetProcessId()
-	text := "jobs, such as " + oneLine(id) + ": they are none of a bulk"
+	text := "jobs, such as " + oneLine(id) + ": bulks do not include jobs"
 	verb := map[string]string{"repair": "retry", "cancel": "cancel"}[c.Action]
 	if verb == "" || process.Own(id) {
 		return text
@@ -138,7 +139,7 @@ func printDryRun(a *app, action string, b *progressorv1.Bulk, leftOut string) er
 	}
 	refused := ""
 	if b.GetSkipped() > 0 {
-		refused = fmt.Sprintf("%s of them: %s is not allowed in their status", thousands(b.GetSkipped()), action)
+		refused = fmt.Sprintf("%s of them: their status does not allow %s", thousands(b.GetSkipped()), action)
 	}
 	if err := printFields(a.Stdout, field{"would", action}, field{"matches", matches}, field{"would skip", refused}, field{"leaves out", leftOut}); err != nil {
 		return err
@@ -167,7 +168,7 @@ func printBulk(a *app, b *progressorv1.Bulk) error {
 		field{"done", thousands(b.GetDone())},
 		field{"skipped", thousands(b.GetSkipped())},
 		field{"failed", thousands(b.GetFailed())},
-		field{"stands at", oneLine(b.GetPosition())},
+		field{"last process", oneLine(b.GetPosition())},
 		field{"started", showTime(b.GetCreatedTime())},
 		field{"started by", oneLine(b.GetActor())},
 		field{"ended", showTime(b.GetFinishedTime())},
@@ -189,7 +190,7 @@ func printBulk(a *app, b *progressorv1.Bulk) error {
 	return err
 }
 
-// bulkAction is how the command line calls a verb.
+// bulkAction returns the name of a verb on the command line.
 func bulkAction(v progressorv1.BulkVerb) string {
 	for name, verb := range bulkVerbs {
 		if verb == v {
@@ -206,7 +207,7 @@ func expected(b *progressorv1.Bulk) string {
 	return thousands(b.GetExpected())
 }
 
-// thousands writes a number with a comma after every third digit.
+// thousands formats a number with a comma after every third digit.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for k := len(s) - 3; k > 0; k -= 3 {
@@ -215,10 +216,10 @@ func thousands(n int64) string {
 	return s
 }
 
-// bulkArgs name a bulk.
+// bulkArgs identify a bulk.
 type bulkArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"bulk" help:"Its id, as bulk start and bulk list show it."`
+	ID string `arg:"" name:"bulk" help:"Id of the bulk; bulk start and bulk list show it."`
 }
 
 type bulkGetCmd struct {
@@ -227,8 +228,8 @@ type bulkGetCmd struct {
 }
 
 func (bulkGetCmd) Help() string {
-	return `Get shows what a bulk was asked for, how far it has come, and its newest 100 failures. More of these are the events of its
-process, ~bulk/ID.
+	return `Get shows the request of a bulk, its progress, and its newest 100 failures. More failures are in the
+events of its process, ~bulk/ID.
 
     progressor bulk get demo 019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10
     progressor get demo '~bulk/019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10' --offset 100 --limit 100`
@@ -246,7 +247,7 @@ type bulkCancelCmd struct {
 }
 
 func (bulkCancelCmd) Help() string {
-	return `Cancel ends a bulk when it has done the page that it is at, within about a second. What it has done stays done.
+	return `Cancel stops a bulk after its current page, within about a second. Changes that it made are kept.
 
     progressor bulk cancel demo 019aa6f2-7f3c-7c11-8d2e-0b9a4f6f2a10`
 }
@@ -265,7 +266,7 @@ type bulkListCmd struct {
 }
 
 func (bulkListCmd) Help() string {
-	return `List shows bulks, the newest of a namespace first.
+	return `List shows bulks, newest first within each namespace.
 
     progressor bulk list
     progressor bulk list demo --all -o json`

@@ -55,7 +55,7 @@ func TestBulkStart(t *testing.T) {
 		Namespace: "demo", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR, Rate: 12.5, Reason: "why", IdempotencyKey: "key",
 	})
 	wantLines(t, out, "bulk demo b-1", "action repair", "filter status = ERROR", `reason the books\nare back`, "rate 100/s", "status RUNNING",
-		"expected 12,000", "done 0", "stands at order-7", "started by kim", "how far it is: progressor bulk get demo b-1")
+		"expected 12,000", "done 0", "last process order-7", "started by kim", "progress: progressor bulk get demo b-1")
 	for action, verb := range bulkVerbs {
 		p.ok(t, "bulk", "start", action, "demo", "status = ERROR")
 		if r := f.last.(*progressorv1.StartBulkRequest); r.GetVerb() != verb || r.GetIdempotencyKey() == "" {
@@ -77,7 +77,7 @@ func TestBulkDryRun(t *testing.T) {
 	f := &fakeEngine{bulks: []*progressorv1.Bulk{b}}
 	p := serveFake(t, f)
 	out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run")
-	wantLines(t, out, "would cancel", "matches more than 1,234,567", "would skip 1,000 of them: cancel is not allowed in their status", "the oldest", "order-1", `order\n2`)
+	wantLines(t, out, "would cancel", "matches more than 1,234,567", "would skip 1,000 of them: their status does not allow cancel", "the oldest", "order-1", `order\n2`)
 	if out := p.ok(t, "bulk", "start", "cancel", "demo", "status = ERROR", "--dry-run", "-o", "json"); !strings.Contains(out, `"dryRun": true`) {
 		t.Errorf("%s", out)
 	}
@@ -91,7 +91,7 @@ func TestBulkLeavesJobsOut(t *testing.T) {
 	f := &fakeEngine{bulks: []*progressorv1.Bulk{{DryRun: true}}, pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{{ProcessId: "mail-3"}}}}}
 	p := serveFake(t, f)
 	for action, next := range map[string]string{"repair": "; one by one: progressor job retry mail mail-3", "cancel": "; one by one: progressor job cancel mail mail-3", "suspend": ""} {
-		wantLines(t, p.ok(t, "bulk", "start", action, "mail", "status = ERROR", "--dry-run"), "matches 0", "leaves out jobs, such as mail-3: they are none of a bulk"+next)
+		wantLines(t, p.ok(t, "bulk", "start", action, "mail", "status = ERROR", "--dry-run"), "matches 0", "leaves out jobs, such as mail-3: bulks do not include jobs"+next)
 		wantRequest(t, f.last, &progressorv1.ListProcessesRequest{Namespace: "mail", Filter: "kind = job AND (status = ERROR)", PageSize: 1})
 	}
 	f.pages = []*progressorv1.ListProcessesResponse{{}}

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// bulkPoll is how often a bulk is asked how far it is.
+	// bulkPoll is the interval at which the progress of a bulk is read.
 	bulkPoll = 500 * time.Millisecond
-	// bulkBarWidth is how many characters the bar itself has; with its numbers a line has less than 80.
+	// bulkBarWidth is the width of the bar itself. With its numbers, a line has less than 80
+	// characters.
 	bulkBarWidth = 24
 )
 
-// bulkBar shows how far a bulk is.
+// bulkBar shows the progress of a bulk.
 type bulkBar struct {
 	terminalLine
 	began time.Time
-	first int64 // how many were matched then
+	first int64 // processed at that time
 }
 
 func (b *bulkBar) show(now *progressorv1.Bulk) {
@@ -32,7 +33,7 @@ func (b *bulkBar) show(now *progressorv1.Bulk) {
 	b.write(barLine(now, now.GetMatched()-b.first, time.Since(b.began)))
 }
 
-// barLine is the line of a bulk that has met so many processes in so long.
+// barLine returns the line of a bulk that has processed a number of processes in a time.
 func barLine(b *progressorv1.Bulk, met int64, took time.Duration) string {
 	matched, whole := b.GetMatched(), max(b.GetExpected(), b.GetMatched())
 	ended := b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED

@@ -17,10 +17,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// readTimeout bounds the requests that do not wait for a task.
+// readTimeout limits requests that do not wait for a task.
 const readTimeout = 30 * time.Second
 
-// engineAddress is where an engine is: a URL, whose scheme may be left out.
+// engineAddress is the URL of an engine. The scheme is optional.
 type engineAddress string
 
 func (e engineAddress) url() string {
@@ -30,41 +30,41 @@ func (e engineAddress) url() string {
 	return "http://" + string(e)
 }
 
-// Validate refuses an address where no engine can be.
+// Validate returns an error if the address cannot be that of an engine.
 func (e engineAddress) Validate() error {
 	u, err := url.Parse(e.url())
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("want a URL, such as http://127.0.0.1:8080 or https://engine.example.com, got %s", string(e))
+		return fmt.Errorf("must be a URL, such as http://127.0.0.1:8080 or https://engine.example.com (got %s)", string(e))
 	}
 	return nil
 }
 
-// clientFlags are the flags of every command that speaks to an engine.
+// clientFlags are the flags of all commands that call an engine.
 type clientFlags struct {
-	Address engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"Where an engine is. Default: ${default}."`
+	Address engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
 	outputFlag
 }
 
-// client makes a client that gives up within a second: a person waits for it.
+// client returns a client that gives up within a second, because a person waits for it.
 func (f clientFlags) client() *client.Client {
 	return f.clientWith(client.Retry{MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond})
 }
 
-// retryingClient makes one for who follows something to its end: it outlives a restart of the engine.
+// retryingClient returns a client for long waits. It survives a restart of the engine.
 func (f clientFlags) retryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f clientFlags) clientWith(r client.Retry) *client.Client {
 	return client.New(f.Address.url(), client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
 }
 
-// request is the context of a request that does not wait for a task.
+// request returns the context of a request that does not wait for a task.
 func (a *app) request() (context.Context, context.CancelFunc) {
 	ctx, cancelSignal := a.interruptible()
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	return ctx, func() { cancel(); cancelSignal() }
 }
 
-// ask makes a request that does not wait for a task, and prints its answer: as JSON, or by show, for people.
+// ask sends a request that does not wait for a task, and prints the response as JSON or with show.
 func ask[Q, P proto.Message](a *app, output outputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error) error {
 	ctx, cancel := a.request()
 	defer cancel()
@@ -78,18 +78,18 @@ func ask[Q, P proto.Message](a *app, output outputFlag, call func(context.Contex
 	return show(resp)
 }
 
-// processArgs name a process.
+// processArgs identify a process.
 type processArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 	ID string `arg:"" name:"id" help:"Process id."`
 }
 
-// waitFlags are those of a request that runs a task.
+// waitFlags are the flags of requests that run a task.
 type waitFlags struct {
-	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"The same request with the same key gets the first one's answer. Default: a random one for all tries of this command."`
-	Accepted       bool          `help:"Do not wait for the answer: be done when the task is durable."`
-	Timeout        time.Duration `placeholder:"DURATION" help:"How long to wait for the answer; the task goes on after it. Default: the namespace's step timeout."`
-	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor gets with this task and with the timers that it sets."`
+	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key returns the first response. Default: a random key for all tries of this command."`
+	Accepted       bool          `help:"Return when the task is stored, without waiting for its response."`
+	Timeout        time.Duration `placeholder:"DURATION" help:"How long to wait for the response; the task continues after that. Default: the step timeout of the namespace."`
+	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`
 }
 
 func (f waitFlags) wait() progressorv1.Wait {
@@ -113,10 +113,10 @@ func (f waitFlags) context(a *app) ([]byte, error) {
 	return a.payload("--context", f.Context)
 }
 
-// rangeFlags are a part of a history.
+// rangeFlags select a part of the history.
 type rangeFlags struct {
-	Offset   *int64 `placeholder:"EVENT" help:"Only events after this event id; with --backward before it."`
-	Limit    *int32 `placeholder:"N" help:"At most so many events; 0: none."`
+	Offset   *int64 `placeholder:"EVENT" help:"Only events after this event; with --backward, before it."`
+	Limit    *int32 `placeholder:"N" help:"Maximum number of events; 0: none."`
 	Backward bool   `help:"Newest event first."`
 }
 
@@ -131,20 +131,21 @@ func (f rangeFlags) historyRange() *progressorv1.HistoryRange {
 	return r
 }
 
-// pageFlags are those of a list that comes in pages. rows, which the command sets, is what a page holds.
+// pageFlags are the flags of paged lists. The command sets rows, the name of the listed items.
 type pageFlags struct {
-	PageSize  int32  `placeholder:"N" help:"${rows} on one page. Default: the engine's."`
-	PageToken string `placeholder:"TOKEN" help:"The page after the one that gave this token."`
-	All       bool   `help:"All pages."`
+	PageSize  int32  `placeholder:"N" help:"Maximum number of ${rows} per page. Default: that of the engine."`
+	PageToken string `placeholder:"TOKEN" help:"Token from the previous page."`
+	All       bool   `help:"Print all pages."`
 }
 
-// page is an answer with a part of a list.
+// page is a response with a page of a list.
 type page interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// printPages has one page read, or with --all that and every one behind it, and prints them as one: as JSON, or by show, for people.
+// printPages reads a page, or with --all that page and all following ones, and prints them as JSON
+// or with show.
 func printPages[P page](
 	a *app, output outputFlag, flags pageFlags, read func(ctx context.Context, token string) (P, error), show func(all P) error,
 ) error {
@@ -175,7 +176,7 @@ func printPages[P page](
 	return printMore(a, all.GetNextPageToken())
 }
 
-// printMore tells people how to get the next page.
+// printMore prints how to get the next page.
 func printMore(a *app, token string) error {
 	if token == "" {
 		return nil
@@ -184,7 +185,7 @@ func printMore(a *app, token string) error {
 	return err
 }
 
-// timeFrom reads an instant, a date, which is its midnight in UTC, or a duration from now; nil for "".
+// timeFrom parses a time, a date (midnight UTC) or a duration from now. It returns nil for "".
 func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	if value == "" {
 		return nil, nil
@@ -197,9 +198,9 @@ func timeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 		t, err = time.Parse(time.DateOnly, value)
 	}
 	if err != nil {
-		return nil, usageError(fmt.Errorf("%s: want a time, such as 2026-11-20T15:04:05Z, a date, whose midnight in UTC it is, or a duration, such as 90s", flag))
+		return nil, usageError(fmt.Errorf("%s: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC), or a duration, such as 90s", flag))
 	}
 	return timestamppb.New(t), nil
 }
 
-var errBothKeys = errors.New("want one of --task and --idempotency-key")
+var errBothKeys = errors.New("set either --task or --idempotency-key")

@@ -224,7 +224,7 @@ func TestTraceAndAwait(t *testing.T) {
 	failed.Status, failed.Failure = progressorv1.TaskStatus_TASK_STATUS_WAITING, nil
 	for _, timeout := range []string{"20ms", "1ns"} { // in the latter no answer comes in time
 		r := p.run(t, "await", "demo", "o-1", "-k", "key", "--timeout", timeout)
-		if r.code != exitTimeout || !strings.Contains(r.stdout, "status         WAITING") || r.stderr != "progressor: task 7 is WAITING after "+timeout+"; it goes on\n" {
+		if r.code != exitTimeout || !strings.Contains(r.stdout, "status         WAITING") || r.stderr != "progressor: task 7 is WAITING after "+timeout+"; it continues\n" {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -321,7 +321,7 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	if r := p.run(t, "stat"); r.code != exitUsage || !strings.Contains(r.stderr, `did you mean "start"`) {
 		t.Errorf("%+v", r)
 	}
-	if r := p.run(t, "get", "demo"); r.code != exitUsage || !strings.Contains(r.stderr, `expected "<id>", as in: progressor get <ns> <id>`) {
+	if r := p.run(t, "get", "demo"); r.code != exitUsage || !strings.Contains(r.stderr, `expected "<id>", for example: progressor get <ns> <id>`) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -12,11 +12,11 @@ type completionCmd struct {
 }
 
 func (completionCmd) Help() string {
-	return `Completion prints a script that completes commands and flags.
+	return `Completion prints a script that completes commands and flags in a shell.
 
     source <(progressor completion bash)                                                        # in this shell
-    echo 'source <(progressor completion bash)' >> ~/.bashrc                                    # bash, in each new one
-    echo 'autoload -Uz compinit && compinit && source <(progressor completion zsh)' >> ~/.zshrc # zsh, likewise`
+    echo 'source <(progressor completion bash)' >> ~/.bashrc                                    # bash, in new shells
+    echo 'autoload -Uz compinit && compinit && source <(progressor completion zsh)' >> ~/.zshrc # zsh, in new shells`
 }
 
 func (c *completionCmd) Run(a *app) error {
@@ -45,7 +45,7 @@ complete -o default -F _progressor progressor
 	return err
 }
 
-// addCompletions writes, for a command and those below it, the step that leads to it and the words that can follow.
+// addCompletions writes the cases of the script for a command and its subcommands.
 func addCompletions(node *kong.Node, path string, steps, cases *strings.Builder) {
 	var words []string
 	for _, child := range node.Children {

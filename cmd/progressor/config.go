@@ -17,7 +17,7 @@ import (
 const redacted = "REDACTED"
 
 type configCmd struct {
-	Print configPrintCmd `cmd:"" help:"Print the configuration that serve would run with, without secrets, and where each value comes from."`
+	Print configPrintCmd `cmd:"" help:"Print the configuration of serve, without secrets, with the source of each value."`
 	Check configCheckCmd `cmd:"" help:"Check the configuration, without connecting anywhere."`
 }
 
@@ -28,8 +28,8 @@ type configPrintCmd struct {
 }
 
 func (configPrintCmd) Help() string {
-	return `Print shows the configuration that serve would run with, as a configuration file. Passwords and headers are
-redacted.
+	return `Print shows the configuration that serve would use, as a configuration file. Passwords and headers
+are redacted.
 
     progressor config print -c progressor.yaml
     PROGRESSOR_LISTEN=127.0.0.1:9090 progressor config print`
@@ -81,7 +81,7 @@ func (c *configPrintCmd) Run(a *app, ctx *kong.Context) error {
 	return encoder.Encode(root)
 }
 
-// source says where the value of a flag comes from.
+// source returns where the value of a flag comes from.
 func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
 	if source, ok := s.sources[flag.Name]; ok {
 		return source
@@ -97,14 +97,15 @@ func (s *settings) source(ctx *kong.Context, flag *kong.Flag) string {
 func scalar(value, comment string) *yaml.Node {
 	node := &yaml.Node{}
 	node.SetString(value)
-	node.Tag, node.LineComment = "", comment // without a tag numbers and booleans are written plainly
+	node.Tag, node.LineComment = "", comment // without a tag, numbers and booleans are written plainly
 	if value == "" {
 		node.Style = yaml.DoubleQuotedStyle
 	}
 	return node
 }
 
-// insertSetting puts a value below the mapping of its group, which it makes where it is missing.
+// insertSetting adds a value to the mapping of its group, and creates that mapping if it is
+// missing.
 func insertSetting(node *yaml.Node, key []string, value, source string) {
 	if len(key) == 1 {
 		node.Content = append(node.Content, scalar(key[0], ""), scalar(value, source))
@@ -121,7 +122,7 @@ func insertSetting(node *yaml.Node, key []string, value, source string) {
 	insertSetting(group, key[1:], value, source)
 }
 
-// listNode writes messages, without their secrets, as the list of a configuration file.
+// listNode converts messages without their secrets to a list of the configuration file.
 func listNode[E any, M proto.Message](elements []E, redact func(E) M) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, e := range elements {
@@ -139,7 +140,7 @@ func listNode[E any, M proto.Message](elements []E, redact func(E) M) (*yaml.Nod
 	return list, nil
 }
 
-// blockStyle makes a node that was read from JSON look like YAML.
+// blockStyle formats a node that was read from JSON in the usual style of YAML.
 func blockStyle(node *yaml.Node) {
 	node.Style = 0
 	for _, child := range node.Content {
@@ -147,7 +148,7 @@ func blockStyle(node *yaml.Node) {
 	}
 }
 
-// redactNamespace hides the values of a processor's headers: tokens are sent in them.
+// redactNamespace hides the headers of a processor, because they may contain tokens.
 func redactNamespace(ns *progressorv1.Namespace) *progressorv1.Namespace {
 	ns = proto.CloneOf(ns)
 	for name := range ns.GetProcessor().GetConnect().GetHeaders() {
@@ -176,8 +177,9 @@ func redactDSN(dsn string) string {
 		if i := strings.IndexAny(rest, "/?"); i >= 0 {
 			authority = rest[:i]
 		}
-		// The last @ of the authority ends the user's part; one further on belongs to a path or a parameter, but a
-		// password with an unescaped slash puts it there too, so that the last one of all is taken when there is a colon.
+		// The last @ of the authority ends the user's part. A later @ belongs to a path or a
+		// parameter, except that a password with an unescaped slash moves it there, too. So if
+		// there is a colon, take the last @ of the whole URL.
 		at := strings.LastIndex(authority, "@")
 		if at < 0 {
 			at = strings.LastIndex(rest, "@")
@@ -197,8 +199,9 @@ type configCheckCmd struct {
 }
 
 func (configCheckCmd) Help() string {
-	return `Check reads the configuration as serve would and says what is wrong with it. It ends with code 2 then. Of a
-variable of the environment that begins with PROGRESSOR_ and is none, it warns: serve and dev ignore it.
+	return `Check validates the configuration without connecting to anything. The exit code is 2 if it is
+invalid. Variables of the environment that begin with PROGRESSOR_ but are not settings cause a
+warning; serve and dev ignore them.
 
     progressor config check -c progressor.yaml`
 }
@@ -208,7 +211,7 @@ func (c *configCheckCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	a.warnUnknown()
-	_, err := fmt.Fprintf(a.Stdout, "the configuration is good: %s, %s, %s\n",
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s\n",
 		counted(len(a.settings.namespaces), "namespace"), counted(len(a.settings.crons), "cron"), counted(len(a.settings.templates), "template"))
 	return err
 }

@@ -83,28 +83,28 @@ func TestBadConfiguration(t *testing.T) {
 		{"unknown group", "\nbd: {dsn: x}", nil, "line 2: unknown key bd; known: "},
 		{"a client's key", "output: json", nil, "unknown key output"},
 		{"set twice", "db: {max_conns: 1, max-conns: 2}", nil, "db.max_conns is set twice"},
-		{"list for a value", "listen: [a]", nil, "line 1: listen: want one value"},
-		{"no mapping", "- a", nil, "want keys and values"},
-		{"two documents", "listen: a\n---\nlisten: b", nil, "want one document"},
+		{"list for a value", "listen: [a]", nil, "line 1: listen: must be a single value"},
+		{"no mapping", "- a", nil, "must be keys and values"},
+		{"two documents", "listen: a\n---\nlisten: b", nil, "must be a single document"},
 		{"bad value", dsn + "engine: {zombie_after: soon}", nil, "line 2)"},
 		{"bad enum", "log: {level: loud}", nil, "must be one of"},
 		{"missing file", "", []string{"-c", "/does/not/exist"}, "no such file"},
-		{"no dsn", "", nil, "--db.dsn is missing"},
+		{"no dsn", "", nil, "--db.dsn: missing"},
 		{"bad dsn", "db: {dsn: 'postgres://db:port/x'}", nil, "--db.dsn: cannot parse"},
 		{"open listener", dsn + "listen: ':8080'", nil, "say --insecure"},
 		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "say --insecure"},
 		{"no port", dsn + "listen: localhost", nil, "want host:port"},
-		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "loopback only"},
-		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: want 1 to 64"},
-		{"scans", dsn, []string{"--db.scan-conns", "1"}, "--db.scan-conns: want 2 to 1000 (got 1)"},
-		{"reads", dsn, []string{"--db.max-conns", "0"}, "--db.max-conns: want 1 to 1000 (got 0)"},
-		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: want a list"},
+		{"open profiles", dsn, []string{"--debug.listen", ":6060", "--insecure"}, "must be a loopback address"},
+		{"lanes", dsn, []string{"--db.lanes", "0"}, "--db.lanes: must be 1 to 64"},
+		{"scans", dsn, []string{"--db.scan-conns", "1"}, "--db.scan-conns: must be 2 to 1000 (got 1)"},
+		{"reads", dsn, []string{"--db.max-conns", "0"}, "--db.max-conns: must be 1 to 1000 (got 0)"},
+		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: must be a list"},
 		{"namespace without name", "namespaces: [{max_running: 1}]", nil, "namespaces[0].namespace is missing"},
-		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is there twice"},
+		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is defined twice"},
 		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil, "line 3: namespaces[0].retry_policy.attempts: unknown field"},
 		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
-		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: want a duration with a unit"},
-		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, `max_running: want a number, got "many"`},
+		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: must be a duration with a unit"},
+		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, `max_running: must be a number (got "many")`},
 		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": line 2: namespaces[0].namespace: "},
 		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
 			`line 2: namespaces[0].processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
@@ -136,15 +136,15 @@ namespaces:
     history_mode: none
   - {namespace: play, processor: {builtin: {name: echo}}}
 `)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 2 namespaces, 0 crons, 0 templates\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
 	one := writeConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
-	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is good: 1 namespace, 0 crons, 0 templates\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
 	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
-	if !strings.Contains(out, "good") {
+	if !strings.Contains(out, "is valid") {
 		t.Errorf("output = %q", out)
 	}
 }
@@ -156,8 +156,8 @@ func TestUnknownVariables(t *testing.T) {
 		"PROGRESSOR_ENGINE_ZOMBIEAFTER": "20s", "PROGRESSOR_LISTN": "x", "OTHER": "x", "PROGRESSORX": "x",
 		"PROGRESSOR_SERVICE_HOST": "10.0.0.1", "PROGRESSOR_SERVICE_PORT_API": "1", "PROGRESSOR_PORT": "tcp://10.0.0.1:1", "PROGRESSOR_PORT_8080_TCP_ADDR": "10.0.0.1",
 	}}
-	const want = "progressor: unknown variable PROGRESSOR_ENGINE_ZOMBIEAFTER of the environment is ignored; the nearest is PROGRESSOR_ENGINE_ZOMBIE_AFTER\n" +
-		"progressor: unknown variable PROGRESSOR_LISTN of the environment is ignored; the nearest is PROGRESSOR_LISTEN\n"
+	const want = "progressor: unknown environment variable PROGRESSOR_ENGINE_ZOMBIEAFTER is ignored; did you mean PROGRESSOR_ENGINE_ZOMBIE_AFTER?\n" +
+		"progressor: unknown environment variable PROGRESSOR_LISTN is ignored; did you mean PROGRESSOR_LISTEN?\n"
 	for _, command := range []string{"check", "print"} {
 		if r := p.run(t, "config", command); r.code != exitOK || r.stderr != want {
 			t.Errorf("config %s: code %d, %s", command, r.code, r.stderr)
@@ -184,7 +184,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		text += block
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is good: 2 namespaces, 2 crons, 1 template\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
 		t.Errorf("output = %q", out)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// configFile is a configuration file as read.
+// configFile is a parsed configuration file.
 type configFile struct {
-	values     map[string]fileValue // by key with dots
+	values     map[string]fileValue // by dotted key
 	namespaces []fileNamespace
 	crons      []fileCron
 	templates  []fileTemplate
@@ -28,8 +28,8 @@ type fileNamespace struct {
 	inFile
 }
 
-// parseConfigFile reads YAML. A key that is not among keys is refused by its name: a typing error must not become a
-// default.
+// parseConfigFile parses YAML. It rejects unknown keys, so that a typing error does not silently
+// become a default.
 func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 	file := configFile{values: map[string]fileValue{}}
 	root, err := parseYAML(text)
@@ -37,7 +37,7 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 		return file, err
 	}
 	if root.Kind != yaml.MappingNode {
-		return file, fmt.Errorf("line %d: want keys and values", root.Line)
+		return file, fmt.Errorf("line %d: must be keys and values", root.Line)
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
@@ -61,7 +61,7 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 	return file, nil
 }
 
-// add takes the setting key, or the settings below it.
+// add adds the setting with this key, or the settings below it.
 func (f *configFile) add(keyNode, node *yaml.Node, key string, keys map[string]bool) error {
 	if node.Kind == yaml.MappingNode && hasChildren(keys, key) {
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -76,7 +76,7 @@ func (f *configFile) add(keyNode, node *yaml.Node, key string, keys map[string]b
 	case !keys[key]:
 		return fmt.Errorf("line %d: unknown key %s; known: %s", keyNode.Line, key, strings.Join(siblings(keys, key), ", "))
 	case node.Kind != yaml.ScalarNode:
-		return fmt.Errorf("line %d: %s: want one value", node.Line, key)
+		return fmt.Errorf("line %d: %s: must be a single value", node.Line, key)
 	case node.Tag == "!!null":
 		return nil
 	}
@@ -96,7 +96,7 @@ func hasChildren(keys map[string]bool, key string) bool {
 	return false
 }
 
-// siblings lists the known keys nearest to an unknown one.
+// siblings returns the known keys that are closest to an unknown one.
 func siblings(keys map[string]bool, key string) []string {
 	group := key[:strings.LastIndex(key, ".")+1]
 	var names []string
@@ -111,7 +111,7 @@ func siblings(keys map[string]bool, key string) []string {
 	return names
 }
 
-// parseYAML reads the only document of a text; nil where there is none.
+// parseYAML parses a text with a single document. It returns nil if there is none.
 func parseYAML(text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -122,7 +122,7 @@ func parseYAML(text []byte) (*yaml.Node, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("want one document")
+		return nil, errors.New("must be a single document")
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
 		return nil, nil

@@ -16,9 +16,9 @@ import (
 )
 
 type constraintCmd struct {
-	Put    constraintPutCmd    `cmd:"" help:"Set a limit of jobs, or replace it."`
-	List   constraintListCmd   `cmd:"" help:"List the limits of a namespace, with how much of each is in use."`
-	Delete constraintDeleteCmd `cmd:"" help:"Take a limit away."`
+	Put    constraintPutCmd    `cmd:"" help:"Create or replace a limit for jobs."`
+	List   constraintListCmd   `cmd:"" help:"List the limits of a namespace and their use."`
+	Delete constraintDeleteCmd `cmd:"" help:"Delete a limit."`
 }
 
 type constraintPutCmd struct {
@@ -26,16 +26,17 @@ type constraintPutCmd struct {
 	Name string `arg:"" name:"name" help:"Name of the constraint, without =."`
 
 	clientFlags
-	File       string  `short:"f" placeholder:"FILE|-" help:"A Constraint as YAML or JSON; flags replace what it says."`
-	Match      *string `placeholder:"CEL" help:"Which jobs it limits, over job.name, job.args, job.priority, job.tags and job.metadata. Default: all."`
-	Key        *string `placeholder:"CEL" help:"One limit for each value of this expression. Default: one for all jobs that match."`
-	MaxRunning *int32  `placeholder:"N" help:"Jobs of a key that may run at a time. Default: any number."`
-	Rate       string  `placeholder:"N/DURATION" help:"Jobs of a key that may start in a time, such as 10/s or 100/1m."`
-	Burst      *int32  `placeholder:"N" help:"Starts of --rate that were not used up and may follow at once. Default: the N of --rate."`
+	File       string  `short:"f" placeholder:"FILE|-" help:"A Constraint as YAML or JSON; flags replace its values."`
+	Match      *string `placeholder:"CEL" help:"Matching jobs, by job.name, job.args, job.priority, job.tags and job.metadata. Default: all."`
+	Key        *string `placeholder:"CEL" help:"Each value of this expression has its own limit. Default: one limit for all matching jobs."`
+	MaxRunning *int32  `placeholder:"N" help:"Maximum number of running jobs per key. Default: no limit."`
+	Rate       string  `placeholder:"N/DURATION" help:"Maximum number of starts per key and period, such as 10/s or 100/1m."`
+	Burst      *int32  `placeholder:"N" help:"Maximum number of unused starts that can be used at once. Default: the N of --rate."`
 }
 
 func (constraintPutCmd) Help() string {
-	return `Put sets a limit of jobs, or replaces the one of this name. It holds at once: for jobs that wait, and counting those that run.
+	return `Put creates or replaces a limit for jobs. It applies at once, also to waiting jobs, and counts
+running ones.
 
     progressor constraint put demo region --match 'job.name == "send_mail"' --key job.args.region --max-running 10
     progressor constraint put demo partner --match '"partner" in job.tags' --rate 100/1m --burst 5
@@ -53,7 +54,7 @@ func (c *constraintPutCmd) Run(a *app) error {
 			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
 		if m.GetNamespace() != "" && m.GetNamespace() != c.NS || m.GetName() != "" && m.GetName() != c.Name {
-			return usageError(fmt.Errorf("--file %s is of constraint %s of namespace %s, not of %s of %s", c.File, m.GetName(), m.GetNamespace(), c.Name, c.NS))
+			return usageError(fmt.Errorf("--file %s contains constraint %s of namespace %s, not %s of %s", c.File, m.GetName(), m.GetNamespace(), c.Name, c.NS))
 		}
 	}
 	m.Namespace, m.Name = c.NS, c.Name
@@ -74,7 +75,7 @@ func (c *constraintPutCmd) Run(a *app) error {
 		field{"key", oneLine(stored.GetKey())}, field{"max_running", showLimit(stored.GetMaxRunning())}, field{"rate", showRate(stored.GetRate())})
 }
 
-// flagOf names --match or --key in the place of the field, where it was given by the flag and not by a file.
+// flagOf replaces the field name in an error by --match or --key, if the value comes from the flag.
 func (c *constraintPutCmd) flagOf(err error) error {
 	field := client.Detail(err).GetField()
 	connected, ok := errors.AsType[*connect.Error](err)
@@ -84,7 +85,7 @@ func (c *constraintPutCmd) flagOf(err error) error {
 	return &advised{error: err, named: true, message: "--" + strings.TrimPrefix(connected.Message(), "constraint.")}
 }
 
-// apply puts the flags into the constraint.
+// apply sets the values of the flags in the constraint.
 func (c *constraintPutCmd) apply(m *progressorv1.Constraint) error {
 	if c.Match != nil {
 		m.Match = *c.Match
@@ -107,34 +108,34 @@ func (c *constraintPutCmd) apply(m *progressorv1.Constraint) error {
 	}
 	if c.Burst != nil {
 		if m.GetRate() == nil {
-			return errors.New("--burst goes with --rate")
+			return errors.New("--burst requires --rate")
 		}
 		m.Rate.Burst = *c.Burst
 	}
 	if m.GetMaxRunning() == 0 && m.GetRate() == nil {
-		return errors.New("this constraint limits nothing: want --max-running N, --rate N/DURATION or a --file with one of them")
+		return errors.New("this constraint limits nothing: set --max-running N, --rate N/DURATION, or a --file with one of them")
 	}
 	return nil
 }
 
-// parseRate reads 10/s, 100/1m or 5/1h30m.
+// parseRate parses rates such as 10/s, 100/1m or 5/1h30m.
 func parseRate(text string) (*progressorv1.RateLimit, error) {
 	number, per, found := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(number, 10, 32)
 	if !found || err != nil || n < 1 {
-		return nil, errors.New("want a number of jobs and a time, such as 10/s or 100/1m")
+		return nil, errors.New("must be a number of jobs and a period, such as 10/s or 100/1m")
 	}
 	if per != "" && (per[0] < '0' || per[0] > '9') {
 		per = "1" + per
 	}
 	d, err := time.ParseDuration(per)
 	if err != nil || d <= 0 {
-		return nil, fmt.Errorf("want a time after the /, such as s, 1m or 1h30m, not %q", per)
+		return nil, fmt.Errorf("must have a period after the /, such as s, 1m or 1h30m (got %q)", per)
 	}
 	return &progressorv1.RateLimit{Count: int32(n), Per: durationpb.New(d)}, nil
 }
 
-// showRate is the rate as --rate takes it, with the burst where it is another number.
+// showRate formats a rate like --rate, with the burst if it differs.
 func showRate(r *progressorv1.RateLimit) string {
 	if r == nil {
 		return ""
@@ -159,8 +160,8 @@ type constraintListCmd struct {
 }
 
 func (constraintListCmd) Help() string {
-	return `List shows the limits of a namespace: how many jobs of each run, how many hold a place and have no worker yet, how many wait
-for one, and when a rate lets the next one start.
+	return `List shows the limits of a namespace: running jobs of each, jobs that have a slot but no worker yet
+(held), waiting jobs, and when its rate permits the next start.
 
     progressor constraint list demo
     progressor constraint list demo -o json`
@@ -194,7 +195,7 @@ type constraintDeleteCmd struct {
 }
 
 func (constraintDeleteCmd) Help() string {
-	return `Delete takes a limit away: jobs that wait for it alone may run.
+	return `Delete deletes a limit. Jobs that wait only for this limit may run.
 
     progressor constraint delete demo region`
 }

@@ -37,10 +37,10 @@ func TestConstraints(t *testing.T) {
 		{"put mail c --max-running 1 --match job.nmae=='x'", "--match: line 1, column 4: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
 		{"put mail c --max-running 1 --match job.foo==1", "--match: line 1, column 1: there is no job.foo: there are job.name, "},
 		{"put mail c --max-running 1 --match job.name='x'", "--match: line 1, column 9: = is no operator: want == to compare"},
-		{"put mail c --rate 10", `--rate "10": want a number of jobs and a time, such as 10/s or 100/1m`},
-		{"put mail c --rate 10/week", `--rate "10/week": want a time after the /`},
-		{"put mail c --burst 3", "--burst goes with --rate"},
-		{"put mail c", "this constraint limits nothing: want --max-running N"},
+		{"put mail c --rate 10", `--rate "10": must be a number of jobs and a period, such as 10/s or 100/1m`},
+		{"put mail c --rate 10/week", `--rate "10/week": must have a period after the /`},
+		{"put mail c --burst 3", "--burst requires --rate"},
+		{"put mail c", "this constraint limits nothing: set --max-running N"},
 		{"delete mail c", `constraint "c" not found: mail`},
 	} {
 		if r := d.client.run(t, append([]string{"constraint"}, strings.Fields(c.args)...)...); r.code == exitOK || !strings.Contains(r.stderr, c.want) {

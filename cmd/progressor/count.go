@@ -10,15 +10,15 @@ import (
 )
 
 type countCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all together."`
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
 
 	clientFlags
 }
 
 func (countCmd) Help() string {
-	return `Count shows how many processes there are in each status. Those whose first task has not finished count as RUNNING.
-The engine's own (bulks, crons) are counted too, as list shows them; list --filter 'kind = ""' has the others alone. It
-reads counters, so it takes no longer where there are millions.
+	return `Count counts the processes in each status. Processes whose first task has not finished count as
+RUNNING. The engine's own processes (bulks, crons) are included, as in list; list --filter 'kind =
+""' shows the others. Count reads counters, so it is fast with any number of processes.
 
     progressor count
     progressor count demo
@@ -35,7 +35,7 @@ func (c *countCmd) Run(a *app) error {
 	})
 }
 
-// statusNames are the statuses that were counted, in the order of a process's life.
+// statusNames returns the counted statuses in their usual order.
 func statusNames(counts map[string]int64) []string {
 	order := []string{"init", "running", "error", "suspended", "completed", "cancelled"}
 	var names []string

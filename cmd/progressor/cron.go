@@ -14,20 +14,20 @@ import (
 )
 
 type cronCmd struct {
-	Create   cronCreateCmd   `cmd:"" help:"Make a cron."`
+	Create   cronCreateCmd   `cmd:"" help:"Create a cron."`
 	Update   cronUpdateCmd   `cmd:"" help:"Change a cron."`
-	Get      cronGetCmd      `cmd:"" help:"Show a cron, and when it fires next."`
+	Get      cronGetCmd      `cmd:"" help:"Show a cron and its next fire times."`
 	List     cronListCmd     `cmd:"" help:"List the crons of a namespace."`
-	Delete   cronDeleteCmd   `cmd:"" help:"Delete a cron with its ledger; what runs goes on."`
-	Pause    cronPauseCmd    `cmd:"" help:"Let nothing fire until the cron is resumed."`
-	Resume   cronResumeCmd   `cmd:"" help:"Let a paused cron fire again; says before how many fire times wait."`
-	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, on a paused cron too."`
-	Backfill cronBackfillCmd `cmd:"" help:"Decide the fire times of a time that has passed."`
-	Preview  cronPreviewCmd  `cmd:"" help:"Draw when a cron, or expressions that are not stored, fire in the coming month."`
-	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: what was decided at each fire time, and why."`
+	Delete   cronDeleteCmd   `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
+	Pause    cronPauseCmd    `cmd:"" help:"Pause a cron."`
+	Resume   cronResumeCmd   `cmd:"" help:"Resume a paused cron."`
+	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, also if the cron is paused."`
+	Backfill cronBackfillCmd `cmd:"" help:"Decide past fire times."`
+	Preview  cronPreviewCmd  `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
+	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
 }
 
-// cronArgs name a cron.
+// cronArgs identify a cron.
 type cronArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 	ID string `arg:"" name:"id" help:"Cron id."`
@@ -39,8 +39,8 @@ type cronGetCmd struct {
 }
 
 func (cronGetCmd) Help() string {
-	return `Get shows a cron: when it fires, what a fire decides and starts, its next ten fire times, what runs, and how many fires had which
-decision. What get -o json prints can be changed and given to update -f.
+	return `Get shows a cron: its schedule, policies and target, its next ten fire times, its current runs, and
+the number of fires by decision. The output of get -o json can be edited and passed to update -f.
 
     progressor cron get demo nightly
     progressor cron get demo nightly -o json > nightly.json`
@@ -62,8 +62,8 @@ type cronListCmd struct {
 }
 
 func (cronListCmd) Help() string {
-	return `List shows the crons of a namespace: whether each is active, paused or over, when it fired last and fires next, and its schedule
-in words.
+	return `List shows the crons of a namespace: the state of each (active, paused or over), its last and next
+fire times, and its schedule in words.
 
     progressor cron list demo
     progressor cron list demo 'paused = true'
@@ -90,7 +90,7 @@ func (c *cronListCmd) Run(a *app) error {
 	})
 }
 
-// cronState is active, paused or over.
+// cronState returns active, paused or over.
 func cronState(c *progressorv1.Cron) string {
 	switch {
 	case c.GetPaused():
@@ -141,7 +141,7 @@ func printCron(a *app, c *progressorv1.Cron) error {
 	return nil
 }
 
-// nextTitle is the title of the next fire times: what jitter adds to them is not among them.
+// nextTitle returns the title of the next fire times, which do not include the jitter.
 func nextTitle(s *progressorv1.CronSpec) string {
 	if j := s.GetJitter().AsDuration(); j > 0 {
 		return "next fires, each up to " + showDuration(j) + " later (jitter)"
@@ -156,7 +156,7 @@ func firesCounted(n int64) string {
 	return thousands(n) + " fire times"
 }
 
-// showPolicy lists what a policy says; what it does not say has its default.
+// showPolicy shows the settings of a policy that differ from their defaults.
 func showPolicy(p *progressorv1.CronPolicy) string {
 	var parts []string
 	add := func(name, value string) {
@@ -182,7 +182,7 @@ func showPolicy(p *progressorv1.CronPolicy) string {
 	return strings.Join(parts, ", ")
 }
 
-// showTarget tells what a run is; headers may be secret and are not shown.
+// showTarget describes a target, without headers, because these may be secret.
 func showTarget(t *progressorv1.CronTarget) string {
 	in := func(namespace string) string {
 		if namespace == "" {
@@ -239,7 +239,7 @@ type cronDeleteCmd struct {
 }
 
 func (cronDeleteCmd) Help() string {
-	return `Delete deletes a cron with its ledger. Nothing fires any more; runs that are under way go on to their end.
+	return `Delete deletes a cron with its ledger. It no longer fires; current runs continue.
 
     progressor cron delete demo nightly`
 }
@@ -253,12 +253,12 @@ func (c *cronDeleteCmd) Run(a *app) error {
 type cronTriggerCmd struct {
 	cronArgs
 	clientFlags
-	Overlap string `placeholder:"ACTION" help:"Instead of the cron's own overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+	Overlap string `placeholder:"ACTION" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronTriggerCmd) Help() string {
-	return `Trigger starts a run now, on a paused cron too. It goes through the overlap action and the concurrency policy, but is not skipped
-for a failure; the answer is its row of the ledger.
+	return `Trigger starts a run now, also if the cron is paused, and shows its row of the ledger. The overlap
+action and the concurrency policy apply, but the run is not skipped because of a failure.
 
     progressor cron trigger demo nightly
     progressor cron trigger demo nightly --overlap parallel`
@@ -277,14 +277,15 @@ func (c *cronTriggerCmd) Run(a *app) error {
 type cronBackfillCmd struct {
 	cronArgs
 	clientFlags
-	From    string `required:"" placeholder:"TIME|DURATION" help:"The first time; -24h: a day ago."`
-	To      string `placeholder:"TIME|DURATION" help:"Before this time. Default: now."`
-	Overlap string `placeholder:"ACTION" help:"Instead of the cron's own overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+	From    string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
+	To      string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
+	Overlap string `placeholder:"ACTION" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
 }
 
 func (cronBackfillCmd) Help() string {
-	return `Backfill decides the fire times from --from on and before --to, as trigger does, those before the cron was made too. Times that
-are in the ledger already are left alone. It answers with how many it has decided.
+	return `Backfill decides the fire times from --from until before --to, as trigger does, also those before
+the cron was created. Times that are already in the ledger do not change. It prints how many fire
+times it decided.
 
     progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --overlap parallel
     progressor cron backfill demo nightly --from -24h`

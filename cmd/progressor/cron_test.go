@@ -186,9 +186,9 @@ func TestCronRefusals(t *testing.T) {
 		"--overlap|some": `--overlap: unknown value "some"; known: ALLOW, SKIP, CANCEL_PREV, PARALLEL, BUFFER_ONE`,
 		"0 25 * * *":     `EXPRESSION 2: "0 25 * * *": hour`, "--timezone|Mars": "--timezone: ", "--exclude|@every 9s": "--exclude: ",
 		"--misfire|catch_up_limited": "--catchup-limit: CATCH_UP_LIMITED needs how many", "--max-attempts=-1": "--max-attempts: ",
-		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: want a time", "--method|PUT": "go with --http",
+		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: must be a time", "--method|PUT": "require --http",
 		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: nothing fires", "--file|/does/not/exist": "no such file",
-		"--process-metadata|[]": "--process-metadata: want a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
+		"--process-metadata|[]": "--process-metadata: must be a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
 	} {
 		r := p.run(t, append(good[:len(good):len(good)], strings.Split(args, "|")...)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, want) {
@@ -196,16 +196,16 @@ func TestCronRefusals(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"create|demo|x|--start-process": "EXPRESSION: want one", "create|demo|x|0|3|*|*|*|--start-process": "quote them, as in '0 3 * * *'", "update|demo|x": "nothing is to change", "create|demo|x|@daily": "want one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: want http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
-		"create|demo|x|@daily|--args|a": "goes with --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "goes with --start-process", "backfill|demo|x|--from|1h": "is before --from",
+		"create|demo|x|--start-process": "EXPRESSION: missing", "create|demo|x|0|3|*|*|*|--start-process": "quote it, as in '0 3 * * *'", "update|demo|x": "nothing to change", "create|demo|x|@daily": "target: missing: set one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: want http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
+		"create|demo|x|@daily|--args|a": "requires --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "requires --start-process", "backfill|demo|x|--from|1h": "is before --from",
 		"create|demo|x|@daily|--start-run|Big": "--start-run: ", "create|demo|x|@daily|--start-run|r|--payload|{\"a\": \"${fire}\"}": "--payload: a: ",
-		"create|demo|x|@daily|--start-run|r|--args|a": "has a --payload", "create|demo|x|@daily|--notify|p|--scope|a": "go with --start-run",
-		"create|demo|x|@daily|--job|a|--args|{": "--args: want JSON", "create|demo|x|@daily|--job|a|--args-base64|YQ==": "--args-base64: the args of a job are JSON",
-		"create|demo|x|@daily|--job|a|--job-options|{max_retries: 1}": "--job-options: line 1: max_retries: unknown field", "create|demo|x|@daily|--notify|p|--job-options|{}": "--job-options goes with --job",
+		"create|demo|x|@daily|--start-run|r|--args|a": "use --payload", "create|demo|x|@daily|--notify|p|--scope|a": "require --start-run",
+		"create|demo|x|@daily|--job|a|--args|{": "--args: must be JSON", "create|demo|x|@daily|--job|a|--args-base64|YQ==": "--args-base64: args of a job are JSON",
+		"create|demo|x|@daily|--job|a|--job-options|{max_retries: 1}": "--job-options: line 1: max_retries: unknown field", "create|demo|x|@daily|--notify|p|--job-options|{}": "--job-options requires --job",
 		"create|demo|x|@daily|--job|a|--job-options|{run_time: '2030-01-01T00:00:00Z'}": "--job-options: run_time: ", "create|demo|x|@daily|--job|a|--http|http://a": "--http",
-		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "want a cron", "preview|demo": "want a cron", "preview|demo|x|-e|@daily": "want one of",
-		"preview|demo|x|--timezone|UTC": "want one of", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
-		"preview|-e|* * * * * *|--to|9000h": "--to: there are more than 3,000,000", "preview|-e|@daily|--to|-1h": "--to: want a time after",
+		"trigger|demo|x|--overlap|often": "--overlap: unknown", "preview": "set either NS and ID of a cron", "preview|demo": "set either NS and ID of a cron", "preview|demo|x|-e|@daily": "set either NS and ID",
+		"preview|demo|x|--timezone|UTC": "set either NS and ID", "preview|-e|@daily|--limit|0": "--limit", "preview|-e|@dayly": "EXPRESSION 1: ",
+		"preview|-e|* * * * * *|--to|9000h": "--to: must be earlier: there are more than 3,000,000", "preview|-e|@daily|--to|-1h": "--to: must be after",
 	} {
 		if r := p.run(t, append([]string{"cron"}, strings.Split(line, "|")...)...); r.code != exitUsage || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: code %d: %s", line, r.code, r.stderr)
@@ -280,15 +280,15 @@ func TestCronResumeSaysWhatWaits(t *testing.T) {
 		resumed      bool
 	}{
 		{"nothing waits", "", 0, true, nil, nil, "", true},
-		{"by default", "", 3, true, nil, nil, "3 fire times wait: none of them runs (--catch-up makes them up)\n", true},
-		{"a script", "", 3, false, nil, catchUp, "3 fire times wait: all of them are decided, in turn (misfire policy FIRE_NOW)\n", true},
+		{"by default", "", 3, true, nil, nil, "3 fire times wait: none of them runs (use --catch-up to run them)\n", true},
+		{"a script", "", 3, false, nil, catchUp, "3 fire times wait: all of them are decided, in order (misfire policy FIRE_NOW)\n", true},
 		{"one", "", 1, false, nil, catchUp, "1 fire time waits: ", true},
 		{"many", "", 1000, false, nil, catchUp, "at least 1,000 fire times wait: ", true},
 		{"yes", "y\n", 3, true, nil, catchUp, "resume? [y/N]", true},
 		{"no", "n\n", 3, true, nil, catchUp, "not resumed", false},
 		{"silence", "", 3, true, nil, catchUp, "not resumed", false},
 		{"not asked", "", 3, true, nil, []string{"--catch-up", "--yes"}, "3 fire times wait", true},
-		{"the newest", "", 3, false, skip, catchUp, "only the newest is decided, and only if it is not later than 5s", true},
+		{"the newest", "", 3, false, skip, catchUp, "only the newest is decided, unless it is more than 5s late", true},
 		{"some", "", 3, false, limited, catchUp, "the newest 2 are decided", true},
 	} {
 		f := &fakeEngine{cron: nightly()}
@@ -362,22 +362,22 @@ crons:
 
 func TestCronsOfTheConfiguration(t *testing.T) {
 	path := writeConfig(t, cronsOfFile)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is good: 0 namespaces, 2 crons, 0 templates\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	printed := program{}.ok(t, "config", "print", "-c", path)
 	if strings.Contains(printed, "hunter2") {
 		t.Errorf("a secret is shown:\n%s", printed)
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, printed)); out != "the configuration is good: 0 namespaces, 2 crons, 0 templates\n" {
+	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, printed)); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	for change, want := range map[string]string{
 		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ", "overlap_action: skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
 		"@every 90s|0 25 * * *": "line 11: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 12: crons[1].target.http.url: ",
-		"cron_id: nightly|cron_id: ping": "line 9: crons[1]: cron ping of namespace demo is there twice", "cron_id: nightly|paused: false": "crons[0].cron_id is missing",
+		"cron_id: nightly|cron_id: ping": "line 9: crons[1]: cron ping of namespace demo is defined twice", "cron_id: nightly|paused: false": "crons[0].cron_id is missing",
 		"- namespace: demo\n    cron_id|- cron_id": "crons[0].namespace is missing", "{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
-		"timeout: 10m|timeout: 10": "line 7: crons[0].policy.timeout: want a duration with a unit", "timeout: 10m|time_out: 10m": "line 7: crons[0].policy.time_out: unknown field",
+		"timeout: 10m|timeout: 10": "line 7: crons[0].policy.timeout: must be a duration with a unit", "timeout: 10m|time_out: 10m": "line 7: crons[0].policy.time_out: unknown field",
 	} {
 		from, to, _ := strings.Cut(change, "|")
 		bad := strings.Replace(cronsOfFile, from, to, 1)

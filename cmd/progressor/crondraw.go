@@ -13,7 +13,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// drawPreview writes a schedule in words, its days as calendars, and their times.
+// drawPreview writes a schedule in words, a calendar of its days, and their times.
 func drawPreview(w io.Writer, schedule *cron.Schedule, from, to time.Time) error {
 	days, err := firingDays(schedule, from, to)
 	if err != nil {
@@ -44,13 +44,13 @@ func drawPreview(w io.Writer, schedule *cron.Schedule, from, to time.Time) error
 	return printRows(w, table.Row{"days", "fires a day", "times"}, rows)
 }
 
-// dateOf is noon of a local day, in UTC.
+// dateOf returns noon of a local day, in UTC.
 func dateOf(local time.Time) time.Time {
 	year, month, day := local.Date()
 	return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
 }
 
-// drawMonth is the calendar of a month from first to last; days that fire are in brackets.
+// drawMonth draws the calendar of a month from first to last, with days that fire in brackets.
 func drawMonth(month, first, last time.Time, fires map[time.Time]bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n Mo   Tu   We   Th   Fr   Sa   Su\n", month.Format("January 2006"))
@@ -75,7 +75,7 @@ func drawMonth(month, first, last time.Time, fires map[time.Time]bool) string {
 	return b.String()
 }
 
-// dayGroup is days that have the same times.
+// dayGroup is a group of days with the same times.
 type dayGroup struct {
 	firingDay
 	dates []time.Time
@@ -96,7 +96,7 @@ days:
 	return groups
 }
 
-// showDates lists dates, days that follow each other as a range: "21 Nov, 23-27 Nov, 30 Nov-4 Dec".
+// showDates lists dates with consecutive days as ranges, such as "21 Nov, 23-27 Nov, 30 Nov-4 Dec".
 func showDates(dates []time.Time) string {
 	var parts []string
 	for i := 0; i < len(dates); {

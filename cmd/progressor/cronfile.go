@@ -17,7 +17,7 @@ type fileCron struct {
 	inFile
 }
 
-// check refuses what the engine would refuse.
+// check returns the error that the engine would return.
 func (c fileCron) check() error {
 	if err := checkCron(c.Cron); err != nil {
 		return c.wrong("cron", err)
@@ -25,11 +25,12 @@ func (c fileCron) check() error {
 	return nil
 }
 
-// putTries bounds how often a cron is put that other nodes put at the same moment, or that somebody changes.
+// putTries limits how often put is retried if other nodes or users change the cron at the same
+// time.
 const putTries = 5
 
-// put makes the cron where it is missing, and changes it where it differs. Whether it is paused is only said when it is made: somebody may
-// have paused it since.
+// put creates the cron if it is missing, and updates it if it differs. It sets paused only when it
+// creates the cron, because an operator may have paused it since.
 func (c fileCron) put(ctx context.Context, all *crons.Crons) error {
 	by := process.Actor{Name: "configuration file"}
 	for try := 1; ; try++ {
@@ -52,13 +53,13 @@ func (c fileCron) put(ctx context.Context, all *crons.Crons) error {
 	}
 }
 
-// same tells whether a cron is what the file says.
+// same reports whether a cron equals that of the file.
 func (c fileCron) same(there *progressorv1.Cron) bool {
 	return proto.Equal(c.GetSpec(), there.GetSpec()) && proto.Equal(c.GetPolicy(), there.GetPolicy()) &&
 		proto.Equal(c.GetTarget(), there.GetTarget()) && proto.Equal(c.GetMetadata(), there.GetMetadata())
 }
 
-// redactCron hides what may be secret in a target.
+// redactCron hides the parts of a target that may be secret.
 func redactCron(c *progressorv1.Cron) *progressorv1.Cron {
 	c = proto.CloneOf(c)
 	if target := c.GetTarget().GetHttp(); target != nil {

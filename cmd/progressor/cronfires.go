@@ -17,8 +17,9 @@ type cronFiresCmd struct {
 }
 
 func (cronFiresCmd) Help() string {
-	return `Fires shows the ledger of a cron, the newest fire time first: what was decided and why, how long after the fire time, and how the
-run ended. MANUAL fires were triggered or backfilled. A row of old missed fire times may stand for many.
+	return `Fires shows the ledger of a cron, newest fire time first: the decision and its reason, how long
+after the fire time it was made, and how the run ended. MANUAL fires were triggered or backfilled. A
+row of old missed fire times may stand for several.
 
     progressor cron fires demo nightly
     progressor cron fires demo nightly --all -o json`
@@ -61,7 +62,7 @@ func printFires(a *app, fires []*progressorv1.Fire) error {
 
 func between(from, to time.Time) string { return durations.Rounded(to.Sub(from)) }
 
-// why is the reason of the decision, and what is to be said of the run's end.
+// why returns the reason of the decision, and how the run ended.
 func why(f *progressorv1.Fire) string {
 	if f.GetReason() != "" && f.GetDetail() != "" {
 		return f.GetReason() + "; " + f.GetDetail()

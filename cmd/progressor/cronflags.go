@@ -13,19 +13,19 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// specFlags say when a cron fires.
+// specFlags define the schedule of a cron.
 type specFlags struct {
-	Timezone        *string        `placeholder:"ZONE" help:"IANA zone that the expressions are read in, such as Europe/Berlin. Default: UTC."`
-	StartTime       string         `placeholder:"TIME|DURATION" help:"Nothing fires before it; @every counts from it."`
-	EndTime         string         `placeholder:"TIME|DURATION" help:"Nothing fires after it."`
-	Jitter          *time.Duration `placeholder:"DURATION" help:"Each fire comes up to so much later, always the same for the same fire time."`
-	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which nothing fires, such as '* * 24-26 12 *'; may be given several times."`
-	DaylightGap     string         `placeholder:"shift|skip" help:"What a local time does that the clock leaves out: fire at the end of the gap, or not. Default: shift."`
-	DaylightOverlap string         `placeholder:"first|last|both" help:"At which coming a local time fires that comes twice. Default: first."`
-	MaxFires        *int64         `placeholder:"N" help:"Runs, then the cron is over; 0: no limit."`
+	Timezone        *string        `placeholder:"ZONE" help:"IANA time zone of the expressions, such as Europe/Berlin. Default: UTC."`
+	StartTime       string         `placeholder:"TIME|DURATION" help:"The cron does not fire before; @every counts from it."`
+	EndTime         string         `placeholder:"TIME|DURATION" help:"The cron does not fire after."`
+	Jitter          *time.Duration `placeholder:"DURATION" help:"Delays each fire by up to this duration; the delay of a fire time is constant."`
+	Exclude         []string       `sep:"none" placeholder:"EXPRESSION" help:"Local times at which the cron does not fire, such as '* * 24-26 12 *'; can be repeated."`
+	DaylightGap     string         `placeholder:"shift|skip" help:"What happens to a local time that the clock skips: fire at the end of the gap, or skip it. Default: shift."`
+	DaylightOverlap string         `placeholder:"first|last|both" help:"When a local time fires that occurs twice. Default: first."`
+	MaxFires        *int64         `placeholder:"N" help:"Ends the cron after this number of runs; 0: no limit."`
 }
 
-// apply puts the flags into a spec.
+// apply sets the values of the flags in a spec.
 func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
 	if f.StartTime != "" {
 		if s.StartTime, err = timeFrom("--start-time", f.StartTime); err != nil {
@@ -52,27 +52,27 @@ func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
 	)
 }
 
-// policyFlags say what a fire decides.
+// policyFlags define how a cron decides.
 type policyFlags struct {
-	Overlap            string         `placeholder:"ACTION" help:"The run before is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
-	Failure            string         `placeholder:"ACTION" help:"The run before has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`
-	Concurrency        string         `placeholder:"skip|queue" help:"What a fire does when --max-concurrency is reached. Default: skip."`
-	MaxConcurrency     *int32         `placeholder:"N" help:"Runs of this cron at a time. Default: 1."`
-	QueueLimit         *int32         `placeholder:"N" help:"Fires that wait, with --concurrency queue; past it they are dropped. Default: 1000."`
-	Misfire            string         `placeholder:"POLICY" help:"Several fire times have passed: fire_now (all of them), skip (only the newest, if it is not late) or catch_up_limited. Default: fire_now."`
-	CatchupLimit       *int32         `placeholder:"N" help:"How many are caught up, with --misfire catch_up_limited."`
-	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"What was due longer ago is missed; 0: no limit."`
-	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"How late still counts, with --misfire skip. Default: 5s."`
-	Timeout            *time.Duration `placeholder:"DURATION" help:"Of one run; past it the run is TIMEOUT. Default: 10s for --http, else none."`
-	MaxAttempts        *int32         `placeholder:"N" help:"Attempts, with --failure retry and backoff; 0: no limit."`
-	RetryBackoff       *time.Duration `placeholder:"DURATION" help:"How long fires are skipped after a failure, with --failure backoff and half_open. Default: 1s."`
-	RetryBackoffMax    *time.Duration `placeholder:"DURATION" help:"The longest such time. Default: 1h."`
-	RetryBackoffFactor *float64       `placeholder:"FACTOR" help:"By how much it grows with each failure. Default: 2."`
-	PauseAfterFailures *int32         `placeholder:"N" help:"Failed runs in a row that pause the cron, with --failure half_open open its circuit; 0: never."`
-	MaxOverlap         *int32         `placeholder:"N" help:"Runs at a time, with --overlap parallel; 0: no limit."`
+	Overlap            string         `placeholder:"ACTION" help:"If the previous run is still running: allow (the concurrency policy decides), skip, cancel_prev, parallel or buffer_one. Default: allow."`
+	Failure            string         `placeholder:"ACTION" help:"If the previous run has failed: run_new, skip, retry, backoff or half_open. Default: run_new."`
+	Concurrency        string         `placeholder:"skip|queue" help:"What happens to a fire at --max-concurrency. Default: skip."`
+	MaxConcurrency     *int32         `placeholder:"N" help:"Maximum number of concurrent runs. Default: 1."`
+	QueueLimit         *int32         `placeholder:"N" help:"Maximum number of queued fires with --concurrency queue; more are dropped. Default: 1000."`
+	Misfire            string         `placeholder:"POLICY" help:"If several fire times have passed: fire_now (all of them), skip (only the newest, unless it is late) or catch_up_limited. Default: fire_now."`
+	CatchupLimit       *int32         `placeholder:"N" help:"Number of fire times to catch up on, with --misfire catch_up_limited."`
+	CatchupWindow      *time.Duration `placeholder:"DURATION" help:"Older fire times are missed; 0: no limit."`
+	MisfireThreshold   *time.Duration `placeholder:"DURATION" help:"Maximum lateness of a fire with --misfire skip. Default: 5s."`
+	Timeout            *time.Duration `placeholder:"DURATION" help:"Timeout of a run, after which it is TIMEOUT. Default: 10s for --http, otherwise none."`
+	MaxAttempts        *int32         `placeholder:"N" help:"Maximum number of attempts with --failure retry and backoff; 0: no limit."`
+	RetryBackoff       *time.Duration `placeholder:"DURATION" help:"How long fires are skipped after a failure with --failure backoff and half_open. Default: 1s."`
+	RetryBackoffMax    *time.Duration `placeholder:"DURATION" help:"Maximum of --retry-backoff. Default: 1h."`
+	RetryBackoffFactor *float64       `placeholder:"FACTOR" help:"Factor by which the backoff grows with each failure. Default: 2."`
+	PauseAfterFailures *int32         `placeholder:"N" help:"Consecutive failed runs that pause the cron or, with --failure half_open, open its circuit; 0: never."`
+	MaxOverlap         *int32         `placeholder:"N" help:"Maximum number of concurrent runs with --overlap parallel; 0: no limit."`
 }
 
-// apply puts the flags into the policy of a cron, which it makes where one of them is set.
+// apply sets the values of the flags in the policy of a cron, which it creates if needed.
 func (f *policyFlags) apply(c *progressorv1.Cron) error {
 	if *f == (policyFlags{}) {
 		return nil
@@ -108,23 +108,23 @@ func (f *policyFlags) apply(c *progressorv1.Cron) error {
 	)
 }
 
-// targetFlags say what a run is.
+// targetFlags define the target of a cron.
 type targetFlags struct {
-	StartProcess    bool              `xor:"target" help:"A run is a new process; COMPLETED is a success."`
-	Notify          string            `xor:"target" placeholder:"PROCESS" help:"A run is a notification to this process; it ends with its task."`
-	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"A run is a request to this URL."`
-	TargetNamespace *string           `placeholder:"NS" help:"Where the process or the job is, with --start-process, --job and --notify. Default: the cron's namespace."`
-	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process, with --start-process, beside those that say which fire it is."`
-	RunEnd          string            `placeholder:"process|init" help:"When the run ends, with --start-process: with the process, or with its INIT task. Default: process."`
-	Method          *string           `placeholder:"METHOD" help:"With --http. Default: POST."`
-	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header, with --http; may be given several times."`
-	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success, with --http. Default: 200 to 299."`
+	StartProcess    bool              `xor:"target" help:"Each run is a new process; COMPLETED is a success."`
+	Notify          string            `xor:"target" placeholder:"PROCESS" help:"Each run is a notification to this process; it ends with its task."`
+	HTTP            string            `name:"http" xor:"target" placeholder:"URL" help:"Each run is an HTTP request to this URL."`
+	TargetNamespace *string           `placeholder:"NS" help:"Namespace of the process or job with --start-process, --job and --notify. Default: that of the cron."`
+	ProcessMetadata string            `placeholder:"JSON|@FILE" help:"Searchable attributes of the process with --start-process, in addition to those that identify the fire."`
+	RunEnd          string            `placeholder:"process|init" help:"When the run ends with --start-process: with the process, or with its INIT task. Default: process."`
+	Method          *string           `placeholder:"METHOD" help:"Method with --http. Default: POST."`
+	Header          map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header with --http; can be repeated."`
+	SuccessCode     []int32           `placeholder:"CODE" help:"Status codes of a success with --http. Default: 200 to 299."`
 	startRunFlags
 	jobTargetFlags
 	payloadFlags
 }
 
-// apply puts the flags into a target: that which they name, or the one that is there.
+// apply sets the values of the flags in a target, of the named kind or of the existing one.
 func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 	switch {
 	case f.StartProcess:
@@ -144,15 +144,15 @@ func (f *targetFlags) apply(a *app, t *progressorv1.CronTarget) error {
 	}
 	switch {
 	case http == nil && (f.Method != nil || len(f.Header) > 0 || len(f.SuccessCode) > 0):
-		return usageError(errors.New("--method, --header and --success-code go with --http"))
+		return usageError(errors.New("--method, --header and --success-code require --http"))
 	case start == nil && f.RunEnd != "":
-		return usageError(errors.New("--run-end goes with --start-process"))
+		return usageError(errors.New("--run-end requires --start-process"))
 	case start == nil && f.ProcessMetadata != "":
-		return usageError(errors.New("--process-metadata goes with --start-process"))
+		return usageError(errors.New("--process-metadata requires --start-process"))
 	case start == nil && notify == nil && job == nil && f.TargetNamespace != nil:
-		return usageError(errors.New("--target-namespace goes with --start-process, --job and --notify"))
+		return usageError(errors.New("--target-namespace requires --start-process, --job or --notify"))
 	case start == nil && notify == nil && http == nil && job == nil && f.given():
-		return usageError(errors.New("--args goes with --start-process, --job, --notify and --http; a run of --start-run has a --payload"))
+		return usageError(errors.New("--args requires --start-process, --job, --notify or --http; use --payload with --start-run"))
 	}
 	if job != nil {
 		set(&job.Namespace, f.TargetNamespace)
@@ -204,7 +204,7 @@ func (f *targetFlags) setArgs(into *[]byte, args []byte) {
 	}
 }
 
-// set puts the value of a flag that was given in its place.
+// set assigns the value of a flag that was set.
 func set[T any](into, value *T) {
 	if value != nil {
 		*into = *value
@@ -217,7 +217,7 @@ func setDuration(into **durationpb.Duration, value *time.Duration) {
 	}
 }
 
-// setEnum reads an enum value, which may be short, in any case, and puts it in its place. "" is none.
+// setEnum parses an enum value, which may be short and in any case, and assigns it. "" means none.
 func setEnum[E interface {
 	~int32
 	protoreflect.Enum

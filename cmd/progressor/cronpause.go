@@ -13,11 +13,12 @@ import (
 type cronPauseCmd struct {
 	cronArgs
 	clientFlags
-	Note string `placeholder:"TEXT" help:"Why: shown with the cron."`
+	Note string `placeholder:"TEXT" help:"Note, shown with the cron."`
 }
 
 func (cronPauseCmd) Help() string {
-	return `Pause lets nothing fire until the cron is resumed. What runs goes on; fire times that come meanwhile wait for the resume.
+	return `Pause stops a cron from firing until it is resumed. Current runs continue. Fire times during the
+pause wait for the resume.
 
     progressor cron pause demo nightly --note 'the bank is closed'`
 }
@@ -38,14 +39,15 @@ func (c *cronPauseCmd) Run(a *app) error {
 type cronResumeCmd struct {
 	cronArgs
 	clientFlags
-	Note    string `placeholder:"TEXT" help:"Why."`
-	CatchUp bool   `help:"Make up the pause: the misfire policy decides its fire times. By default none of them runs: they are MISSED."`
-	Yes     bool   `short:"y" help:"With --catch-up: do not ask before fire times are made up, on a terminal either."`
+	Note    string `placeholder:"TEXT" help:"Note, stored in the audit log."`
+	CatchUp bool   `help:"Let the misfire policy decide about the fire times of the pause. By default, they are MISSED."`
+	Yes     bool   `short:"y" help:"With --catch-up: do not ask for confirmation on a terminal."`
 }
 
 func (cronResumeCmd) Help() string {
-	return `Resume lets a paused cron fire again. The fire times of the pause do not run, unless --catch-up has the misfire policy decide them.
-How many there are is said before, on standard error. With --catch-up it asks on a terminal whether to go on.
+	return `Resume lets a paused cron fire again. The fire times of the pause are MISSED; with --catch-up, the
+misfire policy decides about them. First, the command prints on standard error how many there are.
+With --catch-up, it asks for confirmation on a terminal.
 
     progressor cron resume demo nightly
     progressor cron resume demo nightly --catch-up`
@@ -69,10 +71,11 @@ func (c *cronResumeCmd) Run(a *app) error {
 	return printCron(a, resp.GetCron())
 }
 
-// maxWaiting is where the engine stops counting.
+// maxWaiting is the number at which the engine stops counting.
 const maxWaiting = 1000
 
-// tell says how many fire times wait and what becomes of them. On a terminal it asks before it makes them up.
+// tell prints how many fire times wait and what happens to them. On a terminal, it asks for
+// confirmation before they are caught up.
 func (c *cronResumeCmd) tell(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
@@ -91,7 +94,7 @@ func (c *cronResumeCmd) tell(a *app) error {
 	fmt.Fprint(a.Stderr, "resume? [y/N] ")
 	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return &codedError{code: exitInterrupted, err: errors.New("not resumed"), next: "without --catch-up none of what waits runs"}
+		return &codedError{code: exitInterrupted, err: errors.New("not resumed"), next: "without --catch-up, the waiting fire times do not run"}
 	}
 	return nil
 }
@@ -108,19 +111,19 @@ func showWaiting(n int64) string {
 	return thousands(n) + " fire times wait"
 }
 
-// becomes says what a resume does with what waits.
+// becomes describes what a resume does with the waiting fire times.
 func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
 	switch {
 	case !catchUp:
-		return "none of them runs (--catch-up makes them up)"
+		return "none of them runs (use --catch-up to run them)"
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
 		threshold := p.GetMisfireThreshold().AsDuration()
 		if threshold == 0 {
 			threshold = cron.DefaultMisfireThreshold
 		}
-		return fmt.Sprintf("only the newest is decided, and only if it is not later than %s (misfire policy SKIP)", showDuration(threshold))
+		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)", showDuration(threshold))
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
-		return fmt.Sprintf("the newest %d are decided, in turn (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
+		return fmt.Sprintf("the newest %d are decided, in order (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
 	}
-	return "all of them are decided, in turn (misfire policy FIRE_NOW)"
+	return "all of them are decided, in order (misfire policy FIRE_NOW)"
 }

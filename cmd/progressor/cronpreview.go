@@ -14,20 +14,21 @@ import (
 )
 
 type cronPreviewCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace of a cron that is stored."`
-	ID string `arg:"" optional:"" name:"id" help:"Its id."`
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace of a stored cron."`
+	ID string `arg:"" optional:"" name:"id" help:"Id of the cron."`
 
 	clientFlags
-	Expression []string `short:"e" sep:"none" placeholder:"EXPRESSION" help:"When something fires that is not stored; may be given several times."`
+	Expression []string `short:"e" sep:"none" placeholder:"EXPRESSION" help:"Expression to preview instead of a stored cron; can be repeated."`
 	specFlags
-	From  string `placeholder:"TIME|DURATION" help:"Where the preview begins. Default: now."`
-	To    string `placeholder:"TIME|DURATION" help:"Where it ends. Default: a month later."`
-	Limit int32  `default:"100" placeholder:"N" help:"Fire times in -o json, 1 to 1000. Default: ${default}."`
+	From  string `placeholder:"TIME|DURATION" help:"Start of the preview. Default: now."`
+	To    string `placeholder:"TIME|DURATION" help:"End of the preview. Default: a month later."`
+	Limit int32  `default:"100" placeholder:"N" help:"Number of fire times with -o json, 1 to 1000. Default: ${default}."`
 }
 
 func (cronPreviewCmd) Help() string {
-	return `Preview says in words when a cron fires, and draws the coming month: the days that have fires are in brackets, and below stand
-their times, in the zone of the cron. Expressions that are not stored need no engine.
+	return `Preview describes in words when a cron fires, and draws a calendar of the next month. Days with
+fires are in brackets; their times are listed below, in the time zone of the cron. Expressions need
+no engine.
 
     progressor cron preview demo nightly
     progressor cron preview -e '0 9 LW * *' --timezone Europe/Berlin
@@ -42,11 +43,11 @@ func (c *cronPreviewCmd) Run(a *app) error {
 	}
 	switch {
 	case c.ID == "" && (c.NS != "" || len(c.Expression) == 0):
-		return usageError(errors.New("want a cron, NS and ID, or --expression"))
+		return usageError(errors.New("set either NS and ID of a cron, or --expression"))
 	case c.ID != "" && (len(c.Expression) > 0 || c.set()):
-		return usageError(errors.New("want one of a cron that is stored and of --expression with its flags"))
+		return usageError(errors.New("set either NS and ID of a cron, or --expression and its flags"))
 	case c.Limit < 1 || c.Limit > 1000:
-		return usageError(errors.New("--limit: want 1 to 1000"))
+		return usageError(errors.New("--limit: must be 1 to 1000"))
 	}
 	schedule, stored, err := c.schedule(a)
 	if err != nil {
@@ -54,7 +55,7 @@ func (c *cronPreviewCmd) Run(a *app) error {
 	}
 	from, to = defaultBounds(from, to, schedule.Location())
 	if !from.Before(to) {
-		return usageError(fmt.Errorf("--to: want a time after %s", from.UTC().Format(time.RFC3339)))
+		return usageError(fmt.Errorf("--to: must be after %s", from.UTC().Format(time.RFC3339)))
 	}
 	if c.json() {
 		return c.printJSON(a, schedule, from, to)
@@ -74,7 +75,7 @@ func (c *cronPreviewCmd) bounds() (from, to time.Time, err error) {
 	return instant(start), instant(end), err
 }
 
-// defaultBounds are now, and the same day of the next month.
+// defaultBounds returns now and the same day of the next month.
 func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Time) {
 	if from.IsZero() {
 		from = time.Now().Truncate(time.Second)
@@ -86,13 +87,13 @@ func defaultBounds(from, to time.Time, zone *time.Location) (time.Time, time.Tim
 	return from, to
 }
 
-// set tells whether a flag of the spec was given.
+// set reports whether a flag of the spec was set.
 func (c *cronPreviewCmd) set() bool {
 	spec := &progressorv1.CronSpec{}
 	return c.apply(spec) != nil || !proto.Equal(spec, &progressorv1.CronSpec{})
 }
 
-// schedule is that of the flags, or of the cron that is stored.
+// schedule returns the schedule of the flags or of the stored cron.
 func (c *cronPreviewCmd) schedule(a *app) (*cron.Schedule, *progressorv1.Cron, error) {
 	if c.ID == "" {
 		spec := &progressorv1.CronSpec{Expressions: c.Expression}
@@ -113,12 +114,12 @@ func (c *cronPreviewCmd) schedule(a *app) (*cron.Schedule, *progressorv1.Cron, e
 	}
 	schedule, err := scheduleOf(resp.GetCron().GetSpec(), instant(resp.GetCron().GetCreatedTime()))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the cron that is stored is of an engine that knows more than this program: %w", err)
+		return nil, nil, fmt.Errorf("the stored cron is from an engine newer than this program: %w", err)
 	}
 	return schedule, resp.GetCron(), nil
 }
 
-// printJSON prints the API's answer; of a cron that is stored it is the engine's.
+// printJSON prints the response of the API. For a stored cron, the engine computes it.
 func (c *cronPreviewCmd) printJSON(a *app, schedule *cron.Schedule, from, to time.Time) error {
 	if c.ID == "" {
 		resp := &progressorv1.PreviewCronResponse{Words: schedule.Words()}
@@ -142,30 +143,31 @@ func (c *cronPreviewCmd) printJSON(a *app, schedule *cron.Schedule, from, to tim
 }
 
 const (
-	// maxDrawn is how many fire times a preview looks at: more than a month has seconds, a second of work.
+	// maxDrawn is the maximum number of fire times that a preview computes, about a second of work.
+	// A month has more seconds than that.
 	maxDrawn = 3_000_000
-	// maxTimes is how many times of a day are written out.
+	// maxTimes is the maximum number of times that are printed for a day.
 	maxTimes = 8
 )
 
-// firingDay is a day of a preview, with what fires on it.
+// firingDay is a day of a preview with its fire times.
 type firingDay struct {
-	date  time.Time // noon, in UTC: the same for every zone
+	date  time.Time // noon in UTC, independent of the time zone
 	fires int
-	times []string // the first of them
+	times []string // the first fire times
 	last  string
-	hash  uint64 // of all of them
+	hash  uint64 // of all fire times
 }
 
 var timesSeed = maphash.MakeSeed()
 
-// firingDays lists the days that have fires, in the zone of the schedule.
+// firingDays returns the days with fires, in the time zone of the schedule.
 func firingDays(schedule *cron.Schedule, from, to time.Time) ([]firingDay, error) {
 	var days []firingDay
 	looked := 0
 	for fire := range schedule.Between(from, to) {
 		if looked++; looked > maxDrawn {
-			return nil, usageError(fmt.Errorf("--to: there are more than %s fire times before it; want an earlier one", thousands(maxDrawn)))
+			return nil, usageError(fmt.Errorf("--to: must be earlier: there are more than %s fire times before it", thousands(maxDrawn)))
 		}
 		local := fire.In(schedule.Location())
 		year, month, day := local.Date()
@@ -192,5 +194,5 @@ func (d *firingDay) add(local time.Time) {
 	}
 }
 
-// same tells whether two days have the same times.
+// same reports whether two days have the same times.
 func (d *firingDay) same(other firingDay) bool { return d.fires == other.fires && d.hash == other.hash }

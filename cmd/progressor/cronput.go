@@ -12,16 +12,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// cronFieldFlags are what create and update set.
+// cronFieldFlags are the flags that create and update share.
 type cronFieldFlags struct {
-	File string `short:"f" placeholder:"FILE|-" help:"A Cron as YAML or JSON, or what get -o json printed; flags and expressions replace what it says."`
+	File string `short:"f" placeholder:"FILE|-" help:"A Cron as YAML or JSON, or the output of get -o json; flags and expressions replace its values."`
 	specFlags
 	policyFlags
 	targetFlags
 	Metadata string `placeholder:"JSON|@FILE" help:"Searchable attributes of the cron, a JSON object."`
 }
 
-// read reads the file, where there is one.
+// read reads the file, if one is set.
 func (f *cronFieldFlags) read(a *app, ns, id string) (*progressorv1.Cron, error) {
 	c := &progressorv1.Cron{}
 	if f.File != "" {
@@ -34,16 +34,16 @@ func (f *cronFieldFlags) read(a *app, ns, id string) (*progressorv1.Cron, error)
 		}
 		switch {
 		case c.GetNamespace() != "" && c.GetNamespace() != ns:
-			return nil, usageError(fmt.Errorf("--file %s is of namespace %s, not %s", f.File, c.GetNamespace(), ns))
+			return nil, usageError(fmt.Errorf("--file %s contains a cron of namespace %s, not %s", f.File, c.GetNamespace(), ns))
 		case c.GetCronId() != "" && c.GetCronId() != id:
-			return nil, usageError(fmt.Errorf("--file %s is of cron %s, not %s", f.File, c.GetCronId(), id))
+			return nil, usageError(fmt.Errorf("--file %s contains cron %s, not %s", f.File, c.GetCronId(), id))
 		}
 	}
 	c.Namespace, c.CronId = ns, id
 	return c, nil
 }
 
-// cronFrom reads a Cron, alone or in a GetCronResponse.
+// cronFrom parses a Cron, alone or in a GetCronResponse.
 func cronFrom(text []byte) (*progressorv1.Cron, error) {
 	root, err := parseYAML(text)
 	switch {
@@ -60,7 +60,7 @@ func cronFrom(text []byte) (*progressorv1.Cron, error) {
 	return c, messageFromYAML(root, c, "")
 }
 
-// apply puts expressions and flags into a cron, and refuses what the engine would refuse.
+// apply sets expressions and flags in a cron, and returns the error that the engine would return.
 func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []string) error {
 	if c.GetSpec() == nil {
 		c.Spec = &progressorv1.CronSpec{}
@@ -88,11 +88,11 @@ func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []strin
 	}
 	switch {
 	case len(c.GetSpec().GetExpressions()) == 0:
-		return usageError(errors.New("EXPRESSION: want one or more, such as '0 3 * * *', or --file"))
+		return usageError(errors.New("EXPRESSION: missing: set one or more, such as '0 3 * * *', or --file"))
 	case len(expressions) > 1 && !slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
-		return usageError(fmt.Errorf("EXPRESSION: the fields of one stand in one argument: quote them, as in '%s'", strings.Join(expressions, " ")))
+		return usageError(fmt.Errorf("EXPRESSION: must be a single argument: quote it, as in '%s'", strings.Join(expressions, " ")))
 	case c.GetTarget().GetTarget() == nil:
-		return usageError(errors.New("want one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
+		return usageError(errors.New("target: missing: set one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
 	}
 	if err := checkCron(c); err != nil {
 		return flagError(err)
@@ -102,16 +102,17 @@ func (f *cronFieldFlags) apply(a *app, c *progressorv1.Cron, expressions []strin
 
 type cronCreateCmd struct {
 	cronArgs
-	Expressions []string `arg:"" optional:"" name:"expression" help:"When it fires: five fields, six with seconds first, @daily and the like, or @every 90s. Several: their union."`
+	Expressions []string `arg:"" optional:"" name:"expression" help:"When the cron fires: five fields, six with seconds first, @daily and similar, or @every 90s. With several, it fires at the times of all."`
 
 	clientFlags
 	cronFieldFlags
-	Paused bool   `help:"It fires nothing until it is resumed."`
-	Note   string `placeholder:"TEXT" help:"Why it is paused."`
+	Paused bool   `help:"Create the cron paused."`
+	Note   string `placeholder:"TEXT" help:"Note, shown while it is paused."`
 }
 
 func (cronCreateCmd) Help() string {
-	return `Create makes a cron. What it starts at a fire time, its run, is a process, a run of a flow, a job, a notification or a request.
+	return `Create creates a cron. At each fire time it starts a run: a process, a flow run, a job, a
+notification or an HTTP request.
 
     progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7","items":[{"sku":"tea"}]}' --overlap skip
     progressor cron create demo poll '*/5 * * * * *' --http http://127.0.0.1:9000/poll --overlap cancel_prev --failure retry --timeout 8s
@@ -142,16 +143,17 @@ func (c *cronCreateCmd) Run(a *app) error {
 
 type cronUpdateCmd struct {
 	cronArgs
-	Expressions []string `arg:"" optional:"" name:"expression" help:"When it fires, instead of the expressions that it has."`
+	Expressions []string `arg:"" optional:"" name:"expression" help:"New expressions, which replace the existing ones."`
 
 	clientFlags
 	cronFieldFlags
-	Etag string `placeholder:"ETAG" help:"Only if the cron still has this etag. Default: the file's, or that of the cron which the flags change."`
+	Etag string `placeholder:"ETAG" help:"Update only if the cron has this etag. Default: the etag of the file, or of the cron that was read."`
 }
 
 func (cronUpdateCmd) Help() string {
-	return `Update changes what the flags name, and leaves the rest as it is; with --file the file replaces all, and what it does not say goes
-back to its default. Whether the cron is paused stays as it is. The ledger stays; what came before an update is not decided again.
+	return `Update changes the settings that the flags name. With --file, the file replaces all settings, and
+missing ones return to their defaults. A paused cron stays paused. The ledger is kept, and past fire
+times are not decided again.
 
     progressor cron update demo nightly '30 3 * * *'
     progressor cron update demo nightly --overlap cancel_prev --timeout 10m
@@ -165,7 +167,7 @@ func (c *cronUpdateCmd) Run(a *app) error {
 		return err
 	}
 	if c.Etag == "" && len(c.Expressions) == 0 && reflect.ValueOf(c.cronFieldFlags).IsZero() {
-		return usageError(errors.New("nothing is to change: give expressions, flags such as --timezone and --overlap, or --file"))
+		return usageError(errors.New("nothing to change: set expressions, flags such as --timezone and --overlap, or --file"))
 	}
 	ctx, cancel := a.request()
 	defer cancel()

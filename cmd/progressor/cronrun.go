@@ -7,21 +7,21 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// startRunFlags say of which template a run is, and with what it starts.
+// startRunFlags define a target that starts a flow run.
 type startRunFlags struct {
-	StartRun        string  `xor:"target" placeholder:"TYPE" help:"A run is one of a flow, of this template; SUCCEEDED is a success, EXPIRED a timeout."`
-	TemplateVersion *int32  `placeholder:"N" help:"Version of the template, with --start-run; 0, the default: the newest one at the fire."`
-	Payload         *string `placeholder:"JSON|@FILE" help:"Payload of the run, with --start-run: JSON, with expressions in its texts such as $${fire_time}, $${cron_id} and $${attempt}."`
-	Scope           *string `placeholder:"SCOPE" help:"Scope of the run, with --start-run."`
-	ScopeID         *string `placeholder:"ID" help:"Which one of the scope, with --start-run."`
-	RunMetadata     string  `placeholder:"JSON|@FILE" help:"Searchable attributes of the run, with --start-run, beside those that say which fire it is."`
+	StartRun        string  `xor:"target" placeholder:"TYPE" help:"Each run is a flow run of this template; SUCCEEDED is a success, EXPIRED a timeout."`
+	TemplateVersion *int32  `placeholder:"N" help:"Version of the template with --start-run. Default: 0, the newest one when it fires."`
+	Payload         *string `placeholder:"JSON|@FILE" help:"Payload of the run with --start-run, as JSON. Its strings may contain expressions such as $${fire_time}, $${cron_id} and $${attempt}."`
+	Scope           *string `placeholder:"SCOPE" help:"Scope of the run with --start-run."`
+	ScopeID         *string `placeholder:"ID" help:"Scope id of the run with --start-run."`
+	RunMetadata     string  `placeholder:"JSON|@FILE" help:"Searchable attributes of the run with --start-run, in addition to those that identify the fire."`
 }
 
-// apply puts the flags into a target, where it is a run.
+// apply sets the values of the flags in a target that starts a run.
 func (f *startRunFlags) apply(a *app, t *progressorv1.StartRunTarget) (err error) {
 	if t == nil {
 		if f.TemplateVersion != nil || f.Payload != nil || f.Scope != nil || f.ScopeID != nil || f.RunMetadata != "" {
-			return usageError(errors.New("--template-version, --payload, --scope, --scope-id and --run-metadata go with --start-run"))
+			return usageError(errors.New("--template-version, --payload, --scope, --scope-id and --run-metadata require --start-run"))
 		}
 		return nil
 	}
@@ -39,22 +39,22 @@ func (f *startRunFlags) apply(a *app, t *progressorv1.StartRunTarget) (err error
 	return err
 }
 
-// jobTargetFlags say of which name a run is, where it is a job, and with what options.
+// jobTargetFlags define a target that enqueues a job.
 type jobTargetFlags struct {
-	Job        string `xor:"target" placeholder:"NAME" help:"A run is a job of this name, with --args as its args; SUCCEEDED is a success."`
-	JobOptions string `placeholder:"JSON|@FILE" help:"Options of the job, with --job, such as '{\"max_retry\": 3}': those of docs/jobs.md but run_time."`
+	Job        string `xor:"target" placeholder:"NAME" help:"Each run is a job of this name with --args; SUCCEEDED is a success."`
+	JobOptions string `placeholder:"JSON|@FILE" help:"Options of the job with --job, such as '{\"max_retry\": 3}': those of docs/jobs.md except run_time."`
 }
 
-// apply puts the flags into a target, where it is a job.
+// apply sets the values of the flags in a target that enqueues a job.
 func (f *jobTargetFlags) apply(a *app, t *progressorv1.EnqueueJobTarget, args payloadFlags) (err error) {
 	if t == nil {
 		if f.JobOptions != "" {
-			return usageError(errors.New("--job-options goes with --job"))
+			return usageError(errors.New("--job-options requires --job"))
 		}
 		return nil
 	}
 	if args.ArgsBase64 != nil {
-		return usageError(errors.New("--args-base64: the args of a job are JSON: want --args"))
+		return usageError(errors.New("--args-base64: args of a job are JSON: use --args"))
 	}
 	if args.Args != nil {
 		if t.Args, err = a.jsonValue("--args", *args.Args); err != nil {
@@ -74,7 +74,7 @@ func (f *jobTargetFlags) apply(a *app, t *progressorv1.EnqueueJobTarget, args pa
 	return nil
 }
 
-// showStartRun tells of which template a run is, and with what it starts.
+// showStartRun describes a target that starts a run.
 func showStartRun(t *progressorv1.StartRunTarget) string {
 	text := "start a run of " + t.GetType()
 	if t.GetVersion() != 0 {

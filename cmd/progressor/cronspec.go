@@ -19,24 +19,24 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// checkCron refuses what the engine refuses in a cron by itself. Errors are a *process.InvalidError with the field's path, such as
-// cron.spec.timezone.
+// checkCron returns the error that the engine would return for a cron. Errors are
+// *process.InvalidError with the path of the field, such as cron.spec.timezone.
 func checkCron(c *progressorv1.Cron) error {
 	err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c})
 	var wrong *process.InvalidError
-	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" { // its rule is a pattern, which says nothing to people
+	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" { // its rule is a pattern, which would not explain the error
 		return cmp.Or(crons.Check(c, time.Time{}), err)
 	}
 	return err
 }
 
-// scheduleOf reads a spec; created is when its cron was made, zero where it is not stored.
+// scheduleOf parses a spec. created is the creation time of its cron, or zero if it is not stored.
 func scheduleOf(s *progressorv1.CronSpec, created time.Time) (*cron.Schedule, error) {
 	compiled, err := crons.Compile(&progressorv1.Cron{Spec: s}, created)
 	return compiled.Schedule, err
 }
 
-// instant is a time that may be missing.
+// instant returns a time, or zero if it is missing.
 func instant(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -44,7 +44,7 @@ func instant(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// cronFlags are the flags whose names do not follow from those of the fields.
+// cronFlags lists the flags whose names do not follow from the names of their fields.
 var cronFlags = map[string]string{
 	"spec.exclude_expressions": "--exclude", "spec.daylight_saving.gap": "--daylight-gap", "spec.daylight_saving.overlap": "--daylight-overlap",
 	"policy.overlap_action": "--overlap", "policy.failure_action": "--failure", "policy.concurrency_policy": "--concurrency",
@@ -60,7 +60,7 @@ var cronFlags = map[string]string{
 	"target.start_run.scope": "--scope", "target.start_run.scope_id": "--scope-id", "target.start_run.metadata": "--run-metadata",
 }
 
-// flagError names, in an error of checkCron, the flag in the place of the field that it sets.
+// flagError replaces the field name in an error of checkCron by the flag that sets it.
 func flagError(err error) error {
 	var wrong *process.InvalidError
 	if !errors.As(err, &wrong) {
@@ -89,7 +89,7 @@ func flagError(err error) error {
 	return usageError(fmt.Errorf("%s: %s", flag, wrong.Message))
 }
 
-// flagOf is flagError of what an engine has refused; any other error stays as it is.
+// flagOf does the same for an error of the engine. Other errors do not change.
 func flagOf(err error) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID || !strings.HasPrefix(d.GetField(), "cron.") {
@@ -102,7 +102,8 @@ func flagOf(err error) error {
 	return flagError(&process.InvalidError{Field: d.GetField(), Message: strings.TrimPrefix(text, d.GetField()+": ")})
 }
 
-// cronWords says a spec in a sentence, or shows its expressions where this program cannot read them.
+// cronWords describes a spec in words, or returns its expressions if this program cannot parse
+// them.
 func cronWords(s *progressorv1.CronSpec) string {
 	schedule, err := scheduleOf(s, time.Time{})
 	if err != nil {

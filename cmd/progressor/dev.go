@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	stopPostgres = 30 * time.Second // bounds the checkpoint at the end
+	stopPostgres = 30 * time.Second // limits the checkpoint at the end
 	restartPause = 300 * time.Millisecond
 	restartTries = 10
 )
@@ -30,10 +30,10 @@ const (
 type devCmd struct {
 	configFlag
 	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
-	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
-	DataDir  string       `default:".progressor" placeholder:"DIR" setting:"" help:"Where everything is kept between runs. Default: ${default}."`
-	DemoFlow bool         `setting:"" help:"Also put a flow into the namespace demo and start three runs of it, where it is not there: something to look at."`
+	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	DataDir  string       `default:".progressor" placeholder:"DIR" setting:"" help:"Directory for all data. Default: ${default}."`
+	DemoFlow bool         `setting:"" help:"Also store a flow in the namespace demo and start three runs of it, unless it exists."`
 	DB       poolFlags    `embed:"" prefix:"db."`
 	Engine   engineFlags  `embed:"" prefix:"engine."`
 	Log      logFlags     `embed:"" prefix:"log."`
@@ -42,9 +42,10 @@ type devCmd struct {
 }
 
 func (devCmd) Help() string {
-	return `Dev runs everything on this machine: a private PostgreSQL below the data directory, an engine, and two
-namespaces to play with: demo (orders of a shop) and echo. Ctrl-C stops it, its PostgreSQL too; the data stays. Namespaces, templates and crons
-of a configuration file are put at the start; its db.dsn is not looked at.
+	return `Dev runs everything on this machine: a private PostgreSQL in the data directory, an engine, and two
+namespaces to try: demo (orders of a shop) and echo. Ctrl-C stops the engine and its PostgreSQL; the
+data is kept. Namespaces, templates and crons of a configuration file are stored at the start; its
+db.dsn is ignored.
 
     progressor dev
     progressor dev --listen 127.0.0.1:9090 --data-dir /tmp/play
@@ -59,7 +60,7 @@ func (c *devCmd) Run(a *app) error {
 	for _, u := range a.settings.unknown(a.kong.Model.Node) {
 		log.Warn("unknown variable of the environment is ignored", "name", u.name, "nearest", u.nearest)
 	}
-	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started for nothing
+	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (c *devCmd) Run(a *app) error {
 
 func (c *devCmd) check() error {
 	if c.DataDir == "" {
-		return errors.New("--data-dir: want a directory")
+		return errors.New("--data-dir: must be a directory")
 	}
 	if err := rpc.CheckListen(c.Listen, c.Insecure); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -76,7 +77,7 @@ func (c *devCmd) check() error {
 	return errors.Join(c.DB.check(), c.Engine.check(), c.Tracing.check(), c.Debug.check())
 }
 
-// serve runs PostgreSQL around the engine, so that the engine can drain into it.
+// serve starts PostgreSQL before the engine and stops it after, so that the engine can drain.
 func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener net.Listener) (err error) {
 	defer listener.Close()
 	dir, err := filepath.Abs(c.DataDir)
@@ -85,7 +86,7 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	}
 	server, err := pgembed.Start(ctx, pgembed.Config{Dir: filepath.Join(dir, "postgres"), Logger: log})
 	if errors.Is(err, pgembed.ErrInUse) {
-		return &codedError{err: fmt.Errorf("--data-dir: %w", err), code: exitConflict, next: "stop the progressor dev that runs there, or give this one --data-dir and --listen of its own"}
+		return &codedError{err: fmt.Errorf("--data-dir: %w", err), code: exitConflict, next: "stop the progressor dev that runs there, or use another --data-dir and --listen"}
 	}
 	if err != nil {
 		return err
@@ -120,7 +121,8 @@ func (c *devCmd) serve(ctx context.Context, a *app, log *slog.Logger, listener n
 	return nil
 }
 
-// prepareDatabase migrates the schema, makes psql find its tables without their schema's name, and writes the DSN down.
+// prepareDatabase migrates the schema, adds it to the search_path for psql, and writes the DSN to a
+// file.
 func prepareDatabase(ctx context.Context, dsn, file string) error {
 	if err := storage.Migrate(ctx, dsn); err != nil {
 		return err
@@ -134,12 +136,12 @@ func prepareDatabase(ctx context.Context, dsn, file string) error {
 		return fmt.Errorf("set search_path: %w", err)
 	}
 	if err := os.WriteFile(file, []byte(dsn+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the DSN down: %w", err)
+		return fmt.Errorf("write the DSN to a file: %w", err)
 	}
 	return nil
 }
 
-// keepPostgres starts the server again when it ends by itself, as an init system would, until ctx ends.
+// keepPostgres restarts the server if it exits, as an init system would, until ctx ends.
 func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server, log *slog.Logger) {
 	for {
 		select {
@@ -150,15 +152,16 @@ func keepPostgres(ctx context.Context, give func(error), server *pgembed.Server,
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("the private PostgreSQL ended; it is started again", "dir", server.Dir())
+		log.Warn("the private PostgreSQL exited; restarting it", "dir", server.Dir())
 		if err := restartPostgres(ctx, server); err != nil {
-			give(fmt.Errorf("the private PostgreSQL ended and does not start again: %w", err))
+			give(fmt.Errorf("the private PostgreSQL exited and cannot be restarted: %w", err))
 			return
 		}
 	}
 }
 
-// restartPostgres tries for a while: the children of a postmaster that was killed hold its memory until they notice.
+// restartPostgres retries for a while, because the children of a killed postmaster hold its shared
+// memory until they notice.
 func restartPostgres(ctx context.Context, server *pgembed.Server) error {
 	ticker := time.NewTicker(restartPause)
 	defer ticker.Stop()
@@ -171,7 +174,7 @@ func restartPostgres(ctx context.Context, server *pgembed.Server) error {
 	}
 }
 
-// putDemoNamespaces makes the namespaces that are missing; what was changed in a run before stays.
+// putDemoNamespaces creates missing demo namespaces. Changed ones are kept.
 func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	for namespace, builtin := range map[string]string{"demo": "orders", "echo": "echo"} {
 		_, err := eng.GetNamespace(ctx, namespace)
@@ -185,7 +188,7 @@ func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	return nil
 }
 
-// invocation is what a shell in the same directory calls this program by.
+// invocation returns the command with which a shell in this directory runs this program.
 func invocation() string {
 	if strings.ContainsRune(os.Args[0], filepath.Separator) {
 		return os.Args[0]
@@ -193,7 +196,7 @@ func invocation() string {
 	return "progressor"
 }
 
-// banner says where everything is, with commands to paste.
+// banner returns the addresses and files of the running program, with commands to paste.
 func banner(address, dir string, postgres int, mode rpc.Console, own []fileNamespace) string {
 	url, flag := "http://"+address, ""
 	if address != "127.0.0.1:8080" {

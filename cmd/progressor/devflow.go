@@ -13,19 +13,19 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// demoFlow is the template of the demo. Its jobs are those of the namespace echo, so that nobody has to run a worker.
+// demoFlow is the template of the demo. Its jobs run in the namespace echo, so it needs no worker.
 const demoFlow = `
 namespace: demo
 type: order
 name: An order, from its check to its parcels
-description: An order is checked, reserved, charged and shipped, parcel by parcel; a dear one is approved by a person first.
+description: An order is checked, reserved, charged and shipped, parcel by parcel; a large one needs the approval of a person.
 payload_schema:
   type: object
   required: [order, total, parcels]
   properties:
     order: {type: string, minLength: 1}
-    total: {type: number, exclusiveMinimum: 0, description: "From 1000 on somebody has to approve it"}
-    address: {type: string, description: "Without one the parcels cannot be shipped, and what was done is undone"}
+    total: {type: number, exclusiveMinimum: 0, description: "From 1000, a person must approve the order"}
+    address: {type: string, description: "Without an address, the parcels cannot be shipped, and the completed steps are undone"}
     parcels:
       type: array
       minItems: 1
@@ -79,14 +79,15 @@ steps:
 result: {order: "${payload.order}"}
 `
 
-// demoRuns are started with the template: one that succeeds, one that waits for a person, and one that fails and is undone.
+// demoRuns are started with the template: one succeeds, one waits for a person, and one fails and
+// is undone.
 var demoRuns = []string{
 	`{"order": "A-1", "total": 40, "address": "Lime Street 1", "parcels": [{"sku": "tea", "count": 2}, {"sku": "mug", "count": 1}]}`,
 	`{"order": "A-2", "total": 1200, "address": "Lime Street 2", "parcels": [{"sku": "samovar", "count": 1}]}`,
 	`{"order": "A-3", "total": 90, "parcels": [{"sku": "tea", "count": 1}, {"sku": "cake", "count": 3}]}`,
 }
 
-// beginDemoFlow puts the template of the demo and starts its runs, where it is not there: what was changed in a run before stays.
+// beginDemoFlow stores the template of the demo and starts its runs, unless the template exists.
 func beginDemoFlow(ctx context.Context, all *flows.Flows) error {
 	t := &progressorv1.Template{}
 	if err := messageFromText([]byte(demoFlow), t); err != nil {

@@ -16,18 +16,19 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// doctorTimeout bounds the whole examination: it holds a snapshot meanwhile.
+// doctorTimeout limits the whole check, because it holds a snapshot.
 const doctorTimeout = 10 * time.Minute
 
 type doctorCmd struct {
 	databaseFlags
 	outputFlag
-	LongTransaction time.Duration `default:"1m" placeholder:"DURATION" help:"A transaction that is open for longer is shown. Default: ${default}."`
+	LongTransaction time.Duration `default:"1m" placeholder:"DURATION" help:"Show transactions that have been open for longer. Default: ${default}."`
 }
 
 func (doctorCmd) Help() string {
-	return `Doctor connects to the database itself, also while engines run, and changes nothing. It ends with code 1 where an
-invariant is violated, an index is missing or this binary cannot work with the schema; warnings do not count.
+	return `Doctor checks a database, also while engines run, and changes nothing. The exit code is 1 if an
+invariant is violated, an index is missing, or this binary cannot use the schema. Warnings do not
+change the exit code.
 
     progressor doctor --db.dsn "$(cat .progressor/dsn)"
     progressor doctor -c /etc/progressor.yaml -o json`
@@ -63,7 +64,7 @@ func (c *doctorCmd) Run(a *app) error {
 	return nil
 }
 
-// examination is what doctor found.
+// examination is the result of doctor.
 type examination struct {
 	Version      string         `json:"version"` // of this binary
 	Server       serverFacts    `json:"server"`
@@ -71,7 +72,7 @@ type examination struct {
 	Violations   []finding      `json:"violations"`
 	Warnings     []finding      `json:"warnings"`
 	Invariants   []invariant    `json:"invariants"`
-	Transactions []transaction  `json:"transactions"` // long ones
+	Transactions []transaction  `json:"transactions"` // open for long
 	OldestXmin   *xminHolder    `json:"oldest_xmin"`
 	Frozen       frozen         `json:"frozen"`
 	Settings     []setting      `json:"settings"`
@@ -80,7 +81,7 @@ type examination struct {
 	Nodes        []nodeFacts    `json:"nodes"`
 }
 
-// finding is something that somebody should know, and what to do about it.
+// finding is a problem with the next step to solve it.
 type finding struct {
 	What string `json:"what"`
 	Next string `json:"next,omitempty"`
@@ -100,7 +101,7 @@ func (e *examination) warn(next, format string, args ...any) {
 	e.Warnings = append(e.Warnings, finding{What: fmt.Sprintf(format, args...), Next: next})
 }
 
-// examine looks at everything.
+// examine runs all checks.
 func examine(ctx context.Context, dsn string, long time.Duration) (*examination, error) {
 	states, err := storage.MigrationStatus(ctx, dsn)
 	if err != nil {
@@ -140,11 +141,11 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 	for _, l := range looks {
 		err := l.look(ctx, conn)
 		if e.Schema.isStrange(err) {
-			e.warn("", "the %s could not be looked at: %v", l.at, err)
+			e.warn("", "cannot check the %s: %v", l.at, err)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look at the %s: %w", l.at, err)
+			return nil, fmt.Errorf("check the %s: %w", l.at, err)
 		}
 	}
 	return e, nil
@@ -156,37 +157,38 @@ type schemaFacts struct {
 	Newest  int64 `json:"newest"`  // of this binary
 }
 
-// own tells whether the schema is this binary's: what it knows of the tables is true.
+// own reports whether the schema has the version of this binary.
 func (s schemaFacts) own() bool { return s.Version == s.Newest }
 
-// isStrange tells whether an error is that of a question which the schema of another version does not understand.
+// isStrange reports whether an error means that the schema of another version lacks something.
 func (s schemaFacts) isStrange(err error) bool {
 	const syntaxOrAccess = "42"
 	var pg *pgconn.PgError
 	return !s.own() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
 }
 
-// judgeSchema tells whether this binary and the schema fit. The invariants are checked of its own schema only: of another one it would
-// miss some, and take for broken what is not.
+// judgeSchema checks that this binary can use the schema. The invariants are checked only on its
+// own schema version; on another one, some would be missing or wrong.
 func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
 	_, err := storage.CheckSchema(ctx, conn)
 	var refused *storage.SchemaError
 	switch {
 	case errors.As(err, &refused) && refused.Have < refused.Want:
-		e.violate("progressor migrate up", "the schema has version %d, this binary wants %d: the invariants were not checked", refused.Have, refused.Want)
+		e.violate("progressor migrate up", "the schema has version %d, this binary needs %d: the invariants were not checked", refused.Have, refused.Want)
 	case errors.As(err, &refused):
 		e.violate("run a newer progressor", "this binary, of schema version %d, cannot work with the schema, which has version %d: the invariants were not checked",
 			refused.Want, refused.Have)
 	case err != nil:
 		return err
 	case !e.Schema.own():
-		e.warn("run a newer progressor's doctor", "the schema has version %d, newer than this binary's %d, and both agree: the invariants were not checked",
+		e.warn("run the doctor of a newer progressor", "the schema has version %d, newer than this binary's %d but compatible: the invariants were not checked",
 			e.Schema.Version, e.Schema.Newest)
 	}
 	return nil
 }
 
-// checkInvariants looks at one snapshot: what engines do meanwhile must not look like a violation.
+// checkInvariants checks a single snapshot, because running engines would otherwise cause false
+// violations.
 func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -200,7 +202,7 @@ func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error
 	broken := map[string]int{}
 	for _, v := range report.Violations {
 		broken[v.Invariant]++
-		e.violate("keep a copy of the database, and report it", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
+		e.violate("keep a copy of the database, and report a bug", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
 	}
 	for _, name := range slices.Sorted(maps.Keys(report.Looked)) {
 		e.Invariants = append(e.Invariants, invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
@@ -215,7 +217,7 @@ func processName(v storage.Violation) string {
 	return v.Namespace + "/" + v.ProcessID
 }
 
-// print writes the examination for people: the bad news last, where it is seen.
+// print writes the result for people. The problems come last, where they are visible.
 func (e *examination) print(a *app) error {
 	err := printFields(a.Stdout,
 		field{"progressor", e.Version},

@@ -9,24 +9,28 @@ import (
 )
 
 const (
-	// failsafeAge is PostgreSQL's default of vacuum_failsafe_age: from there on it gives up everything else to freeze.
+	// failsafeAge is PostgreSQL's default of vacuum_failsafe_age. From this age on, vacuum does
+	// nothing but freeze.
 	failsafeAge = 1_600_000_000
-	// longQueue is how many tasks that wait in one process are worth a warning: ten times the default of max_waiting.
+	// longQueue is the number of waiting tasks in a process that causes a warning: ten times the
+	// default of max_waiting.
 	longQueue = 10_000
-	// lateMessage is how long a message waits at most while its process is not locked and a node runs.
+	// lateMessage is the longest normal wait of a message while its process is not locked and a
+	// node runs.
 	lateMessage = time.Minute
-	// manyMessages is how many messages to one process are worth a warning.
+	// manyMessages is the number of messages to a process that causes a warning.
 	manyMessages = 10_000
-	// lateKeys is how long idempotency keys may outlive their retention: each node deletes them every 30 s.
+	// lateKeys is how long idempotency keys may exceed their retention. Each node deletes them
+	// every 30 s.
 	lateKeys = time.Hour
-	// keyRetention is the engine's retention of idempotency keys.
+	// keyRetention is the retention of idempotency keys.
 	keyRetention = 24 * time.Hour
-	// longestListed is how many processes of a kind of warning doctor names.
+	// longestListed is the maximum number of processes in a kind of warning.
 	longestListed = 10
 )
 
-// frozen is how old the oldest transaction ID that is not frozen is. When it is two billion transactions old, PostgreSQL
-// stops taking writes.
+// frozen is the age of the oldest unfrozen transaction ID. At two billion transactions, PostgreSQL
+// rejects writes.
 type frozen struct {
 	Age         int64  `json:"age"`
 	MaxAge      int64  `json:"freeze_max_age"`
@@ -34,7 +38,7 @@ type frozen struct {
 	TableAge    int64  `json:"oldest_table_age"`
 }
 
-// late reports whether autovacuum does not keep up, or is held back: it begins to freeze at MaxAge.
+// late reports whether autovacuum is too slow or held back. It starts to freeze at MaxAge.
 func (f frozen) late() bool { return f.Age > min(f.MaxAge/4*5, failsafeAge) }
 
 func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error {
@@ -49,14 +53,14 @@ func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error 
 		return err
 	}
 	if f.late() {
-		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if its age stays, end what holds the oldest xmin", f.OldestTable),
-			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL stops taking writes at 2 billion. "+
+		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if this does not help, end the holder of the oldest xmin", f.OldestTable),
+			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL rejects writes at 2 billion. "+
 				"The oldest table is %s with %d", f.Age, f.MaxAge, f.OldestTable, f.TableAge)
 	}
 	return nil
 }
 
-// lookAtQueues names processes whose queues are long, and processes whose messages are not delivered.
+// lookAtQueues finds processes with long queues and processes whose messages are not delivered.
 func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
@@ -71,7 +75,7 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	var namespace, process string
 	var n int64
 	if _, err := pgx.ForEachRow(rows, []any{&namespace, &process, &n}, func() error {
-		e.warn(fmt.Sprintf("progressor explain %s %s; send it less, or make its processor quicker", namespace, process),
+		e.warn(fmt.Sprintf("progressor explain %s %s; send fewer tasks, or make its processor faster", namespace, process),
 			"%d tasks wait in process %s/%s", n, namespace, process)
 		return nil
 	}); err != nil {
@@ -89,7 +93,7 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var age float64
 	_, err = pgx.ForEachRow(rows, []any{&namespace, &process, &n, &age}, func() error {
-		e.warn("see that a node runs, that no other session has locked the process (pg_locks), and how many tasks wait in it",
+		e.warn("check that a node runs, that no other session has locked the process (pg_locks), and how many tasks wait in it",
 			"%s to process %s/%s not delivered, the oldest for %.0f s", counted(int(n), "message"), namespace, process, age)
 		return nil
 	})
@@ -104,7 +108,7 @@ func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		SELECT coalesce(extract(epoch FROM statement_timestamp() - min(created_time)), 0)::float8 FROM requests`).Scan(&overdue)
 	if late := overdue - keyRetention.Seconds(); err == nil && late > lateKeys.Seconds() {
-		e.warn("see that a node runs, and look for \"forget idempotency keys\" in its log",
+		e.warn("check that a node runs, and look for \"forget idempotency keys\" in its log",
 			"the oldest idempotency key has been kept for %.0f h beyond its retention", late/3600)
 	}
 	return err

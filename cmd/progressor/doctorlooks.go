@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// What doctor reads from PostgreSQL's own views. Its role needs pg_read_all_stats (or pg_monitor) to see who holds what.
+// What doctor reads from PostgreSQL's own views. Its role needs pg_read_all_stats (or pg_monitor)
+// to see other sessions.
 
 type serverFacts struct {
 	Version  string    `json:"version"`
@@ -28,27 +29,28 @@ func (e *examination) lookAtServer(ctx context.Context, conn *pgx.Conn) error {
 		Scan(&e.Server.Version, &e.Server.Database, &e.Server.Started)
 }
 
-// setting is a setting of the server that matters, with a remark where its value costs something.
+// setting is a relevant setting of the server, with a remark if its value has a disadvantage.
 type setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Remark string `json:"remark,omitempty"`
 }
 
-// settingRemarks say, for a value that costs something, what it costs. Where data is at stake it is a warning too.
+// settingRemarks describe the disadvantage of a value. If data is at risk, the remark is also a
+// warning.
 var settingRemarks = []struct {
 	name  string
-	costs string // the value that costs something; "": none does
+	costs string // the value with the disadvantage; "" if there is none
 	cost  string
-	want  string // instead; "": a remark is enough
+	want  string // the recommended value; "" if the remark is sufficient
 }{
-	{"fsync", "off", "a crash can destroy everything", "on"},
-	{"synchronous_commit", "off", "a crash loses what was acknowledged", "on"},
-	{"full_page_writes", "off", "a crash can destroy pages, unless the file system keeps them whole", "on"},
-	{"default_transaction_read_only", "on", "new connections cannot store anything", "off"},
-	{"autovacuum", "off", "the hot tables grow without end", "on"},
+	{"fsync", "off", "a crash can destroy the database", "on"},
+	{"synchronous_commit", "off", "a crash loses acknowledged transactions", "on"},
+	{"full_page_writes", "off", "a crash can destroy pages, unless the file system writes them atomically", "on"},
+	{"default_transaction_read_only", "on", "new connections cannot write", "off"},
+	{"autovacuum", "off", "the hot tables grow without limit", "on"},
 	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL", ""},
-	{"idle_in_transaction_session_timeout", "0", "a forgotten transaction blocks vacuum without limit", ""},
+	{"idle_in_transaction_session_timeout", "0", "an abandoned transaction blocks vacuum without limit", ""},
 	{"min_wal_size", "", "", ""},
 	{"max_wal_size", "", "", ""},
 	{"wal_level", "", "", ""},
@@ -76,8 +78,8 @@ func (e *examination) lookAtSettings(ctx context.Context, conn *pgx.Conn) error 
 type connections struct {
 	Used       int `json:"used"`
 	Progressor int `json:"progressor"`
-	Max        int `json:"max"`     // without the reserved ones
-	Engines    int `json:"engines"` // that the nodes which are alive open at most together
+	Max        int `json:"max"`     // without reserved connections
+	Engines    int `json:"engines"` // the maximum that all live nodes can open
 }
 
 func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) error {
@@ -109,14 +111,14 @@ func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) err
 	return err
 }
 
-// formerMaxConnections is how many connections a node of a version opens that does not tell it.
+// formerMaxConnections is the maximum of connections of a node whose version does not report it.
 const formerMaxConnections = 19
 
-// namedIndex finds the indexes that a migration makes and drops, in its order: one that is built concurrently is dropped first, for an
-// earlier try that has failed.
+// namedIndex matches the statements of migrations that create and drop indexes, in order. An index
+// that is built concurrently is dropped first, in case an earlier attempt failed.
 var namedIndex = regexp.MustCompile(`(?i)(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\w+)`)
 
-// expectedIndexes reads from the migrations up to a version which named indexes there must be.
+// expectedIndexes returns the named indexes of the migrations up to a version.
 func expectedIndexes(version int64) ([]string, error) {
 	files, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -172,13 +174,13 @@ func (e *examination) lookAtIndexes(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, name := range expected {
 		if _, there := valid[name]; !there {
-			e.violate("make it again as the migrations do", "index %s is missing", name)
+			e.violate("create it with the statement of the migration", "index %s is missing", name)
 		}
 	}
 	return nil
 }
 
-// tableFigures are PostgreSQL's statistics of a table.
+// tableFigures are the statistics of a table.
 type tableFigures struct {
 	Name       string     `json:"name"`
 	Live       int64      `json:"live_rows"`
@@ -222,7 +224,7 @@ func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, t := range e.Tables {
 		if t.Dead > 100_000 && t.Dead > 2*t.Live {
-			e.warn("look at the oldest xmin below, and at autovacuum", "table %s has %d dead rows beside %d live ones", t.Name, t.Dead, t.Live)
+			e.warn("check the oldest xmin below, and autovacuum", "table %s has %d dead rows and %d live ones", t.Name, t.Dead, t.Live)
 		}
 	}
 	return nil
@@ -253,7 +255,7 @@ func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// transaction is one that is open for long.
+// transaction is a transaction that has been open for a long time.
 type transaction struct {
 	PID         int32   `json:"pid"`
 	Age         float64 `json:"age_seconds"`
@@ -263,7 +265,8 @@ type transaction struct {
 	Client      string  `json:"client"`
 }
 
-// lookAtTransactions leaves out autovacuum: what a worker of it holds open holds no vacuum back, and is not to be ended.
+// lookAtTransactions ignores autovacuum: its transactions do not hold back vacuum and must not be
+// ended.
 func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
 	rows, err := conn.Query(ctx, `
 		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''), coalesce(usename, ''),
@@ -285,7 +288,7 @@ func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, lo
 	return e.lookAtXmin(ctx, conn)
 }
 
-// xminHolder is who keeps the oldest row versions alive: vacuum removes nothing that it could still see.
+// xminHolder holds the oldest xmin. Vacuum keeps all rows that it could still see.
 type xminHolder struct {
 	Age  int64  `json:"age"` // in transactions
 	Kind string `json:"kind"`
@@ -294,7 +297,7 @@ type xminHolder struct {
 
 func (x *xminHolder) String() string {
 	if x == nil {
-		return "nobody holds one"
+		return "not held"
 	}
 	return fmt.Sprintf("%d transactions old, held by %s %s", x.Age, x.Kind, oneLine(x.Who))
 }
@@ -317,7 +320,7 @@ func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {
 	}
 	e.OldestXmin = &x
 	if x.Age > 1_000_000 {
-		e.warn("end what holds it", "the oldest xmin is %s", x.String())
+		e.warn("end its holder", "the oldest xmin is %s", x.String())
 	}
 	return nil
 }

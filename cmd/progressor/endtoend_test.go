@@ -136,7 +136,7 @@ func TestDev(t *testing.T) {
 	wantLines(t, database.ok(t, "doctor"), "violations: 0", buildVersion())
 
 	taken := program{}.run(t, "dev", "--listen", strings.TrimPrefix(d.url, "http://"), "--data-dir", t.TempDir())
-	if taken.code != exitFailed || !strings.Contains(taken.stderr, "is taken by another program. Next: choose another address, such as --listen 127.0.0.1:0") {
+	if taken.code != exitFailed || !strings.Contains(taken.stderr, "is used by another program. Next: use another address, such as --listen 127.0.0.1:0") {
 		t.Errorf("%+v", taken)
 	}
 	d.stop(t)
@@ -266,10 +266,10 @@ func TestServeRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, exitUsage, "--db.dsn is missing"},
+		{nil, exitUsage, "--db.dsn: missing"},
 		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0:0"}, exitUsage, "--insecure"},
-		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, exitFailed, "is taken by another program"},
-		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, exitUnavailable, "is PostgreSQL running there"},
+		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, exitFailed, "is used by another program"},
+		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, exitUnavailable, "check that PostgreSQL runs there"},
 	}
 	for _, tt := range tests {
 		r := program{}.run(t, append([]string{"serve"}, tt.args...)...)

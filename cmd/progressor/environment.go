@@ -9,14 +9,16 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// unknownVariable is a variable of the environment that looks like a setting, and is none.
+// unknownVariable is a variable of the environment that is named like a setting but is none.
 type unknownVariable struct{ name, nearest string }
 
-// serviceLink is what Kubernetes sets in every container beside a service that is called progressor, such as PROGRESSOR_PORT_8080_TCP.
+// serviceLink matches variables that Kubernetes sets for a service named progressor, such as
+// PROGRESSOR_PORT_8080_TCP.
 var serviceLink = regexp.MustCompile(`^PROGRESSOR_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// unknown are the variables whose names begin as those of settings do and belong to none of a program's flags: typing errors, most likely.
-// They are no reason to stop: one environment may serve programs of two versions.
+// unknown returns the variables that are named like settings but do not belong to a flag of the
+// program, probably typing errors. They are not an error, because one environment may serve two
+// versions of the program.
 func (s *settings) unknown(program *kong.Node) []unknownVariable {
 	if s.environ == nil {
 		return nil
@@ -35,7 +37,7 @@ func (s *settings) unknown(program *kong.Node) []unknownVariable {
 	return unknown
 }
 
-// variables adds the names of the environment that a command, and those below it, take.
+// variables adds the names of the variables that a command and its subcommands read.
 func variables(node *kong.Node, names []string) []string {
 	for _, flag := range node.Flags {
 		if isSetting(flag.Value) && !slices.Contains(names, envName(flag.Name)) {
@@ -48,7 +50,8 @@ func variables(node *kong.Node, names []string) []string {
 	return names
 }
 
-// distance is how many letters have to be put in, taken out or changed to make one name of the other.
+// distance returns the number of letters to insert, delete or replace to turn one name into the
+// other.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -69,9 +72,9 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// warnUnknown tells a person of them.
+// warnUnknown prints warnings about unknown variables.
 func (a *app) warnUnknown() {
 	for _, u := range a.settings.unknown(a.kong.Model.Node) {
-		fmt.Fprintf(a.Stderr, "progressor: unknown variable %s of the environment is ignored; the nearest is %s\n", u.name, u.nearest)
+		fmt.Fprintf(a.Stderr, "progressor: unknown environment variable %s is ignored; did you mean %s?\n", u.name, u.nearest)
 	}
 }

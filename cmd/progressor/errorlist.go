@@ -16,10 +16,10 @@ type errorsCmd struct {
 }
 
 func (errorsCmd) Help() string {
-	return `Errors groups the processes in ERROR, and the runs of flows that are FAILED or EXPIRED, by what broke them: the same
-reason and message, but for numbers, ids and what stands in quotes. The filter of a group finds its processes, or its runs, which progressor run retry
-takes up. A bulk repairs the processes all at once, but for jobs, which progressor job retry runs again. The jobs of steps are
-not listed: their run says why they failed.
+	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
+message, ignoring numbers, ids and quoted text. The filter of a group finds its processes or runs. A
+bulk repairs processes; progressor job retry runs a job again, and progressor run retry continues a
+run. Jobs of steps are not listed, because the failure is shown with their run.
 
     progressor errors
     progressor errors demo

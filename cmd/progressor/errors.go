@@ -18,21 +18,21 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The exit codes; docs/cli.md says the same.
+// The exit codes. docs/cli.md lists them, too.
 const (
 	exitOK          = 0
-	exitFailed      = 1   // anything else; doctor found a violation
-	exitUsage       = 2   // the command line, the configuration, or a field of the request is wrong
-	exitNotFound    = 3   // the namespace, process or task is not there
+	exitFailed      = 1   // any other error; doctor found a violation
+	exitUsage       = 2   // the command line, the configuration, or a field of the request is invalid
+	exitNotFound    = 3   // the namespace, process or task does not exist
 	exitConflict    = 4   // it exists already, or its status does not allow this
 	exitTaskFailed  = 5   // the processor failed, or the task was cancelled
-	exitRejected    = 6   // the processor said no
-	exitTimeout     = 7   // the wait is over; the task goes on
+	exitRejected    = 6   // the processor rejected the request
+	exitTimeout     = 7   // the wait is over, but the task continues
 	exitUnavailable = 8   // engine or database cannot be reached, or is overloaded: try again
-	exitInterrupted = 130 // by a signal
+	exitInterrupted = 130 // interrupted by a signal
 )
 
-// codedError is an error that knows its exit code.
+// codedError is an error with an exit code.
 type codedError struct {
 	err  error
 	code int
@@ -44,7 +44,7 @@ func (e *codedError) Unwrap() error { return e.err }
 
 func usageError(err error) error { return &codedError{err: err, code: exitUsage} }
 
-// errorReport is what is told about an error.
+// errorReport is the text of an error.
 type errorReport struct {
 	Message string `json:"message"`
 	Code    string `json:"code,omitempty"` // of the RPC, such as not_found
@@ -53,10 +53,10 @@ type errorReport struct {
 	Detail  any    `json:"detail,omitempty"` // ErrorDetail
 
 	engine *progressorv1.ErrorDetail
-	named  bool // the message has the flag in the place of the field
+	named  bool // the message names the flag instead of the field
 }
 
-// fail tells an error on one line and returns the exit code.
+// fail prints an error on one line and returns the exit code.
 func (a *app) fail(err error, asJSON bool) int {
 	c := reportOf(err)
 	if asJSON {
@@ -70,10 +70,10 @@ func (a *app) fail(err error, asJSON bool) int {
 	return c.Exit
 }
 
-// listFlags are the flags of the fields that all lists have.
+// listFlags maps the fields that all lists have to flags.
 var listFlags = map[string]string{"order_by": "--order-by", "page_size": "--page-size", "page_token": "--page-token"}
 
-// reportOf finds out what to say about an error.
+// reportOf returns the text of an error.
 func reportOf(err error) errorReport {
 	c := errorReport{Message: oneLine(err.Error()), Exit: exitFailed}
 	var coded *codedError
@@ -81,15 +81,15 @@ func reportOf(err error) errorReport {
 	var databaseErr *pgconn.ConnectError
 	switch {
 	case errors.As(err, &databaseErr):
-		// The driver's text has a line for each address.
+		// The text of the driver has a line for each address.
 		c.Message = oneLine(strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(err.Error()))
-		c.Exit, c.Next = exitUnavailable, "is PostgreSQL running there, and is --db.dsn right?"
+		c.Exit, c.Next = exitUnavailable, "check that PostgreSQL runs there, and that --db.dsn is correct"
 	case errors.As(err, &coded):
 		c.Exit, c.Next = coded.code, coded.next
 	case errors.As(err, &connectErr):
 		code := connectErr.Code()
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-			code = connect.CodeUnavailable // which Connect takes for a client that went away
+			code = connect.CodeUnavailable // which Connect reports as a canceled client
 		}
 		c.Message, c.Code = oneLine(connectErr.Message()), code.String()
 		c.engine = client.Detail(err)
@@ -113,7 +113,7 @@ func reportOf(err error) errorReport {
 	return c
 }
 
-// line is the complaint for people.
+// line formats the complaint for people.
 func (c errorReport) line() string {
 	var b strings.Builder
 	b.WriteString(c.Message)
@@ -138,7 +138,7 @@ func (c errorReport) line() string {
 		if d.GetTaskId() != 0 {
 			facts = append(facts, fmt.Sprintf("task %d", d.GetTaskId()))
 		}
-		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") { // a job's message names its state
+		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") { // the message of a job contains its state
 			facts = append(facts, "process is "+shortEnum(d.GetProcessStatus()))
 		}
 		b.WriteString(" (" + oneLine(strings.Join(facts, ", ")) + ")")
@@ -151,7 +151,8 @@ func (c errorReport) line() string {
 	return b.String()
 }
 
-// mention tells a failure's or rejection's reason, and its message unless the error's own says it already.
+// mention adds the reason of a failure or rejection, and its message unless the error already
+// contains it.
 func mention(what, reason, message, told string) string {
 	if message == "" || strings.Contains(told, oneLine(message)) {
 		return what + " " + reason
@@ -185,7 +186,7 @@ func exitOf(code connect.Code, reason progressorv1.ErrorDetail_Reason) int {
 	}
 }
 
-// nextStep says what somebody who sees this error would do next.
+// nextStep returns the recommended next step after an error.
 func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	if next := nextOfCron(d); next != "" {
 		return next
@@ -206,7 +207,7 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
 		return "progressor get " + args
 	case progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH:
-		return "take another --idempotency-key for another request"
+		return "use another --idempotency-key for another request"
 	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_TASK_FAILED:
 		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
 			return "progressor repair " + args + " --simple"
@@ -216,25 +217,26 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 		}
 		return "progressor get " + args
 	case progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
-		return "progressor get " + args // its status, and the detail, say why
+		return "progressor get " + args // its status and detail show the reason
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
-		return "another request: nothing was changed"
+		return "send another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
 		return fmt.Sprintf("progressor await %s --task %d", args, d.GetTaskId())
 	case progressorv1.ErrorDetail_REASON_OVERLOADED:
 		return "try again after a while: nothing was stored"
 	case progressorv1.ErrorDetail_REASON_UNAVAILABLE:
-		return "try again, with the same --idempotency-key where there was one"
+		return "try again, with the same --idempotency-key if you used one"
 	case progressorv1.ErrorDetail_REASON_UNSPECIFIED:
 		if code == connect.CodeUnavailable {
-			return "is an engine running there? `progressor dev` runs one; --address says where it is"
+			return "check that an engine runs there: `progressor dev` starts one; --address sets its URL"
 		}
 	default:
 	}
 	return ""
 }
 
-// nextOfJob is nextStep where a process turned out to be a job, which only the engine's words tell.
+// nextOfJob returns the next step if the process is a job, which only the message of the engine
+// shows.
 func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_STATUS || !strings.Contains(message, "it is a job") {
 		return ""
@@ -246,7 +248,7 @@ func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
 	return "progressor job get " + job
 }
 
-// nextOfCron is nextStep where an error is about a cron.
+// nextOfCron returns the next step for an error about a cron.
 func nextOfCron(d *progressorv1.ErrorDetail) string {
 	id, ok := strings.CutPrefix(d.GetProcessId(), process.CronPrefix)
 	if !ok {
@@ -264,7 +266,7 @@ func nextOfCron(d *progressorv1.ErrorDetail) string {
 	}
 }
 
-// shellWord quotes a value for a command line that people paste.
+// shellWord quotes a value for a command that people paste.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)

@@ -77,7 +77,7 @@ func TestErrors(t *testing.T) {
 				Rejection: &progressorv1.Rejection{Reason: "too_late", Message: "shipped", Details: []byte(`{"a": 1}`)},
 			}),
 			exitRejected,
-			`progressor: too late: shipped (task_rejected, rejection too_late, details {"a":1}, task 8). Next: another request: nothing was changed`,
+			`progressor: too late: shipped (task_rejected, rejection too_late, details {"a":1}, task 8). Next: send another request: nothing was changed`,
 		},
 		{
 			"not found, with an id to quote",
@@ -155,7 +155,7 @@ func TestErrorsForPrograms(t *testing.T) {
 
 func TestNoEngine(t *testing.T) {
 	r := program{}.run(t, "get", "demo", "o-1", "--address", "127.0.0.1:1")
-	if r.code != exitUnavailable || !strings.Contains(r.stderr, "is an engine running there?") {
+	if r.code != exitUnavailable || !strings.Contains(r.stderr, "check that an engine runs there") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -176,7 +176,7 @@ func TestErrorOfAFailedStart(t *testing.T) {
 	p := serveFake(t, &fakeEngine{err: engineError(connect.CodeAborted, "task 7 of demo/o-1 failed", &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
 	})})
-	want := "Next: progressor remove demo o-1, and start it again; or progressor repair demo o-1 --args …, if its processor can put it right\n"
+	want := "Next: progressor remove demo o-1, and start it again; or progressor repair demo o-1 --args …, if its processor can repair it\n"
 	if r := p.run(t, "start", "demo", "o-1"); r.code != exitTaskFailed || !strings.HasSuffix(r.stderr, want) {
 		t.Errorf("%+v, want %s", r, want)
 	}

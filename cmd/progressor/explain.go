@@ -18,20 +18,20 @@ import (
 type explainCmd struct {
 	processArgs
 	clientFlags
-	All bool `help:"The whole timeline. Default: the newest 20 spans."`
+	All bool `help:"Show the whole timeline. Default: the newest 20 spans."`
 }
 
 func (explainCmd) Help() string {
-	return `Explain says what a process waits for, what comes next, what would let it go on, and where its time went: which of
-its tasks ran, waited behind another, waited for a place, or backed off after a failure, and when nothing was there to be done.
+	return `Explain shows what a process waits for, what happens next, what would unblock it, and where its time
+went: running, waiting for another task, for a slot or for a retry, or idle.
 
     progressor explain demo order-1
     progressor explain demo order-1 --all
-    progressor explain shop run-1          the id of a run or of a cron does, too
+    progressor explain shop run-1          also the id of a run or a cron
     progressor explain demo order-1 -o json`
 }
 
-// shownSpans is how many spans are shown to who does not ask for all.
+// shownSpans is the number of spans that are shown without --all.
 const shownSpans = 20
 
 func (c *explainCmd) Run(a *app) error {
@@ -60,14 +60,14 @@ func (c *explainCmd) Run(a *app) error {
 	spans := resp.GetSpans()
 	if hidden := len(spans) - shownSpans; hidden > 0 && !c.All {
 		spans = spans[hidden:]
-		fmt.Fprintf(a.Stdout, "\ntimeline, without its first %d spans (--all)\n", hidden)
+		fmt.Fprintf(a.Stdout, "\ntimeline, without the first %d spans (--all shows them)\n", hidden)
 	} else {
 		fmt.Fprintln(a.Stdout, "\ntimeline")
 	}
 	return printRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"}, timelineRows(spans, explainedAt(resp)))
 }
 
-// explained asks for the process, and where there is none for the run or the cron of that id.
+// explained explains the process or, if it does not exist, the run or cron with this id.
 func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProcessResponse, error) {
 	insight := c.client().Insight
 	resp, err := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})
@@ -82,7 +82,7 @@ func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProces
 	return nil, err
 }
 
-// showTotals is where the time went in all, the most first.
+// showTotals shows how much time each kind of span took, longest first.
 func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 	var names []string
 	for what := range resp.GetTimeByWhat() {
@@ -101,8 +101,8 @@ func showTotals(resp *progressorv1.ExplainProcessResponse) string {
 	return strings.Join(names, ", ")
 }
 
-// explainedAt is the database's time of an explanation: this machine's clock may be another. A span that goes on has what is missing
-// in the total of its kind.
+// explainedAt returns the database's time of an explanation, because the clock of this machine may
+// differ. The duration of a span without an end is missing in the sum of its kind.
 func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 	spans := resp.GetSpans()
 	for _, open := range spans {
@@ -123,15 +123,15 @@ func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 		}
 		return open.GetFromTime().AsTime().Add(left / count)
 	}
-	return time.Time{} // nothing goes on
+	return time.Time{} // no span is open
 }
 
-// The bars of a timeline: how wide, and of what.
+// The width and characters of the bars of a timeline.
 const barWidth = 32
 
 var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒", "operator": "░", "time": "·", "idle": "·"}
 
-// timelineRows draws spans under each other, on one scale from the first to the last. Spans that go on end now.
+// timelineRows draws spans on a common scale from the first to the last one. Open spans end now.
 func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
 	if len(spans) == 0 {
 		return nil

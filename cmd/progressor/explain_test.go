@@ -49,8 +49,8 @@ func TestExplain(t *testing.T) {
 		resp.Spans = append(resp.Spans, &progressorv1.Span{What: "processing", TaskId: int64(n + 1), FromTime: at(n), ToTime: at(n), Detail: fmt.Sprint("call ", n+1, ".")})
 	}
 	out = p.ok(t, "explain", "demo", "o-1")
-	if strings.Contains(out, "call 10.") || !strings.Contains(out, "call 11.") || !strings.Contains(out, "without its first 10 spans") {
-		t.Errorf("the newest 20 are wanted:\n%s", out)
+	if strings.Contains(out, "call 10.") || !strings.Contains(out, "call 11.") || !strings.Contains(out, "without the first 10 spans") {
+		t.Errorf("want the newest 20:\n%s", out)
 	}
 	wantLines(t, p.ok(t, "explain", "demo", "o-1", "--all"), "call 1.")
 }

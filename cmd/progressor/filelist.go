@@ -12,13 +12,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// inFile is where an element of a list stands in the configuration file.
+// inFile is the position of a list element in the configuration file.
 type inFile struct {
 	path string // such as crons[1]
 	node *yaml.Node
 }
 
-// wrong says where in the file an error is. What kind of element it is stands before the fields of such errors.
+// wrong adds the position in the file to an error. Errors of fields begin with the kind of element.
 func (f inFile) wrong(kind string, err error) error {
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		path := strings.TrimPrefix(invalid.Field, kind+".")
@@ -27,13 +27,14 @@ func (f inFile) wrong(kind string, err error) error {
 	return fmt.Errorf("line %d: %s: %w", f.node.Line, f.path, err)
 }
 
-// parseList reads a list of the configuration file. names are the fields that tell its messages apart, and may not be empty: the namespace first.
+// parseList parses a list of the configuration file. names are the required fields that identify a
+// message, the namespace first.
 func parseList[M proto.Message, E any](list *yaml.Node, key string, element func(M, inFile) E, names ...protoreflect.Name) ([]E, error) {
 	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
 		return nil, nil
 	}
 	if list.Kind != yaml.SequenceNode {
-		return nil, fmt.Errorf("line %d: %s: want a list", list.Line, key)
+		return nil, fmt.Errorf("line %d: %s: must be a list", list.Line, key)
 	}
 	var all []E
 	seen := map[string]bool{}
@@ -56,7 +57,7 @@ func parseList[M proto.Message, E any](list *yaml.Node, key string, element func
 			name = value + name
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("line %d: %s: %s %s is there twice", node.Line, at.path, strings.TrimSuffix(key, "s"), name)
+			return nil, fmt.Errorf("line %d: %s: %s %s is defined twice", node.Line, at.path, strings.TrimSuffix(key, "s"), name)
 		}
 		seen[name] = true
 		all = append(all, element(m.Interface().(M), at))

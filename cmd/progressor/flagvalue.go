@@ -10,13 +10,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// valueError is what is wrong with the value of a flag or argument, in words that name it.
+// valueError is an invalid value of a flag or argument, in a message that names it.
 type valueError string
 
 func (e valueError) Error() string { return string(e) }
 
-// wantValues has flags say that they were given no value. kong lets values begin with a hyphen, for negative numbers, and so takes the next
-// flag for one, and the end of the line for an empty text.
+// wantValues makes flags without a value an error. kong allows values to begin with a hyphen, for
+// negative numbers, so it would take the next flag as the value, and the end of the line as an
+// empty text.
 func wantValues(parser *kong.Kong) error {
 	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
 		switch node := node.(type) {
@@ -33,7 +34,7 @@ func wantValues(parser *kong.Kong) error {
 	})
 }
 
-// flagValue reads the value of a flag where there is one.
+// flagValue reads the value of a flag.
 type flagValue struct {
 	kong.Mapper
 	flag *kong.Flag
@@ -46,25 +47,26 @@ func (m flagValue) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	case token.IsEOL():
 		return valueError(m.needs())
 	case token.Type == kong.UntypedToken && isFlagWord(text):
-		return valueError(fmt.Sprintf("%s; where %s is meant: --%s=%s", m.needs(), text, m.flag.Name, text))
-	case token.Type == kong.ShortFlagTailToken && strings.HasPrefix(text, "="): // -k=KEY is --idempotency-key=KEY
+		return valueError(fmt.Sprintf("%s; if you mean %s, write --%s=%s", m.needs(), text, m.flag.Name, text))
+	case token.Type == kong.ShortFlagTailToken && strings.HasPrefix(text, "="): // -k=KEY equals --idempotency-key=KEY
 		text = text[1:]
 		ctx.Scan.Pop()
 		ctx.Scan.PushTyped(text, kong.FlagValueToken)
 	}
 	if text == "" && slices.Contains([]string{"id", "idempotency-key"}, m.flag.Name) {
-		return valueError(fmt.Sprintf("--%s is empty: want %s, or no such flag", m.flag.Name, m.flag.FormatPlaceHolder()))
+		return valueError(fmt.Sprintf("--%s: must not be empty: set %s, or omit the flag", m.flag.Name, m.flag.FormatPlaceHolder()))
 	}
 	return m.Mapper.Decode(ctx, target)
 }
 
-// isFlagWord tells whether a word of the command line looks like a flag, and not like a number below zero.
+// isFlagWord reports whether a word of the command line looks like a flag rather than a negative
+// number.
 func isFlagWord(s string) bool {
 	letter := len(s) == 2 && (s[1] >= 'a' && s[1] <= 'z' || s[1] >= 'A' && s[1] <= 'Z')
 	return strings.HasPrefix(s, "--") || letter && s[0] == '-'
 }
 
-// needs says what a value looks like.
+// needs describes the value of a flag.
 func (m flagValue) needs() string {
 	name := "--" + m.flag.Name
 	of := m.flag.Target.Type()
@@ -80,7 +82,7 @@ func (m flagValue) needs() string {
 	return name + " needs a value, as in " + name + " " + strings.TrimSuffix(m.flag.FormatPlaceHolder(), ",...")
 }
 
-// namedArgument reads what names something: a variable of the shell that is not set names nothing.
+// namedArgument rejects empty names: they usually come from an unset shell variable.
 type namedArgument struct {
 	kong.Mapper
 	value *kong.Value
@@ -88,7 +90,7 @@ type namedArgument struct {
 
 func (m namedArgument) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if text, ok := ctx.Scan.Peek().Value.(string); ok && text == "" {
-		return valueError(m.value.Summary() + " is empty")
+		return valueError(m.value.Summary() + ": must not be empty")
 	}
 	return m.Mapper.Decode(ctx, target)
 }

@@ -14,17 +14,17 @@ func TestFlagsWantTheirValues(t *testing.T) {
 	for _, tt := range []struct{ line, says string }{
 		{"call demo o-1 -k", key},
 		{"call demo o-1 --idempotency-key", key},
-		{"call demo o-1 -k --accepted", key + "; where --accepted is meant: --idempotency-key=--accepted"},
-		{"call demo o-1 -k -o json", key + "; where -o is meant: --idempotency-key=-o"},
-		{"call demo o-1 -k ''", "--idempotency-key is empty: want KEY, or no such flag"},
-		{"call demo o-1 -k=", "--idempotency-key is empty"},
-		{"call demo o-1 --idempotency-key=", "--idempotency-key is empty"},
+		{"call demo o-1 -k --accepted", key + "; if you mean --accepted, write --idempotency-key=--accepted"},
+		{"call demo o-1 -k -o json", key + "; if you mean -o, write --idempotency-key=-o"},
+		{"call demo o-1 -k ''", "--idempotency-key: must not be empty: set KEY, or omit the flag"},
+		{"call demo o-1 -k=", "--idempotency-key: must not be empty"},
+		{"call demo o-1 --idempotency-key=", "--idempotency-key: must not be empty"},
 		{"start demo --args", "--args needs a value, as in --args TEXT|@FILE|@-"},
-		{"start demo ''", "[<id>] is empty"},
-		{"call demo ''", "<id> is empty"},
-		{"call '' o-1", "<ns> is empty"},
+		{"start demo ''", "[<id>]: must not be empty"},
+		{"call demo ''", "<id>: must not be empty"},
+		{"call '' o-1", "<ns>: must not be empty"},
 		{"job enqueue mail send --id", "--id needs a value, as in --id ID"},
-		{"job enqueue mail send --id ''", "--id is empty"},
+		{"job enqueue mail send --id ''", "--id: must not be empty"},
 		{"cancel demo o-1 --reason", "--reason needs a value, as in --reason TEXT"},
 		{"call demo o-1 --timeout", "--timeout needs a value, such as 30s"},
 		{"top --interval", "--interval needs a value, such as 30s"},
@@ -77,13 +77,13 @@ func TestPayloadsAreBounded(t *testing.T) {
 	p.ok(t, "call", "demo", "o-1", "--args", "@-")
 	p.stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
 	for line, says := range map[string]string{
-		"call demo o-1 --args @-":           "--args: it has 20,000,002 bytes, and may have 1 MiB",
-		"call demo o-1 --context @-":        "--context: it has 20,000,002 bytes, and may have 1 MiB",
-		"put demo o-1 --aux-state @-":       "--aux-state: it has 20,000,002 bytes, and may have 1 MiB",
-		"put demo o-1 --event @-":           "--event: it has 20,000,002 bytes, and may have 1 MiB",
-		"start demo --metadata @-":          "--metadata: it has 20,000,002 bytes, and may have 16 MiB",
-		"job enqueue mail send --args @-":   "--args: it has 20,000,002 bytes, and may have 16 MiB",
-		"run start demo order --payload @-": "--payload: it has 20,000,002 bytes, and may have 16 MiB",
+		"call demo o-1 --args @-":           "--args: must have at most 1 MiB (got 20,000,002 bytes)",
+		"call demo o-1 --context @-":        "--context: must have at most 1 MiB (got 20,000,002 bytes)",
+		"put demo o-1 --aux-state @-":       "--aux-state: must have at most 1 MiB (got 20,000,002 bytes)",
+		"put demo o-1 --event @-":           "--event: must have at most 1 MiB (got 20,000,002 bytes)",
+		"start demo --metadata @-":          "--metadata: must have at most 16 MiB (got 20,000,002 bytes)",
+		"job enqueue mail send --args @-":   "--args: must have at most 16 MiB (got 20,000,002 bytes)",
+		"run start demo order --payload @-": "--payload: must have at most 16 MiB (got 20,000,002 bytes)",
 	} {
 		if r := p.run(t, shellWords(line)...); r.code != exitUsage || r.stderr != "progressor: "+says+"\n" {
 			t.Errorf("%s: %+v\nwant %s", line, r, says)

@@ -240,7 +240,7 @@ func TestRunStart(t *testing.T) {
 		Namespace: "demo", RunId: "r-1", Type: "order", Version: 2, Scope: "user", ScopeId: "42", Payload: payload, IdempotencyKey: "key", Metadata: metadata,
 		RunTime: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
-	wantLines(t, p.ok(t, "run", "start", "demo", "order", "--validate-only"), "started no: it would be")
+	wantLines(t, p.ok(t, "run", "start", "demo", "order", "--validate-only"), "started no (--validate-only)")
 	f.runs = []*progressorv1.Run{{Namespace: "demo", TemplateType: "order"}}
 	wantLines(t, p.ok(t, "run", "start", "demo", "order", "--validate-only"), "run a new one in demo")
 	f.refuse = engineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
@@ -300,7 +300,7 @@ func TestRunWait(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}
-	if r := p.run(t, "run", "get", "demo", "r-1", "--wait", "--wait-timeout", "20ms"); r.code != exitTimeout || !strings.Contains(r.stderr, "it goes on. Next: progressor run get demo r-1") {
+	if r := p.run(t, "run", "get", "demo", "r-1", "--wait", "--wait-timeout", "20ms"); r.code != exitTimeout || !strings.Contains(r.stderr, "it continues. Next: progressor run get demo r-1") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -315,7 +315,7 @@ func TestRunListAndWaits(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	out = p.ok(t, "run", "waits", "demo", "--run", "o*1", "--assignee", "ann", "--kind", "human")
-	wantLines(t, out, `o-1 ask[3] HUMAN ann, bob go\non?`, "x-1 ext EXTERNAL TOKEN the run is to end")
+	wantLines(t, out, `o-1 ask[3] HUMAN ann, bob go\non?`, "x-1 ext EXTERNAL TOKEN cancel requested")
 	if strings.Contains(out, "SECRET") {
 		t.Error(out)
 	}
@@ -381,16 +381,16 @@ func TestTemplatePut(t *testing.T) {
 		says string
 	}{
 		{[]string{"put", "other", "-f", two, "-f", "-"}, "--file -:2: steps[0]"},
-		{[]string{"put", "-f", two}, "template a says no namespace"},
-		{[]string{"put", "demo", "-f", two}, "template same is of namespace other, not demo"},
-		{[]string{"put", "other", "-f", two, "--expected-version", "1"}, "--expected-version is of one template, and --file has 2"},
+		{[]string{"put", "-f", two}, "template a has no namespace"},
+		{[]string{"put", "demo", "-f", two}, "template same belongs to namespace other, not demo"},
+		{[]string{"put", "other", "-f", two, "--expected-version", "1"}, "--expected-version requires a single template, and --file contains 2"},
 	} {
 		if r := p.run(t, append([]string{"template"}, c.args...)...); r.code != exitUsage || !strings.Contains(r.stderr, c.says) || len(f.put) > 0 {
 			t.Errorf("%q: %+v, put %v", c.args, r, f.put)
 		}
 	}
 	out = p.ok(t, "template", "check", "-f", two)
-	wantLines(t, out, two+": a is good, 1 step one after the other", two+": same is good, 1 step one after the other")
+	wantLines(t, out, two+": a is valid, 1 step in sequence", two+": same is valid, 1 step in sequence")
 	f.template = graphOf("x", "y x")
 	wantLines(t, p.ok(t, "template", "get", "demo", "order", "--version", "2"), "template demo/order", "version 2 of 1, 2", "order GRAPH", "y job y x")
 	f.template = nil

@@ -17,20 +17,20 @@ import (
 
 type flowCmd struct {
 	Start    flowStartCmd    `cmd:"" help:"Start a run of a template."`
-	Get      flowGetCmd      `cmd:"" help:"Show a run, its steps as a tree; wait for its end."`
+	Get      flowGetCmd      `cmd:"" help:"Show a run with its steps as a tree."`
 	List     flowListCmd     `cmd:"" help:"List the runs of a namespace."`
-	Steps    flowStepsCmd    `cmd:"" help:"List the steps of a run and the items of each."`
-	Watch    flowWatchCmd    `cmd:"" help:"Show a run as it goes on, to its end."`
-	Cancel   flowCancelCmd   `cmd:"" help:"Ask a run to end; one that waits is cancelled at once."`
-	Retry    flowRetryCmd    `cmd:"" help:"Take a run up again that failed, expired or was cancelled."`
-	Repeat   flowRepeatCmd   `cmd:"" help:"Start a new run with the payload of an old one."`
-	Skip     flowSkipCmd     `cmd:"" help:"End a step by hand, with a result in place of its own."`
-	Waits    flowWaitsCmd    `cmd:"" help:"List what waits for a person, or for an outside worker."`
-	Complete flowCompleteCmd `cmd:"" help:"Answer a wait."`
-	Report   flowReportCmd   `cmd:"" help:"Tell the progress of a wait, and move its due time."`
+	Steps    flowStepsCmd    `cmd:"" help:"List the steps and items of a run."`
+	Watch    flowWatchCmd    `cmd:"" help:"Follow a run to its end."`
+	Cancel   flowCancelCmd   `cmd:"" help:"Cancel a run."`
+	Retry    flowRetryCmd    `cmd:"" help:"Continue a failed, expired or cancelled run."`
+	Repeat   flowRepeatCmd   `cmd:"" help:"Start a new run with the payload of another run."`
+	Skip     flowSkipCmd     `cmd:"" help:"End a step with a given result."`
+	Waits    flowWaitsCmd    `cmd:"" help:"List steps that wait for a person or an external worker."`
+	Complete flowCompleteCmd `cmd:"" help:"Complete a wait."`
+	Report   flowReportCmd   `cmd:"" help:"Report the progress of a wait, and change its due time."`
 }
 
-// flowArgs name a run.
+// flowArgs identify a run.
 type flowArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 	ID string `arg:"" name:"id" help:"Run id."`
@@ -41,22 +41,23 @@ type flowStartCmd struct {
 	Type string `arg:"" name:"type" help:"Type of the template."`
 
 	clientFlags
-	ID             string `name:"id" placeholder:"ID" help:"Run id; the engine chooses one where it is missing."`
+	ID             string `name:"id" placeholder:"ID" help:"Run id. Default: the engine chooses one."`
 	Version        int32  `placeholder:"N" help:"Version of the template. Default: the newest."`
 	Payload        string `placeholder:"JSON|@FILE|@-" help:"Payload of the run: JSON, @FILE, or @- for standard input."`
-	Scope          string `placeholder:"TEXT" help:"Whom it is for: user, account, system, …"`
-	ScopeID        string `placeholder:"TEXT" help:"Which one of these."`
-	RunTime        string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run. Default: a random one where there is no --id."`
+	Scope          string `placeholder:"TEXT" help:"Kind of subject: user, account, system, …"`
+	ScopeID        string `placeholder:"TEXT" help:"Id of the subject."`
+	RunTime        string `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key starts no second run. Default without --id: a random key."`
 	Metadata       string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
 	ValidateOnly   bool   `help:"Check the payload and the scope, and store nothing."`
 	endFlags       `set:"what=run"`
 }
 
 func (flowStartCmd) Help() string {
-	return `Start stores a run, which begins at once, at --run-time, or when the runs of the same scope let it. Where the template answers with a
-run that is there, it is shown, and "started" says no. With --wait it follows the run to its end, on a terminal with its steps; it ends with code 5
-where the run has not succeeded, 7 where --wait-timeout is over.
+	return `Start stores a run. It starts at once, at --run-time, or when the runs of the same scope permit it.
+If the template returns an existing run, that run is shown with "started" no. With --wait, the
+command follows the run to its end, on a terminal with its steps. The exit code is then 5 if the run
+did not succeed, and 7 if --wait-timeout has passed.
 
     progressor run start demo order --payload '{"order": "A-7", "total": 120}'
     progressor run start demo demo_long_task --id task-1 --scope user --scope-id 42 --payload '{"target": "x"}' --wait
@@ -95,14 +96,14 @@ func (c *flowStartCmd) Run(a *app) error {
 	started := ""
 	switch {
 	case c.ValidateOnly && r.GetCreatedTime() == nil:
-		started = "no: it would be"
+		started = "no (--validate-only)"
 	case c.ValidateOnly:
-		started = "no: this one is there"
+		started = "no: this run exists"
 	case !resp.GetStarted():
-		started = "no: this one was there"
+		started = "no: this run existed"
 	}
 	name := r.GetNamespace() + "/" + r.GetRunId()
-	if r.GetRunId() == "" { // it gets one when it is started
+	if r.GetRunId() == "" { // it gets its id when it is started
 		name = "a new one in " + r.GetNamespace()
 	}
 	return printFields(a.Stdout,
@@ -127,8 +128,9 @@ type flowListCmd struct {
 }
 
 func (flowListCmd) Help() string {
-	return `List shows the runs of a namespace, newest first, a page at a time. A filter compares status, template_type, scope, scope_id, phase,
-cron_id, created_time, payload.KEY and metadata.KEY with = != < <= > >=; * at the end of a text stands for anything.
+	return `List shows the runs of a namespace, newest first, a page at a time. A filter compares status,
+template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY and metadata.KEY with = !=
+< <= > >=. A * at the end of a text matches any suffix.
 
     progressor run list demo
     progressor run list demo --status failed --type order
@@ -164,7 +166,7 @@ func (c *flowListCmd) Run(a *app) error {
 	})
 }
 
-// runNote is the one thing that is to be said of a run in a list.
+// runNote returns the most important fact about a run, for a list.
 func runNote(r *progressorv1.Run) string {
 	switch {
 	case r.GetFailure() != nil:
@@ -180,18 +182,20 @@ func runNote(r *progressorv1.Run) string {
 type flowCancelCmd struct {
 	flowArgs
 	clientFlags
-	Reason string `placeholder:"TEXT" help:"Why: kept with the run, and told to its workers."`
-	Force  bool   `help:"End the run now: wait for nothing, and compensate nothing more."`
+	Reason string `placeholder:"TEXT" help:"Reason, stored with the run and sent to its workers."`
+	Force  bool   `help:"End the run now, without waiting and without further compensation."`
 }
 
 func (flowCancelCmd) Help() string {
-	return `Cancel ends a run at once that waits for its turn or for a worker. Steps that run are told, and those that may not be cancelled end first;
-past the grace of the template the engine ends the run. Then what was done is undone, where the template says how.
+	return `Cancel ends a waiting run at once. Workers of running steps are told with their next heartbeat, and
+steps that are not cancelable finish first. After the grace period of the template, the engine ends
+the run. Then completed steps are undone, if the template says how.
 
     progressor run cancel demo task-1 --reason 'the customer went away'
 
-With --force, the run ends now, in any status before its end and also if its template does not support cancelling. What is
-open is asked to end, the run does not wait for it, and nothing more is compensated. Use it for a run that nothing else ends.`
+With --force, the run ends now, in any status before its end and also if its template does not
+support cancelling. Open steps are asked to end, the run does not wait for them, and nothing more is
+compensated. Use it for a run that cannot be ended otherwise.`
 }
 
 func (c *flowCancelCmd) Run(a *app) error {
@@ -205,13 +209,14 @@ func (c *flowCancelCmd) Run(a *app) error {
 type flowRetryCmd struct {
 	flowArgs
 	clientFlags
-	NewestVersion bool `help:"Go on with the newest version of the template."`
+	NewestVersion bool `help:"Continue with the newest version of the template."`
 	endFlags      `set:"what=run"`
 }
 
 func (flowRetryCmd) Help() string {
-	return `Retry takes a run up again that is FAILED, CANCELLED or EXPIRED, at the steps that did not succeed, with all its attempts; what succeeded
-keeps its result. With --newest-version it goes on by the newest version, which must have the steps that succeeded.
+	return `Retry continues a FAILED, CANCELLED or EXPIRED run at the steps that did not succeed, with all their
+attempts. Succeeded steps keep their results. With --newest-version, it continues with the newest
+version of the template, which must contain the succeeded steps.
 
     progressor run retry demo task-1
     progressor run retry demo task-1 --newest-version --wait`
@@ -235,13 +240,13 @@ func (c *flowRetryCmd) Run(a *app) error {
 type flowRepeatCmd struct {
 	flowArgs
 	clientFlags
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key starts no second run. Default: a random one."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key starts no second run. Default: a random key."`
 	endFlags       `set:"what=run"`
 }
 
 func (flowRepeatCmd) Help() string {
-	return `Repeat starts a new run with the payload, the scope and the metadata of an old one, by the newest version of its template. It is refused where
-the template is not repeatable.
+	return `Repeat starts a new run with the payload, scope and metadata of another run, and the newest version
+of its template. It fails if the template is not repeatable.
 
     progressor run repeat demo task-1
     progressor run repeat demo task-1 --wait`
@@ -263,7 +268,7 @@ func (c *flowRepeatCmd) Run(a *app) error {
 	return printRun(a, c.clientFlags, resp.GetRun())
 }
 
-// ofRun says what to do about an error that is of a run, and not of the process that it is.
+// ofRun returns the next step for an error about a run rather than its process.
 func ofRun(run flowArgs, err error) error {
 	ns, id := shellWord(run.NS), shellWord(run.ID)
 	d := client.Detail(err)
@@ -290,7 +295,7 @@ func ofRun(run flowArgs, err error) error {
 	}
 }
 
-// runOutcome is the error that says how a run ended, for the exit code.
+// runOutcome returns an error for the exit code of an ended run.
 func runOutcome(r *progressorv1.Run) error {
 	again := fmt.Sprintf("progressor run retry %s %s", shellWord(r.GetNamespace()), shellWord(r.GetRunId()))
 	why := ""
@@ -309,7 +314,7 @@ func runOutcome(r *progressorv1.Run) error {
 	}
 }
 
-// runEnded tells whether a run is at its end.
+// runEnded reports whether a run has ended.
 func runEnded(r *progressorv1.Run) bool { return r.GetFinishedTime() != nil }
 
 type timed interface {
@@ -317,7 +322,7 @@ type timed interface {
 	AsTime() time.Time
 }
 
-// took is how long something took, or takes until now; "": it has not begun.
+// took returns the duration until the end, or until now; "" if it has not started.
 func took(from, to timed) string {
 	if !from.IsValid() {
 		return ""

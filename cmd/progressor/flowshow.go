@@ -18,9 +18,11 @@ type flowGetCmd struct {
 }
 
 func (flowGetCmd) Help() string {
-	return `Get shows a run and its steps: in a graph each below what it depends on, a join below the last of these, with the others named. A step
-that runs shows its progress, one that waits for what. With --wait it follows the run to its end, on a terminal with its steps; it ends with code 5
-where the run has not succeeded, 7 where --wait-timeout is over.
+	return `Get shows a run and its steps. In a graph, each step is below the step that it depends on; a step
+with several dependencies is below the last of them, and names the others. Running steps show their
+progress, waiting ones what they wait for. With --wait, the command follows the run to its end, on a
+terminal with its steps. The exit code is then 5 if the run did not succeed, and 7 if --wait-timeout
+has passed.
 
     progressor run get demo task-1
     progressor run get demo task-1 --wait --wait-timeout 10m
@@ -36,7 +38,7 @@ func (c *flowGetCmd) Run(a *app) error {
 	}))
 }
 
-// printRun shows a run for people.
+// printRun prints a run for people.
 func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
 	ctx, cancel := a.request()
 	defer cancel()
@@ -47,7 +49,8 @@ func printRun(a *app, flags clientFlags, r *progressorv1.Run) error {
 	return err
 }
 
-// runProgress is how far a run is. Of one that ended without success no bar is drawn, which would look as if it went on.
+// runProgress returns the progress of a run. A run that ended without success has no bar, which
+// would look as if it continued.
 func runProgress(r *progressorv1.Run) string {
 	if !runEnded(r) || r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		return progressBar(r.GetProgress().GetPercent()) + " " + showProgress(r.GetProgress())
@@ -101,7 +104,8 @@ func runFields(r *progressorv1.Run) []field {
 	}
 }
 
-// runSince is when a run began. One that waits for the worker of its first step has the time at which that was offered: it does not run.
+// runSince returns when a run started. If it waits for the worker of its first step, that time is
+// when the step was offered.
 func runSince(r *progressorv1.Run) *timestamppb.Timestamp {
 	if r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_QUEUED && r.GetProgress().GetPercent() == 0 && r.GetAttempt() <= 1 {
 		return nil
@@ -109,7 +113,8 @@ func runSince(r *progressorv1.Run) *timestamppb.Timestamp {
 	return r.GetRunningTime()
 }
 
-// templateOf reads the version of the template that a run keeps; nil: it is gone, and the steps are drawn without it.
+// templateOf returns the template version of a run, or nil if it was deleted; then the steps are
+// drawn without it.
 func templateOf(ctx context.Context, flags clientFlags, r *progressorv1.Run) *progressorv1.Template {
 	resp, err := flags.client().Flow.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: r.GetNamespace(), Type: r.GetTemplateType(), Version: r.GetTemplateVersion()})
 	if err != nil {
@@ -126,8 +131,8 @@ type flowStepsCmd struct {
 }
 
 func (flowStepsCmd) Help() string {
-	return `Steps lists the steps of a run that have begun, were skipped or cancelled, and the items of those that are run for each: what does them,
-who holds it, how long it took, and what came of it.
+	return `Steps lists the steps of a run that have started, were skipped or were cancelled, and the items of
+for_each steps, with their action, worker, duration and outcome.
 
     progressor run steps demo order-7
     progressor run steps demo order-7 --step ship --all
@@ -153,7 +158,7 @@ func (c *flowStepsCmd) Run(a *app) error {
 	})
 }
 
-// stepName names a step, or an item of one that is run for each.
+// stepName returns the name of a step or an item.
 func stepName(id string, index *int32) string {
 	if index == nil {
 		return id

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// stepMarks are the statuses of steps at a glance.
+// stepMarks are the symbols of the statuses of steps.
 var stepMarks = map[progressorv1.StepStatus]string{
 	progressorv1.StepStatus_STEP_STATUS_PENDING:   "○",
 	progressorv1.StepStatus_STEP_STATUS_RUNNING:   "●",
@@ -21,11 +21,13 @@ var stepMarks = map[progressorv1.StepStatus]string{
 	progressorv1.StepStatus_STEP_STATUS_CANCELLED: "×",
 }
 
-// maxDepth is how deep a tree of steps is indented: what is deeper stands where its parent does, so that lines stay on a terminal.
+// maxDepth limits the indentation of a tree of steps, so that lines fit on a terminal. Deeper steps
+// have the indentation of their parent.
 const maxDepth = 16
 
-// drawSteps draws the steps of a run: of a graph as a tree, in which each is below what it depends on, and one that depends on several below the
-// last of these that is drawn. Of a line they stand one below the other. t is nil where the template is gone.
+// drawSteps draws the steps of a run. In a graph, each step is below its dependency, or below the
+// last of several that is drawn. In a sequence, they are drawn below each other. t is nil if the
+// template was deleted.
 func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
 	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{}, children: map[string][]string{}, drawn: map[string]bool{}}
 	var order []string
@@ -50,7 +52,7 @@ func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
 		}
 	}
 	for _, id := range order {
-		if !tree.drawn[id] { // its parent is of a version that this run does not keep
+		if !tree.drawn[id] { // its parent is not in the template version of this run
 			tree.draw(id, "", "", "", 0)
 		}
 	}
@@ -63,7 +65,7 @@ func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
 	return w.Render() + "\n"
 }
 
-// stepTree is a tree that is being drawn.
+// stepTree draws a tree of steps.
 type stepTree struct {
 	steps             map[string]*progressorv1.Step
 	parents, children map[string][]string
@@ -71,7 +73,8 @@ type stepTree struct {
 	rows              []table.Row
 }
 
-// draw adds a step and those that stand below it. branch is what leads to it, below what stands before those below it.
+// draw adds a step and its descendants. branch is the prefix of the step, below that of its
+// descendants.
 func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	t.drawn[id] = true
 	s := t.steps[id]
@@ -85,7 +88,8 @@ func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 		if next == "" {
 			return
 		}
-		// Whether another one follows is known when all below this one is drawn: a join may find its place there.
+		// The next sibling is known only after the descendants are drawn, because a join may be
+		// placed among them.
 		at := len(t.rows)
 		switch {
 		case depth >= maxDepth:
@@ -99,7 +103,7 @@ func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	}
 }
 
-// below is the next child that stands below a step: all it depends on has been drawn.
+// below returns the next child whose dependencies have all been drawn.
 func (t *stepTree) below(id string) string {
 	for _, child := range t.children[id] {
 		if !t.drawn[child] && !slices.ContainsFunc(t.parents[child], func(p string) bool { return t.steps[p] != nil && !t.drawn[p] }) {
@@ -109,7 +113,7 @@ func (t *stepTree) below(id string) string {
 	return ""
 }
 
-// prolong draws the line to a brother that follows.
+// prolong draws the line to the next sibling.
 func (t *stepTree) prolong(from int, below string) {
 	for n := from; n < len(t.rows); n++ {
 		cell, _ := t.rows[n][0].(string)
@@ -123,7 +127,7 @@ func (t *stepTree) prolong(from int, below string) {
 	}
 }
 
-// notes are what is to be said of a step beside its status.
+// notes returns the remarks about a step, in addition to its status.
 func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
 	var others, open []string
 	for _, p := range t.parents[s.GetStepId()] {
@@ -146,7 +150,8 @@ func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
 	return notes
 }
 
-// stepAttempts is how many attempts of a step have begun. Of one that waits for a worker the last is only offered.
+// stepAttempts returns the number of started attempts of a step. If it waits for a worker, the last
+// one has only been offered.
 func stepAttempts(s *progressorv1.Step) int32 {
 	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING && s.GetRunningTime() != nil {
 		return s.GetAttempt() - 1
@@ -154,7 +159,7 @@ func stepAttempts(s *progressorv1.Step) int32 {
 	return s.GetAttempt()
 }
 
-// stepTook is how long a step took that was taken; "" of one that waits for a worker.
+// stepTook returns the duration of a started step; "" if it waits for a worker.
 func stepTook(s *progressorv1.Step) string {
 	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING {
 		return ""
@@ -162,7 +167,7 @@ func stepTook(s *progressorv1.Step) string {
 	return took(s.GetRunningTime(), s.GetFinishedTime())
 }
 
-// stepNote is how far a step is, what it waits for, or why it ended as it did.
+// stepNote returns the progress of a step, what it waits for, or why it ended.
 func stepNote(s *progressorv1.Step) string {
 	var notes []string
 	if items := s.GetItemsByStatus(); len(items) > 0 {
@@ -189,7 +194,7 @@ func stepNote(s *progressorv1.Step) string {
 	return strings.Join(notes, "; ")
 }
 
-// showItems counts the items of a step: a bar of those that have ended, and how.
+// showItems shows the items of a step: a bar and their number by status.
 func showItems(s *progressorv1.Step) string {
 	var all, ended int64
 	var parts []string
@@ -213,7 +218,7 @@ func showItems(s *progressorv1.Step) string {
 	return text
 }
 
-// progressBar is a short bar.
+// progressBar draws a short bar.
 func progressBar(percent float64) string {
 	return bar(min(max(percent, 0), 100)/100, 10)
 }

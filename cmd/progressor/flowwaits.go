@@ -19,16 +19,16 @@ type flowWaitsCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only waits that match, such as 'assignees:sales'. See docs/flows.md."`
 
 	clientFlags
-	ID        string `name:"run" placeholder:"RUN" help:"Only of this run."`
-	Kind      string `placeholder:"KIND" help:"Only external or human ones."`
-	Assignee  string `placeholder:"NAME" help:"Only for this person or group."`
+	ID        string `name:"run" placeholder:"RUN" help:"Only waits of this run."`
+	Kind      string `placeholder:"KIND" help:"Only waits of this kind: external or human."`
+	Assignee  string `placeholder:"NAME" help:"Only waits for this person or group."`
 	pageFlags `set:"rows=Waits"`
 }
 
 func (flowWaitsCmd) Help() string {
-	return `Waits lists the steps of runs that wait for a person or for an outside worker, the soonest due first. A filter compares kind,
-template_type, due_time and run_id, and asks with : whether somebody is among the assignees. -o json has the token of each, its input and the schema of
-its answer.
+	return `Waits lists steps that wait for a person or an external worker, earliest due time first. A filter
+compares kind, template_type, due_time and run_id; assignees:NAME matches an assignee. -o json
+includes the token, the input and the result schema of each.
 
     progressor run waits demo
     progressor run waits demo --assignee sales --kind human
@@ -54,7 +54,7 @@ func (c *flowWaitsCmd) Run(a *app) error {
 		for _, w := range all.GetWaits() {
 			note := ""
 			if w.GetCancelRequested() {
-				note = "the run is to end"
+				note = "cancel requested"
 			}
 			token := ""
 			if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
@@ -68,38 +68,38 @@ func (c *flowWaitsCmd) Run(a *app) error {
 	})
 }
 
-// waitArgs name a step of a run, or an item of it.
+// waitArgs identify a step of a run, or an item of it.
 type waitArgs struct {
 	flowArgs
 	Step  string `arg:"" name:"step" help:"Step id."`
-	Index *int32 `placeholder:"N" help:"Item of a step that is run for each, from 0."`
+	Index *int32 `placeholder:"N" help:"Item of a for_each step, from 0."`
 }
 
 type flowCompleteCmd struct {
 	waitArgs
 	clientFlags
-	Token     string `placeholder:"TOKEN" help:"Token of the wait, which an external one needs; run waits has it."`
-	Result    string `xor:"outcome" placeholder:"JSON|@FILE|@-" help:"The step succeeded: its result."`
-	Failure   string `xor:"outcome" placeholder:"REASON" help:"The step failed: why, in a word; --message says more."`
-	Cancelled bool   `xor:"outcome" help:"It has stopped, as the cancel of the run asks."`
-	Message   string `placeholder:"TEXT" help:"Of --failure: what has happened."`
-	WorkerID  string `placeholder:"NAME" help:"Who did it."`
+	Token     string `placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Result    string `xor:"outcome" placeholder:"JSON|@FILE|@-" help:"Result of the step, which has succeeded."`
+	Failure   string `xor:"outcome" placeholder:"REASON" help:"Reason why the step failed, an identifier; --message adds details."`
+	Cancelled bool   `xor:"outcome" help:"The step has stopped, as requested by the cancel of the run."`
+	Message   string `placeholder:"TEXT" help:"Message of --failure."`
+	WorkerID  string `placeholder:"NAME" help:"Who completed it."`
 }
 
 func (flowCompleteCmd) Help() string {
-	return `Complete answers a wait: with the result of the step, which is checked against the schema of the template, with a failure, or with the
-acknowledgement of a cancel. A wait for a person needs no token.
+	return `Complete completes a wait with a result, which is checked against the schema of the template, with a
+failure, or by confirming a cancel. A wait for a person needs no token.
 
     progressor run complete demo order-7 approve --result '{"approved": true}' --worker-id ann
     progressor run complete demo doc-1 translate --token 0192f7c0… --result @text.json
-    progressor run complete demo doc-1 translate --token 0192f7c0… --failure no_translator --message 'nobody speaks it'`
+    progressor run complete demo doc-1 translate --token 0192f7c0… --failure no_translator --message 'no translator available'`
 }
 
 func (c *flowCompleteCmd) Run(a *app) error {
 	req := &progressorv1.CompleteStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index, Token: c.Token, WorkerId: c.WorkerID}
 	switch {
 	case c.Message != "" && c.Failure == "":
-		return usageError(errors.New("--message is of --failure: give it too"))
+		return usageError(errors.New("--message requires --failure"))
 	case c.Result != "":
 		v, err := a.jsonValue("--result", c.Result)
 		if err != nil {
@@ -111,7 +111,7 @@ func (c *flowCompleteCmd) Run(a *app) error {
 	case c.Cancelled:
 		req.Outcome = &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}
 	default:
-		return usageError(fmt.Errorf("want one of --result, --failure and --cancelled, as in: progressor run complete %s %s %s --result null", shellWord(c.NS), shellWord(c.ID), c.Step))
+		return usageError(fmt.Errorf("set one of --result, --failure and --cancelled, for example: progressor run complete %s %s %s --result null", shellWord(c.NS), shellWord(c.ID), c.Step))
 	}
 	return ofRun(c.flowArgs, ask(a, c.outputFlag, c.client().Flow.CompleteStep, req, func(resp *progressorv1.CompleteStepResponse) error {
 		return printRun(a, c.clientFlags, resp.GetRun())
@@ -121,14 +121,15 @@ func (c *flowCompleteCmd) Run(a *app) error {
 type flowReportCmd struct {
 	waitArgs
 	clientFlags
-	Token   string         `placeholder:"TOKEN" help:"Token of the wait, which an external one needs; run waits has it."`
-	Percent *float64       `placeholder:"0..100" help:"How far it is."`
-	Summary string         `placeholder:"TEXT" help:"What it is at, in a few words."`
-	Due     *time.Duration `placeholder:"DURATION" help:"It is due so long from now."`
+	Token   string         `placeholder:"TOKEN" help:"Token of a wait for an external worker; run waits shows it."`
+	Percent *float64       `placeholder:"0..100" help:"Progress in percent."`
+	Summary string         `placeholder:"TEXT" help:"Summary of the progress."`
+	Due     *time.Duration `placeholder:"DURATION" help:"New due time, as a duration from now."`
 }
 
 func (flowReportCmd) Help() string {
-	return `Report tells how far a wait is, and moves its due time. The directive of the answer says whether to go on: CONTINUE, or CANCEL.
+	return `Report reports the progress of a wait, and changes its due time. The directive in the response is
+CONTINUE or CANCEL.
 
     progressor run report demo doc-1 translate --token 0192f7c0… --percent 40 --summary 'page 4 of 10' --due 1h`
 }
@@ -153,14 +154,15 @@ func (c *flowReportCmd) Run(a *app) error {
 type flowSkipCmd struct {
 	waitArgs
 	clientFlags
-	Result string `placeholder:"JSON|@FILE|@-" help:"In place of the step's own result. Default: null."`
-	Reason string `placeholder:"TEXT" help:"Why: kept with the step."`
+	Result string `placeholder:"JSON|@FILE|@-" help:"Result of the step. Default: null."`
+	Reason string `placeholder:"TEXT" help:"Reason, stored with the step."`
 }
 
 func (flowSkipCmd) Help() string {
-	return `Skip ends a step by hand that has not ended. Those that depend on it go on as if it had succeeded; what does it is asked to end.
+	return `Skip ends a step that has not ended. Steps that depend on it continue as if it had succeeded. Its
+job, process or run is asked to end.
 
-    progressor run skip demo order-7 approve --reason 'the boss has called'
+    progressor run skip demo order-7 approve --reason 'approved by phone'
     progressor run skip demo order-7 ship --index 3 --result '{"tracking": "none"}'`
 }
 

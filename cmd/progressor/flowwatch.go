@@ -12,10 +12,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowLook is how long one request waits for the end of a run that is followed: what its steps do is shown as often.
+// flowLook is how long a request waits for the end of a run. Changes of its steps are shown at the
+// same interval.
 const flowLook = 500 * time.Millisecond
 
-// followRun waits for the end of a run, shows it, and tells by the exit code how it went.
+// followRun waits for the end of a run, shows it, and returns an error for the exit code.
 func (f endFlags) followRun(a *app, flags clientFlags, run flowArgs) error {
 	ctx, cancel := f.waiting(a)
 	defer cancel()
@@ -36,7 +37,7 @@ func (f endFlags) followRun(a *app, flags clientFlags, run flowArgs) error {
 	return runOutcome(r)
 }
 
-// draws has the screen show a run whenever it is told of it.
+// draws redraws the screen with each new state of a run.
 func (s *screen) draws(ctx context.Context, flags clientFlags) func(*progressorv1.Run) error {
 	var template *progressorv1.Template
 	return func(r *progressorv1.Run) error {
@@ -51,7 +52,7 @@ func (s *screen) draws(ctx context.Context, flags clientFlags) func(*progressorv
 	}
 }
 
-// awaitRun looks at a run until it is at its end.
+// awaitRun reads a run until it has ended.
 func awaitRun(ctx context.Context, flags clientFlags, run flowArgs, show func(*progressorv1.Run) error) (*progressorv1.Run, error) {
 	return flags.retryingClient().AwaitRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
 }
@@ -62,8 +63,9 @@ type flowWatchCmd struct {
 }
 
 func (flowWatchCmd) Help() string {
-	return `Watch shows a run as it goes on. On a terminal its steps are drawn again and again; elsewhere each change of a status, and each progress,
-is a line. With -o json each line is the run as one JSON document. It ends with the run, and with code 5 where that has not succeeded.
+	return `Watch follows a run to its end. On a terminal, it redraws the steps; otherwise, it prints each
+change of a status or progress as a line. With -o json, each line is the run as a JSON document. The
+exit code is 5 if the run did not succeed.
 
     progressor run watch demo task-1
     progressor run watch demo task-1 -o json`
@@ -96,7 +98,7 @@ func (c *flowWatchCmd) Run(a *app) error {
 	return runOutcome(r)
 }
 
-// watchedState is what of a run is news.
+// watchedState is the part of a run whose changes are printed.
 func watchedState(r *progressorv1.Run) string {
 	var b strings.Builder
 	fmt.Fprint(&b, r.GetStatus(), r.GetBlockedOn(), r.GetUpdatedTime().AsTime())
@@ -110,10 +112,10 @@ func stepState(s *progressorv1.Step) string {
 	return fmt.Sprint(s.GetStatus(), s.GetAttempt(), s.GetProgress().GetPercent(), s.GetProgress().GetSummary(), s.GetReason(), s.GetCompensationStatus())
 }
 
-// runLines writes what changes of a run, a line each.
+// runLines prints the changes of a run, one per line.
 type runLines struct {
 	w    io.Writer
-	seen map[string]string // by step; "": of the run
+	seen map[string]string // by step; "" is the run
 }
 
 func (l *runLines) show(r *progressorv1.Run) error {
@@ -147,7 +149,7 @@ func (l *runLines) show(r *progressorv1.Run) error {
 	return err
 }
 
-// runScreen is a run as it is drawn again and again.
+// runScreen draws a run for a terminal.
 func runScreen(r *progressorv1.Run, t *progressorv1.Template) string {
 	head := fmt.Sprintf("%s/%s  %s  %s", r.GetNamespace(), r.GetRunId(), shortEnum(r.GetStatus()), runProgress(r))
 	if r.GetAttempt() > 1 {

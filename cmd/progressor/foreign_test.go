@@ -27,7 +27,7 @@ func output(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// offline tells whether what a package manager printed says that its registry cannot be reached.
+// offline reports whether the output of a package manager says that it cannot reach its registry.
 func offline(out []byte) bool {
 	for _, sign := range []string{
 		"ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", // npm
@@ -40,7 +40,7 @@ func offline(out []byte) bool {
 	return false
 }
 
-// fetched runs a command that needs a registry, and skips the test where there is none.
+// fetched runs a command that needs a registry, and skips the test without one.
 func fetched(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); errors.Is(err, exec.ErrNotFound) {
@@ -97,7 +97,7 @@ func TestNodeLockNamesNoRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), `"integrity"`) || strings.Contains(string(text), `"resolved"`) || strings.Contains(string(text), "://") {
-		t.Error("package-lock.json has download addresses, or no digests: make it by npm install beside .npmrc")
+		t.Error("package-lock.json has download addresses, or no digests: run npm install in the directory of .npmrc")
 	}
 }
 

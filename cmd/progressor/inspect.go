@@ -17,11 +17,11 @@ type getCmd struct {
 	processArgs
 	rangeFlags
 	clientFlags
-	AwaitInit time.Duration `placeholder:"DURATION" help:"Wait at most so long while the process is in INIT."`
+	AwaitInit time.Duration `placeholder:"DURATION" help:"Wait up to this long while the process is in INIT."`
 }
 
 func (getCmd) Help() string {
-	return `Get shows a process: its status, state, pending timers and the events of its history.
+	return `Get shows a process: its status, state, timers and history.
 
     progressor get demo order-1
     progressor get demo order-1 --backward --limit 5
@@ -81,7 +81,7 @@ func printProcess(a *app, p *progressorv1.Process) error {
 	return nil
 }
 
-// firstEvent returns the number of the first event of a history that was restarted.
+// firstEvent returns the number of the first event of a restarted history.
 func firstEvent(p *progressorv1.Process) string {
 	if p.GetHistoryRestartedTime() == nil {
 		return ""
@@ -124,8 +124,8 @@ type listCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only processes that match, such as 'status = ERROR'. See docs/api.md."`
 
 	clientFlags
-	Status    string `placeholder:"STATUS" help:"Only processes of this status: init, running, error, suspended, completed or cancelled."`
-	Filter    string `placeholder:"FILTER" help:"The same as the argument, for scripts. All that is given has to match."`
+	Status    string `placeholder:"STATUS" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
+	Filter    string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
 	OrderBy   string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
 	pageFlags `set:"rows=Processes"`
 }
@@ -133,9 +133,10 @@ type listCmd struct {
 func (listCmd) Help() string {
 	return `List shows the processes of a namespace, newest first, a page at a time.
 
-A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by and metadata.KEY
-with = != < <= > >=, and asks with : whether something is there. * at the end of a process_id or detail stands for
-anything. AND, OR and NOT are written in capitals; OR binds closer than AND.
+A filter compares status, process_id, kind, created_time, status_changed_time, detail, corrupted_by
+and metadata.KEY with = != < <= > >=; a : matches elements of lists and parts of detail. A * at the
+end of a process_id or detail matches any suffix. AND, OR and NOT are in capitals; OR binds closer
+than AND.
 
     progressor list demo
     progressor list demo 'status = ERROR AND metadata.tenant = "acme"'
@@ -169,8 +170,8 @@ func (c *listCmd) Run(a *app) error {
 	})
 }
 
-// both is a filter that holds where two do; "" holds everywhere. One by itself stays as it was written: the engine says by character
-// where it is wrong.
+// both combines two filters with AND; "" matches everything. A single filter is not changed,
+// because the engine reports errors by character position.
 func both(a, b string) string {
 	if strings.TrimSpace(a) == "" || strings.TrimSpace(b) == "" {
 		return a + b
@@ -185,9 +186,9 @@ type traceCmd struct {
 }
 
 func (traceCmd) Help() string {
-	return `Trace shows every task of a process in order: when it was due, ran and ended, its attempts, what came in and
-out, and the events that it produced. Attempts that failed and were repeated have a row each, with the time of the
-failure: the newest 10 of each task.
+	return `Trace shows every task of a process in order: when it was due, ran and ended, its attempts,
+its args and outcome, and the events that it produced. Attempts that failed and were retried have
+their own rows, with the time of the failure: the newest 10 of each task.
 
     progressor trace demo order-1
     progressor trace demo order-1 --all -o json`
@@ -242,7 +243,7 @@ func traceRow(t *progressorv1.Task) table.Row {
 	}
 }
 
-// outcome is what a task answered, or why it did not.
+// outcome returns the response of a task, or why it has none.
 func outcome(t *progressorv1.Task, limit int) string {
 	switch {
 	case t.GetFailure() != nil:

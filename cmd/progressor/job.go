@@ -18,17 +18,17 @@ import (
 
 type jobCmd struct {
 	Enqueue jobEnqueueCmd `cmd:"" help:"Enqueue a job, or a file of them."`
-	Get     jobGetCmd     `cmd:"" help:"Show a job; wait for its end."`
+	Get     jobGetCmd     `cmd:"" help:"Show a job."`
 	List    jobListCmd    `cmd:"" help:"List the jobs of a namespace."`
-	Cancel  jobCancelCmd  `cmd:"" help:"Ask a job to end; one that waits is cancelled at once."`
-	Retry   jobRetryCmd   `cmd:"" help:"Run a job again that has failed or was cancelled."`
-	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job that is not at its end."`
+	Cancel  jobCancelCmd  `cmd:"" help:"Cancel a job."`
+	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again."`
+	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
-	Events  jobEventsCmd  `cmd:"" help:"Show what became of jobs; follow it."`
-	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace, by name and state."`
+	Events  jobEventsCmd  `cmd:"" help:"List or follow events of jobs."`
+	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace by name and state."`
 }
 
-// jobArgs name a job.
+// jobArgs identify a job.
 type jobArgs struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 	ID string `arg:"" name:"id" help:"Job id."`
@@ -41,9 +41,10 @@ type jobGetCmd struct {
 }
 
 func (jobGetCmd) Help() string {
-	return `Get shows a job: where it stands and why it waits, its options, its failed attempts, progress, and the result while that is kept
-(get does not use it up). With --wait it follows the job to its end, on a terminal with a bar; it ends with code 5 where the job
-has failed or was cancelled, 7 where --wait-timeout is over.
+	return `Get shows a job: its state and what it waits for, its options, failed attempts, progress, and the
+result if it was kept (get does not consume it). With --wait, the command follows the job to its
+end, on a terminal with a bar. The exit code is then 5 if the job failed or was cancelled, and 7 if
+--wait-timeout has passed.
 
     progressor job get echo mail-1
     progressor job get echo mail-1 --wait --wait-timeout 10m`
@@ -71,9 +72,9 @@ type jobListCmd struct {
 }
 
 func (jobListCmd) Help() string {
-	return `List shows the jobs of a namespace, newest first, a page at a time. A filter compares job_id, state, name, priority,
-created_time, metadata.KEY and args.KEY with = != < <= > >=, and asks with : whether a tag is there. * at the end of a job_id
-or name stands for anything.
+	return `List shows the jobs of a namespace, newest first, a page at a time. A filter compares job_id, state,
+name, priority, created_time, metadata.KEY and args.KEY with = != < <= > >=; tags:TAG matches a tag.
+A * at the end of a job_id or name matches any suffix.
 
     progressor job list echo
     progressor job list echo --state failed --order-by 'finished_time desc'
@@ -106,7 +107,7 @@ func (c *jobListCmd) Run(a *app) error {
 	})
 }
 
-// jobNote is the one thing that is to be said of a job in a list.
+// jobNote returns the most important fact about a job, for a list.
 func jobNote(j *progressorv1.Job) string {
 	failures := j.GetFailures()
 	switch {
@@ -139,12 +140,13 @@ func showFailure(f *progressorv1.Failure) string {
 type jobCancelCmd struct {
 	jobArgs
 	clientFlags
-	Reason string `placeholder:"TEXT" help:"Why: kept with the job, and told to its worker."`
+	Reason string `placeholder:"TEXT" help:"Reason, stored with the job and sent to its worker."`
 }
 
 func (jobCancelCmd) Help() string {
-	return `Cancel ends a job that waits at once. The worker of one that runs is told by its next heartbeat; past the job's cancel_grace
-(default 30s) the engine ends it by itself. A worker that succeeds first wins.
+	return `Cancel cancels a waiting job at once. The worker of a running job is told with its next heartbeat;
+after the job's cancel_grace (default 30s), the engine ends the job. If the worker succeeds before,
+the job has succeeded.
 
     progressor job cancel echo mail-2 --reason 'the customer went away'`
 }
@@ -158,11 +160,11 @@ func (c *jobCancelCmd) Run(a *app) error {
 type jobRetryCmd struct {
 	jobArgs
 	clientFlags
-	ClearSuccesses bool `help:"One that has SUCCEEDED too."`
+	ClearSuccesses bool `help:"Also run a SUCCEEDED job again."`
 }
 
 func (jobRetryCmd) Help() string {
-	return `Retry runs a job again that has FAILED or was CANCELLED, with all its attempts and the same args.
+	return `Retry runs a FAILED or CANCELLED job again, with all its attempts and the same args.
 
     progressor job retry echo mail-2
     progressor job retry echo mail-1 --clear-successes`
@@ -177,12 +179,12 @@ func (c *jobRetryCmd) Run(a *app) error {
 type jobResultCmd struct {
 	jobArgs
 	clientFlags
-	Wait time.Duration `placeholder:"DURATION" help:"Wait for the end of the job at most so long."`
+	Wait time.Duration `placeholder:"DURATION" help:"Wait for the end of the job, up to this long."`
 }
 
 func (jobResultCmd) Help() string {
-	return `Result fetches the result of a job that was enqueued with --keep-result. It is handed out once and then dropped; job get shows
-it and leaves it there.
+	return `Result fetches the result of a job that was enqueued with --keep-result. It can be fetched once; job
+get shows it without consuming it.
 
     progressor job result echo mail-1
     progressor job result echo mail-1 --wait 1m -o json`
@@ -211,7 +213,7 @@ func (c *jobResultCmd) Run(a *app) error {
 		return c.notYet(resp.GetState())
 	}
 	if resp.GetDropped() {
-		result = "(there is none any more: fetched before, expired, or not kept)"
+		result = "(no result: already fetched, expired, or not kept)"
 	}
 	failure := ""
 	if resp.GetFailure() != nil {
@@ -226,19 +228,19 @@ func (c *jobResultCmd) Run(a *app) error {
 	)
 }
 
-// notYet is the error of a job that has no result, because it is not at its end.
+// notYet returns the error of a job that has no result because it has not ended.
 func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
 	job := shellWord(c.NS) + " " + shellWord(c.ID)
-	err := &codedError{code: exitConflict, err: fmt.Errorf("job %s/%s is %s: it has no result before its end", c.NS, c.ID, shortEnum(state)),
+	err := &codedError{code: exitConflict, err: fmt.Errorf("job %s/%s is %s: it has no result before it ends", c.NS, c.ID, shortEnum(state)),
 		next: "progressor job result " + job + " --wait 1m"}
 	if c.Wait > 0 {
-		err.code, err.err = exitTimeout, fmt.Errorf("job %s/%s is %s after %s: it goes on", c.NS, c.ID, shortEnum(state), c.Wait)
+		err.code, err.err = exitTimeout, fmt.Errorf("job %s/%s is %s after %s; it continues", c.NS, c.ID, shortEnum(state), c.Wait)
 		err.next = "progressor explain " + job
 	}
 	return err
 }
 
-// printJob shows a job for people.
+// printJob prints a job for people.
 func printJob(a *app, j *progressorv1.Job) error {
 	lease := ""
 	if j.GetLeaseExpiresTime() != nil {
@@ -273,7 +275,7 @@ func printJob(a *app, j *progressorv1.Job) error {
 	for _, f := range j.GetFailures() {
 		why := showFailure(f)
 		if f.GetTakeover() {
-			why += " (no retry was used up)"
+			why += " (not counted as a retry)"
 		}
 		rows = append(rows, table.Row{showID(int64(f.GetAttempt())), showTime(f.GetFailedTime()), oneLine(f.GetWorkerId()), oneLine(why)})
 	}
@@ -281,7 +283,7 @@ func printJob(a *app, j *progressorv1.Job) error {
 	return printRows(a.Stdout, table.Row{"attempt", "failed", "worker", "failure"}, rows)
 }
 
-// printWorkerRuns shows who runs a job that several workers run.
+// printWorkerRuns prints the workers of a job that several workers run.
 func printWorkerRuns(a *app, runs []*progressorv1.WorkerRun) error {
 	if len(runs) == 0 {
 		return nil
@@ -298,11 +300,11 @@ func printWorkerRuns(a *app, runs []*progressorv1.WorkerRun) error {
 	return printRows(a.Stdout, table.Row{"worker", "state", "attempts", "running since", "finished", "result"}, rows)
 }
 
-// advised is an error with what to do about it, in other words than the engine's.
+// advised is an error with a next step, which replaces that of the engine.
 type advised struct {
 	error
-	message string // "": those of the engine
-	named   bool   // the message has the flag in the place of the field
+	message string // "" for that of the engine
+	named   bool   // the message names the flag instead of the field
 	next    string
 }
 
@@ -310,7 +312,7 @@ func (e *advised) Error() string { return cmp.Or(e.message, e.error.Error()) }
 
 func (e *advised) Unwrap() error { return e.error }
 
-// ofJob says what to do about an error that is of a job, and not of the process that it is.
+// ofJob returns the next step for an error about a job rather than its process.
 func ofJob(job jobArgs, err error) error {
 	err = jobFlagOf(err)
 	switch client.Detail(err).GetReason() {
@@ -321,7 +323,7 @@ func ofJob(job jobArgs, err error) error {
 	}
 }
 
-// jobOutcome is the error that says how a job ended, for the exit code.
+// jobOutcome returns an error for the exit code of an ended job.
 func jobOutcome(j *progressorv1.Job) error {
 	switch j.GetState() {
 	case progressorv1.JobState_JOB_STATE_FAILED:

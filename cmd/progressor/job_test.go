@@ -175,12 +175,12 @@ func TestJobEnqueueFlags(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	for says, args := range map[string][]string{
-		"want the name of the job":                {"mail"},
-		"--args: want JSON":                       {"mail", "send", "--args", "{"},
+		"set the name of the job":                 {"mail"},
+		"--args: must be JSON":                    {"mail", "send", "--args", "{"},
 		"'\"text\"': line 1, column 2: ":          {"mail", "send", "--args", "{bad"},
 		"--unique-scope: unknown value \"never\"": {"mail", "send", "--unique-scope", "never"},
-		"--tag":                  {"mail", "--file", "-", "--tag", "x"},
-		"--unique is of one job": {"mail", "--file", "-", "--unique"},
+		"--tag":                               {"mail", "--file", "-", "--tag", "x"},
+		"--unique cannot be used with --file": {"mail", "--file", "-", "--unique"},
 	} {
 		if r := p.run(t, append([]string{"job", "enqueue"}, args...)...); r.code != exitUsage || !strings.Contains(r.stderr, says) {
 			t.Errorf("%q: %+v", args, r)
@@ -212,7 +212,7 @@ func TestJobEnqueueFile(t *testing.T) {
 	}
 	f.batches, f.refuse = nil, 2
 	r = p.run(t, "job", "enqueue", "mail", "--file", file)
-	if r.code != exitUsage || !strings.Contains(r.stderr, "--file: line 2007: options.timeout: must be at most 365 days; nothing of lines 2001 to 3999 is enqueued, 1000 jobs before them are") {
+	if r.code != exitUsage || !strings.Contains(r.stderr, "--file: line 2007: options.timeout: must be at most 365 days; no job of lines 2001 to 3999 was enqueued; 1000 jobs before them were") {
 		t.Errorf("%+v", r)
 	}
 	p.stdin = `{"name": "a"}` + "\n" + `{"nam": "b"}`
@@ -220,11 +220,11 @@ func TestJobEnqueueFile(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	p.stdin = `{"name": "a"}` + "\nxx"
-	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, `--file: line 2: it is no JSON object: want an EnqueueRequest, such as {"name": "send_mail"}`) {
+	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, `--file: line 2: must be a JSON object: an EnqueueRequest, such as {"name": "send_mail"}`) {
 		t.Errorf("%+v", r)
 	}
 	p.stdin = `{"name": "a", "namespace": "other"}`
-	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, "line 1: namespace: it is other") {
+	if r := p.run(t, "job", "enqueue", "mail", "--file", "-"); r.code != exitUsage || !strings.Contains(r.stderr, "line 1: namespace: must be that of the command, mail (got other)") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -251,7 +251,7 @@ func TestJobWait(t *testing.T) {
 		!strings.Contains(r.stderr, "the job has failed: exit_3: no such mailbox. Next: progressor job retry mail m-1") {
 		t.Errorf("%+v", r)
 	}
-	wantLines(t, r.stdout, "state FAILED", "ATTEMPT FAILED WORKER FAILURE", `1 2027-01-15T08:00:00.000Z w\n1 lease_lost: silent (no retry was used up)`,
+	wantLines(t, r.stdout, "state FAILED", "ATTEMPT FAILED WORKER FAILURE", `1 2027-01-15T08:00:00.000Z w\n1 lease_lost: silent (not counted as a retry)`,
 		"2 2027-01-15T08:00:01.000Z w2 exit_3: no such mailbox")
 	f.jobs, p.terminal = []*progressorv1.Job{running, succeeded}, false
 	if r := p.run(t, "job", "get", "mail", "m-1", "--wait", "-o", "json"); r.code != exitOK || r.stderr != "" || !strings.Contains(r.stdout, "JOB_STATE_SUCCEEDED") {

@@ -23,21 +23,22 @@ func fieldMask(paths []string) *fieldmaskpb.FieldMask { return &fieldmaskpb.Fiel
 
 type jobEnqueueCmd struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
-	Name string `arg:"" optional:"" name:"name" help:"Name of the job, by which workers choose. With --file: of lines that have none."`
+	Name string `arg:"" optional:"" name:"name" help:"Name of the job, by which workers choose. With --file: for lines without a name."`
 
 	clientFlags
-	ID             string `name:"id" placeholder:"ID" help:"Job id; the engine chooses one where it is missing."`
+	ID             string `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
 	Args           string `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"The same request with the same key enqueues no second job. Default: a random one where there is no --id."`
-	File           string `short:"f" placeholder:"FILE|-" help:"Many jobs: a file with an EnqueueRequest as JSON on each line."`
+	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key enqueues no second job. Default without --id: a random key."`
+	File           string `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`
 	endFlags       `set:"what=job"`
 	jobChangeFlags
 	jobOnceFlags
 }
 
 func (jobEnqueueCmd) Help() string {
-	return `Enqueue makes a job, which workers of the namespace, or its processor, run once to its end. With --wait it follows the job, on a
-terminal with a bar, and ends with code 5 where the job has failed.
+	return `Enqueue stores a job, which workers of the namespace, or its processor, run. With --wait, the
+command follows the job to its end, on a terminal with a bar, and exits with code 5 if the job
+failed.
 
     progressor job enqueue echo send_mail --id mail-1 --args '{"to":"ann"}' --max-retry 5 --tag urgent --keep-result
     progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
@@ -45,8 +46,9 @@ terminal with a bar, and ends with code 5 where the job has failed.
     progressor job enqueue echo sync --unique-key customer-7
     progressor job enqueue echo --file jobs.ndjson
 
-With --file each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"}, "options": {"maxRetry": 5}}; enum
-values may be short. Lines go in batches of 1,000, each all or nothing: an error names its line, and says how many jobs were
+With --file, each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"},
+"options": {"maxRetry": 5}}; enum values may be short. Lines are sent in batches of 1,000; each
+batch is stored as a whole or not at all. An error names its line and the number of jobs that were
 enqueued before.`
 }
 
@@ -55,7 +57,7 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 		return c.file(a)
 	}
 	if c.Name == "" {
-		return usageError(fmt.Errorf("want the name of the job, as in: progressor job enqueue %s send_mail, or --file", shellWord(c.NS)))
+		return usageError(fmt.Errorf("set the name of the job, for example: progressor job enqueue %s send_mail, or --file", shellWord(c.NS)))
 	}
 	req := &progressorv1.EnqueueRequest{Namespace: c.NS, JobId: c.ID, Name: c.Name, IdempotencyKey: c.IdempotencyKey, Options: &progressorv1.JobOptions{}}
 	var err error
@@ -84,7 +86,7 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	}
 	twin := ""
 	if !resp.GetEnqueued() {
-		twin = "no: this one was there"
+		twin = "no: this job existed"
 	}
 	j := resp.GetJob()
 	return printFields(a.Stdout,
@@ -96,7 +98,7 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	)
 }
 
-// bulkBatch is how many lines of a file go in one request. A line is bounded by what a message may have.
+// bulkBatch is the number of lines per request. maxLine limits a line to the size of a message.
 const (
 	bulkBatch   = 1000
 	maxBulkLine = 16 << 20
@@ -133,10 +135,10 @@ func (c *jobEnqueueCmd) file(a *app) error {
 	if b.there > 0 {
 		there = thousands(int64(b.there))
 	}
-	return printFields(a.Stdout, field{"enqueued", thousands(int64(b.enqueued))}, field{"there before", there})
+	return printFields(a.Stdout, field{"enqueued", thousands(int64(b.enqueued))}, field{"existed before", there})
 }
 
-// refuseWithFile refuses what only one job has.
+// refuseWithFile returns an error if a flag for a single job is set.
 func (c *jobEnqueueCmd) refuseWithFile(a *app) error {
 	o := &progressorv1.JobOptions{}
 	paths, err := c.jobChangeFlags.put(a, o)
@@ -157,15 +159,15 @@ func (c *jobEnqueueCmd) refuseWithFile(a *app) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return usageError(fmt.Errorf("--%s is of one job, and --file of many: each line says its own", strings.TrimPrefix(strings.ReplaceAll(paths[0], "_", "-"), "--")))
+	return usageError(fmt.Errorf("--%s cannot be used with --file: set it in the lines of the file", strings.TrimPrefix(strings.ReplaceAll(paths[0], "_", "-"), "--")))
 }
 
-// jobBulk is a file that is being enqueued.
+// jobBulk is a file of jobs that is being enqueued.
 type jobBulk struct {
 	cmd    *jobEnqueueCmd
 	app    *app
 	client *client.Client
-	size   int64 // of the file in bytes; 0: not known
+	size   int64 // size of the file in bytes; 0 if unknown
 	began  time.Time
 
 	batch           []*progressorv1.EnqueueRequest
@@ -187,14 +189,14 @@ func (b *jobBulk) read(in io.Reader) error {
 			continue
 		}
 		if text[0] != '{' {
-			return b.refuse(number, `it is no JSON object: want an EnqueueRequest, such as {"name": "send_mail"}`)
+			return b.refuse(number, `must be a JSON object: an EnqueueRequest, such as {"name": "send_mail"}`)
 		}
 		req := &progressorv1.EnqueueRequest{}
 		if err := messageFromText(text, req); err != nil {
 			return b.refuse(number, strings.TrimPrefix(err.Error(), "line 1: "))
 		}
 		if req.GetNamespace() != "" && req.GetNamespace() != b.cmd.NS {
-			return b.refuse(number, fmt.Sprintf("namespace: it is %s, and the command's is %s", req.GetNamespace(), b.cmd.NS))
+			return b.refuse(number, fmt.Sprintf("namespace: must be that of the command, %[2]s (got %[1]s)", req.GetNamespace(), b.cmd.NS))
 		}
 		req.Namespace, req.Name = b.cmd.NS, cmp.Or(req.GetName(), b.cmd.Name)
 		b.batch, b.lines = append(b.batch, req), append(b.lines, number)
@@ -205,7 +207,7 @@ func (b *jobBulk) read(in io.Reader) error {
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return b.refuse(number+1, "it has more than 16 MiB")
+		return b.refuse(number+1, "must have at most 16 MiB")
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("--file: %w", err)
@@ -213,10 +215,11 @@ func (b *jobBulk) read(in io.Reader) error {
 	return b.send()
 }
 
-// refuse tells of a line that cannot be sent, and how much was enqueued before it.
+// refuse returns the error of a line that cannot be sent, with the number of jobs that were
+// enqueued before it.
 func (b *jobBulk) refuse(line int, why string) error {
 	if before := b.enqueued + b.there; before > 0 {
-		why += fmt.Sprintf("; %s of the batches before it are enqueued", counted(before, "job"))
+		why += fmt.Sprintf("; %s of earlier batches were enqueued", counted(before, "job"))
 	}
 	return usageError(fmt.Errorf("--file: line %d: %s", line, why))
 }
@@ -244,7 +247,7 @@ func (b *jobBulk) send() error {
 	return nil
 }
 
-// wrong says which line an error is of: nothing of the batch is enqueued.
+// wrong adds the line to an error. Nothing of its batch was enqueued.
 func (b *jobBulk) wrong(err error) error {
 	text := err.Error()
 	if connected, ok := errors.AsType[*connect.Error](err); ok {
@@ -255,16 +258,16 @@ func (b *jobBulk) wrong(err error) error {
 		index, _, _ := strings.Cut(field[len("jobs["):], "]")
 		if n, err := strconv.Atoi(index); err == nil && n < len(b.lines) {
 			text = strings.TrimLeft(strings.TrimPrefix(text, "jobs["+index+"]"), ".: ")
-			message = fmt.Sprintf("--file: line %d: %s; nothing of lines %d to %d is enqueued", b.lines[n], text, b.lines[0], b.lines[len(b.lines)-1])
+			message = fmt.Sprintf("--file: line %d: %s; no job of lines %d to %d was enqueued", b.lines[n], text, b.lines[0], b.lines[len(b.lines)-1])
 		}
 	}
 	if before := b.enqueued + b.there; before > 0 {
-		message += fmt.Sprintf(", %s before them are", counted(before, "job"))
+		message += fmt.Sprintf("; %s before them were", counted(before, "job"))
 	}
 	return &advised{error: err, message: message}
 }
 
-// show shows on a terminal how far the file is.
+// show shows the progress on a terminal.
 func (b *jobBulk) show() {
 	if b.line.w == nil {
 		return

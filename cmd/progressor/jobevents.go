@@ -17,18 +17,19 @@ type jobEventsCmd struct {
 	Match string `arg:"" optional:"" name:"filter" help:"Only events that match, such as 'job_id = \"mail-1\"'. See docs/jobs.md."`
 
 	clientFlags
-	Watch     bool   `short:"w" help:"Print events as they come, a line each, until Ctrl-C."`
-	Cursor    string `placeholder:"CURSOR" help:"With --watch: from the event on that has given this cursor (in -o json). Default: from now on."`
+	Watch     bool   `short:"w" help:"Print new events, one per line, until Ctrl-C."`
+	Cursor    string `placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
 	pageFlags `set:"rows=Events"`
 }
 
 func (jobEventsCmd) Help() string {
-	return `Events shows what became of jobs, runs and steps, the newest first: one row for each change of a state, and for what else somebody
-may ask for later, such as a lost worker or who has cancelled what. A filter compares job_id, step_id, type, from, to, actor and
-worker_id (= and !=; * at the end stands for anything) and created_time (= != < <= > >=).
+	return `Events lists events of jobs, runs and steps, newest first: status changes and other changes that an
+audit needs, such as lost workers and cancels. A filter compares job_id, step_id, type, from, to,
+actor and worker_id (= and !=; a * at the end matches any suffix) and created_time (= != < <= > >=).
 
-With --watch it prints those that come from now on, oldest first, each once, also where the engine stops that it listens to; with -o
-json each line is one JSON document with the cursor behind the event, from which --cursor goes on without a gap.
+With --watch, it prints new events, oldest first, each once, also if the engine stops. With -o json,
+each line is a JSON document with the cursor after the event; --cursor continues from there without
+a gap.
 
     progressor job events echo 'job_id = "mail-1"'
     progressor job events echo 'to = failed AND created_time > "2026-11-01T00:00:00Z"' --all
@@ -40,7 +41,7 @@ func (c *jobEventsCmd) Run(a *app) error {
 		return c.watch(a)
 	}
 	if c.Cursor != "" {
-		return usageError(errors.New("--cursor goes with --watch"))
+		return usageError(errors.New("--cursor requires --watch"))
 	}
 	return printPages(a, c.outputFlag, c.pageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobEventsResponse, error) {
 		return c.client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
@@ -60,7 +61,7 @@ func (c *jobEventsCmd) Run(a *app) error {
 
 func (c *jobEventsCmd) watch(a *app) error {
 	if c.All || c.PageSize != 0 || c.PageToken != "" {
-		return usageError(errors.New("--watch has no pages: leave out --all, --page-size and --page-token"))
+		return usageError(errors.New("--watch cannot be used with --all, --page-size or --page-token"))
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
@@ -74,7 +75,7 @@ func (c *jobEventsCmd) watch(a *app) error {
 	})
 }
 
-// eventSubject is what an event is of.
+// eventSubject returns the job, run or step of an event.
 func eventSubject(e *progressorv1.JobEvent) string {
 	text := e.GetJobId()
 	if e.GetStepId() != "" {
@@ -83,7 +84,7 @@ func eventSubject(e *progressorv1.JobEvent) string {
 	return oneLine(stepName(text, e.Index))
 }
 
-// eventNote is what else an event tells.
+// eventNote returns further details of an event.
 func eventNote(e *progressorv1.JobEvent) string {
 	metadata := ""
 	if e.GetMetadata() != nil {
@@ -92,7 +93,7 @@ func eventNote(e *progressorv1.JobEvent) string {
 	return strings.TrimSpace(oneLine(e.GetMessage()) + " " + metadata)
 }
 
-// eventLine is an event for people who follow them.
+// eventLine formats an event as a line for people.
 func eventLine(e *progressorv1.JobEvent) string {
 	change := ""
 	if e.GetFrom() != "" || e.GetTo() != "" {

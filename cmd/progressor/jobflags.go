@@ -17,30 +17,30 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobChangeFlags are the options of a job that can change while it is not at its end.
+// jobChangeFlags are the options of a job that can change until it ends.
 type jobChangeFlags struct {
-	Priority          *int32          `placeholder:"N" help:"Smaller first. Default: 0."`
-	MaxRetry          *int32          `placeholder:"N" help:"Retries after the first attempt. Default: 0."`
+	Priority          *int32          `placeholder:"N" help:"Smaller runs first. Default: 0."`
+	MaxRetry          *int32          `placeholder:"N" help:"Maximum number of retries after the first attempt. Default: 0."`
 	Backoff           *time.Duration  `xor:"initial" placeholder:"DURATION" help:"Wait before the first retry. Default: 1s."`
-	BackoffFactor     *float64        `xor:"factor" placeholder:"X" help:"Each wait is so many times the one before. Default: 2."`
-	BackoffMax        *time.Duration  `xor:"longest" placeholder:"DURATION" help:"The longest wait. Default: 1h."`
-	BackoffJitter     *float64        `placeholder:"0..1" help:"Part of a wait that is random. Default: 0.1."`
-	BackoffSteps      []time.Duration `xor:"initial,factor,longest" placeholder:"DURATION" help:"Instead of --backoff, --backoff-factor and --backoff-max: one wait for each retry; the last repeats."`
-	Timeout           *time.Duration  `placeholder:"DURATION" help:"Of one attempt. Default: 30s."`
+	BackoffFactor     *float64        `xor:"factor" placeholder:"X" help:"Factor by which the wait grows with each retry. Default: 2."`
+	BackoffMax        *time.Duration  `xor:"longest" placeholder:"DURATION" help:"Maximum wait. Default: 1h."`
+	BackoffJitter     *float64        `placeholder:"0..1" help:"Random part of a wait. Default: 0.1."`
+	BackoffSteps      []time.Duration `xor:"initial,factor,longest" placeholder:"DURATION" help:"The wait before each retry, instead of --backoff, --backoff-factor and --backoff-max; the last one repeats."`
+	Timeout           *time.Duration  `placeholder:"DURATION" help:"Timeout of an attempt. Default: 30s."`
 	KeepResult        *bool           `negatable:"" help:"Keep the result until it is fetched."`
-	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long it is kept at most. Default: 1h."`
-	RunTime           string          `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now."`
-	Tag               []string        `sep:"none" placeholder:"TAG" help:"A tag, by which lists find it; give it once for each."`
+	ResultTTL         *time.Duration  `name:"result-ttl" placeholder:"DURATION" help:"How long the result is kept. Default: 1h."`
+	RunTime           string          `placeholder:"TIME|DURATION" help:"Earliest start: a time, or a duration from now."`
+	Tag               []string        `sep:"none" placeholder:"TAG" help:"Tag, for filters; can be repeated."`
 	Metadata          string          `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long its worker may take to stop when it is cancelled. Default: 30s."`
-	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker that is silent for so long loses it. Default: the worker's, else the namespace's, 30s."`
-	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"How often its worker is to beat, at most half of the lease. Default: a third."`
-	Workers           *int32          `placeholder:"N" help:"So many workers run it side by side, each once, and have to succeed."`
-	WorkerID          []string        `sep:"none" placeholder:"ID" help:"A worker that may run it; give it once for each. Without: any."`
-	MaxFailures       *int32          `placeholder:"N" help:"How many workers may fail before the job does. Default: 0."`
+	CancelGrace       *time.Duration  `placeholder:"DURATION" help:"How long the worker may take to stop after a cancel. Default: 30s."`
+	LeaseDuration     *time.Duration  `placeholder:"DURATION" help:"A worker without a heartbeat for this long loses the job. Default: that of the worker, or of the namespace, 30s."`
+	HeartbeatInterval *time.Duration  `placeholder:"DURATION" help:"Interval of the worker's heartbeats, at most half of the lease. Default: a third."`
+	Workers           *int32          `placeholder:"N" help:"Number of workers that run the job in parallel and must succeed."`
+	WorkerID          []string        `sep:"none" placeholder:"ID" help:"Worker that may run the job; can be repeated. Default: any."`
+	MaxFailures       *int32          `placeholder:"N" help:"How many of the workers may fail. Default: 0."`
 }
 
-// put writes the flags that were given into options, and tells which fields those are.
+// put sets the options of the flags that were set, and returns the names of their fields.
 func (f *jobChangeFlags) put(a *app, o *progressorv1.JobOptions) (paths []string, err error) {
 	set := func(path string) { paths = append(paths, path) }
 	duration := func(path string, d *time.Duration, into **durationpb.Duration) {
@@ -116,13 +116,13 @@ func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
 	return b
 }
 
-// jobOnceFlags are the options that are said when a job is enqueued, and not changed.
+// jobOnceFlags are the options that cannot change after the job was enqueued.
 type jobOnceFlags struct {
-	Unique       bool           `help:"At most one job of this name and these args that is not at its end."`
-	UniqueKey    string         `placeholder:"KEY" help:"At most one job with this key that is not at its end."`
-	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"And for so long after its end. Implies --unique where there is no --unique-key."`
-	UniqueScope  string         `placeholder:"SCOPE" help:"active: until its end; waiting: until it runs. Implies --unique where there is no --unique-key. Default: active."`
-	MaxTakeovers *int32         `placeholder:"N" help:"How often it goes to another worker when one is lost, without using up a retry. Default: 3."`
+	Unique       bool           `help:"Allow only one open job with this name and these args."`
+	UniqueKey    string         `placeholder:"KEY" help:"Allow only one open job with this key."`
+	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"Keep the job unique for this long after its end. Implies --unique without --unique-key."`
+	UniqueScope  string         `placeholder:"SCOPE" help:"active: unique until its end; waiting: until it runs. Implies --unique without --unique-key. Default: active."`
+	MaxTakeovers *int32         `placeholder:"N" help:"How often the job moves to another worker without counting as a retry. Default: 3."`
 }
 
 func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
@@ -136,14 +136,15 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 	return setEnum("--unique-scope", f.UniqueScope, func(s progressorv1.UniqueScope) { o.Unique.Scope = s })
 }
 
-// jobFlags are the flags whose names do not follow from those of the fields.
+// jobFlags lists the flags whose names do not follow from the names of their fields.
 var jobFlags = map[string]string{
 	"job_id": "--id", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
 	"options.tags": "--tag", "options.workers.count": "--workers", "options.workers.worker_ids": "--worker-id", "options.workers.max_failures": "--max-failures",
 	"options.backoff.initial": "--backoff",
 }
 
-// jobFlagOf names the flag in the place of the field that it sets, in what the engine has refused of a job; any other error stays as it is.
+// jobFlagOf replaces the field name in an error of the engine about a job by the flag that sets it.
+// Other errors do not change.
 func jobFlagOf(err error) error {
 	d := client.Detail(err)
 	connected, ok := errors.AsType[*connect.Error](err)
@@ -167,7 +168,7 @@ func jobFlagOf(err error) error {
 	return &advised{error: err, named: true, message: flag + ": " + strings.ReplaceAll(message, "worker_ids", "--worker-id")}
 }
 
-// jsonValue reads the JSON that a flag stands for; nil for "".
+// jsonValue parses the JSON of a flag. It returns nil for "".
 func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	if value == "" {
 		return nil, nil //nolint:nilnil // absent
@@ -181,7 +182,7 @@ func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	}
 	v := &structpb.Value{}
 	if err := protojson.Unmarshal(text, v); err != nil {
-		return nil, usageError(fmt.Errorf("%s: want JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, noJSON(err)))
+		return nil, usageError(fmt.Errorf("%s: must be JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, noJSON(err)))
 	}
 	return v, exactDigits(flag, text, v)
 }
@@ -190,12 +191,13 @@ type jobUpdateCmd struct {
 	jobArgs
 	clientFlags
 	jobChangeFlags
-	Clear []string `placeholder:"OPTION,…" help:"Options that go back to their defaults, such as tags or backoff."`
+	Clear []string `placeholder:"OPTION,…" help:"Reset options to their defaults, such as tags or backoff."`
 }
 
 func (jobUpdateCmd) Help() string {
-	return `Update changes options of a job that is not at its end. Priority, --run-time, tags and metadata of a job that waits change at
-once, the lease and its heartbeats with the next beat, everything else with the next attempt.
+	return `Update changes options of a job that has not ended. Priority, --run-time, tags and metadata of a
+waiting job change at once, the lease and its heartbeats with the next heartbeat, and all others
+with the next attempt.
 
     progressor job update echo mail-2 --priority -5 --run-time 2h
     progressor job update echo mail-2 --max-retry 10 --backoff-steps 1s,10s,1m
@@ -211,12 +213,12 @@ func (c *jobUpdateCmd) Run(a *app) error {
 	for _, path := range c.Clear {
 		path = strings.ReplaceAll(path, "-", "_")
 		if slices.Contains(paths, path) {
-			return usageError(fmt.Errorf("--clear: %s is given a value too", path))
+			return usageError(fmt.Errorf("--clear: %s is also set by a flag", path))
 		}
 		paths = append(paths, path)
 	}
 	if len(paths) == 0 {
-		return usageError(fmt.Errorf("want something to change, as in: progressor job update %s %s --priority 5", shellWord(c.NS), shellWord(c.ID)))
+		return usageError(fmt.Errorf("nothing to change: set an option, for example: progressor job update %s %s --priority 5", shellWord(c.NS), shellWord(c.ID)))
 	}
 	req.UpdateMask = fieldMask(paths)
 	return ofJob(c.jobArgs, ask(a, c.outputFlag, c.client().Job.UpdateJob, req, func(resp *progressorv1.UpdateJobResponse) error {

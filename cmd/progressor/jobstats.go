@@ -17,8 +17,8 @@ type jobStatsCmd struct {
 }
 
 func (jobStatsCmd) Help() string {
-	return `Stats counts the jobs of a namespace by name and state, and tells for how long the oldest of those has waited that could run. It
-reads counters, however many jobs there are.
+	return `Stats counts the jobs of a namespace by name and state, and shows the age of the oldest job that
+could run. It reads counters, so it is fast with any number of jobs.
 
     progressor job stats demo
     progressor job stats demo -o json`

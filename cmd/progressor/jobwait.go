@@ -13,29 +13,30 @@ import (
 )
 
 const (
-	// jobLook is how long one request waits for the end of a job: on a terminal its progress is shown as often.
+	// jobLook is how long a request waits for the end of a job. A terminal shows the progress at
+	// the same interval.
 	jobLook  = 500 * time.Millisecond
 	jobAwait = 10 * time.Second
 )
 
-// endFlags follow a job or a run, which the command names, to its end.
+// endFlags are the flags to wait for the end of a job or a run. The command sets what.
 type endFlags struct {
-	Wait        bool          `help:"Wait for the end of the ${what}; on a terminal its progress is shown. Ctrl-C ends the wait, not the ${what}."`
-	WaitTimeout time.Duration `placeholder:"DURATION" help:"How long --wait waits at most. Default: until the end."`
+	Wait        bool          `help:"Wait for the end of the ${what}, on a terminal with its progress. Ctrl-C ends the wait, not the ${what}."`
+	WaitTimeout time.Duration `placeholder:"DURATION" help:"Maximum duration of --wait. Default: until the end."`
 }
 
-// Validate refuses a limit of nothing.
+// Validate checks the limit of the wait.
 func (f endFlags) Validate() error {
 	switch {
 	case f.WaitTimeout < 0:
-		return fmt.Errorf("--wait-timeout is %s: want more than 0s", f.WaitTimeout)
+		return fmt.Errorf("--wait-timeout: must be more than 0s (got %s)", f.WaitTimeout)
 	case f.WaitTimeout > 0 && !f.Wait:
-		return errors.New("--wait-timeout goes with --wait")
+		return errors.New("--wait-timeout requires --wait")
 	}
 	return nil
 }
 
-// waiting is the context of the wait.
+// waiting returns the context of the wait.
 func (f endFlags) waiting(a *app) (context.Context, context.CancelFunc) {
 	ctx, cancel := a.interruptible()
 	if f.WaitTimeout == 0 {
@@ -45,7 +46,7 @@ func (f endFlags) waiting(a *app) (context.Context, context.CancelFunc) {
 	return limited, func() { cancelLimit(); cancel() }
 }
 
-// followJob waits for the end of a job, shows it, and tells by the exit code how it went.
+// followJob waits for the end of a job, shows it, and returns an error for the exit code.
 func (f endFlags) followJob(a *app, flags clientFlags, job jobArgs) error {
 	ctx, cancel := f.waiting(a)
 	defer cancel()
@@ -76,19 +77,20 @@ func (f endFlags) followJob(a *app, flags clientFlags, job jobArgs) error {
 	return jobOutcome(j)
 }
 
-// interruptedWait is the error of a wait that did not see the end of a job or a run; err where nothing has interrupted it.
+// interruptedWait returns the error of a wait that ended before the job or run. It returns err if
+// the wait was not interrupted.
 func interruptedWait(ctx context.Context, what, namespace, id string, limit time.Duration, err error) error {
 	get := fmt.Sprintf("progressor %s get %s %s", what, shellWord(namespace), shellWord(id))
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine may look at the clock first
-		return &codedError{code: exitTimeout, err: fmt.Errorf("%s %s is not at its end after %s; it goes on", what, id, limit), next: get}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine's timeout may be first
+		return &codedError{code: exitTimeout, err: fmt.Errorf("%s %s has not ended after %s; it continues", what, id, limit), next: get}
 	case errors.Is(ctx.Err(), context.Canceled):
-		return &codedError{code: exitInterrupted, err: fmt.Errorf("the wait was interrupted: the %s goes on", what), next: get}
+		return &codedError{code: exitInterrupted, err: fmt.Errorf("the wait was interrupted; the %s continues", what), next: get}
 	}
 	return err
 }
 
-// maxSummary is how much of a summary a line shows, which has less than 100 characters.
+// maxSummary limits the summary in a line, which has less than 100 characters.
 const maxSummary = 40
 
 func jobLine(j *progressorv1.Job) string {

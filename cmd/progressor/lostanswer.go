@@ -14,16 +14,17 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// change is a request that changes something: with its key a repeat of it does nothing twice.
+// change is a request that changes something. Its key makes repeats safe.
 type change struct {
 	key  string
-	lost atomic.Bool // a try was sent, and nobody knows what became of it
+	lost atomic.Bool // a try was sent and got no response
 }
 
-type changeOf struct{} // where the context of its tries has it
+type changeOf struct{} // key of the change in the context of its tries
 
-// newChange follows the tries of a request with this key. needsKey: where there is none it is made here, and not by the client, as it is told
-// where the answer is lost. A request whose repeat finds what was made by its id, or that changes nothing, needs none.
+// newChange tracks the tries of a request with this key. needsKey: if the key is empty, generate it
+// here rather than in the client, because the error after a lost response shows it. Requests that
+// are idempotent by their id, or that change nothing, need no key.
 func newChange(ctx context.Context, key string, needsKey bool) (context.Context, *change) {
 	c := &change{key: key}
 	if key == "" && needsKey {
@@ -32,7 +33,7 @@ func newChange(ctx context.Context, key string, needsKey bool) (context.Context,
 	return context.WithValue(ctx, changeOf{}, c), c
 }
 
-// followTries tells the change of a request of each try that was lost.
+// followTries notifies the change of each lost try of a request.
 func followTries(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, req)
@@ -43,8 +44,8 @@ func followTries(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// maybeStored tells whether a try may have been stored although it failed. An engine's word is final, unless it lost its database; and where
-// no connection came about nothing was sent.
+// maybeStored reports whether a failed try may have been stored. It was not if the engine returned
+// an error other than a lost database, or if there was no connection.
 func maybeStored(err error) bool {
 	if d := client.Detail(err); d != nil {
 		return d.GetReason() == progressorv1.ErrorDetail_REASON_UNAVAILABLE
@@ -55,19 +56,20 @@ func maybeStored(err error) bool {
 	return noWord(err)
 }
 
-// noWord tells whether an error is of the way, and not of the request.
+// noWord reports whether an error is from the network rather than the engine.
 func noWord(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return client.Reason(err) != progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 	case connect.CodeResourceExhausted:
-		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED // of this try, and not of one before it
+		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED // from this try, not from an earlier one
 	default:
 		return false
 	}
 }
 
-// explain says of a request whose answer was lost that it may be stored, and how to find out: by look, a command, or "", and by a repeat.
+// explain adds to an error that the request may have been stored after a lost response, and how to
+// find out: with the command look, if not "", or by repeating the request.
 func (c *change) explain(err error, look string) error {
 	connected, ok := errors.AsType[*connect.Error](err)
 	if !ok || !c.lost.Load() || !noWord(err) {
@@ -75,15 +77,16 @@ func (c *change) explain(err error, look string) error {
 	}
 	again := ""
 	if c.key != "" {
-		again = "the same command with -k " + shellWord(c.key) + ", which does nothing twice"
+		again = "the same command with -k " + shellWord(c.key) + ", which has no effect twice"
 	}
 	if look != "" && again != "" {
 		look += ", or "
 	}
-	return &advised{error: err, message: connected.Message() + "; an answer was lost: the request may have been accepted", next: look + again}
+	return &advised{error: err, message: connected.Message() + "; a response was lost: the request may have been accepted", next: look + again}
 }
 
-// awaiting is the command that waits for the task of a change; "" where the engine chose the process's id, which nobody knows.
+// awaiting returns the command that waits for the task of a change; "" if the engine chose the
+// process id, which is then unknown.
 func (c *change) awaiting(ns, id string) string {
 	if id == "" {
 		return ""
@@ -91,7 +94,7 @@ func (c *change) awaiting(ns, id string) string {
 	return fmt.Sprintf("progressor await %s %s --idempotency-key %s", shellWord(ns), shellWord(id), shellWord(c.key))
 }
 
-// named is a command that shows what an id names; "" where there is none.
+// named returns a command that shows an object; "" without an id.
 func named(command, ns, id string) string {
 	if id == "" {
 		return ""

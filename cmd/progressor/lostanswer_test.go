@@ -41,7 +41,7 @@ func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
 // Where an engine dies with a request in hand, the error says that it may have been accepted, and by which key to ask or to repeat.
 func TestLostAnswer(t *testing.T) {
 	key := `[0-9a-f-]{36}`
-	again := "the same command with -k " + key + ", which does nothing twice\n$"
+	again := "the same command with -k " + key + ", which has no effect twice\n$"
 	for line, next := range map[string]string{
 		"call demo o-1":                       "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
 		"call demo o-1 -k mine":               "progressor await demo o-1 --idempotency-key mine, or the same command with -k mine",
@@ -60,7 +60,7 @@ func TestLostAnswer(t *testing.T) {
 			for _, reset := range []bool{false, true} {
 				p, taken := dying(t, reset)
 				r := p.run(t, shellWords(line)...)
-				want := regexp.MustCompile(`an answer was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
+				want := regexp.MustCompile(`a response was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
 				if r.code != exitUnavailable || taken.Load() != 1 || !want.MatchString(r.stderr) {
 					t.Errorf("%d taken, %+v\nwant %s", taken.Load(), r, want)
 				}

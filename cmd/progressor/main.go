@@ -1,6 +1,3 @@
-// Command progressor is the engine, its command line and its operator's tools in one binary: `progressor dev` runs
-// everything, `progressor serve` an engine of a cluster; the other commands are clients of a running engine or look
-// after its database.
 package main
 
 import (
@@ -13,10 +10,11 @@ import (
 	"golang.org/x/term"
 )
 
-// heapFloor is memory that is allocated and never touched: it costs no RAM, but the collector counts it, and so runs once for every
-// 32 MiB of garbage instead of every 4 MiB. Without it a quarter of a busy engine's time went into collecting a small heap; a
-// higher GOGC would do the same at the price of a multiple of what 10,000 waiting clients hold. (64 MiB were no quicker, and 24 MiB dearer
-// with 1,000 calls in flight: 173 MiB instead of 149.)
+// heapFloor is allocated but never touched. It costs no RAM but counts for the garbage collector,
+// which then runs once per 32 MiB of garbage instead of once per 4 MiB. Without it, a busy engine
+// spends a quarter of its time collecting a small heap. A higher GOGC would multiply the memory of
+// 10,000 waiting clients. (64 MiB is not faster; 24 MiB needs 173 instead of 149 MiB with 1,000
+// calls in flight.)
 const heapFloor = 32 << 20
 
 func main() {

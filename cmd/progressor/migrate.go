@@ -11,12 +11,12 @@ import (
 )
 
 type migrateCmd struct {
-	Up     migrateUpCmd     `cmd:"" help:"Bring the schema up to date."`
-	Down   migrateDownCmd   `cmd:"" help:"Take the newest migration back."`
-	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`
+	Up     migrateUpCmd     `cmd:"" help:"Apply missing migrations."`
+	Down   migrateDownCmd   `cmd:"" help:"Revert the newest migration."`
+	Status migrateStatusCmd `cmd:"" help:"Show the applied migrations."`
 }
 
-// databaseFlags say which database a command is about.
+// databaseFlags select the database of a command.
 type databaseFlags struct {
 	configFlag
 	DB dsnFlag `embed:"" prefix:"db."`
@@ -31,13 +31,15 @@ func (f databaseFlags) check() error {
 
 type migrateUpCmd struct {
 	databaseFlags
-	Patience time.Duration `default:"10m" placeholder:"DURATION" help:"How long to try to lock what somebody else holds, such as a table that a transaction has read which is still open. Default: ${default}."`
+	Patience time.Duration `default:"10m" placeholder:"DURATION" help:"How long to retry if a table is locked by another session. Default: ${default}."`
 }
 
 func (migrateUpCmd) Help() string {
-	return `Up applies the migrations that are missing; engines may run meanwhile. Several at once wait for each other. Where a transaction
-holds what has to be changed, up says which, gives way after a tenth of a second, so that engines do not queue behind it, and tries again.
-Only the build of an index, behind which nobody queues, waits for as long as older transactions last; up says every second for which.
+	return `Up applies missing migrations, also while engines run. Concurrent runs wait for each other. If
+another transaction has locked a table that must change, the command names it, backs off after 0.1
+s, so that engines do not queue behind it, and tries again. Only the build of an index, which blocks
+no other statement, waits until older transactions have ended; the command reports this every
+second.
 
     progressor migrate up --db.dsn postgres://owner@db/progressor`
 }
@@ -49,7 +51,7 @@ func (c *migrateUpCmd) Run(a *app) error {
 	ctx, cancel := a.interruptible()
 	defer cancel()
 	if c.Patience <= 0 {
-		return usageError(errors.New("--patience: want more than 0s"))
+		return usageError(errors.New("--patience: must be more than 0s"))
 	}
 	waiting := func(holder string) { fmt.Fprintln(a.Stderr, "waiting for a table, "+oneLine(holder)) }
 	dsn, err := c.DB.current(ctx)
@@ -73,12 +75,12 @@ func (c *migrateUpCmd) Run(a *app) error {
 
 type migrateDownCmd struct {
 	databaseFlags
-	Yes bool `help:"Really: what the migration made is lost, with its rows."`
+	Yes bool `help:"Confirm that the tables and columns of the migration are deleted with their data."`
 }
 
 func (migrateDownCmd) Help() string {
-	return `Down takes the newest migration back, with everything that is stored in what it made. Taking the first one back
-deletes all processes. Stop every engine before.
+	return `Down reverts the newest migration and deletes the data in its tables and columns. Reverting the
+first one deletes all processes. Stop all engines first.
 
     progressor migrate down --yes --db.dsn postgres://owner@db/progressor`
 }
@@ -88,7 +90,7 @@ func (c *migrateDownCmd) Run(a *app) error {
 		return err
 	}
 	if !c.Yes {
-		return usageError(errors.New("down deletes what is stored in what the newest migration made: say --yes"))
+		return usageError(errors.New("down deletes the data in the tables and columns of the newest migration: confirm with --yes"))
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
@@ -113,7 +115,7 @@ type migrateStatusCmd struct {
 }
 
 func (migrateStatusCmd) Help() string {
-	return `Status shows the migrations that this binary has, and when each was applied.
+	return `Status shows the migrations of this binary, and when each was applied.
 
     progressor migrate status --db.dsn postgres://owner@db/progressor`
 }
@@ -150,7 +152,7 @@ func (c *migrateStatusCmd) Run(a *app) error {
 	return printRows(a.Stdout, table.Row{"version", "name", "applied"}, rows)
 }
 
-// migration is a migration as programs read it.
+// migration is a migration in the JSON output.
 type migration struct {
 	Version     int64      `json:"version"`
 	Name        string     `json:"name"`
@@ -165,7 +167,7 @@ func migrationsOf(states []storage.MigrationState) []migration {
 	return all
 }
 
-// schemaVersion is the newest migration that is applied; 0: none.
+// schemaVersion returns the newest applied migration; 0 if there is none.
 func schemaVersion(states []storage.MigrationState) int64 {
 	var newest int64
 	for _, s := range states {

@@ -62,7 +62,7 @@ func TestOtherSchemas(t *testing.T) {
 		}
 	}
 	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
-	wantLines(t, p.ok(t, "doctor"), "schema version 99 of", "both agree: the invariants were not checked. Next: run a newer progressor's doctor", "violations: 0")
+	wantLines(t, p.ok(t, "doctor"), "schema version 99 of", "but compatible: the invariants were not checked. Next: run the doctor of a newer progressor", "violations: 0")
 	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("nothing to do: the schema has version 99, newer than this program's %d\n", own) {
 		t.Errorf("output = %q", out)
 	}
@@ -72,7 +72,7 @@ func TestOtherSchemas(t *testing.T) {
 	exec("ALTER TABLE nodes RENAME COLUMN draining TO stopping")
 	for _, tt := range []struct{ args, says string }{
 		{"doctor", "cannot work with the schema, which has version 99: the invariants were not checked. Next: run a newer progressor"},
-		{"doctor", "the nodes could not be looked at"},
+		{"doctor", "cannot check the nodes"},
 		{"migrate down --yes", "run a newer progressor"},
 		{"serve --listen 127.0.0.1:0", "needs a program of version 98 or newer"},
 	} {
@@ -86,7 +86,7 @@ func TestOtherSchemas(t *testing.T) {
 	for version := schemaVersionOf(t, p); version > 0; version = schemaVersionOf(t, p) {
 		if version < own {
 			r := p.run(t, "doctor")
-			if r.code != exitFailed || !strings.Contains(r.stdout, fmt.Sprintf("the schema has version %d, this binary wants %d: the invariants were not checked. Next: progressor migrate up", version, own)) {
+			if r.code != exitFailed || !strings.Contains(r.stdout, fmt.Sprintf("the schema has version %d, this binary needs %d: the invariants were not checked. Next: progressor migrate up", version, own)) {
 				t.Errorf("doctor on schema %d: %+v", version, r)
 			}
 		}

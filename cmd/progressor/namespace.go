@@ -14,46 +14,46 @@ import (
 )
 
 type namespaceCmd struct {
-	Put    namespacePutCmd    `cmd:"" help:"Make a namespace, or replace its configuration."`
+	Put    namespacePutCmd    `cmd:"" help:"Create a namespace, or replace its configuration."`
 	Get    namespaceGetCmd    `cmd:"" help:"Show a namespace."`
 	List   namespaceListCmd   `cmd:"" help:"List the namespaces."`
-	Pause  namespacePauseCmd  `cmd:"" help:"Stop handing out tasks; requests are still accepted and wait."`
-	Resume namespaceResumeCmd `cmd:"" help:"Hand out tasks again."`
+	Pause  namespacePauseCmd  `cmd:"" help:"Pause a namespace: no task starts; requests are accepted, and wait."`
+	Resume namespaceResumeCmd `cmd:"" help:"Resume a paused namespace."`
 }
 
 type namespacePutCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	clientFlags
-	File         string            `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace what it says."`
+	File         string            `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
 	ConnectURL   string            `name:"connect-url" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL."`
-	Encoding     string            `placeholder:"proto|json|msgpack" help:"How the processor at --connect-url is spoken to. Default: proto."`
-	Protocol     string            `placeholder:"connect|grpc" help:"Protocol of the processor at --connect-url. Default: connect."`
-	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of the requests to --connect-url; may be given several times."`
+	Encoding     string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
+	Protocol     string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
+	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
 	Builtin      string            `xor:"processor" placeholder:"NAME" help:"The processor is built into the engine, under this name (orders, echo)."`
-	Pull         bool              `xor:"processor" help:"The processor is whoever polls for tasks."`
-	StepTimeout  *time.Duration    `placeholder:"DURATION" help:"Of one attempt of a task. Default: 60s."`
-	MaxRunning   *int32            `placeholder:"N" help:"Tasks at a time on one node. Default: 1000."`
+	Pull         bool              `xor:"processor" help:"Workers poll for tasks."`
+	StepTimeout  *time.Duration    `placeholder:"DURATION" help:"Timeout of an attempt. Default: 60s."`
+	MaxRunning   *int32            `placeholder:"N" help:"Maximum number of running tasks per node. Default: 1000."`
 	MaxBacklog   *int32            `placeholder:"N" help:"Tasks that may wait for a slot before requests are rejected. Default: 10 times --max-running."`
-	MaxWaiting   *int32            `placeholder:"N" help:"Calls waiting in one process. Default: 1000."`
-	HistoryMode  string            `placeholder:"full|none|last" help:"The history that a processor is shown. Default: full."`
-	JobEvents    string            `placeholder:"all|ends|none" help:"Events of jobs and runs that are kept. Default: all."`
-	ZombiePolicy string            `placeholder:"retry|error" help:"What becomes of a task whose node died. Default: retry."`
-	MaxAttempts  *int32            `placeholder:"N" help:"Attempts of a timer or notification that fails. Default: 3."`
+	MaxWaiting   *int32            `placeholder:"N" help:"Maximum number of waiting requests per process. Default: 1000."`
+	HistoryMode  string            `placeholder:"full|none|last" help:"History that the processor receives. Default: full."`
+	JobEvents    string            `placeholder:"all|ends|none" help:"Events of jobs and runs to keep. Default: all."`
+	ZombiePolicy string            `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
+	MaxAttempts  *int32            `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
-	Retention    *time.Duration    `placeholder:"DURATION" help:"How long processes at their end are kept before they are removed. Default: for ever."`
+	Retention    *time.Duration    `placeholder:"DURATION" help:"How long ended processes are kept. Default: without limit."`
 }
 
 func (namespacePutCmd) Help() string {
-	return `Put makes a namespace, or replaces the whole configuration of the one that is there: what neither file nor
-flags say goes back to its default.
+	return `Put creates a namespace, or replaces the whole configuration of an existing one. Settings that
+neither the file nor the flags contain are reset to their defaults.
 
     progressor namespace put orders --connect-url http://127.0.0.1:9000 --step-timeout 10s
     progressor namespace put orders --connect-url http://127.0.0.1:9000/process --encoding json
     progressor namespace put play --builtin orders --history-mode none
     progressor namespace put orders -f orders.yaml
 
-To change one setting and keep the others, put back what get prints:
+To change one setting and keep the others, pass the output of get to put:
 
     progressor namespace get orders -o json | progressor namespace put orders -f - --retention 24h`
 }
@@ -71,7 +71,7 @@ func (c *namespacePutCmd) Run(a *app) error {
 			return usageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
 		if ns.GetNamespace() != "" && ns.GetNamespace() != c.NS {
-			return usageError(fmt.Errorf("--file %s is of namespace %s, not %s", c.File, ns.GetNamespace(), c.NS))
+			return usageError(fmt.Errorf("--file %s contains namespace %s, not %s", c.File, ns.GetNamespace(), c.NS))
 		}
 	}
 	ns.Namespace = c.NS
@@ -79,14 +79,14 @@ func (c *namespacePutCmd) Run(a *app) error {
 		return usageError(err)
 	}
 	if ns.GetProcessor() == nil {
-		return usageError(errors.New("there is no processor: want --connect-url URL, --builtin NAME, --pull (workers take its tasks) or a --file that names one"))
+		return usageError(errors.New("processor: missing: set --connect-url URL, --builtin NAME, --pull (workers poll for tasks), or a --file with one"))
 	}
 	return ask(a, c.outputFlag, c.client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns}, func(resp *progressorv1.PutNamespaceResponse) error {
 		return printNamespace(a, resp.GetNamespace())
 	})
 }
 
-// apply puts the flags into the namespace.
+// apply sets the values of the flags in the namespace.
 func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	if err := c.applyProcessor(ns); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 
 func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
 	if c.ConnectURL == "" && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0) {
-		return errors.New("--encoding, --protocol and --header go with --connect-url")
+		return errors.New("--encoding, --protocol and --header require --connect-url")
 	}
 	switch {
 	case c.ConnectURL != "":
@@ -149,7 +149,7 @@ type namespaceGetCmd struct {
 }
 
 func (namespaceGetCmd) Help() string {
-	return `Get shows the configuration of a namespace; defaults are left out.
+	return `Get shows the configuration of a namespace, without defaults.
 
     progressor namespace get demo`
 }
@@ -187,7 +187,7 @@ type namespacePauseCmd struct {
 }
 
 func (namespacePauseCmd) Help() string {
-	return `Pause stops handing out tasks of a namespace. What runs goes on to its end; requests are accepted and wait.
+	return `Pause pauses a namespace: no task starts. Running tasks finish. Requests are accepted, and wait.
 
     progressor namespace pause demo`
 }
@@ -204,7 +204,7 @@ type namespaceResumeCmd struct {
 }
 
 func (namespaceResumeCmd) Help() string {
-	return `Resume hands out the tasks of a paused namespace again.
+	return `Resume lets the tasks of a paused namespace start again.
 
     progressor namespace resume demo`
 }
@@ -261,7 +261,8 @@ func showPaused(ns *progressorv1.Namespace) string {
 	return ""
 }
 
-// showProcessor tells who handles a namespace's tasks; headers may be secret and are not shown.
+// showProcessor describes the processor of a namespace, without headers, because these may be
+// secret.
 func showProcessor(p *progressorv1.ProcessorConfig) string {
 	switch t := p.GetTransport().(type) {
 	case *progressorv1.ProcessorConfig_Connect:

@@ -10,8 +10,8 @@ import (
 )
 
 type nodeCmd struct {
-	List  nodeListCmd  `cmd:"" help:"List the engines that run on the database."`
-	Drain nodeDrainCmd `cmd:"" help:"Have an engine take nothing new and end what it runs."`
+	List  nodeListCmd  `cmd:"" help:"List the engines that use the database."`
+	Drain nodeDrainCmd `cmd:"" help:"Drain an engine: it finishes its tasks and accepts no new ones."`
 }
 
 type nodeListCmd struct {
@@ -19,8 +19,8 @@ type nodeListCmd struct {
 }
 
 func (nodeListCmd) Help() string {
-	return `List shows the engines that run on the database, with what each runs. One that has not beaten for ten seconds is silent: it
-is dead, and shown for an hour.
+	return `List shows the engines that use the database, with the number of tasks that each runs. An engine
+without a heartbeat for ten seconds is silent: it is dead, and shown for an hour.
 
     progressor node list
     progressor node list -o json`
@@ -32,8 +32,8 @@ func (c *nodeListCmd) Run(a *app) error {
 	})
 }
 
-// printNodes measures the silence of a node from the newest beat of all, that of the node which answered or a later one: this machine's
-// clock may be another than the database's.
+// printNodes computes the silence of a node from the newest heartbeat of all nodes, because the
+// clock of this machine may differ from that of the database.
 func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	var newest time.Time
 	for _, n := range nodes {
@@ -49,7 +49,8 @@ func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	return printRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"}, rows)
 }
 
-// silentAfter is the default of engine.zombie_after: a node that has not beaten for so long is dead.
+// silentAfter is the default of engine.zombie_after: a node without a heartbeat for this long is
+// dead.
 const silentAfter = 10 * time.Second
 
 func nodeState(beatAge time.Duration, draining bool) string {
@@ -64,12 +65,13 @@ func nodeState(beatAge time.Duration, draining bool) string {
 
 type nodeDrainCmd struct {
 	clientFlags
-	Node string `arg:"" name:"node" help:"Its number, as node list shows it."`
+	Node string `arg:"" name:"node" help:"Number of the node; node list shows it."`
 }
 
 func (nodeDrainCmd) Help() string {
-	return `Drain has an engine take nothing new and end what it runs; its /readyz turns 503, so that a balancer sends it nothing. It
-looks for that with its next heartbeat, within three seconds. Then it can be stopped; a restart takes tasks again.
+	return `Drain drains an engine: it finishes its running tasks and accepts no new ones. Its /readyz returns
+503, so that a load balancer stops using it. The engine starts with its next heartbeat, within three
+seconds. After a restart, it accepts tasks again.
 
     progressor node drain 3`
 }

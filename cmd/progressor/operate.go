@@ -11,14 +11,14 @@ import (
 type cancelCmd struct {
 	processArgs
 	clientFlags
-	Reason string         `placeholder:"TEXT" help:"Why: kept with the process, and handed to its processor."`
-	Grace  *time.Duration `placeholder:"DURATION" help:"How long the processor may take. 0: it is not asked. Default: 30s."`
+	Reason string         `placeholder:"TEXT" help:"Reason, stored with the process and sent to its processor."`
+	Grace  *time.Duration `placeholder:"DURATION" help:"Grace period of the processor. 0: the processor is not called. Default: 30s."`
 }
 
 func (cancelCmd) Help() string {
-	return `Cancel asks a process to end, and does not wait for it: the processor gets a CANCEL task, before everything that
-waits, and when that has ended the process is CANCELLED. Past the grace the engine ends it by itself. A process in ERROR or
-SUSPENDED is CANCELLED at once.
+	return `Cancel asks a process to end, and does not wait for it. The processor gets a CANCEL task, before all
+waiting tasks; when that has finished, the process is CANCELLED. After the grace period, the engine
+ends the process. A process in ERROR or SUSPENDED is CANCELLED at once.
 
     progressor cancel demo order-1 --reason 'the customer went away'
     progressor cancel demo order-9 --grace 5m`
@@ -37,12 +37,12 @@ func (c *cancelCmd) Run(a *app) error {
 type suspendCmd struct {
 	processArgs
 	clientFlags
-	Reason string `placeholder:"TEXT" help:"Why: shown as the detail of the process."`
+	Reason string `placeholder:"TEXT" help:"Reason, shown as the detail of the process."`
 }
 
 func (suspendCmd) Help() string {
-	return `Suspend holds a process until it is resumed. What runs goes on to its end; nothing else is handed out: timers that
-come due wait, and calls are refused.
+	return `Suspend stops a process until it is resumed. A running task finishes. No other task starts: due
+timers wait, and calls are refused.
 
     progressor suspend demo order-1 --reason 'looking into it'
     progressor resume demo order-1`
@@ -60,7 +60,7 @@ type resumeCmd struct {
 }
 
 func (resumeCmd) Help() string {
-	return `Resume lets a suspended process go on, with what waits for it and with the timers that came due meanwhile.
+	return `Resume resumes a suspended process. Its waiting tasks, and timers that became due, run.
 
     progressor resume demo order-1`
 }
@@ -77,9 +77,10 @@ type restartHistoryCmd struct {
 }
 
 func (restartHistoryCmd) Help() string {
-	return `Restart-history begins a new, empty history of a process. The process keeps its state, metadata, timers, waiting
-tasks and status, and the numbers of its events go on. Its earlier events, and its tasks that have ended, are removed within
-seconds: the state must hold all that the processor still needs of them. What runs now belongs to the new history.
+	return `Restart-history starts a new, empty history of a process. The process keeps its state, metadata,
+timers, waiting tasks and status, and its event numbers continue. Earlier events and finished tasks
+are removed within seconds, so the state must contain everything that the processor still needs. A
+running task belongs to the new history.
 
     progressor get demo order-1 -o json > order-1.json
     progressor restart-history demo order-1
@@ -99,8 +100,8 @@ type removeCmd struct {
 }
 
 func (removeCmd) Help() string {
-	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone: a copy by
-get -o json can be put again, as RUNNING or in ERROR.
+	return `Remove deletes a process with all its tasks and events, in any status. It cannot be undone. The
+output of get -o json can be put again, as RUNNING or in ERROR.
 
     progressor get demo order-1 -o json > order-1.json
     progressor remove demo order-1

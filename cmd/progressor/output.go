@@ -18,20 +18,20 @@ import (
 	"github.com/progressor-engine/progressor/internal/durations"
 )
 
-// How many characters of a payload a cell of a table shows; a trace has two payloads in a row.
+// The number of characters of a payload in a cell of a table. A trace has two payloads in a row.
 const (
 	cellLimit  = 100
 	traceLimit = 60
 )
 
-// outputFlag chooses between what people and what programs read.
+// outputFlag selects the output format.
 type outputFlag struct {
-	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"table for people, json for programs. Default: ${default}."`
+	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"Output format: table for people, json for programs. Default: ${default}."`
 }
 
 func (f outputFlag) json() bool { return f.Output == "json" }
 
-// printMessage writes one JSON document: the message by protojson's rules, as the API's JSON.
+// printMessage prints a message as one JSON document, in the format of the API.
 func printMessage(w io.Writer, m proto.Message) error {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -47,7 +47,8 @@ func printMessage(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// withEmptyList adds the list to a list's answer that has none: {} says nothing to people, and null to jq.
+// withEmptyList adds an empty list to a response without one, because {} is unclear to people, and
+// jq would return null.
 func withEmptyList(text []byte, m protoreflect.Message) []byte {
 	name := string(m.Descriptor().Name())
 	if !strings.HasPrefix(name, "List") || !strings.HasSuffix(name, "Response") {
@@ -67,7 +68,7 @@ func withEmptyList(text []byte, m protoreflect.Message) []byte {
 	return text
 }
 
-// printLine writes one JSON document on a line of its own.
+// printLine prints a JSON document on a line.
 func printLine(w io.Writer, m proto.Message) error {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -82,7 +83,7 @@ func printLine(w io.Writer, m proto.Message) error {
 	return err
 }
 
-// printJSON writes one JSON document of a value that is no message.
+// printJSON prints a value that is not a message as a JSON document.
 func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -90,8 +91,8 @@ func printJSON(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// printRows writes a table with a header. Where there are no rows it says so. Columns of numbers stand to the right; numbers names those
-// whose cells are texts, such as 1,000 or nothing.
+// printRows prints a table with a header, or that there are no rows. Columns of numbers are aligned
+// to the right. numbers lists those whose cells are texts, such as 1,000 or nothing.
 func printRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "none")
@@ -109,13 +110,13 @@ func printRows(w io.Writer, header table.Row, rows []table.Row, numbers ...strin
 	return err
 }
 
-// field is a line of printFields; it is left out where its value is empty.
+// field is a line of printFields. It is omitted if its value is empty.
 type field struct {
 	name  string
 	value string
 }
 
-// printFields writes names and values, one a line.
+// printFields prints names and values, one per line.
 func printFields(w io.Writer, fields ...field) error {
 	t := newTable()
 	for _, f := range fields {
@@ -145,7 +146,7 @@ func showTime(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// showDuration is a duration as somebody has set it: exactly, and without needless zeros; "": it is not set.
+// showDuration formats a duration exactly, without needless zeros; "" if it is not set.
 func showDuration(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -160,7 +161,7 @@ func showID(id int64) string {
 	return fmt.Sprint(id)
 }
 
-// showMessage writes a message, such as a JSON value, as JSON on one line; "" where it is not there.
+// showMessage formats a message, such as a JSON value, as JSON on one line; "" if it is nil.
 func showMessage(m proto.Message, limit int) string {
 	if !m.ProtoReflect().IsValid() {
 		return ""
@@ -172,7 +173,7 @@ func showMessage(m proto.Message, limit int) string {
 	return showPayload(text, limit)
 }
 
-// counted is a number with what is counted, in the plural unless it is one.
+// counted returns a number with a noun, in the plural unless it is one.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

@@ -17,8 +17,8 @@ type overviewCmd struct {
 }
 
 func (overviewCmd) Help() string {
-	return `Overview shows how many processes there are in each status, what waits for what, how old the oldest task is that could run,
-how quick the nodes are, and the nodes.
+	return `Overview shows the processes by status, the waiting tasks by what they wait for, the age of the
+oldest task that could run, the work of the last minute, and the nodes.
 
     progressor overview
     progressor overview demo -o json`
@@ -37,22 +37,22 @@ func (c *overviewCmd) Run(a *app) error {
 func overviewFields(o *progressorv1.GetOverviewResponse) []field {
 	late, took := "", ""
 	if p99 := o.GetTimerLatenessP99(); p99 != nil {
-		late = durations.Rounded(p99.AsDuration()) + " (99 %)"
+		late = durations.Rounded(p99.AsDuration()) + " (p99)"
 	}
 	if p99 := o.GetProcessingP99(); p99 != nil {
-		took = fmt.Sprintf("%s (half), %s (99 %%)", durations.Rounded(o.GetProcessingP50().AsDuration()), durations.Rounded(p99.AsDuration()))
+		took = fmt.Sprintf("%s (p50), %s (p99)", durations.Rounded(o.GetProcessingP50().AsDuration()), durations.Rounded(p99.AsDuration()))
 	}
 	return []field{
 		{"processes", showCounts(o.GetCountByStatus())},
-		{"tasks that wait for", showCounts(o.GetWaitingByWhat())},
-		{"oldest that could run", durations.Rounded(o.GetOldestRunnableAge().AsDuration())},
-		{"tasks a second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
-		{"processors took", took},
-		{"timers late by", late},
+		{"tasks waiting for", showCounts(o.GetWaitingByWhat())},
+		{"oldest runnable task", durations.Rounded(o.GetOldestRunnableAge().AsDuration())},
+		{"tasks per second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
+		{"processing time", took},
+		{"timer lateness", late},
 	}
 }
 
-// showCounts lists what there is any of.
+// showCounts lists the counts that are not zero.
 func showCounts(counts map[string]int64) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

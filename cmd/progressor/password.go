@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxCommandError bounds how much of what a password command prints to standard error is reported.
+// maxCommandError limits how much of the standard error of a password command is reported.
 const maxCommandError = 500
 
-// check returns an error if no password can be read in the way that the flags describe.
+// check returns an error if the flags are contradictory.
 func (f dsnFlag) check() error {
 	switch {
 	case f.DSN == "":
@@ -26,7 +26,7 @@ func (f dsnFlag) check() error {
 	return checkDSN(f.DSN)
 }
 
-// password returns a function that reads the current password; nil if the one of the DSN counts.
+// password returns a function that reads the current password, or nil if the DSN contains it.
 func (f dsnFlag) password() func(context.Context) (string, error) {
 	switch {
 	case f.PasswordFile != "":
@@ -52,7 +52,8 @@ func (f dsnFlag) current(ctx context.Context) (string, error) {
 	return withPassword(f.DSN, password), nil
 }
 
-// passwordTimeout bounds the password command of a program that is no engine; an engine has its own.
+// passwordTimeout limits the password command of programs other than an engine; an engine has its
+// own limit.
 const passwordTimeout = 5 * time.Second
 
 func (f dsnFlag) readPasswordFile(context.Context) (string, error) {
@@ -67,11 +68,11 @@ func (f dsnFlag) runPasswordCommand(ctx context.Context) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", "-c", f.PasswordCommand)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = 100 * time.Millisecond // a process that it has started may hold its output open
+	cmd.WaitDelay = 100 * time.Millisecond // a child process may keep its output open
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("--db.password-command: it did not end in time: %w", ctx.Err())
+		return "", fmt.Errorf("--db.password-command: timed out: %w", ctx.Err())
 	case err != nil:
 		said := strings.TrimSpace(stderr.String())
 		return "", fmt.Errorf("--db.password-command: %w: %s", err, said[:min(len(said), maxCommandError)])
@@ -79,19 +80,19 @@ func (f dsnFlag) runPasswordCommand(ctx context.Context) (string, error) {
 	return firstLine("--db.password-command", stdout.Bytes())
 }
 
-// firstLine returns the password in the output of source: its only line.
+// firstLine returns the only line of the output of source, which is the password.
 func firstLine(source string, text []byte) (string, error) {
 	password := strings.TrimRight(string(text), "\r\n")
 	switch {
 	case password == "":
-		return "", fmt.Errorf("%s: it has no password", source)
+		return "", fmt.Errorf("%s: contains no password", source)
 	case strings.ContainsAny(password, "\r\n"):
-		return "", fmt.Errorf("%s: it has more than one line", source)
+		return "", fmt.Errorf("%s: must contain a single line", source)
 	}
 	return password, nil
 }
 
-// withPassword adds a password to a connection string of either form, in place of the one it has.
+// withPassword adds a password to a connection string of either form, replacing an existing one.
 func withPassword(dsn, password string) string {
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		separator := "?"

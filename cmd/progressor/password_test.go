@@ -61,10 +61,10 @@ func TestPasswordErrors(t *testing.T) {
 		want  string
 	}{
 		{dsnFlag{PasswordFile: "/nowhere"}, "--db.password-file: open /nowhere: no such file or directory"},
-		{dsnFlag{PasswordFile: empty}, "--db.password-file: " + empty + ": it has no password"},
+		{dsnFlag{PasswordFile: empty}, "--db.password-file: " + empty + ": contains no password"},
 		{dsnFlag{PasswordCommand: "echo expired >&2; exit 3"}, "--db.password-command: exit status 3: expired"},
-		{dsnFlag{PasswordCommand: "echo a; echo b"}, "--db.password-command: it has more than one line"},
-		{dsnFlag{PasswordCommand: "sleep 600"}, "--db.password-command: it did not end in time: context deadline exceeded"},
+		{dsnFlag{PasswordCommand: "echo a; echo b"}, "--db.password-command: must contain a single line"},
+		{dsnFlag{PasswordCommand: "sleep 600"}, "--db.password-command: timed out: context deadline exceeded"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := c.flags.password()(ctx)

@@ -21,9 +21,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// payloadFlags are the args of a task, as text or bytes.
+// payloadFlags are the args of a task, as text or in base64.
 type payloadFlags struct {
-	Args       *string `xor:"args" placeholder:"TEXT|@FILE|@-" help:"Args of the task: text, @FILE, or @- for standard input; @@ begins a text with @."`
+	Args       *string `xor:"args" placeholder:"TEXT|@FILE|@-" help:"Args of the task: text, @FILE, or @- for standard input. Write @@ for a text that begins with @."`
 	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
 }
 
@@ -41,7 +41,7 @@ func (f payloadFlags) args(a *app) ([]byte, error) {
 	return nil, nil
 }
 
-// payload is the bytes that the value of a flag stands for, as many as are stored.
+// payload returns the bytes of a flag, up to the maximum size of a payload.
 func (a *app) payload(flag, value string) ([]byte, error) {
 	b, err := a.textOrFile(flag, value)
 	if err != nil {
@@ -50,15 +50,16 @@ func (a *app) payload(flag, value string) ([]byte, error) {
 	return b, atMost(flag, len(b), process.MaxPayloadBytes)
 }
 
-// atMost refuses what no engine takes: of what is larger than a whole message it could say only that.
+// atMost returns an error if a value is too large. Otherwise the error might only be that the whole
+// message is too large.
 func atMost(flag string, size, limit int) error {
 	if size <= limit {
 		return nil
 	}
-	return usageError(fmt.Errorf("%s: it has %s bytes, and may have %d MiB", flag, thousands(int64(size)), limit>>20))
+	return usageError(fmt.Errorf("%[1]s: must have at most %[3]d MiB (got %[2]s bytes)", flag, thousands(int64(size)), limit>>20))
 }
 
-// textOrFile is the bytes that the value of a flag stands for.
+// textOrFile returns the bytes of a flag: its text, or the content of a file.
 func (a *app) textOrFile(flag, value string) ([]byte, error) {
 	switch {
 	case strings.HasPrefix(value, "@@"):
@@ -87,7 +88,7 @@ func (a *app) readFile(flag, name string) ([]byte, error) {
 	return b, nil
 }
 
-// metadata reads a JSON object; nil for "".
+// metadata parses a JSON object. It returns nil for "".
 func (a *app) metadata(value string) (*structpb.Struct, error) {
 	if value == "" {
 		return nil, nil
@@ -95,7 +96,7 @@ func (a *app) metadata(value string) (*structpb.Struct, error) {
 	return a.attributes("--metadata", value)
 }
 
-// attributes reads a JSON object.
+// attributes parses a JSON object.
 func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
 	text, err := a.textOrFile(flag, value)
 	if err != nil {
@@ -106,15 +107,15 @@ func (a *app) attributes(flag, value string) (*structpb.Struct, error) {
 	}
 	s := &structpb.Struct{}
 	if err := protojson.Unmarshal(text, s); err != nil {
-		return nil, usageError(fmt.Errorf("%s: want a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, noJSON(err)))
+		return nil, usageError(fmt.Errorf("%s: must be a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, noJSON(err)))
 	}
 	return s, exactDigits(flag, text, s)
 }
 
-// protobuf puts a no-break space into its errors, or a space, by the build.
+// protobuf uses a no-break space or a space in its errors, depending on the build.
 var jsonError = regexp.MustCompile(`^proto:[ \x{a0}]+(?:syntax error )?(?:\(line (\d+):(\d+)\): )?`)
 
-// noJSON is an error of protojson in words for people: where it is, and what.
+// noJSON rewords an error of protojson: its position and its cause.
 func noJSON(err error) error {
 	text := err.Error()
 	m := jsonError.FindStringSubmatch(text)
@@ -127,7 +128,7 @@ func noJSON(err error) error {
 	return errors.New(text)
 }
 
-// exactDigits refuses an integer that the value of a flag would lose digits of.
+// exactDigits returns an error for an integer that would lose digits.
 func exactDigits(flag string, text []byte, m proto.Message) error {
 	if err := digits.Check(text, strings.TrimPrefix(flag, "--"), m); err != nil {
 		return usageError(fmt.Errorf("%s: %w", flag, err))
@@ -135,8 +136,8 @@ func exactDigits(flag string, text []byte, m proto.Message) error {
 	return nil
 }
 
-// showPayload writes bytes for people, on one line: JSON compactly, text as it is, anything else in base64. Control
-// characters never reach the terminal. limit cuts what is longer, in characters; 0: no limit.
+// showPayload formats bytes on one line: JSON compactly, text as it is, anything else in base64. It
+// escapes control characters. limit is the maximum number of characters; 0: no limit.
 func showPayload(b []byte, limit int) string {
 	var text string
 	var compact bytes.Buffer
@@ -168,8 +169,8 @@ func printable(b []byte) bool {
 	return true
 }
 
-// oneLine escapes what would leave the line or steer a terminal. Any other space than that of the space bar, which protobuf has in its errors,
-// becomes one.
+// oneLine escapes line breaks and control characters. It replaces other kinds of spaces, which
+// protobuf uses in its errors, by a space.
 func oneLine(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s

@@ -13,15 +13,15 @@ import (
 
 var noDuration = regexp.MustCompile(`expected duration but got ("(?:[^"\\]|\\.)*"): .*?( \(from .*\))?$`)
 
-// plainError says in other words what the parser of the command line found wrong: what a duration looks like, what is nearest to a name that
-// nobody knows, and how a file is named.
+// plainError rewords errors of the command line parser: it shows the format of durations, similar
+// names, and how to pass a file.
 func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 	if at != nil {
 		if wrong, ok := errors.AsType[valueError](at); ok {
 			return wrong
 		}
 	}
-	text := noDuration.ReplaceAllString(err.Error(), "want a duration with a unit, such as 30s or 1h, got $1$2")
+	text := noDuration.ReplaceAllString(err.Error(), "must be a duration with a unit, such as 30s or 1h (got $1)$2")
 	if at == nil || strings.Contains(text, "did you mean") {
 		return errors.New(text)
 	}
@@ -54,20 +54,20 @@ func plainError(err error, parser *kong.Kong, at *kong.ParseError) error {
 	}
 	nearest := slices.MinFunc(known, func(a, b string) int { return distance(unknown, a) - distance(unknown, b) })
 	if distance(unknown, nearest) > len(unknown)/2 {
-		return fmt.Errorf("%s; %s --help lists those that there are", text, strings.TrimSpace("progressor "+node.Path()))
+		return fmt.Errorf("%s; see %s --help", text, strings.TrimSpace("progressor "+node.Path()))
 	}
-	return fmt.Errorf("%s; the nearest is %s", text, nearest)
+	return fmt.Errorf("%s; did you mean %s?", text, nearest)
 }
 
-// hint names the flag that an argument too many was meant for: a file's, or that of the args or the payload; "" where nothing says so.
+// hint returns the flag for which an unexpected argument was probably meant; "" if unknown.
 func hint(command *kong.Node, argument string) string {
 	for _, f := range command.Flags {
 		_, err := os.Stat(argument)
 		switch {
 		case f.Short == 'f' && (err == nil || f.Required):
-			return "; a file is named by -f " + argument
+			return "; pass a file with -f " + argument
 		case slices.Contains([]string{"args", "payload", "result"}, f.Name):
-			return fmt.Sprintf("; %s of a request: --%s %s", f.Name, f.Name, shellWord(argument))
+			return fmt.Sprintf("; pass the %s with --%s %s", f.Name, f.Name, shellWord(argument))
 		}
 	}
 	return ""

@@ -26,36 +26,36 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 	empty := file("empty.yaml", "xx\n")
 	config := file("config.yaml", "db: {dsn: 'postgres://localhost/x'}\nnamespaces:\n  - namespace: a\n    processor: {pull: {}}\n  - namespace: b:c\n    processor: {pull: {}}\n")
 	for says, args := range map[string][]string{
-		`--timeout: want a duration with a unit, such as 30s or 1h, got "30"`:                                           {"job", "enqueue", "mail", "x", "--timeout", "30"},
-		`unknown flag --filterr, did you mean "--filter"?`:                                                              {"job", "list", "mail", "--filterr", "x"},
-		"unknown flag --max-retries-of-it; the nearest is --max-retry":                                                  {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
-		"unknown flag --zzzzzzzzz; progressor job list --help lists those that there are":                               {"job", "list", "mail", "--zzzzzzzzz"},
-		"unexpected argument namespcaes; the nearest is namespace":                                                      {"namespcaes"},
-		"unexpected argument fly; progressor --help lists":                                                              {"fly"},
-		"unexpected argument " + two + "; a file is named by -f " + two:                                                 {"template", "check", two},
-		"--backoff and --backoff-steps can't be used together":                                                          {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
-		"--backoff-max and --backoff-steps can't be used together":                                                      {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
-		`limit.yaml: line 2: max_running: want a number, got "two"`:                                                     {"constraint", "put", "mail", "c", "-f", limit},
-		"line 1: document: want the fields of a Constraint":                                                             {"constraint", "put", "mail", "c", "-f", empty},
-		"unexpected argument nofile; a file is named by -f nofile":                                                      {"template", "check", "nofile"},
-		`unexpected argument {"use":1}; args of a request: --args '{"use":1}'`:                                          {"call", "demo", "o-1", `{"use":1}`},
-		`unexpected argument {"use":1}; payload of a request: --payload '{"use":1}'`:                                    {"run", "start", "demo", "order", `{"use":1}`},
-		"unexpected argument more\n":                                                                                    {"get", "demo", "o-1", "more"},
-		"progressor: --address: want a URL, such as http://127.0.0.1:8080 or https://engine.example.com, got ftp://x\n": {"get", "demo", "o-1", "--address", "ftp://x"},
-		"engine.example.com, got http://\n":                                                                             {"job", "enqueue", "mail", "x", "--address", "http://"},
-		"line 4: target.http: start_process is chosen already: want one of the two":                                     {"cron", "create", "demo", "c", "-f", two},
-		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits":           {"config", "check", "-c", config},
-		"run retry: --wait-timeout goes with --wait":                                                                    {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
-		"--wait-timeout is -5s: want more than 0s":                                                                      {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
-		"--builtin NAME, --pull":                                                                                        {"namespace", "put", "foo"},
-		"--from: want a time, such as 2026-11-20T15:04:05Z, a date, whose midnight in UTC it is":                        {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
+		`--timeout: must be a duration with a unit, such as 30s or 1h (got "30")`:                                           {"job", "enqueue", "mail", "x", "--timeout", "30"},
+		`unknown flag --filterr, did you mean "--filter"?`:                                                                  {"job", "list", "mail", "--filterr", "x"},
+		"unknown flag --max-retries-of-it; did you mean --max-retry?":                                                       {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
+		"unknown flag --zzzzzzzzz; see progressor job list --help":                                                          {"job", "list", "mail", "--zzzzzzzzz"},
+		"unexpected argument namespcaes; did you mean namespace?":                                                           {"namespcaes"},
+		"unexpected argument fly; see progressor --help":                                                                    {"fly"},
+		"unexpected argument " + two + "; pass a file with -f " + two:                                                       {"template", "check", two},
+		"--backoff and --backoff-steps can't be used together":                                                              {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
+		"--backoff-max and --backoff-steps can't be used together":                                                          {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
+		`limit.yaml: line 2: max_running: must be a number (got "two")`:                                                     {"constraint", "put", "mail", "c", "-f", limit},
+		"line 1: document: must have the fields of a Constraint":                                                            {"constraint", "put", "mail", "c", "-f", empty},
+		"unexpected argument nofile; pass a file with -f nofile":                                                            {"template", "check", "nofile"},
+		`unexpected argument {"use":1}; pass the args with --args '{"use":1}'`:                                              {"call", "demo", "o-1", `{"use":1}`},
+		`unexpected argument {"use":1}; pass the payload with --payload '{"use":1}'`:                                        {"run", "start", "demo", "order", `{"use":1}`},
+		"unexpected argument more\n":                                                                                        {"get", "demo", "o-1", "more"},
+		"progressor: --address: must be a URL, such as http://127.0.0.1:8080 or https://engine.example.com (got ftp://x)\n": {"get", "demo", "o-1", "--address", "ftp://x"},
+		"engine.example.com (got http://)\n":                                                                                {"job", "enqueue", "mail", "x", "--address", "http://"},
+		"line 4: target.http: cannot be set together with start_process":                                                    {"cron", "create", "demo", "c", "-f", two},
+		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits":               {"config", "check", "-c", config},
+		"run retry: --wait-timeout requires --wait":                                                                         {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
+		"--wait-timeout: must be more than 0s (got -5s)":                                                                    {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
+		"--builtin NAME, --pull":                                                                                            {"namespace", "put", "foo"},
+		"--from: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC)":                                       {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
 	} {
 		if r := (program{}).run(t, args...); r.code != exitUsage || !strings.Contains(r.stderr, says) {
 			t.Errorf("%q: code %d, %s\nwant %s", args, r.code, r.stderr, says)
 		}
 	}
 	r := program{env: map[string]string{"PROGRESSOR_ADDRESS": "ftp://x"}}.run(t, "get", "demo", "o-1")
-	if r.code != exitUsage || !strings.Contains(r.stderr, "got ftp://x (from environment PROGRESSOR_ADDRESS)") {
+	if r.code != exitUsage || !strings.Contains(r.stderr, "(got ftp://x) (from environment PROGRESSOR_ADDRESS)") {
 		t.Errorf("%+v", r)
 	}
 	out := program{}.ok(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01", "--to", "2026-12-02")
@@ -82,7 +82,7 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 	f := &fakeQueue{}
 	p := serveQueue(t, f)
 	r := p.run(t, "job", "result", "mail", "m-1")
-	if r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is RUNNING: it has no result before its end. Next: progressor job result mail m-1 --wait 1m") {
+	if r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 --wait 1m") {
 		t.Errorf("%+v", r)
 	}
 	if r := p.run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.code != exitTimeout || !strings.Contains(r.stderr, "is RUNNING after 1s") {
@@ -98,8 +98,8 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 func TestFilesNameTheLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"status: running\nevents: 1":                  "line 2: events: unknown field",
-		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: want a number, got "1.5"`,
-		"timers:\n  -\n    fire_time: tomorrow":       "line 3: timers[0].fire_time: want a time, such as 2026-11-20T15:04:05Z",
+		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: must be a number (got "1.5")`,
+		"timers:\n  -\n    fire_time: tomorrow":       "line 3: timers[0].fire_time: must be a time, such as 2026-11-20T15:04:05Z",
 	} {
 		p := program{stdin: text}
 		if r := p.run(t, "put", "demo", "o-1", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stderr, says) {

@@ -12,19 +12,19 @@ import (
 
 type startCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" optional:"" name:"id" help:"Process id; the engine chooses one where it is missing."`
+	ID string `arg:"" optional:"" name:"id" help:"Process id. Default: the engine chooses one."`
 
 	payloadFlags
 	waitFlags
 	rangeFlags
 	clientFlags
 	Metadata  string `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	StartTime string `placeholder:"TIME|DURATION" help:"Not before this time, or so long from now. Implies --accepted, unless --timeout says how long to wait."`
-	Priority  int32  `help:"Smaller first, among the waiting processes of the namespace."`
+	StartTime string `placeholder:"TIME|DURATION" help:"Earliest time of the INIT task: a time, or a duration from now. Implies --accepted, unless --timeout is set."`
+	Priority  int32  `help:"Priority among the waiting processes of the namespace; smaller runs first."`
 }
 
 func (startCmd) Help() string {
-	return `Start creates a process and runs its INIT task; it prints the processor's response.
+	return `Start creates a process, runs its INIT task, and prints the response of the processor.
 
     progressor start demo order-1 --args '{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}'
     progressor start demo order-2 --args '{"order":"A-8","items":[{"sku":"tea"}]}' --metadata '{"tenant":"acme"}'
@@ -49,7 +49,7 @@ func (c *startCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	// Who starts a process later does not mean to stand and wait for it, unless they say how long.
+	// With a start time, do not wait, unless --timeout is set.
 	c.Accepted = c.Accepted || startTime != nil && c.timeout() == nil
 	ctx, cancel := a.interruptible()
 	defer cancel()
@@ -68,14 +68,15 @@ func (c *startCmd) Run(a *app) error {
 	return c.print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
 }
 
-// ofStart says what to do about an INIT that has failed: a simple repair would let a process go on that has never begun.
+// ofStart returns the next step after a failed INIT task. A simple repair would continue a process
+// that has never started.
 func ofStart(err error) error {
 	d := client.Detail(err)
 	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED || d.GetProcessStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
 		return err
 	}
 	args := shellWord(d.GetNamespace()) + " " + shellWord(d.GetProcessId())
-	return &advised{error: err, next: fmt.Sprintf("progressor remove %s, and start it again; or progressor repair %s --args …, if its processor can put it right", args, args)}
+	return &advised{error: err, next: fmt.Sprintf("progressor remove %s, and start it again; or progressor repair %s --args …, if its processor can repair it", args, args)}
 }
 
 type callCmd struct {
@@ -84,12 +85,12 @@ type callCmd struct {
 	waitFlags
 	rangeFlags
 	clientFlags
-	Priority int32 `help:"Smaller first, among the waiting processes of the namespace."`
+	Priority int32 `help:"Priority among the waiting processes of the namespace; smaller runs first."`
 }
 
 func (callCmd) Help() string {
-	return `Call runs a CALL task on a process and prints the processor's response. With --accepted nobody waits for it
-(a NOTIFY task).
+	return `Call runs a CALL task on a process and prints the response of the processor. With --accepted it
+sends a NOTIFY task and does not wait.
 
     progressor call demo order-2 --args '{"status":true}'
     progressor call demo order-2 --args-base64 eyJzdGF0dXMiOnRydWV9 --accepted
@@ -127,12 +128,12 @@ type repairCmd struct {
 	waitFlags
 	rangeFlags
 	clientFlags
-	Simple bool `help:"Without the processor: the task that broke the process runs again if it was a timer, else the process is just RUNNING again."`
+	Simple bool `help:"Repair without the processor: the process becomes RUNNING. If the failed task was a timer, it runs again."`
 }
 
 func (repairCmd) Help() string {
-	return `Repair takes a process out of ERROR: by a REPAIR task, whose args only the processor understands, or with
---simple without asking it.
+	return `Repair takes a process out of ERROR with a REPAIR task, whose args only the processor understands,
+or with --simple without calling the processor.
 
     progressor repair demo order-1 --simple
     progressor repair demo order-1 --args '{"refund":true}'`
@@ -144,7 +145,7 @@ func (c *repairCmd) Run(a *app) error {
 		return err
 	}
 	if c.Simple && args != nil {
-		return usageError(errors.New("a --simple repair has no args: the processor is not asked"))
+		return usageError(errors.New("--simple cannot be used with args: the processor is not called"))
 	}
 	taskContext, err := c.context(a)
 	if err != nil {
@@ -175,7 +176,7 @@ func (c *repairCmd) Run(a *app) error {
 	return c.print(a, c.NS, c.ID, resp.GetTaskId(), resp.GetResponse())
 }
 
-// print tells what became of a request.
+// print shows the result of a request.
 func (f waitFlags) print(a *app, ns, id string, task int64, response []byte) error {
 	accepted := ""
 	if f.Accepted {
@@ -189,20 +190,20 @@ func (f waitFlags) print(a *app, ns, id string, task int64, response []byte) err
 	)
 }
 
-// shortWait bounds the look at a task whose wait was over before there was an answer.
+// shortWait limits the read of a task whose wait ended without a response.
 const shortWait = 10 * time.Second
 
 type awaitCmd struct {
 	processArgs
 	clientFlags
-	Task           int64         `placeholder:"TASK" help:"The task, by its id."`
-	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"The task, by the idempotency key of its request."`
-	Timeout        time.Duration `default:"60s" placeholder:"DURATION" help:"How long to wait; 0 shows the task as it is. Default: ${default}."`
+	Task           int64         `placeholder:"TASK" help:"Id of the task."`
+	IdempotencyKey string        `short:"k" placeholder:"KEY" help:"Idempotency key of the request."`
+	Timeout        time.Duration `default:"60s" placeholder:"DURATION" help:"How long to wait; 0 shows the current status. Default: ${default}."`
 }
 
 func (awaitCmd) Help() string {
-	return `Await waits until a task is at its end and prints it. It ends with code 5 where the task failed, 6 where it
-was rejected, 7 where it is not at its end when the timeout is over.
+	return `Await waits until a task has ended and prints it. The exit code is 5 if the task failed, 6 if it was
+rejected, and 7 if it has not ended before the timeout.
 
     progressor await demo order-1 --task 12
     progressor await demo order-2 -k once-and-only-once --timeout 5m`
@@ -241,7 +242,7 @@ func (c *awaitCmd) await(ctx context.Context, req *progressorv1.AwaitTaskRequest
 	if task != nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return task, err
 	}
-	// The wait was too short for an answer: see where the task stands.
+	// The wait was too short for a response: read the current status.
 	reading, cancel := context.WithTimeout(ctx, shortWait)
 	defer cancel()
 	resp, readErr := c.client().Process.AwaitTask(reading, req)
@@ -258,7 +259,7 @@ func (c *awaitCmd) print(a *app, task *progressorv1.Task) error {
 	return printFields(a.Stdout, taskFields(task)...)
 }
 
-// taskOutcome is the error that says how a task ended, for the exit code. asked: 0 where nobody waited for the end.
+// taskOutcome returns an error for the exit code of a task. asked is 0 without a wait.
 func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	switch task.GetStatus() {
 	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:
@@ -275,5 +276,5 @@ func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	if asked == 0 {
 		return nil
 	}
-	return &codedError{code: exitTimeout, err: fmt.Errorf("task %d is %s after %s; it goes on", task.GetTaskId(), shortEnum(task.GetStatus()), asked)}
+	return &codedError{code: exitTimeout, err: fmt.Errorf("task %d is %s after %s; it continues", task.GetTaskId(), shortEnum(task.GetStatus()), asked)}
 }

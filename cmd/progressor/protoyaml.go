@@ -14,21 +14,21 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// messageFromText reads a message from YAML or JSON text.
+// messageFromText parses a message from YAML or JSON.
 func messageFromText(text []byte, m proto.Message) error {
 	root, err := parseYAML(text)
 	switch {
 	case err != nil:
 		return err
 	case root == nil:
-		return fmt.Errorf("want %s, found nothing", withArticle(m.ProtoReflect().Descriptor()))
+		return fmt.Errorf("must be %s (found nothing)", withArticle(m.ProtoReflect().Descriptor()))
 	}
 	return messageFromYAML(root, m, "")
 }
 
-// messageFromYAML reads a message written as YAML, by protojson's rules with four kindnesses: field names may have
-// underscores or dashes, enum values may be short (none for HISTORY_MODE_NONE), durations may have any unit (1h30m), and an object or a
-// list in the place of bytes is sent as JSON.
+// messageFromYAML parses a message from YAML, like protojson with four additions: field names may
+// have underscores or dashes, enum values may be short (none for HISTORY_MODE_NONE), durations may
+// have any unit (1h30m), and an object or list in the place of bytes is sent as JSON.
 func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 	tree, err := messageTree(node, m.ProtoReflect().Descriptor(), path)
 	if err != nil {
@@ -44,7 +44,7 @@ func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 	return nil
 }
 
-// withArticle is what a message is called in a sentence.
+// withArticle returns the name of a message with its article.
 func withArticle(m protoreflect.MessageDescriptor) string {
 	if strings.ContainsAny(string(m.Name()[:1]), "AEIO") {
 		return "an " + string(m.Name())
@@ -59,18 +59,18 @@ func orRoot(path string) string {
 	return path
 }
 
-// messageTree turns a YAML node into the tree that encoding/json writes as desc's protojson.
+// messageTree converts a YAML node to the tree that encoding/json writes as protojson of desc.
 func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path string) (any, error) {
 	switch desc.FullName() {
 	case "google.protobuf.Duration":
 		d, err := time.ParseDuration(node.Value)
 		if node.Kind != yaml.ScalarNode || err != nil {
-			return nil, fmt.Errorf("line %d: %s: want a duration with a unit, such as 30s or 1h", node.Line, path)
+			return nil, fmt.Errorf("line %d: %s: must be a duration with a unit, such as 30s or 1h", node.Line, path)
 		}
 		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s", nil
 	case "google.protobuf.Timestamp":
 		if _, err := time.Parse(time.RFC3339Nano, node.Value); err != nil {
-			return nil, fmt.Errorf("line %d: %s: want a time, such as 2026-11-20T15:04:05Z", node.Line, path)
+			return nil, fmt.Errorf("line %d: %s: must be a time, such as 2026-11-20T15:04:05Z", node.Line, path)
 		}
 		return node.Value, nil
 	case "google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue":
@@ -84,7 +84,7 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 		return map[string]any{}, nil // `pull:` alone chooses it
 	}
 	if node.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: %s: want the fields of %s", node.Line, orRoot(path), withArticle(desc))
+		return nil, fmt.Errorf("line %d: %s: must have the fields of %s", node.Line, orRoot(path), withArticle(desc))
 	}
 	tree := make(map[string]any, len(node.Content)/2)
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -98,7 +98,7 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 			return nil, fmt.Errorf("line %d: %s is set twice", key.Line, below)
 		}
 		if other := chosenBefore(tree, field); other != "" {
-			return nil, fmt.Errorf("line %d: %s: %s is chosen already: want one of the two", key.Line, below, other)
+			return nil, fmt.Errorf("line %d: %s: cannot be set together with %s", key.Line, below, other)
 		}
 		value, err := fieldTree(node.Content[i+1], field, below)
 		if err != nil {
@@ -109,7 +109,7 @@ func messageTree(node *yaml.Node, desc protoreflect.MessageDescriptor, path stri
 	return tree, nil
 }
 
-// chosenBefore is the field of the same choice that a tree has already; "": none.
+// chosenBefore returns the field of the same oneof that a tree already has; "" if there is none.
 func chosenBefore(tree map[string]any, field protoreflect.FieldDescriptor) string {
 	choice := field.ContainingOneof()
 	if choice == nil {
@@ -142,7 +142,7 @@ func fieldTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 	switch {
 	case field.IsMap():
 		if node.Kind != yaml.MappingNode {
-			return nil, fmt.Errorf("line %d: %s: want keys and values", node.Line, path)
+			return nil, fmt.Errorf("line %d: %s: must be keys and values", node.Line, path)
 		}
 		tree := make(map[string]any, len(node.Content)/2)
 		for i := 0; i+1 < len(node.Content); i += 2 {
@@ -156,7 +156,7 @@ func fieldTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 		return tree, nil
 	case field.IsList():
 		if node.Kind != yaml.SequenceNode {
-			return nil, fmt.Errorf("line %d: %s: want a list", node.Line, path)
+			return nil, fmt.Errorf("line %d: %s: must be a list", node.Line, path)
 		}
 		list := make([]any, 0, len(node.Content))
 		for i, item := range node.Content {
@@ -180,7 +180,7 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 		return bytesOfTree(node, path)
 	}
 	if node.Kind != yaml.ScalarNode {
-		return nil, fmt.Errorf("line %d: %s: want one value", node.Line, path)
+		return nil, fmt.Errorf("line %d: %s: must be a single value", node.Line, path)
 	}
 	switch field.Kind() {
 	case protoreflect.EnumKind:
@@ -192,18 +192,18 @@ func valueTree(node *yaml.Node, field protoreflect.FieldDescriptor, path string)
 	case protoreflect.BoolKind:
 		var b bool
 		if err := node.Decode(&b); err != nil {
-			return nil, fmt.Errorf("line %d: %s: want true or false", node.Line, path)
+			return nil, fmt.Errorf("line %d: %s: must be true or false", node.Line, path)
 		}
 		return b, nil
 	default:
-		if !isNumber(node.Value, field.Kind()) { // protojson would tell the line of the JSON that is made here
-			return nil, fmt.Errorf("line %d: %s: want a number, got %q", node.Line, path, node.Value)
+		if !isNumber(node.Value, field.Kind()) { // protojson would report the line of the generated JSON
+			return nil, fmt.Errorf("line %d: %s: must be a number (got %q)", node.Line, path, node.Value)
 		}
-		return node.Value, nil // protojson reads numbers from strings
+		return node.Value, nil // protojson accepts numbers in strings
 	}
 }
 
-// isNumber tells whether a text is what a field of numbers takes; other fields take any.
+// isNumber reports whether a field of numbers accepts a text; other fields accept any.
 func isNumber(text string, kind protoreflect.Kind) bool {
 	number, err := strconv.ParseFloat(text, 64)
 	switch kind {
@@ -218,7 +218,7 @@ func isNumber(text string, kind protoreflect.Kind) bool {
 	}
 }
 
-// bytesOfTree takes an object or a list in the place of bytes: they are its JSON.
+// bytesOfTree converts an object or a list in the place of bytes to its JSON.
 func bytesOfTree(node *yaml.Node, path string) (any, error) {
 	var v any
 	err := node.Decode(&v)
@@ -228,13 +228,13 @@ func bytesOfTree(node *yaml.Node, path string) (any, error) {
 		}
 		var text []byte
 		if text, err = json.Marshal(v); err == nil {
-			return text, nil // which encoding/json writes in base64, as protojson wants it
+			return text, nil // encoding/json writes it in base64, as protojson requires
 		}
 	}
 	return nil, fmt.Errorf("line %d: %s: %w", node.Line, path, err)
 }
 
-// enumName finds the full name of an enum value that may be short, in any case.
+// enumName returns the full name of an enum value that may be short and in any case.
 func enumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	var short []string
@@ -251,12 +251,13 @@ func enumName(desc protoreflect.EnumDescriptor, name string) (string, error) {
 	return "", fmt.Errorf("unknown value %q; known: %s", name, strings.Join(short, ", "))
 }
 
-// enumPrefix is what the names of an enum's values begin with: that of the value 0 without UNSPECIFIED.
+// enumPrefix returns the common prefix of an enum's values: that of the value 0 without
+// UNSPECIFIED.
 func enumPrefix(desc protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(desc.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// shortEnum is the name of an enum's value as people write it: RUNNING for PROCESS_STATUS_RUNNING.
+// shortEnum returns the short name of an enum value: RUNNING for PROCESS_STATUS_RUNNING.
 func shortEnum(e protoreflect.Enum) string {
 	desc := e.Descriptor()
 	value := desc.Values().ByNumber(e.Number())

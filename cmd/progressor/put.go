@@ -12,18 +12,19 @@ import (
 type putCmd struct {
 	processArgs
 	clientFlags
-	File     string   `short:"f" placeholder:"FILE|-" help:"A PutProcessRequest, or what get -o json printed, as JSON or YAML; payloads in base64."`
-	Status   string   `placeholder:"STATUS" help:"running or error. Default: the file's, else running."`
-	Detail   string   `help:"Why the status is error."`
-	AuxState string   `placeholder:"TEXT|@FILE" help:"The processor's state."`
+	File     string   `short:"f" placeholder:"FILE|-" help:"A PutProcessRequest, or the output of get -o json, as JSON or YAML; payloads in base64."`
+	Status   string   `placeholder:"STATUS" help:"Status: running or error. Default: that of the file, or running."`
+	Detail   string   `help:"Reason of the status error."`
+	AuxState string   `placeholder:"TEXT|@FILE" help:"State of the processor."`
 	Metadata string   `placeholder:"JSON|@FILE" help:"Searchable attributes, a JSON object."`
-	Event    []string `sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; give it once for each event."`
-	Timer    string   `placeholder:"TIME|DURATION" help:"When the default timer fires."`
+	Event    []string `sep:"none" placeholder:"TEXT|@FILE" help:"Payload of the next event; can be repeated."`
+	Timer    string   `placeholder:"TIME|DURATION" help:"Due time of the default timer."`
 }
 
 func (putCmd) Help() string {
-	return `Put imports a process with its history and timers; no processor runs. Flags add to what the file has, or
-replace it. A process is put as RUNNING or in ERROR: of one that is at its end, or suspended, say which by --status.
+	return `Put imports a process with its history and timers, without calling the processor. Flags add to the
+values of the file or replace them. A process is put as RUNNING or in ERROR; if the file has another
+status, set --status.
 
     progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"order":"A-9","state":"reserved","total":100}' --timer 1h
     progressor get demo order-1 -o json | progressor put demo order-1-copy -f - --status running`
@@ -49,7 +50,7 @@ func (c *putCmd) Run(a *app) error {
 	})
 }
 
-// apply puts the flags into the request.
+// apply sets the values of the flags in the request.
 func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 	err := setEnum("--status", c.Status, func(s progressorv1.ProcessStatus) { req.Status = s })
 	if err != nil {
@@ -58,7 +59,7 @@ func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 	switch s := req.GetStatus(); s {
 	case progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED:
 	default:
-		return usageError(fmt.Errorf("--status: want running or error: the file has %s, and a process is put as one of these", shortEnum(s)))
+		return usageError(fmt.Errorf("--status: must be running or error: a process cannot be put as %s, which the file contains", shortEnum(s)))
 	}
 	if req.GetStatus() == 0 {
 		req.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
@@ -93,7 +94,7 @@ func (c *putCmd) apply(a *app, req *progressorv1.PutProcessRequest) error {
 	return nil
 }
 
-// putRequestFrom reads a PutProcessRequest, or makes one of a GetProcessResponse.
+// putRequestFrom parses a PutProcessRequest, or converts a GetProcessResponse to one.
 func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
 	root, err := parseYAML(text)
 	if err != nil {
@@ -116,7 +117,7 @@ func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
 	}
 	for _, e := range p.GetHistory() {
 		e = proto.CloneOf(e)
-		e.TaskId = 0 // of the engine that it comes from
+		e.TaskId = 0 // specific to the engine that it comes from
 		req.History = append(req.History, e)
 	}
 	for _, t := range p.GetTimers() {

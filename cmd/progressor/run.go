@@ -32,20 +32,20 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// readyPoll is how often a starting engine is asked whether it is ready.
+// readyPoll is the interval at which a starting engine is checked for readiness.
 const readyPoll = 20 * time.Millisecond
 
-// builtins are the processors that a namespace can name (processor: {builtin: {name: …}}).
+// builtins are the processors that a namespace can use (processor: {builtin: {name: …}}).
 func builtins() map[string]processor.Processor {
 	return map[string]processor.Processor{"orders": demo.Orders(), "echo": processor.Echo()}
 }
 
-// node is one engine, from its connections to its listener: what serve and dev have in common.
+// node is an engine with its connections and its listener, shared by serve and dev.
 type node struct {
 	log      *slog.Logger
 	listener net.Listener
 	dsn      string
-	password func(context.Context) (string, error) // of each new connection; nil for that of the DSN
+	password func(context.Context) (string, error) // for each new connection; nil for that of the DSN
 	pool     poolFlags
 	engine   engineFlags
 	tracing  tracingFlags
@@ -53,18 +53,18 @@ type node struct {
 	debug    debugFlags
 	console  rpc.Console
 
-	file    *settings                                   // whose namespaces, templates and crons are put
-	prepare func(context.Context, *engine.Engine) error // before that; nil: nothing
-	begin   func(context.Context, *flows.Flows) error   // when it can run processes; nil: nothing
-	ready   func()                                      // when requests are taken
+	file    *settings                                   // its namespaces, templates and crons are stored
+	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
+	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
+	ready   func()                                      // called when it accepts requests
 }
 
-// run opens everything, serves until ctx ends, then drains. It closes the listener.
+// run starts the engine, serves until ctx ends, and drains. It closes the listener.
 func (n *node) run(ctx context.Context) error {
-	defer n.listener.Close() // where it fails before Serve does
+	defer n.listener.Close() // if it fails before Serve
 	registry := newRegistry()
 	log := n.log
-	var provider trace.TracerProvider // nil: no traces
+	var provider trace.TracerProvider // nil without traces
 	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
 	if err != nil {
 		return err
@@ -103,13 +103,13 @@ func (n *node) run(ctx context.Context) error {
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}
-	var complete atomic.Bool // what the configuration names is there
+	var complete atomic.Bool // everything in the configuration is stored
 	handler := rpc.NewHandler(rpc.Config{
 		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: buildVersion(),
 		Console: n.console,
 		Ready: func() error {
 			if !complete.Load() {
-				return errors.New("what the configuration names is being put")
+				return errors.New("storing the crons of the configuration")
 			}
 			return nil
 		},
@@ -127,7 +127,8 @@ func (n *node) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// complete puts what needs an engine that is ready, and then says that the program is.
+// complete stores the parts of the configuration that need a ready engine, and then reports that
+// the program is ready.
 func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool) error {
 	if err := n.file.putCrons(ctx, schedules, log); err != nil {
 		return err
@@ -137,13 +138,14 @@ func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows
 			return err
 		}
 	}
-	debug.FreeOSMemory() // what starting has left behind: 65 MiB stay of 93
+	debug.FreeOSMemory() // release the memory of the start: 65 MiB remain of 93
 	done.Store(true)
 	n.ready()
 	return nil
 }
 
-// put puts the namespaces, and the templates: crons come when the node is ready, for they are processes.
+// put stores the namespaces and templates. Crons are processes, so they are stored when the node is
+// ready.
 func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) error {
 	if n.prepare != nil {
 		if err := n.prepare(ctx, eng); err != nil {
@@ -156,11 +158,12 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) e
 	return n.file.putTemplates(ctx, runs)
 }
 
-// drainMargin is how much longer than the engine's drain connections live: their clients are to be told what became of their
-// requests, after the engine has given back what did not end (1 s of grace, and at most twice 5 s for the database).
+// drainMargin is how much longer than the drain of the engine connections are kept, so that clients
+// get the result of their requests after the engine has released the rest (1 s of grace, and at
+// most twice 5 s for the database).
 const drainMargin = 12 * time.Second
 
-// address is how this node is called in the table nodes.
+// address returns the address of this node in the table nodes.
 func (n *node) address() string {
 	if n.engine.Address != "" {
 		return n.engine.Address
@@ -187,17 +190,18 @@ func awaitReady(ctx context.Context, eng *engine.Engine) error {
 	return nil
 }
 
-// newRegistry is where all metrics of the program are registered, with those of Go and of the process.
+// newRegistry returns the registry of all metrics of the program, including those of Go and of the
+// process.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// logger writes to standard error: JSON, or lines for people on a terminal.
+// logger writes to standard error: JSON, or text on a terminal.
 func (f logFlags) logger(a *app) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(f.Level)) // an enum of the flag
+	_ = level.UnmarshalText([]byte(f.Level)) // the flag allows only valid levels
 	if f.Format == "json" || f.Format == "auto" && !a.Terminal {
 		return slog.New(slog.NewJSONHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
 	}
@@ -207,7 +211,7 @@ func (f logFlags) logger(a *app) *slog.Logger {
 	}))
 }
 
-// serve answers net/http/pprof until ctx ends, where it was asked to.
+// serve serves net/http/pprof until ctx ends, if enabled.
 func (d debugFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if d.Listen == "" {
 		return nil
@@ -225,22 +229,22 @@ func (d debugFlags) serve(ctx context.Context, log *slog.Logger) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	log.Info("profiles are served", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	log.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve profiles: %w", err)
 	}
 	return nil
 }
 
-// listen opens an address, or says by which flag to choose another one.
+// listen opens an address. Its error names the flag for another one.
 func listen(flag, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		host, _, _ := net.SplitHostPort(address)
 		return nil, &codedError{
-			code: exitFailed, err: fmt.Errorf("%s is taken by another program", address),
-			next: fmt.Sprintf("choose another address, such as %s %s (port 0: any that is free)", flag, net.JoinHostPort(host, "0")),
+			code: exitFailed, err: fmt.Errorf("%s is used by another program", address),
+			next: fmt.Sprintf("use another address, such as %s %s (port 0: any free port)", flag, net.JoinHostPort(host, "0")),
 		}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -248,7 +252,8 @@ func listen(flag, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// untilSignal runs f in a context that ends with the first signal; a second one does not wait for f any more.
+// untilSignal runs f in a context that ends with the first signal. On a second signal, it returns
+// without waiting for f.
 func (a *app) untilSignal(log *slog.Logger, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
@@ -260,9 +265,9 @@ func (a *app) untilSignal(log *slog.Logger, f func(context.Context) error) error
 			return err
 		case sig := <-a.Signals:
 			if stopping {
-				return &codedError{code: exitInterrupted, err: errors.New("stopped at once by the second signal")}
+				return &codedError{code: exitInterrupted, err: errors.New("second signal: exiting at once")}
 			}
-			log.Info("stopping: what runs is let end; a second signal stops at once", "signal", sig.String())
+			log.Info("stopping: waiting for running tasks; a second signal exits at once", "signal", sig.String())
 			cancel()
 		}
 	}

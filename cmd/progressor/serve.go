@@ -13,10 +13,10 @@ type serveCmd struct {
 }
 
 func (serveCmd) Help() string {
-	return `Serve runs an engine on a PostgreSQL of yours; several may run on one database. Every setting can be a flag, a
-variable of the environment or a key of the configuration file, in this order. Namespaces, templates and crons of the file are
-put at the start.
-SIGTERM stops taking tasks, lets end what runs, and gives the rest back.
+	return `Serve runs an engine on your PostgreSQL. Several engines can use one database. Every setting can be
+a flag, an environment variable or a key of the configuration file, in this order. Namespaces,
+templates and crons of the file are stored at the start. On SIGTERM, the engine finishes running
+tasks and releases the rest.
 
     progressor migrate up --db.dsn postgres://progressor@db/progressor
     progressor serve --db.dsn postgres://progressor@db/progressor

@@ -11,18 +11,18 @@ import (
 	"github.com/progressor-engine/progressor/engine/rpc"
 )
 
-var errNoDSN = errors.New("--db.dsn is missing; it can also be PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
+var errNoDSN = errors.New("--db.dsn: missing: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
 
-// configFlag names the configuration file. Its settings are resolved by type settings.
+// configFlag is the path of the configuration file. Type settings resolves its settings.
 type configFlag struct {
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
 }
 
-// serveSettings is everything that serve can be told. docs/configuration.md lists it.
+// serveSettings are all settings of serve. docs/configuration.md lists them.
 type serveSettings struct {
 	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
-	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, although nobody is authenticated."`
-	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers change nothing), or off. Default: ${default}."`
+	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
 	DB       dbFlags      `embed:"" prefix:"db."`
 	Engine   engineFlags  `embed:"" prefix:"engine."`
 	Log      logFlags     `embed:"" prefix:"log."`
@@ -30,7 +30,7 @@ type serveSettings struct {
 	Debug    debugFlags   `embed:"" prefix:"debug."`
 }
 
-// dsnFlag says where the database is, and how its password is read.
+// dsnFlag contains the DSN and the source of its password.
 type dsnFlag struct {
 	DSN             string `name:"dsn" placeholder:"DSN" setting:"" help:"PostgreSQL, as a URL or as key=value pairs."`
 	PasswordFile    string `placeholder:"FILE" setting:"" help:"File with the password, read for each new connection."`
@@ -40,7 +40,7 @@ type dsnFlag struct {
 type dbFlags struct {
 	dsnFlag
 	poolFlags
-	Migrate bool `setting:"" help:"Bring the schema up to date before the start."`
+	Migrate bool `setting:"" help:"Migrate the schema before the start."`
 }
 
 // maxPoolConns is the largest pool of connections.
@@ -53,26 +53,26 @@ type poolFlags struct {
 }
 
 type engineFlags struct {
-	Address      string        `placeholder:"ADDR" setting:"" help:"How this node is called in the table nodes. Default: host name and port."`
-	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Requests at a time, the ones that wait included; past it RESOURCE_EXHAUSTED. Default: ${default}."`
-	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Tasks that the node runs at a time, of all namespaces together. Default: ${default}."`
-	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node that has not beaten for so long is dead. The same on every node. Default: ${default}."`
-	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long past its deadline a node that lives may hold a task before others take it. Default: ${default}."`
-	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for what runs. Default: ${default}."`
+	Address      string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
+	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, including waiting ones; more get RESOURCE_EXHAUSTED. Default: ${default}."`
+	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
+	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
+	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
+	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
 
-	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the ledger of crons, and the tasks of crons, are kept; at least 1h. Default: ${default}."`
+	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the cron ledger, and tasks of crons, are kept; at least 1h. Default: ${default}."`
 }
 
 type logFlags struct {
-	Level  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" setting:"" help:"debug, info, warn or error. Default: ${default}."`
-	Format string `default:"auto" enum:"auto,json,text" placeholder:"FORMAT" setting:"" help:"json, text, or auto: text on a terminal. Default: ${default}."`
+	Level  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" setting:"" help:"Log level: debug, info, warn or error. Default: ${default}."`
+	Format string `default:"auto" enum:"auto,json,text" placeholder:"FORMAT" setting:"" help:"Log format: json, text, or auto (text on a terminal). Default: ${default}."`
 }
 
 type debugFlags struct {
-	Listen string `placeholder:"ADDR" setting:"" help:"Serve net/http/pprof at this loopback address. Default: nowhere."`
+	Listen string `placeholder:"ADDR" setting:"" help:"Serve net/http/pprof at this loopback address. Default: off."`
 }
 
-// check refuses what cannot work, before anything is opened.
+// check returns an error for invalid settings, before anything is opened.
 func (s *serveSettings) check(file *settings) error {
 	if err := s.DB.dsnFlag.check(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (s *serveSettings) check(file *settings) error {
 	return file.check()
 }
 
-// checkDSN parses a connection string. Of pgx's error only the reason is told: where the string is malformed, what it
-// quotes can have a part of the password.
+// checkDSN parses a connection string. Its error contains only the reason of pgx's error, because
+// the quoted parts of an invalid string may contain the password.
 func checkDSN(dsn string) error {
 	_, err := pgxpool.ParseConfig(dsn)
 	if err == nil {
@@ -109,17 +109,17 @@ func checkDSN(dsn string) error {
 func (e engineFlags) check() error {
 	switch {
 	case e.ZombieAfter < time.Second:
-		return errors.New("--engine.zombie-after: want at least 1s")
+		return errors.New("--engine.zombie-after: must be at least 1s")
 	case e.ZombieMargin <= 0:
-		return errors.New("--engine.zombie-margin: want more than 0s")
+		return errors.New("--engine.zombie-margin: must be more than 0s")
 	case e.DrainTimeout <= 0:
-		return errors.New("--engine.drain-timeout: want more than 0s")
+		return errors.New("--engine.drain-timeout: must be more than 0s")
 	case e.LedgerRetention < time.Hour:
-		return errors.New("--engine.ledger-retention: want at least 1h")
+		return errors.New("--engine.ledger-retention: must be at least 1h")
 	case e.MaxInFlight < 1:
-		return errors.New("--engine.max-in-flight: want 1 or more")
+		return errors.New("--engine.max-in-flight: must be at least 1")
 	case e.MaxRunning < 1:
-		return errors.New("--engine.max-running: want 1 or more")
+		return errors.New("--engine.max-running: must be at least 1")
 	}
 	return nil
 }
@@ -127,11 +127,11 @@ func (e engineFlags) check() error {
 func (p poolFlags) check() error {
 	switch {
 	case p.Lanes < 1 || p.Lanes > 64:
-		return errors.New("--db.lanes: want 1 to 64")
+		return errors.New("--db.lanes: must be 1 to 64")
 	case p.ScanConns < 2 || p.ScanConns > maxPoolConns:
-		return fmt.Errorf("--db.scan-conns: want 2 to %d (got %d)", maxPoolConns, p.ScanConns)
+		return fmt.Errorf("--db.scan-conns: must be 2 to %d (got %d)", maxPoolConns, p.ScanConns)
 	case p.MaxConns < 1 || p.MaxConns > maxPoolConns:
-		return fmt.Errorf("--db.max-conns: want 1 to %d (got %d)", maxPoolConns, p.MaxConns)
+		return fmt.Errorf("--db.max-conns: must be 1 to %d (got %d)", maxPoolConns, p.MaxConns)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (d debugFlags) check() error {
 		return nil
 	}
 	if err := rpc.CheckListen(d.Listen, false); err != nil {
-		return fmt.Errorf("--debug.listen %s: profiles are served on loopback only, such as 127.0.0.1:6060", d.Listen)
+		return fmt.Errorf("--debug.listen: must be a loopback address, such as 127.0.0.1:6060 (got %s)", d.Listen)
 	}
 	return nil
 }

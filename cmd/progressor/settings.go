@@ -20,13 +20,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// settings answers kong's question for the value of a flag that the command line does not set: the environment first,
-// then the configuration file. Only flags tagged `setting` are asked for; the file counts for commands with --config.
+// settings resolves flags that are not on the command line: from the environment first, then from
+// the configuration file. Only flags tagged `setting` are resolved; the file applies to commands
+// with --config.
 type settings struct {
 	getenv     func(string) (string, bool)
-	environ    func() []string // nil: nobody looks for unknown names
+	environ    func() []string // nil: unknown names are not reported
 	loaded     bool
-	path       string // of the file; "" none
+	path       string // of the file; "" if there is none
 	values     map[string]fileValue
 	namespaces []fileNamespace
 	crons      []fileCron
@@ -34,7 +35,7 @@ type settings struct {
 	sources    map[string]string // by flag name: "environment …", "file …"; absent: default or flag
 }
 
-// fileValue is a scalar of the file.
+// fileValue is a scalar in the file.
 type fileValue struct {
 	text string
 	line int
@@ -44,19 +45,20 @@ func newSettings(getenv func(string) (string, bool)) *settings {
 	return &settings{getenv: getenv, sources: map[string]string{}}
 }
 
-// isSetting tells whether a flag can be set by the environment and by the file.
+// isSetting reports whether the environment and the file can set a flag.
 func isSetting(v *kong.Value) bool { return v.Tag != nil && v.Tag.Has("setting") }
 
-// envName is the environment's name of a flag: db.max-conns is PROGRESSOR_DB_MAX_CONNS.
+// envName returns the name of the environment variable of a flag: db.max-conns is
+// PROGRESSOR_DB_MAX_CONNS.
 func envName(flag string) string {
 	return "PROGRESSOR_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(flag))
 }
 
-// fileKey is the file's name of a flag: db.max-conns is db: {max_conns: …}.
+// fileKey returns the key of a flag in the file: db.max-conns is db: {max_conns: …}.
 func fileKey(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
-// load reads the configuration file, if the command has --config and somebody set it. kong calls it once for each part
-// of the command line.
+// load reads the configuration file, if the command has --config and it is set. kong calls it once
+// for each part of the command line.
 func (s *settings) load(ctx *kong.Context) error {
 	if s.loaded {
 		return nil
@@ -86,7 +88,8 @@ func (s *settings) load(ctx *kong.Context) error {
 	return nil
 }
 
-// check refuses what the engine would refuse of what the file has beside settings.
+// check returns the error that the engine would return for the namespaces, templates and crons of
+// the file.
 func (s *settings) check() error {
 	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
 	for _, ns := range s.namespaces {
@@ -111,7 +114,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// putNamespaces makes the namespaces of the file, or replaces their configuration.
+// putNamespaces creates the namespaces of the file, or replaces their configuration.
 func (s *settings) putNamespaces(ctx context.Context, eng *engine.Engine) error {
 	for _, ns := range s.namespaces {
 		if _, err := eng.PutNamespace(ctx, ns.Namespace); err != nil {
@@ -121,10 +124,11 @@ func (s *settings) putNamespaces(ctx context.Context, eng *engine.Engine) error 
 	return nil
 }
 
-// putTimeout is how long the start waits for a cron of the file: where the namespace is paused, it is only made later.
+// putTimeout is how long the start waits for a cron of the file. If its namespace is paused, the
+// cron is created later.
 const putTimeout = 10 * time.Second
 
-// putCrons makes the crons of the file, and changes those that differ.
+// putCrons creates the crons of the file, and updates those that differ.
 func (s *settings) putCrons(ctx context.Context, all *crons.Crons, log *slog.Logger) error {
 	for _, c := range s.crons {
 		limited, cancel := context.WithTimeout(ctx, putTimeout)
@@ -137,7 +141,7 @@ func (s *settings) putCrons(ctx context.Context, all *crons.Crons, log *slog.Log
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the program ends
 		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held):
-			log.Warn("a cron of the configuration file could not be put now", "namespace", c.GetNamespace(), "cron", c.GetCronId(), "cause", err)
+			log.Warn("cannot store a cron of the configuration file now", "namespace", c.GetNamespace(), "cron", c.GetCronId(), "cause", err)
 		default:
 			return fmt.Errorf("configuration file %s: %w", s.path, err)
 		}
@@ -145,7 +149,7 @@ func (s *settings) putCrons(ctx context.Context, all *crons.Crons, log *slog.Log
 	return nil
 }
 
-// settingKeys lists what the file may set: the settings of serve.
+// settingKeys returns the keys that the file may set: the settings of serve.
 func settingKeys(model *kong.Application) map[string]bool {
 	keys := map[string]bool{}
 	for _, node := range model.Children {
@@ -161,10 +165,10 @@ func settingKeys(model *kong.Application) map[string]bool {
 	return keys
 }
 
-// Validate is part of kong.Resolver.
+// Validate implements kong.Resolver.
 func (s *settings) Validate(*kong.Application) error { return nil }
 
-// Resolve is part of kong.Resolver: the value of a flag that is not on the command line.
+// Resolve implements kong.Resolver. It returns the value of a flag that is not on the command line.
 func (s *settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !isSetting(flag.Value) {
 		return nil, nil
@@ -180,7 +184,7 @@ func (s *settings) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any,
 	return nil, nil
 }
 
-// explain adds to kong's complaint about a flag's value where the value comes from.
+// explain adds the source of a value to kong's error about it.
 func (s *settings) explain(err error) error {
 	text := err.Error()
 	for name, source := range s.sources {

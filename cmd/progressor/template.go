@@ -18,28 +18,28 @@ import (
 
 type templateCmd struct {
 	Check   templateCheckCmd   `cmd:"" help:"Check templates of flows in files, without an engine."`
-	Put     templatePutCmd     `cmd:"" help:"Store templates of files; each that differs from its newest version is the next one."`
-	Get     templateGetCmd     `cmd:"" help:"Show a template, and which versions there are."`
+	Put     templatePutCmd     `cmd:"" help:"Store templates from files. A changed template becomes the next version."`
+	Get     templateGetCmd     `cmd:"" help:"Show a template and its versions."`
 	List    templateListCmd    `cmd:"" help:"List the templates of a namespace."`
-	Enable  templateEnableCmd  `cmd:"" help:"Let new runs of a template start."`
-	Disable templateDisableCmd `cmd:"" help:"Refuse new runs of a template; what runs goes on."`
+	Enable  templateEnableCmd  `cmd:"" help:"Allow new runs of a template."`
+	Disable templateDisableCmd `cmd:"" help:"Reject new runs of a template; existing runs continue."`
 	Delete  templateDeleteCmd  `cmd:"" help:"Delete a template with all its versions."`
 }
 
 type templateCheckCmd struct {
 	outputFlag
-	File []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents; may be given several times."`
+	File []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents; can be repeated."`
 }
 
 func (templateCheckCmd) Help() string {
-	return `Check tells everything that is wrong with templates, each with its line and its path, and needs no engine. Of one that is good it
-shows the steps. It ends with code 2 where something is wrong.
+	return `Check reports all problems of templates, with their line and path, and needs no engine. For a valid
+template, it lists the steps. The exit code is 2 if there are problems.
 
     progressor template check -f order.yaml
     progressor template check -f order.yaml -f report.json -o json`
 }
 
-// checkedTemplate is what is told of a file.
+// checkedTemplate is the result of a check.
 type checkedTemplate struct {
 	File     string            `json:"file"`
 	Type     string            `json:"type,omitempty"`
@@ -101,13 +101,13 @@ func (c *templateCheckCmd) print(a *app, all []checkedTemplate) error {
 	return nil
 }
 
-// printSteps shows a template that is good.
+// printSteps prints the steps of a valid template.
 func printSteps(a *app, t checkedTemplate) error {
-	order := "one after the other"
+	order := "in sequence"
 	if !t.compiled.Linear {
-		order = "as depends_on says"
+		order = "ordered by depends_on"
 	}
-	fmt.Fprintf(a.Stdout, "%s: %s is good, %s %s\n", t.File, t.Type, counted(len(t.compiled.Steps), "step"), order)
+	fmt.Fprintf(a.Stdout, "%s: %s is valid, %s %s\n", t.File, t.Type, counted(len(t.compiled.Steps), "step"), order)
 	return printStepRows(a, t.compiled)
 }
 
@@ -125,7 +125,7 @@ func printStepRows(a *app, t *flow.Template) error {
 	return printRows(a.Stdout, table.Row{"step", "does", "after", "for each", "if", "undone by"}, rows)
 }
 
-// actionWords say what a step does.
+// actionWords describes the action of a step.
 func actionWords(s *flow.Step) string {
 	switch action := s.Source.GetAction().(type) {
 	case *progressorv1.StepTemplate_Job:
@@ -139,7 +139,7 @@ func actionWords(s *flow.Step) string {
 		if action.Wait.GetKind() == progressorv1.WaitAction_KIND_HUMAN {
 			return "wait for a person"
 		}
-		return "wait for an answer"
+		return "wait for an external worker"
 	case *progressorv1.StepTemplate_Delay:
 		if d := action.Delay.GetDuration(); d != nil {
 			return "delay of " + showDuration(d.AsDuration())
@@ -151,7 +151,8 @@ func actionWords(s *flow.Step) string {
 	return ""
 }
 
-// checkTemplates checks the templates of a file. One without a namespace is checked as of any: a command line may say it.
+// checkTemplates checks the templates of a file. A template may lack a namespace, because the
+// command line may set it.
 func checkTemplates(text []byte) []checkedTemplate {
 	docs, err := templatesFrom(text)
 	if err != nil {
@@ -178,14 +179,14 @@ func checkTemplate(d templateDoc) checkedTemplate {
 	return checked
 }
 
-// templateDoc is a template of a file, and the node that it stands in.
+// templateDoc is a template of a file with its YAML node.
 type templateDoc struct {
 	template *progressorv1.Template
 	node     *yaml.Node
-	wrapped  bool // in a GetTemplateResponse
+	wrapped  bool // part of a GetTemplateResponse
 }
 
-// templatesFrom reads Templates, one in each document, alone or in a GetTemplateResponse.
+// templatesFrom parses Templates, one per document, alone or in a GetTemplateResponse.
 func templatesFrom(text []byte) (docs []templateDoc, err error) {
 	roots, err := parseDocuments(text)
 	if err != nil {
@@ -211,12 +212,12 @@ func templatesFrom(text []byte) (docs []templateDoc, err error) {
 		docs = append(docs, d)
 	}
 	if len(docs) == 0 {
-		return nil, errors.New("found nothing: want a Template")
+		return nil, errors.New("must be a Template (found nothing)")
 	}
 	return docs, nil
 }
 
-// parseDocuments reads the documents of a text that are not empty.
+// parseDocuments parses the documents of a text that are not empty.
 func parseDocuments(text []byte) (roots []*yaml.Node, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -233,7 +234,7 @@ func parseDocuments(text []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-// problemOf takes the line out of an error of protoyaml, which begins with it.
+// problemOf splits the line off an error of protoyaml.
 func problemOf(err error) templateProblem {
 	p := templateProblem{Message: err.Error()}
 	p.Message = strings.TrimPrefix(p.Message, "yaml: ")

@@ -66,7 +66,7 @@ FILE:16: steps[1].wait.due_result.ok: does not fit result_schema: must be of typ
 		t.Errorf("code %d, %+v", r.code, told)
 	}
 	out := program{}.ok(t, "template", "check", "-f", good)
-	for _, want := range []string{"report is good, 2 steps one after the other", "a     job make\n", "b     delay of 1m  a\n"} {
+	for _, want := range []string{"report is valid, 2 steps in sequence", "a     job make\n", "b     delay of 1m  a\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("has no %q:\n%s", want, out)
 		}
@@ -79,10 +79,10 @@ FILE:16: steps[1].wait.due_result.ok: does not fit result_schema: must be of typ
 	for _, c := range []struct{ text, want string }{
 		{string(got), "-:1: namespace: \"a b\" must be 1 to 128 of"},
 		{"type: x\nstepss: []\n", "-:2: stepss: unknown field; known: namespace, type"},
-		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n", "-:4: steps[0].timeout: want a duration with a unit, such as 30s or 1h"},
+		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n", "-:4: steps[0].timeout: must be a duration with a unit, such as 30s or 1h"},
 		{"type: [x\n", "-:1: did not find expected"},
-		{"", "-: found nothing: want a Template"},
-		{"- a", "-:1: document: want the fields of a Template"},
+		{"", "-: must be a Template (found nothing)"},
+		{"- a", "-:1: document: must have the fields of a Template"},
 	} {
 		if r := (program{stdin: c.text}).run(t, "template", "check", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stdout, c.want) {
 			t.Errorf("%q: code %d, %s; want %s", c.text, r.code, r.stdout, c.want)

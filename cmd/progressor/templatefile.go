@@ -15,7 +15,7 @@ type fileTemplate struct {
 	inFile
 }
 
-// check refuses what the engine would refuse.
+// check returns the error that the engine would return.
 func (t fileTemplate) check() error {
 	if _, problems := flow.Compile(t.Template); len(problems) > 0 {
 		return fmt.Errorf("line %d: %s.%s", lineOf(t.node, problems[0].Path), t.path, problems[0])
@@ -23,7 +23,7 @@ func (t fileTemplate) check() error {
 	return nil
 }
 
-// put stores the template, where it differs from its newest version.
+// put stores the template if it differs from its newest version.
 func (t fileTemplate) put(ctx context.Context, all *flows.Flows) error {
 	if _, err := all.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t.Template}); err != nil {
 		return t.wrong("template", err)

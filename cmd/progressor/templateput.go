@@ -12,24 +12,25 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// templateArgs name a template.
+// templateArgs identify a template.
 type templateArgs struct {
 	NS   string `arg:"" name:"ns" help:"Namespace."`
 	Type string `arg:"" name:"type" help:"Type of the template."`
 }
 
 type templatePutCmd struct {
-	NS string `arg:"" optional:"" name:"ns" help:"Namespace of the templates that say none."`
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace of templates that do not name one."`
 
 	clientFlags
-	File         []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or what get -o json printed; may be given several times."`
-	Expected     *int32   `name:"expected-version" placeholder:"N" help:"Only where this version is the newest; 0: there is none. With one template."`
-	ValidateOnly bool     `help:"Let the engine check them, and store nothing."`
+	File         []string `short:"f" required:"" sep:"none" placeholder:"FILE|-" help:"Templates as YAML or JSON, one or more documents, or the output of get -o json; can be repeated."`
+	Expected     *int32   `name:"expected-version" placeholder:"N" help:"Fail unless this is the newest version; 0: unless the template is new. For a single template."`
+	ValidateOnly bool     `help:"Let the engine check the templates, and store nothing."`
 }
 
 func (templatePutCmd) Help() string {
-	return `Put stores the templates of files. One that is equal to its newest version makes none, so put may be repeated; runs that have begun
-keep their version. All files are checked before the first template is stored.
+	return `Put stores templates from files. If a template equals its newest version, nothing is stored, so put
+can be repeated. Existing runs keep their version. All files are checked before the first template
+is stored.
 
     progressor template put demo -f order.yaml
     progressor template put -f templates.yaml -f report.json
@@ -42,7 +43,7 @@ func (c *templatePutCmd) Run(a *app) error {
 		return err
 	}
 	if c.Expected != nil && len(docs) > 1 {
-		return usageError(fmt.Errorf("--expected-version is of one template, and --file has %d", len(docs)))
+		return usageError(fmt.Errorf("--expected-version requires a single template, and --file contains %d", len(docs)))
 	}
 	ctx, cancel := a.interruptible()
 	defer cancel()
@@ -61,7 +62,7 @@ func (c *templatePutCmd) Run(a *app) error {
 		what, t := "unchanged", resp.GetTemplate()
 		switch {
 		case c.ValidateOnly:
-			what = "is good"
+			what = "valid"
 		case resp.GetCreated():
 			what = "stored"
 		}
@@ -73,7 +74,7 @@ func (c *templatePutCmd) Run(a *app) error {
 	return printRows(a.Stdout, table.Row{"namespace", "template", "version", "put"}, rows)
 }
 
-// read reads and checks the files.
+// read parses and checks the files.
 func (c *templatePutCmd) read(a *app) (docs []templateDoc, err error) {
 	for _, name := range c.File {
 		text, err := a.readFile("--file", name)
@@ -85,15 +86,16 @@ func (c *templatePutCmd) read(a *app) (docs []templateDoc, err error) {
 			return nil, usageError(fmt.Errorf("--file %s: %w", name, err))
 		}
 		for _, d := range all {
-			// What get printed may go to another namespace; a file that says one is of that.
+			// The output of get may be put into another namespace; other files keep the namespace
+			// that they name.
 			if d.template.GetNamespace() == "" || c.NS != "" && d.wrapped {
 				d.template.Namespace = c.NS
 			}
 			if c.NS != "" && d.template.GetNamespace() != c.NS {
-				return nil, usageError(fmt.Errorf("--file %s: template %s is of namespace %s, not %s", name, d.template.GetType(), d.template.GetNamespace(), c.NS))
+				return nil, usageError(fmt.Errorf("--file %s: template %s belongs to namespace %s, not %s", name, d.template.GetType(), d.template.GetNamespace(), c.NS))
 			}
 			if d.template.GetNamespace() == "" {
-				return nil, usageError(fmt.Errorf("--file %s: template %s says no namespace: give it, as in: progressor template put demo -f %s", name, d.template.GetType(), shellWord(name)))
+				return nil, usageError(fmt.Errorf("--file %s: template %s has no namespace: set it, for example: progressor template put demo -f %s", name, d.template.GetType(), shellWord(name)))
 			}
 			if _, problems := flow.Compile(d.template); len(problems) > 0 {
 				wrong := &codedError{err: fmt.Errorf("--file %s:%d: %s", name, lineOf(d.node, problems[0].Path), problems[0]), code: exitUsage}
@@ -111,12 +113,12 @@ func (c *templatePutCmd) read(a *app) (docs []templateDoc, err error) {
 type templateGetCmd struct {
 	templateArgs
 	clientFlags
-	Version int32 `placeholder:"N" help:"A version; default: the newest."`
+	Version int32 `placeholder:"N" help:"Version. Default: the newest."`
 }
 
 func (templateGetCmd) Help() string {
-	return `Get shows a template: what it is the same as, how it is cancelled and tried again, its steps, and which versions there are. What
-get -o json prints can be changed and given to put -f.
+	return `Get shows a template: its policies, its steps and its versions. The output of get -o json can be
+edited and passed to put -f.
 
     progressor template get demo order
     progressor template get demo order --version 2 -o json > order.json`
@@ -130,7 +132,7 @@ func (c *templateGetCmd) Run(a *app) error {
 		}
 		compiled, problems := flow.Compile(t)
 		if len(problems) > 0 {
-			return nil // of a newer engine: its fields are shown
+			return nil // from a newer engine: show its fields
 		}
 		fmt.Fprintln(a.Stdout)
 		return printStepRows(a, compiled)
@@ -149,7 +151,7 @@ func printTemplate(a *app, t *progressorv1.Template, versions []int32) error {
 		field{"description", oneLine(t.GetDescription())},
 		field{"state", templateState(t)},
 		field{"concurrency", shortEnum(t.GetConcurrencyPolicy())},
-		field{"the same by", oneLine(strings.Join(t.GetDedupeKeys(), ", "))},
+		field{"deduplicated by", oneLine(strings.Join(t.GetDedupeKeys(), ", "))},
 		field{"timeout", showDuration(t.GetTimeout().AsDuration())},
 		field{"cancel", showMessage(t.GetCancelPolicy(), 0)},
 		field{"retry", showMessage(t.GetRetryPolicy(), 0)},
@@ -207,7 +209,7 @@ type templateEnableCmd struct {
 }
 
 func (templateEnableCmd) Help() string {
-	return `Enable lets new runs of a template start again.
+	return `Enable allows new runs of a template again.
 
     progressor template enable demo order`
 }
@@ -224,7 +226,8 @@ type templateDisableCmd struct {
 }
 
 func (templateDisableCmd) Help() string {
-	return `Disable refuses new runs of a template, those of crons too, whose fires are FAILED then. Runs that have begun go on.
+	return `Disable rejects new runs of a template, also those of crons, whose fires then fail. Existing runs
+continue.
 
     progressor template disable demo order`
 }
@@ -241,8 +244,8 @@ type templateDeleteCmd struct {
 }
 
 func (templateDeleteCmd) Help() string {
-	return `Delete deletes a template with all its versions. It is refused while a run of it is not at its end; runs at their end stay, and are shown
-without what only the template says.
+	return `Delete deletes a template with all its versions. It fails while one of its runs has not ended. Ended
+runs are kept, without the details that only the template contains.
 
     progressor template delete demo order`
 }
@@ -257,7 +260,7 @@ func printState(a *app, t *progressorv1.Template, state string) error {
 	return printFields(a.Stdout, field{"template", oneLine(t.GetNamespace() + "/" + t.GetType())}, field{"version", showID(int64(t.GetVersion()))}, field{"state", state})
 }
 
-// ofTemplate says what to do about an error that is of a template.
+// ofTemplate returns the next step for an error about a template.
 func ofTemplate(t templateArgs, err error) error {
 	ns, name := shellWord(t.NS), shellWord(t.Type)
 	switch client.Detail(err).GetReason() {

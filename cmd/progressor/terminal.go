@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// terminalLine is a line of a terminal that is written again and again. Elsewhere it shows nothing.
+// terminalLine is a line of a terminal that is redrawn. Without a terminal, it prints nothing.
 type terminalLine struct {
-	w     io.Writer // nil: no terminal
+	w     io.Writer // nil without a terminal
 	shown bool
 }
 
@@ -25,26 +25,28 @@ func (l *terminalLine) write(text string) {
 	l.shown = true
 }
 
-// end leaves the last line as it is.
+// end keeps the last line.
 func (l *terminalLine) end() {
 	if l.shown {
 		fmt.Fprintln(l.w)
 	}
 }
 
-// bar is a bar of so many characters, part of which is full: 0 to 1.
+// bar draws a bar with a number of characters, of which a part from 0 to 1 is full.
 func bar(part float64, width int) string {
 	full := int(part * float64(width))
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-// screen draws a text over the one before. It keeps to the width that every terminal has, so that no line takes two rows.
+// screen redraws a text in place. Its lines fit the width of a usual terminal, so that each takes
+// one row.
 type screen struct {
-	w     io.Writer // nil: no terminal
+	w     io.Writer // nil without a terminal
 	lines int
 }
 
-// The part of a terminal that is drawn on: a screen that is higher cannot be drawn over.
+// The size of the part of a terminal that is drawn. A text that is higher than the terminal could
+// not be redrawn.
 const (
 	screenWidth = 118
 	screenLines = 40
@@ -84,7 +86,7 @@ func (s *screen) up(b *strings.Builder) {
 	}
 }
 
-// clear takes away what was drawn last: what follows says it in full.
+// clear removes the last text, before the full one is printed.
 func (s *screen) clear() {
 	if s.w == nil || s.lines == 0 {
 		return

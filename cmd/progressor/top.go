@@ -16,15 +16,16 @@ import (
 
 type topCmd struct {
 	NS       string        `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
-	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two looks, at least 200ms. Default: ${default}."`
-	Count    int           `placeholder:"N" help:"End after so many looks. Default: with Ctrl-C."`
+	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two updates, at least 200ms. Default: ${default}."`
+	Count    int           `placeholder:"N" help:"Number of updates. Default: until Ctrl-C."`
 
 	clientFlags
 }
 
 func (topCmd) Help() string {
-	return `Top shows what overview does again and again, with the namespaces and what broke most. On a terminal it is drawn over what was before;
-elsewhere each look follows the one before. With -o json each look is the overview as one line of JSON.
+	return `Top shows the overview repeatedly, with the namespaces and the most frequent errors. On a terminal,
+it redraws the screen; otherwise, it prints one update after the other. With -o json, each update is
+the overview as one line of JSON.
 
     progressor top
     progressor top demo --interval 5s
@@ -35,9 +36,9 @@ elsewhere each look follows the one before. With -o json each look is the overvi
 func (c *topCmd) Validate() error {
 	switch {
 	case c.Interval < 200*time.Millisecond:
-		return fmt.Errorf("--interval is %s, at least 200ms is allowed", c.Interval)
+		return fmt.Errorf("--interval: must be at least 200ms (got %s)", c.Interval)
 	case c.Count < 0:
-		return fmt.Errorf("--count is %d, 0 or more is allowed", c.Count)
+		return fmt.Errorf("--count: must be at least 0 (got %d)", c.Count)
 	}
 	return nil
 }
@@ -51,7 +52,7 @@ func (c *topCmd) Run(a *app) error {
 	for n := 1; ; n++ {
 		if err := c.look(ctx, a, live); err != nil {
 			if ctx.Err() != nil {
-				return nil // Ctrl-C is how it ends
+				return nil // Ctrl-C is the usual end
 			}
 			return err
 		}
@@ -66,7 +67,8 @@ func (c *topCmd) Run(a *app) error {
 	}
 }
 
-// look shows things as they are. On a terminal an engine that is away is shown so, and asked again.
+// look shows the current state. On a terminal, an unreachable engine is shown, and the next update
+// tries again.
 func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 	limit, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -82,7 +84,7 @@ func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 		if live.w == nil || live.lines == 0 || ctx.Err() != nil {
 			return err
 		}
-		live.show(fmt.Sprintf("%s  no answer: %s\n", time.Now().UTC().Format(time.TimeOnly), oneLine(err.Error())))
+		live.show(fmt.Sprintf("%s  no response: %s\n", time.Now().UTC().Format(time.TimeOnly), oneLine(err.Error())))
 		return nil
 	}
 	var b bytes.Buffer
@@ -97,7 +99,7 @@ func (c *topCmd) look(ctx context.Context, a *app, live *screen) error {
 	return err
 }
 
-// topErrors is how many kinds of errors are shown: the largest.
+// topErrors is the number of groups of errors that are shown, largest first.
 const topErrors = 5
 
 func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progressorv1.ErrorGroup) error {
@@ -146,10 +148,10 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 	return printNodes(w, o.GetNodes())
 }
 
-// sparkWidth is how many of the newest samples are drawn: of ten seconds each, ten minutes.
+// sparkWidth is the number of samples in a sparkline: 60 samples of ten seconds, ten minutes.
 const sparkWidth = 60
 
-// sparkline draws values as bars, the highest as a whole one.
+// sparkline draws values as bars; the maximum has the full height.
 func sparkline(values []float64) string {
 	bars := []rune("▁▂▃▄▅▆▇█")
 	values = values[max(0, len(values)-sparkWidth):]

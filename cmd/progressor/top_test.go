@@ -15,7 +15,7 @@ func TestTop(t *testing.T) {
 	p.ok(t, "put", "demo", "o-2", "--status", "error", "--detail", "moved")
 	out := p.ok(t, "top", "--count", "2", "--interval", "200ms")
 	wantLines(t, out, "processes  error 1", "NAMESPACE  PROCESSES  RUNNABLE", "demo  error 1  0", "ERRORS  NAMESPACE  REASON", "1  demo", "moved", "here:1")
-	if n := strings.Count(out, "tasks a second"); n != 2 {
+	if n := strings.Count(out, "tasks per second"); n != 2 {
 		t.Errorf("%d looks, want 2:\n%s", n, out)
 	}
 	lines := strings.Split(strings.TrimSpace(p.ok(t, "top", "demo", "--count", "2", "--interval", "200ms", "-o", "json")), "\n")
@@ -23,7 +23,7 @@ func TestTop(t *testing.T) {
 		t.Errorf("want two lines of JSON: %q", lines)
 	}
 	for _, args := range [][]string{{"--interval", "1ms"}, {"--count", "-1"}} {
-		if r := p.run(t, append([]string{"top"}, args...)...); r.code != exitUsage || !strings.Contains(r.stderr, args[0]+" is") {
+		if r := p.run(t, append([]string{"top"}, args...)...); r.code != exitUsage || !strings.Contains(r.stderr, args[0]+": must be") {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}

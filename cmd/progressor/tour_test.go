@@ -172,7 +172,8 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 	}
 }
 
-// codeFits tells whether a block ends as the page shows it: well, or with an error of the program as its last line.
+// codeFits reports whether a block exits as the page shows it: successfully, or with an error of the
+// program as its last line.
 func (b *tourBlock) codeFits(code int) bool {
 	lines := strings.Split(strings.TrimSpace(b.output), "\n")
 	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")

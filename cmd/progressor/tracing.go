@@ -24,21 +24,22 @@ import (
 )
 
 const (
-	// maxSpans is how many spans wait for their export, at about 1 KiB each; what comes beyond is dropped and counted.
+	// maxSpans is the maximum number of spans that wait for their export, at about 1 KiB each. More
+	// are dropped and counted.
 	maxSpans = 8192
-	// lastExport bounds what a node that stops waits for its collector.
+	// lastExport limits the last export of a stopping node.
 	lastExport = 3 * time.Second
 )
 
 type tracingFlags struct {
-	Endpoint string  `placeholder:"URL" setting:"" help:"Send OpenTelemetry traces by OTLP to this collector, such as http://127.0.0.1:4318. Default: what OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere: tracing is off."`
-	Protocol string  `default:"auto" enum:"auto,http,grpc" placeholder:"PROTOCOL" setting:"" help:"http (OTLP over HTTP, port 4318 by custom), grpc (4317), or auto: what OTEL_EXPORTER_OTLP_PROTOCOL says, else http. Default: ${default}."`
-	Ratio    float64 `default:"1" placeholder:"RATIO" setting:"" help:"Part of the requests without a trace of their own that begin one, 0 to 1; a request that has one is recorded as its caller has decided. Default: ${default}."`
+	Endpoint string  `placeholder:"URL" setting:"" help:"Export OpenTelemetry traces with OTLP to this collector, such as http://127.0.0.1:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT; without it, tracing is off."`
+	Protocol string  `default:"auto" enum:"auto,http,grpc" placeholder:"PROTOCOL" setting:"" help:"Protocol: http (OTLP over HTTP, usually port 4318), grpc (4317), or auto: OTEL_EXPORTER_OTLP_PROTOCOL, or http. Default: ${default}."`
+	Ratio    float64 `default:"1" placeholder:"RATIO" setting:"" help:"Fraction of requests without a trace that start one, 0 to 1. For other requests, the caller decides. Default: ${default}."`
 }
 
 func (f tracingFlags) check() error {
-	if !(f.Ratio >= 0 && f.Ratio <= 1) { // NaN is neither
-		return errors.New("--tracing.ratio: want a number from 0 to 1")
+	if !(f.Ratio >= 0 && f.Ratio <= 1) { // also rejects NaN
+		return errors.New("--tracing.ratio: must be a number from 0 to 1")
 	}
 	if f.Endpoint == "" {
 		return nil
@@ -46,16 +47,16 @@ func (f tracingFlags) check() error {
 	u, err := url.Parse(f.Endpoint)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return errors.New("--tracing.endpoint: want the URL of a collector, such as http://127.0.0.1:4318")
+		return errors.New("--tracing.endpoint: must be the URL of a collector, such as http://127.0.0.1:4318")
 	case u.User != nil:
-		return errors.New("--tracing.endpoint: must not hold a user or a password: OTEL_EXPORTER_OTLP_HEADERS takes a header Authorization")
+		return errors.New("--tracing.endpoint: must not contain a user or a password: set OTEL_EXPORTER_OTLP_HEADERS to a header Authorization")
 	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("--tracing.endpoint: must not hold a query or a fragment")
+		return errors.New("--tracing.endpoint: must not contain a query or a fragment")
 	}
 	return nil
 }
 
-// asked tells whether anybody wants traces.
+// asked reports whether traces are enabled.
 func (f tracingFlags) asked(getenv func(string) (string, bool)) bool {
 	env := func(name string) string { v, _ := getenv(name); return v }
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || env("OTEL_TRACES_EXPORTER") == "none" {
@@ -64,7 +65,7 @@ func (f tracingFlags) asked(getenv func(string) (string, bool)) bool {
 	return cmp.Or(f.Endpoint, env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), env("OTEL_EXPORTER_OTLP_ENDPOINT")) != ""
 }
 
-// grpc tells which of the two the collector speaks.
+// grpc reports whether the collector uses gRPC.
 func (f tracingFlags) grpc(getenv func(string) (string, bool)) bool {
 	if f.Protocol != "auto" {
 		return f.Protocol == "grpc"
@@ -74,7 +75,8 @@ func (f tracingFlags) grpc(getenv func(string) (string, bool)) bool {
 	return cmp.Or(traces, all) == "grpc"
 }
 
-// exporter sends spans to the collector. It connects with the first ones. What the flags do not say OpenTelemetry reads from OTEL_EXPORTER_OTLP_….
+// exporter returns the exporter to the collector, which connects with the first spans.
+// OpenTelemetry reads other settings from OTEL_EXPORTER_OTLP_….
 func (f tracingFlags) exporter(ctx context.Context, getenv func(string) (string, bool)) (sdktrace.SpanExporter, error) {
 	if f.grpc(getenv) {
 		var options []otlptracegrpc.Option
@@ -94,13 +96,13 @@ func (f tracingFlags) exporter(ctx context.Context, getenv func(string) (string,
 	return otlptracehttp.New(ctx, options...)
 }
 
-// traces are the spans of this node on their way to the collector.
+// traces exports the spans of this node to the collector.
 type traces struct {
 	trace.TracerProvider
 	stop func(context.Context)
 }
 
-// open makes what spans are made by; nil: nobody wants any. node is how this one is called.
+// open creates the tracer; nil if traces are disabled. node is the address of this node.
 func (f tracingFlags) open(ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger, registry prometheus.Registerer) (*traces, error) {
 	if !f.asked(getenv) {
 		return nil, nil //nolint:nilnil // off, and no error
@@ -121,19 +123,20 @@ func (f tracingFlags) open(ctx context.Context, getenv func(string) (string, boo
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(f.Ratio))),
 		sdktrace.WithSpanProcessor(newSpanQueue(exporter, maxSpans, log, registry)),
 	)
-	log.Info("traces are sent to a collector", "endpoint", cmp.Or(f.Endpoint, "by OTEL_EXPORTER_OTLP_ENDPOINT"), "ratio", f.Ratio)
+	log.Info("exporting traces", "endpoint", cmp.Or(f.Endpoint, "by OTEL_EXPORTER_OTLP_ENDPOINT"), "ratio", f.Ratio)
 	return &traces{provider, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastExport)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			log.Warn("the last spans were not sent", "error", err)
+			log.Warn("cannot export the last spans", "error", err)
 		}
 	}}, nil
 }
 
-// spanQueue stands before the batches of the SDK and counts: the SDK drops what it has no room for without a word. It never waits.
+// spanQueue precedes the batches of the SDK and counts dropped spans, because the SDK drops
+// silently. It never blocks.
 type spanQueue struct {
-	sdktrace.SpanProcessor // the batches; there is room for max
+	sdktrace.SpanProcessor // the batches, with room for max spans
 	next                   sdktrace.SpanExporter
 	max                    int64
 	waiting                atomic.Int64
@@ -146,9 +149,9 @@ type spanQueue struct {
 func newSpanQueue(next sdktrace.SpanExporter, most int, log *slog.Logger, registry prometheus.Registerer) *spanQueue {
 	q := &spanQueue{
 		next: next, max: int64(most), log: log,
-		exported: prometheus.NewCounter(prometheus.CounterOpts{Name: "progressor_trace_spans_exported_total", Help: "Spans that the collector has taken."}),
+		exported: prometheus.NewCounter(prometheus.CounterOpts{Name: "progressor_trace_spans_exported_total", Help: "Spans that the collector has accepted."}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_trace_spans_dropped_total", Help: "Spans that were dropped: queue (too many waited for their export), export (the collector did not take them).",
+			Name: "progressor_trace_spans_dropped_total", Help: "Spans dropped because too many waited (queue) or the collector did not accept them (export).",
 		}, []string{"reason"}),
 	}
 	registry.MustRegister(q.exported, q.dropped)
@@ -159,7 +162,7 @@ func newSpanQueue(next sdktrace.SpanExporter, most int, log *slog.Logger, regist
 	return q
 }
 
-// OnEnd takes a span, or drops it.
+// OnEnd queues a span, or drops it.
 func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -172,33 +175,34 @@ func (q *spanQueue) OnEnd(s sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// counting is the exporter of a queue.
+// counting is the exporter behind a queue.
 type counting struct{ *spanQueue }
 
-// ExportSpans sends a batch. Its error is told here, once until it goes well again, and not to the SDK, which would tell it each time.
+// ExportSpans exports a batch. It logs an error once until exports succeed again, and does not
+// return it to the SDK, which would log it each time.
 func (c counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	defer c.waiting.Add(-int64(len(spans)))
 	if err := c.next.ExportSpans(ctx, spans); err != nil {
 		c.dropped.WithLabelValues("export").Add(float64(len(spans)))
 		if c.failing.CompareAndSwap(false, true) {
-			c.log.Warn("spans not sent to the collector: they are dropped and counted", "spans", len(spans), "error", err)
+			c.log.Warn("cannot export spans to the collector: dropping them", "spans", len(spans), "error", err)
 		}
 		return nil
 	}
 	c.exported.Add(float64(len(spans)))
 	if c.failing.CompareAndSwap(true, false) {
-		c.log.Info("the collector takes spans again")
+		c.log.Info("the collector accepts spans again")
 	}
 	return nil
 }
 
-// Shutdown ends the exporter.
+// Shutdown stops the exporter.
 func (c counting) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
 
-// tracedLog adds the ids of a trace to the lines that are about it.
+// tracedLog adds the ids of a trace to log lines about it.
 type tracedLog struct{ slog.Handler }
 
-// Handle writes a line.
+// Handle implements slog.Handler.
 func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
@@ -206,10 +210,10 @@ func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps the ids.
+// WithAttrs implements slog.Handler.
 func (h tracedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return tracedLog{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps the ids.
+// WithGroup implements slog.Handler.
 func (h tracedLog) WithGroup(name string) slog.Handler { return tracedLog{h.Handler.WithGroup(name)} }

@@ -146,10 +146,10 @@ func TestTracingFlags(t *testing.T) {
 		says  string
 	}{
 		"good":     {tracingFlags{Endpoint: "https://otel.example/v1/traces", Ratio: 0.1}, ""},
-		"ratio":    {tracingFlags{Ratio: 1.5}, "--tracing.ratio: want a number from 0 to 1"},
-		"no url":   {tracingFlags{Endpoint: "jaeger:4318"}, "--tracing.endpoint: want the URL of a collector"},
+		"ratio":    {tracingFlags{Ratio: 1.5}, "--tracing.ratio: must be a number from 0 to 1"},
+		"no url":   {tracingFlags{Endpoint: "jaeger:4318"}, "--tracing.endpoint: must be the URL of a collector"},
 		"password": {tracingFlags{Endpoint: "http://me:s3cret@h:4318"}, "OTEL_EXPORTER_OTLP_HEADERS"},
-		"query":    {tracingFlags{Endpoint: "http://h:4318/?key=s3cret"}, "--tracing.endpoint: must not hold a query"},
+		"query":    {tracingFlags{Endpoint: "http://h:4318/?key=s3cret"}, "--tracing.endpoint: must not contain a query"},
 	} {
 		err := test.flags.check()
 		if text := fmt.Sprint(err); (err == nil) != (test.says == "") || !strings.Contains(text, test.says) && err != nil || strings.Contains(text, "s3cret") {

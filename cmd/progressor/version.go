@@ -9,7 +9,7 @@ import (
 // version is set by the linker in releases (-X main.version=1.2.3).
 var version = ""
 
-// buildVersion is the release, or the revision that was built.
+// buildVersion returns the release, or the revision of the build.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -15,9 +15,9 @@ type watchCmd struct {
 }
 
 func (watchCmd) Help() string {
-	return `Watch prints the events of a process and the changes of its status as they come, a line each, until the process is
-at its end or Ctrl-C. With -o json each line is one JSON document. Where the engine stops that it listens to, it goes on at
-another one.
+	return `Watch prints events and status changes of a process, one per line, until the process ends or Ctrl-C.
+With -o json, each line is a JSON document. If the engine stops, the command continues with another
+one.
 
     progressor watch demo order-1
     progressor watch demo order-1 --after 12 -o json`
@@ -36,7 +36,7 @@ func (c *watchCmd) Run(a *app) error {
 	})
 }
 
-// updateLine is an update for people.
+// updateLine formats an update for people.
 func updateLine(u *progressorv1.WatchProcessResponse) string {
 	line := func(at *timestamppb.Timestamp, what, by, rest string) string {
 		if by == "" && rest == "" {

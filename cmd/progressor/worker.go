@@ -1,7 +1,7 @@
 package main
 
 type workerCmd struct {
-	Run  workerRunCmd  `cmd:"" default:"withargs" help:"Run jobs by a command of yours."`
+	Run  workerRunCmd  `cmd:"" default:"withargs" help:"Run a command for each job."`
 	List workerListCmd `cmd:"" help:"List the workers of a namespace."`
-	Stop workerStopCmd `cmd:"" help:"Have a worker end, or take nothing new."`
+	Stop workerStopCmd `cmd:"" help:"Stop a worker, or let it accept no new jobs."`
 }

@@ -47,9 +47,9 @@ func TestExecuted(t *testing.T) {
 			``, `"n j work 2 7 8 2001-09-09T01:46:40Z"`, "", ""},
 		{`echo "$PROGRESSOR_DB_DSN-$KEPT"`, ``, `"-kept"`, "", ""},
 		{"echo one >&2; echo two >&2; exit 3", ``, ``, "exit_3", "one\ntwo"},
-		{"exit 4", ``, ``, "exit_4", "the command ended with exit status 4"},
-		{"echo 9007199254740993", ``, ``, "bad_result", "past 2^53"},
-		{"kill -KILL $$", ``, ``, "signal_kill", "the command ended with signal: killed"},
+		{"exit 4", ``, ``, "exit_4", "the command exited with exit status 4"},
+		{"echo 9007199254740993", ``, ``, "bad_result", "beyond 2^53"},
+		{"kill -KILL $$", ``, ``, "signal_kill", "the command exited with signal: killed"},
 		{"seq 1000 >&2; exit 1", ``, ``, "exit_1", "981\n"},
 		{"no-such-command", ``, ``, "exit_127", "not found"},
 		{"head -c 70000 /dev/zero; sleep 600", ``, ``, "output_too_large", "more than 65536 bytes"},
@@ -251,10 +251,10 @@ func TestWorkerRunRefuses(t *testing.T) {
 	}{
 		{"--exec true", "--namespace"},
 		{"--namespace n", "--exec"},
-		{"--namespace n --exec true --concurrency 0", "--concurrency: want 1 to 1000"},
-		{"--namespace n --exec true --max-output 2MiB", "--max-output: want 1 to 1MiB"},
-		{"--namespace n --exec true --max-memory 5X", "want a size"},
-		{"--namespace n --exec true --max-memory 5K", "--max-memory: want at least 1MiB"},
+		{"--namespace n --exec true --concurrency 0", "--concurrency: must be 1 to 1000"},
+		{"--namespace n --exec true --max-output 2MiB", "--max-output: must be 1 to 1MiB"},
+		{"--namespace n --exec true --max-memory 5X", "must be a size"},
+		{"--namespace n --exec true --max-memory 5K", "--max-memory: must be at least 1MiB"},
 	} {
 		if r := (program{}).run(t, append([]string{"worker", "run"}, strings.Fields(tt.args)...)...); r.code != exitUsage || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%s: %+v", tt.args, r)

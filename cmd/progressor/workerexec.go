@@ -24,12 +24,12 @@ import (
 
 const (
 	defaultMaxOutput = 1 << 20
-	stderrLines      = 20      // of standard error that a failure tells
+	stderrLines      = 20      // lines of standard error in a failure
 	stderrBytes      = 4 << 10 // at most
 	strayWait        = time.Second
 )
 
-// executor runs each job by a command.
+// executor runs a command for each job.
 type executor struct {
 	command   string
 	environ   []string
@@ -39,34 +39,34 @@ type executor struct {
 	grace     time.Duration
 
 	mu     sync.Mutex
-	groups map[int]struct{} // of processes that run
+	groups map[int]struct{} // groups of running processes
 }
 
 // Process runs the job of a task.
 func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if req.GetJobName() == "" {
-		return nil, processor.Fail(processor.ReasonNotHandled, "a command runs jobs alone, and this process is none").NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled, "a command runs jobs only, and this process is not a job").NonRetryable()
 	}
 	stdout, stderr := &limitedOutput{limit: e.maxOutput, full: make(chan struct{})}, &tail{}
 	state, err := e.run(ctx, req, stdout, stderr)
 	switch {
 	case stdout.over():
 		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output", e.maxOutput).NonRetryable()
-	case ctx.Err() != nil: // an exit code of 0 may be how it obeys SIGTERM
+	case ctx.Err() != nil: // after SIGTERM, exit code 0 is not a success
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, processor.Fail("exec", "the command cannot be run: %w", err)
+		return nil, processor.Fail("exec", "cannot run the command: %w", err)
 	case state.Success():
 		value, err := resultOf(stdout.b.Bytes())
 		if err != nil {
-			return nil, processor.Fail("bad_result", "standard output is JSON, but no result: %w", err).NonRetryable()
+			return nil, processor.Fail("bad_result", "standard output is not a valid result: %w", err).NonRetryable()
 		}
 		return client.JobDone(value), nil
 	}
 	return nil, processor.Fail(exitReason(state), "%s", stderr.message(state))
 }
 
-// run runs the command to its end, or until ctx ends.
+// run runs the command until it exits or ctx ends.
 func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, stdout *limitedOutput, stderr *tail) (*os.ProcessState, error) {
 	args := []string{"-c", e.command}
 	if e.maxMemory > 0 {
@@ -80,7 +80,7 @@ func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, st
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = strayWait // what it leaves in the background may keep its output open
+	cmd.WaitDelay = strayWait // background processes may keep its output open
 	progress, told, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, st
 	return cmd.ProcessState, err
 }
 
-// watch ends a group of processes that is to end: by SIGTERM, and past the grace by SIGKILL.
+// watch ends a group of processes with SIGTERM, and after the grace period with SIGKILL.
 func (e *executor) watch(ctx context.Context, group int, full, ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -119,7 +119,7 @@ func (e *executor) watch(ctx context.Context, group int, full, ended <-chan stru
 	case <-full:
 	case <-ctx.Done():
 	}
-	_ = unix.Kill(-group, unix.SIGTERM) // it may have gone
+	_ = unix.Kill(-group, unix.SIGTERM) // it may have exited
 	grace := time.NewTimer(e.grace)
 	defer grace.Stop()
 	select {
@@ -135,7 +135,8 @@ func (e *executor) enter(group int) {
 	e.mu.Unlock()
 }
 
-// leave kills what a command has left behind: a group keeps its number while somebody is in it.
+// leave kills the background processes of a command. The number of a group is not reused while it
+// has members.
 func (e *executor) leave(group int) {
 	_ = unix.Kill(-group, unix.SIGKILL)
 	e.mu.Lock()
@@ -151,7 +152,8 @@ func (e *executor) killAll() {
 	}
 }
 
-// environment is what the worker has, without what is for the worker alone (a DSN, say), and the job.
+// environment returns the worker's environment without variables that are only for the worker, such
+// as a DSN, and with the variables of the job.
 func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 	env := make([]string, 0, len(e.environ)+8)
 	for _, v := range e.environ {
@@ -171,7 +173,7 @@ func (e *executor) environment(req *progressorv1.ProcessRequest) []string {
 	)
 }
 
-// resultOf is what a command has written: JSON if it is that, else text; null for nothing.
+// resultOf returns the output of a command: as JSON if valid, otherwise as text; null if empty.
 func resultOf(out []byte) (*structpb.Value, error) {
 	text := strings.TrimRight(string(out), "\r\n")
 	if text == "" {
@@ -183,12 +185,12 @@ func resultOf(out []byte) (*structpb.Value, error) {
 	return structpb.NewStringValue(plainText(text)), nil
 }
 
-// plainText is text as a message can hold it.
+// plainText returns valid text for a message.
 func plainText(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// exitReason names how a command ended.
+// exitReason returns the failure reason for the exit of a command.
 func exitReason(state *os.ProcessState) string {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return "signal_" + strings.ToLower(strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"))
@@ -196,11 +198,11 @@ func exitReason(state *os.ProcessState) string {
 	return fmt.Sprint("exit_", state.ExitCode())
 }
 
-// limitedOutput keeps what is written, up to a limit.
+// limitedOutput stores output up to a limit.
 type limitedOutput struct {
 	limit int
 	b     bytes.Buffer
-	full  chan struct{} // closed by what is over the limit
+	full  chan struct{} // closed when the limit is exceeded
 }
 
 func (o *limitedOutput) Write(p []byte) (int, error) {
@@ -222,7 +224,7 @@ func (o *limitedOutput) over() bool {
 	}
 }
 
-// tail keeps the end of what is written.
+// tail stores the end of the output.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -233,11 +235,11 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// message is the last lines, or how the command ended where it wrote none.
+// message returns the last lines, or how the command exited if it wrote none.
 func (t *tail) message(state *os.ProcessState) string {
 	text := strings.TrimSpace(plainText(string(t.b[max(0, len(t.b)-stderrBytes):])))
 	if text == "" {
-		return "the command ended with " + state.String()
+		return "the command exited with " + state.String()
 	}
 	lines := strings.Split(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-stderrLines):], "\n")

@@ -21,8 +21,8 @@ type workerListCmd struct {
 }
 
 func (workerListCmd) Help() string {
-	return `List shows the workers that have taken tasks of a namespace, or asked for some, within a day: what each holds, when it was heard
-of last (it is noted every five seconds), and what it was told.
+	return `List shows the workers that polled for tasks of a namespace, or ran some, within a day: their
+leases, when they were last seen (stored every five seconds), and the commands sent to them.
 
     progressor worker list demo
     progressor worker list demo --all -o json`
@@ -48,19 +48,20 @@ func printWorkers(a *app, workers []*progressorv1.Worker) error {
 
 type workerStopCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
-	ID string `arg:"" name:"worker" help:"Worker id, as worker list shows it."`
+	ID string `arg:"" name:"worker" help:"Id of the worker; worker list shows it."`
 
 	clientFlags
-	Quiet    bool           `xor:"directive" help:"It takes nothing new, finishes what it holds, and goes on running."`
-	Continue bool           `xor:"directive" help:"Take the order back."`
-	Grace    *time.Duration `placeholder:"DURATION" help:"How long it keeps what it holds: after that others take it. Default: 30s."`
-	Reason   string         `placeholder:"TEXT" help:"Why: noted in the audit."`
+	Quiet    bool           `xor:"directive" help:"Accept no new jobs and finish the current ones, but do not exit."`
+	Continue bool           `xor:"directive" help:"Revoke the command."`
+	Grace    *time.Duration `placeholder:"DURATION" help:"After this time, its remaining jobs go to other workers. Default: 30s."`
+	Reason   string         `placeholder:"TEXT" help:"Reason, stored in the audit log."`
 }
 
 func (workerStopCmd) Help() string {
-	return `Stop tells a worker to take nothing new, finish what it holds, and end: by the answer to its next poll or heartbeat, in all its
-namespaces. What it still holds when the grace is over goes to other workers, without a failed attempt. The order holds for
-the worker's id until --continue takes it back, also when a worker is started again with that id.
+	return `Stop tells a worker, in the response to its next poll or heartbeat, to accept no new jobs, finish
+its current ones, and exit. This applies to all its namespaces. After the grace period, its
+remaining jobs go to other workers, without a failed attempt. The command applies to the worker's
+id, also after a restart of the worker, until --continue revokes it.
 
     progressor worker stop demo host-7 --reason 'new version'
     progressor worker stop demo host-7 --grace 10m

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/client"
 )
 
-// readProgress reports what a command tells of its progress, a line each, until it tells no more.
+// readProgress reports the progress that a command writes, one line each, until it closes the file.
 func readProgress(ctx context.Context, r io.Reader) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -19,10 +19,11 @@ func readProgress(ctx context.Context, r io.Reader) {
 			client.Report(ctx, percent, summary)
 		}
 	}
-	_, _ = io.Copy(io.Discard, r) // behind a line that is too long: who writes must not wait for ever
+	_, _ = io.Copy(io.Discard, r) // after a line that is too long, so that the writer does not block
 }
 
-// parseProgress reads "40 half of the pages", "40%", or {"percent": 40, "summary": "half of the pages"}.
+// parseProgress parses "40 half of the pages", "40%", or {"percent": 40, "summary": "half of the
+// pages"}.
 func parseProgress(line string) (percent float64, summary string, ok bool) {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "{") {

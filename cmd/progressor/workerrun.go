@@ -21,30 +21,34 @@ import (
 
 type workerRunCmd struct {
 	clientFlags
-	Namespace   []string      `required:"" placeholder:"NS" help:"Where the jobs are: a namespace whose processor is pull. Can be repeated."`
-	Job         []string      `placeholder:"NAME" help:"Only jobs of this name. Can be repeated. Default: every job."`
-	Exec        string        `required:"" placeholder:"COMMAND" help:"What runs a job: a command line for /bin/sh."`
-	Concurrency int           `default:"1" placeholder:"N" help:"How many jobs run at a time. Default: ${default}."`
-	WorkerID    string        `placeholder:"ID" help:"The name of this worker, unlike that of any other. Default: host, process and a random part."`
-	MaxOutput   byteSize      `default:"1MiB" placeholder:"SIZE" help:"A job that writes more to standard output has failed. Default and most: ${default}."`
+	Namespace   []string      `required:"" placeholder:"NS" help:"Namespace of the jobs, with the processor pull; can be repeated."`
+	Job         []string      `placeholder:"NAME" help:"Only jobs of this name; can be repeated. Default: all jobs."`
+	Exec        string        `required:"" placeholder:"COMMAND" help:"Command that runs a job, for /bin/sh."`
+	Concurrency int           `default:"1" placeholder:"N" help:"Number of concurrent jobs. Default: ${default}."`
+	WorkerID    string        `placeholder:"ID" help:"Unique id of this worker. Default: host, process id and a random part."`
+	MaxOutput   byteSize      `default:"1MiB" placeholder:"SIZE" help:"A job that writes more to standard output fails. Default and maximum: ${default}."`
 	MaxMemory   byteSize      `placeholder:"SIZE" help:"Address space of each process of a command (ulimit -v; Linux). Default: no limit."`
-	KillGrace   time.Duration `default:"5s" placeholder:"DURATION" help:"Between SIGTERM and SIGKILL, where a job is to end. Default: ${default}."`
-	StopGrace   time.Duration `default:"30s" placeholder:"DURATION" help:"How long what runs may go on when the worker stops; the rest is given back. Default: ${default}."`
-	Lease       time.Duration `placeholder:"DURATION" help:"How long the worker may be silent before its jobs go to another one. Default: the namespace's."`
+	KillGrace   time.Duration `default:"5s" placeholder:"DURATION" help:"Time between SIGTERM and SIGKILL. Default: ${default}."`
+	StopGrace   time.Duration `default:"30s" placeholder:"DURATION" help:"How long running jobs may continue when the worker stops; the rest are released. Default: ${default}."`
+	Lease       time.Duration `placeholder:"DURATION" help:"After this time without a heartbeat, its jobs go to another worker. Default: that of the namespace."`
 	Log         logFlags      `embed:"" prefix:"log."`
 }
 
 func (workerRunCmd) Help() string {
-	return `Run takes jobs of a namespace whose processor is pull, and runs each by a command: the args come as JSON on standard input, the result
-is what it writes to standard output (JSON, else text). Exit code 0 is success; any other is a failure with the reason exit_N and the last
-lines of standard error, and is tried again as the job's options say.
+	return `Run runs a command for each job of a namespace with the processor pull. The command reads the args
+as JSON from standard input; its standard output is the result (JSON, or text). Exit code 0 is a
+success. Another exit code is a failure with the reason exit_N and the last lines of standard error,
+and is retried according to the options of the job.
 
-Lines on file descriptor 3 tell the progress: "40 half of the pages", or {"percent": 40, "summary": "half of the pages"}. The environment
-has PROGRESSOR_NAMESPACE, PROGRESSOR_JOB_ID, PROGRESSOR_JOB_NAME, PROGRESSOR_ATTEMPT, PROGRESSOR_TASK_ID, PROGRESSOR_FENCING_TOKEN,
-PROGRESSOR_DEADLINE and PROGRESSOR_WORKER_ID. A job that is cancelled, has passed its timeout, or is somebody else's by now gets SIGTERM,
-and past the grace SIGKILL, with all processes of its group; so does what a command leaves behind at its end.
+Lines on file descriptor 3 report the progress: "40 half of the pages", or {"percent": 40,
+"summary": "half of the pages"}. The environment contains PROGRESSOR_NAMESPACE, PROGRESSOR_JOB_ID,
+PROGRESSOR_JOB_NAME, PROGRESSOR_ATTEMPT, PROGRESSOR_TASK_ID, PROGRESSOR_FENCING_TOKEN,
+PROGRESSOR_DEADLINE and PROGRESSOR_WORKER_ID. If a job is cancelled, times out or loses its lease,
+its process group gets SIGTERM, and after the grace period SIGKILL. Background processes get SIGKILL
+when the command ends.
 
-SIGTERM and SIGINT: it takes nothing new, lets end what runs, and gives the rest back, which costs no attempt.
+On SIGTERM or SIGINT, the worker accepts no new jobs, finishes running ones and releases the rest,
+which does not use up an attempt.
 
     progressor namespace put mail --pull
     progressor worker run --namespace mail --job send --exec './send.sh'
@@ -55,22 +59,23 @@ SIGTERM and SIGINT: it takes nothing new, lets end what runs, and gives the rest
 func (c *workerRunCmd) check() error {
 	switch {
 	case strings.TrimSpace(c.Exec) == "":
-		return errors.New("--exec: want a command, such as './send.sh'")
+		return errors.New("--exec: must be a command, such as './send.sh'")
 	case c.Concurrency < 1 || c.Concurrency > 1000:
-		return errors.New("--concurrency: want 1 to 1000")
+		return errors.New("--concurrency: must be 1 to 1000")
 	case c.MaxOutput < 1 || c.MaxOutput > defaultMaxOutput:
-		return errors.New("--max-output: want 1 to 1MiB: a larger result is not stored")
+		return errors.New("--max-output: must be 1 to 1MiB: larger results cannot be stored")
 	case c.MaxMemory != 0 && c.MaxMemory < 1<<20:
-		return errors.New("--max-memory: want at least 1MiB")
+		return errors.New("--max-memory: must be at least 1MiB")
 	case c.MaxMemory != 0 && runtime.GOOS != "linux":
-		return errors.New("--max-memory is for Linux")
+		return errors.New("--max-memory is supported on Linux only")
 	case c.KillGrace < 0 || c.StopGrace < 0 || c.Lease < 0:
-		return errors.New("--kill-grace, --stop-grace and --lease: want no negative duration")
+		return errors.New("--kill-grace, --stop-grace and --lease: must not be negative")
 	}
 	return nil
 }
 
-// look refuses namespaces that are not there or not for workers. Where the engine is away, the worker waits for it.
+// look returns an error if a namespace does not exist or is not for workers. If the engine is down,
+// the worker waits for it.
 func (c *workerRunCmd) look(a *app) error {
 	ctx, cancel := a.request()
 	defer cancel()
@@ -87,7 +92,7 @@ func (c *workerRunCmd) look(a *app) error {
 		default:
 		}
 		if p := resp.GetNamespace().GetProcessor(); err == nil && p.GetPull() == nil {
-			return usageError(fmt.Errorf("--namespace: the tasks of %s go to its processor (%s): workers take those of namespaces whose processor is pull", name, showProcessor(p)))
+			return usageError(fmt.Errorf("--namespace: must have the processor pull: tasks of %s go to %s", name, showProcessor(p)))
 		}
 	}
 	return nil
@@ -123,11 +128,11 @@ func (c *workerRunCmd) Run(a *app) error {
 	if len(c.Job) == 0 {
 		w.HandleJobs(processor.Func(e.Process))
 	}
-	defer e.killAll() // the second signal does not wait for them, and they are not in the group of the terminal
+	defer e.killAll() // a second signal does not wait for them, and they are not in the process group of the terminal
 	return a.untilSignal(log, func(ctx context.Context) error { return w.Run(ctx) })
 }
 
-// attemptLines prints a line for each attempt that is over.
+// attemptLines prints a line for each ended attempt.
 type attemptLines struct {
 	app  *app
 	json bool
@@ -165,7 +170,7 @@ func (l *attemptLines) print(at client.Attempt) {
 		durations.Rounded(at.Duration), what)
 }
 
-// attemptLine is an attempt for programs.
+// attemptLine is an attempt in the JSON output.
 type attemptLine struct {
 	Time      time.Time `json:"time"`
 	Outcome   string    `json:"outcome"`
@@ -183,17 +188,17 @@ func lastLine(s string) string {
 	return s[strings.LastIndexByte(s, '\n')+1:]
 }
 
-// byteSize is a number of bytes as people write it: 1048576, 1MiB, 512K.
+// byteSize is a number of bytes such as 1048576, 1MiB or 512K.
 type byteSize int64
 
-// UnmarshalText reads it.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (b *byteSize) UnmarshalText(text []byte) error {
 	number := strings.TrimRight(string(text), "KMGTiB")
 	unit := string(text)[len(number):]
 	n, err := strconv.ParseInt(number, 10, 64)
 	shift, known := map[string]uint{"": 0, "B": 0, "K": 10, "KiB": 10, "M": 20, "MiB": 20, "G": 30, "GiB": 30}[unit]
 	if err != nil || !known || n < 0 || n > 1<<62>>shift {
-		return fmt.Errorf("%q: want a size, such as 65536, 512KiB, 64M or 2GiB", text)
+		return fmt.Errorf("must be a size, such as 65536, 512KiB, 64M or 2GiB (got %q)", text)
 	}
 	*b = byteSize(n << shift)
 	return nil

@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lineOf is the line on which the value of a path stands, such as steps[2].input["a b"]; where it is not there, that of the nearest thing
-// around it.
+// lineOf returns the line of the value of a path, such as steps[2].input["a b"], or of the nearest
+// element that exists.
 func lineOf(node *yaml.Node, path string) int {
 	if node == nil {
 		return 0
@@ -41,7 +41,8 @@ func lineOf(node *yaml.Node, path string) int {
 	return line
 }
 
-// sameField tells whether two names are of one field: step_id, step-id or stepId. A key of JSON is the same as itself.
+// sameField reports whether two names denote the same field: step_id, step-id or stepId. Keys of
+// JSON must be equal.
 func sameField(written, name string) bool {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s))
@@ -49,7 +50,7 @@ func sameField(written, name string) bool {
 	return written == name || plain(written) == plain(name)
 }
 
-// pathTokens takes a path apart: a.b[2]["c d"] is a, b, 2 and c d.
+// pathTokens splits a path: a.b[2]["c d"] is a, b, 2 and c d.
 func pathTokens(path string) []string {
 	var tokens []string
 	for path != "" {

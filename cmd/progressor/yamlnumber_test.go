@@ -9,7 +9,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-const pastExact = "is past 2^53 and would lose digits: send it as a string"
+const pastExact = "is beyond 2^53 and would lose digits: write it as a string"
 
 // Wherever JSON or YAML becomes a value of the API, an integer that would lose digits is refused, and its place is named.
 func TestLongIntegersAreRefused(t *testing.T) {

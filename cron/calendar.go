@@ -2,9 +2,9 @@ package cron
 
 import "math"
 
-// source is one expression of a schedule, in its zone. Instants are seconds since 1970.
+// source is an expression of a schedule in its time zone. Instants are seconds since 1970.
 type source interface {
-	// next is the first fire in [from, to), prev the last one.
+	// next returns the first fire in [from, to), prev the last one.
 	next(from, to int64) (int64, bool)
 	prev(from, to int64) (int64, bool)
 }
@@ -17,7 +17,7 @@ type calendar struct {
 	daylight   DaylightSaving
 }
 
-// shifts tells whether the calendar fires at the start of s for local times that the gap before it leaves out.
+// shifts reports whether the calendar fires at the start of s for local times in the gap before it.
 func (c *calendar) shifts(m *month, s *segment) bool {
 	from, to, ok := s.gap()
 	if !ok || c.expression.realTime || c.daylight.Gap != GapShift {
@@ -26,13 +26,14 @@ func (c *calendar) shifts(m *month, s *segment) bool {
 	if _, found := c.pattern.next(m, from, to); !found {
 		return false
 	}
-	// What is excluded is the time at which it fires, too.
+	// Exclusions apply to the time at which it would fire, too.
 	free := pattern{fields: everySecond, not: c.pattern.not}
 	_, found := free.next(&month{}, to, to+1)
 	return found
 }
 
-// settled is longer than any two clocks of the world differ: what is so far from a transition does not see it.
+// settled is longer than the difference between any two clocks of the world: a time this far from a
+// transition is not affected by it.
 const settled = 2 * secondsOfDay
 
 func (c *calendar) next(from, to int64) (int64, bool) {
@@ -48,8 +49,8 @@ func (c *calendar) next(from, to int64) (int64, bool) {
 		if ok && local < high {
 			return local - s.offset, local < to+s.offset
 		}
-		// The segments before the one around the local time that was found have nothing either: without this the leap day of
-		// a zone with summer time took 10 µs.
+		// The earlier segments cannot contain a match either. Without this, the leap day of a zone
+		// with summer time took 10 µs.
 		jump := from+settled < s.end
 		if !ok && jump {
 			return 0, false
@@ -80,14 +81,14 @@ func (c *calendar) prev(from, to int64) (int64, bool) {
 	return 0, false
 }
 
-// interval fires each so many seconds, counted from an anchor.
+// interval fires at a fixed interval of seconds, counted from an anchor.
 type interval struct {
 	anchor, every int64
-	free          *calendar // every second that is not excluded; nil: all are
+	free          *calendar // all seconds that are not excluded; nil if none is
 }
 
-// maxExcluded is how many fires of an @every in a row may be excluded: past it the schedule counts as over. What is
-// excluded in one piece is passed over in one step; 100,000 separate pieces take about 20 ms.
+// maxExcluded limits the excluded fires of an @every in a row; beyond it, the schedule has ended. A
+// contiguous exclusion is skipped in one step; 100,000 separate ones take about 20 ms.
 const maxExcluded = 100_000
 
 func (i *interval) next(from, to int64) (int64, bool) {

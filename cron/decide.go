@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// Cron is what decides: a schedule and a policy that Validate found good. Its methods change nothing but answer with a Step.
+// Cron decides about the fire times of a schedule with a policy that Validate has accepted. Its
+// methods change nothing; they return a Step.
 type Cron struct {
-	Key      string // namespace and id: what spreads the jitter
+	Key      string // namespace and id; seed of the jitter
 	Schedule *Schedule
 	Policy   Policy
-	Held     bool // its namespace is paused: no fire times are decided, and what waits does not start
-	// Refusable: its runs may be refused after they were started, see Refused.
+	Held     bool // the namespace is paused: no fire times are decided, and queued runs do not start
+	// Refusable: runs may be refused after they were started, see Refused.
 	Refusable bool
 }
 
-// maxDecided is how many rows a step makes at the most, and how many missed times have a row each; the older ones share one.
-// maxCounted is how many of those a step counts, 0.1 s of work, divided by the number of expressions. A step that is not
-// through has a Next of now.
+// maxDecided is the maximum number of rows of a step, and of missed times that have their own row;
+// older ones share a row. maxCounted is the maximum number of these that a step counts, about 0.1 s
+// of work, divided by the number of expressions. An incomplete step has a Next of now.
 const (
 	maxDecided = 1000
 	maxCounted = 1_000_000
 )
 
-// decider works on one event.
+// decider processes one event.
 type decider struct {
 	Cron
 	now  time.Time
 	s    State
 	step Step
-	more bool // the step is not through
+	more bool // the step is incomplete
 }
 
 func (c Cron) begin(state State, now time.Time) *decider {
@@ -51,7 +52,7 @@ func (d *decider) finish() Step {
 	return d.step
 }
 
-// spentFires tells that max_fires runs were started.
+// spentFires reports whether max_fires runs were started.
 func (d *decider) spentFires() bool {
 	limit := d.Schedule.spec.MaxFires
 	return limit > 0 && d.s.Runs >= limit
@@ -71,13 +72,14 @@ func (d *decider) nextFire() (time.Time, bool) {
 type verdict struct {
 	decision Decision
 	reason   string
-	cancel   bool // the run before, once this one starts
-	spend    bool // the failure of the run before
+	cancel   bool // the previous run, to be replaced when this one starts
+	spend    bool // the failure of the previous run
 	trial    bool // of an open circuit
-	buffered bool // queued for the end of the run before
+	buffered bool // queued until the previous run ends
 }
 
-// judge takes the rules in their order: overlap, failure, concurrency (semantics, section 4). It changes nothing.
+// judge applies the rules in order: overlap, failure, concurrency (semantics, section 4). It
+// changes nothing.
 func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 	v := d.overlap(overlap)
 	if v.decision != 0 {
@@ -94,7 +96,7 @@ func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 	}
 	running := len(d.s.Running)
 	if v.cancel {
-		running-- // the run before gives its place
+		running-- // the previous run frees its slot
 	}
 	switch {
 	case running < int(d.Policy.MaxConcurrency):
@@ -109,8 +111,8 @@ func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 	return v
 }
 
-// overlaps tells whether the run before is running. It is never one that was asked to cancel: the run for which that was
-// done took its place.
+// overlaps reports whether the previous run is running. A run that was asked to cancel does not
+// count: its replacement is the previous run.
 func (d *decider) overlaps() bool { return d.s.Before != nil && d.s.Before.Status == Running }
 
 func (d *decider) overlap(action OverlapAction) verdict {
@@ -135,7 +137,8 @@ func (d *decider) overlap(action OverlapAction) verdict {
 	return verdict{}
 }
 
-// failure skips what a failed run skips. A person's order is not skipped: it is what brings a broken cron back.
+// failure returns the decision if a failed run causes a skip. A manual trigger is not skipped,
+// because it may restart a failing cron.
 func (d *decider) failure(manual bool) verdict {
 	before := d.s.Before
 	failed := before != nil && before.Status.failed()
@@ -165,7 +168,7 @@ func (d *decider) failure(manual bool) verdict {
 	return verdict{}
 }
 
-// trialFrom is from when on an open circuit lets a trial run; zero: it is closed.
+// trialFrom returns when an open circuit lets a trial run; zero if it is closed.
 func (d *decider) trialFrom() time.Time {
 	threshold := d.Policy.PauseAfterFailures
 	if d.Policy.Failure != FailureHalfOpen || threshold == 0 || d.s.Failures < threshold {
@@ -178,7 +181,7 @@ func (d *decider) ended() string {
 	return "the run of " + text(d.s.Before.Fire) + " ended " + d.s.Before.Status.String()
 }
 
-// attempt is the number of the run that starts now.
+// attempt returns the attempt number of the run that starts now.
 func (d *decider) attempt() int32 {
 	retries := d.Policy.Failure == FailureRetry || d.Policy.Failure == FailureBackoff
 	before := d.s.Before
@@ -191,7 +194,7 @@ func (d *decider) attempt() int32 {
 	return before.Attempt + 1
 }
 
-// decide makes the row of one fire, and starts its run.
+// decide creates the row of a fire, and starts its run.
 func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	v := d.judge(overlap, manual)
 	row := Fire{Time: fire, Decision: v.decision, Reason: v.reason, Status: Skipped, Manual: manual, Count: 1}
@@ -204,7 +207,7 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 		if v.cancel {
 			d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)
 			d.forget(d.s.Before.Fire)
-			d.s.Before.Status = Skipped // it counts for nothing, whatever becomes of the new one
+			d.s.Before.Status = Skipped // it no longer counts, regardless of the new run
 		}
 		if v.trial {
 			d.s.Trial = d.now
@@ -224,7 +227,7 @@ func (d *decider) decide(fire time.Time, overlap OverlapAction, manual bool) {
 	d.step.Fires = append(d.step.Fires, row)
 }
 
-// start makes a run the run before of the next one.
+// start makes a run the previous run of the next one.
 func (d *decider) start(fire time.Time) int32 {
 	attempt := d.attempt()
 	if d.Refusable && d.s.Before != nil {
@@ -236,7 +239,8 @@ func (d *decider) start(fire time.Time) int32 {
 	return attempt
 }
 
-// startQueued starts what waits, in order, as far as there are places. While the cron is paused only a person's orders start.
+// startQueued starts queued runs in order, up to the limit. While the cron is paused, only manual
+// runs start.
 func (d *decider) startQueued() {
 	if d.Held {
 		return
@@ -256,7 +260,7 @@ func (d *decider) startQueued() {
 	}
 }
 
-// forget takes a run out of those that count.
+// forget removes a run from those that count.
 func (d *decider) forget(fire time.Time) bool {
 	for i, running := range d.s.Running {
 		if running.Equal(fire) {

@@ -179,7 +179,7 @@ func TestFailures(t *testing.T) {
 	resumed := cron.Resume(state, false, second(4)).State
 	failed := cron.Ended(resumed, second(3), Failed, second(4), second(4)).State
 	if resumed.Paused || failed.Paused {
-		t.Error("after a resume the failures are counted anew")
+		t.Error("a resume must reset the failures")
 	}
 
 	cron, state = everySecondAt(t, Policy{Failure: FailureHalfOpen, PauseAfterFailures: 2, RetryBackoff: Backoff{Initial: 2 * time.Second}})
@@ -295,7 +295,7 @@ func TestMaxFires(t *testing.T) {
 	}
 }
 
-// Kubernetes #42649 stops for ever after 100 missed times. A million and a half are one row, and 1,000 more.
+// Kubernetes #42649 stops forever after 100 missed times. A million and a half are one row, and 1,000 more.
 func TestCatchUpOfMany(t *testing.T) {
 	const late = 1_500_000
 	cron, state := everySecondAt(t, Policy{Misfire: MisfireCatchUpLimited, CatchUpLimit: 2, MaxConcurrency: 5})

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Ended tells that a run ended: SUCCESS, FAILED, TIMEOUT or CANCELLED. The end of a run that was asked to cancel in favor of
-// another, and a second end, change nothing. What waits may start, and failures may pause the cron.
+// Ended handles the end of a run: SUCCESS, FAILED, TIMEOUT or CANCELLED. It changes nothing if the
+// run was cancelled in favor of another, or has already ended. Queued runs may start, and failures
+// may pause the cron.
 func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.forget(fire) {
@@ -17,11 +18,12 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 	return d.finish()
 }
 
-// maxEarlier bounds how many runs are remembered that were the run before: 9 KB of a state. One that is forgotten is taken for none.
+// maxEarlier limits the stored earlier runs: 9 KB of the state. A forgotten run counts as unknown.
 const maxEarlier = 100
 
-// Refused tells that a run was found not to start, after all: another one does what it would have done. Its fire is SKIPPED_CONCURRENCY
-// then. It counts for nothing, not for max_fires either, and the run before is the one that it was without it.
+// Refused handles a run that did not start after all, because another run has the same effect. Its
+// fire becomes SKIPPED_CONCURRENCY. It does not count, not even for max_fires, and the previous run
+// is the one before it.
 func (c Cron) Refused(state State, fire time.Time, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.forget(fire) {
@@ -50,7 +52,8 @@ func (d *decider) refused(fire time.Time) {
 	}
 }
 
-// passOver forgets the runs that have ended and can be the run before no more, because a newer one has ended too.
+// passOver removes ended runs that can no longer become the previous run, because a newer one has
+// ended, too.
 func (d *decider) passOver() {
 	ended := d.s.Before.Status != Running
 	for i := len(d.s.Earlier) - 1; i >= 0; i-- {
@@ -89,9 +92,10 @@ func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 	}
 }
 
-// Trigger starts a run by a person's order, on a paused cron too: it goes through overlap and concurrency, but is not skipped
-// for a failure, and does not count for max_fires. overlap may be OverlapActionDefault: the policy's. Its fire time is now,
-// but never a whole second: those are the schedule's.
+// Trigger starts a manual run, also if the cron is paused. Overlap and concurrency apply, but it is
+// not skipped because of a failure, and does not count for max_fires. overlap may be
+// OverlapActionDefault, the action of the policy. Its fire time is now, but never a whole second,
+// because those belong to the schedule.
 func (c Cron) Trigger(state State, overlap OverlapAction, now time.Time) Step {
 	d := c.begin(state, now)
 	d.startQueued()
@@ -111,8 +115,9 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 	return overlap
 }
 
-// Backfill decides the fire times from from on and before to that have come, those before the cron was made too, and of which
-// inLedger does not know a row, as Trigger does. It makes at most 1,000 rows: rest is where to go on, zero when it is through.
+// Backfill decides past fire times from from until before to as Trigger does, including those
+// before the cron was created, except those for which inLedger has a row. It creates at most 1,000
+// rows. rest is where to continue, or zero if it is complete.
 func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time) (step Step, rest time.Time) {
 	d := c.begin(state, now)
 	d.startQueued()
@@ -131,7 +136,7 @@ func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time)
 	return d.finish(), rest
 }
 
-// backfilled keeps what Tick must pass over.
+// backfilled stores the decided times that Tick must skip.
 func (d *decider) backfilled(r Range) {
 	if !r.To.After(d.s.Decided) || !r.From.Before(r.To) {
 		return
@@ -143,15 +148,15 @@ func (d *decider) backfilled(r Range) {
 	d.s.Backfills = append(d.s.Backfills, r)
 }
 
-// Pause lets nothing fire until Resume. What runs goes on, what waits stays.
+// Pause stops fires until Resume. Current runs continue, and queued runs stay.
 func (c Cron) Pause(state State, now time.Time) Step {
 	d := c.begin(state, now)
 	d.s.Paused = true
 	return d.finish()
 }
 
-// Resume ends a pause, and forgets the failures before it. What was missed goes through the misfire policy, as if nobody had
-// looked; with skipMissed all of it is MISSED.
+// Resume ends a pause, and resets the failures before it. The misfire policy decides about the fire
+// times of the pause; with skipMissed, all of them are MISSED.
 func (c Cron) Resume(state State, skipMissed bool, now time.Time) Step {
 	d := c.begin(state, now)
 	if d.s.Paused {
@@ -165,7 +170,8 @@ func (c Cron) Resume(state State, skipMissed bool, now time.Time) Step {
 	return d.finish()
 }
 
-// Waiting is how many fire times have come and are not decided, up to limit: what a Resume would find.
+// Waiting returns the number of due fire times that are not decided, up to limit: those that a
+// Resume would find.
 func (c Cron) Waiting(state State, now time.Time, limit int) int {
 	n := 0
 	for range c.begin(state, now).pending(now) {
@@ -176,10 +182,12 @@ func (c Cron) Waiting(state State, now time.Time, limit int) int {
 	return n
 }
 
-// TrialFrom is from when on an open circuit (FailureHalfOpen) lets a trial run, fires before it are skipped; zero: it is closed.
+// TrialFrom returns when an open circuit (FailureHalfOpen) lets a trial run; earlier fires are
+// skipped. It is zero if the circuit is closed.
 func (c Cron) TrialFrom(state State) time.Time { return c.begin(state, state.Decided).trialFrom() }
 
-// Upcoming lists the next n fire times that no run of max_fires has used up, due or not, as if the cron were not paused.
+// Upcoming returns the next n fire times within max_fires, due or not, as if the cron were not
+// paused.
 func (c Cron) Upcoming(state State, n int) []time.Time {
 	if limit := c.Schedule.spec.MaxFires; limit > 0 {
 		n = int(min(int64(n), limit-state.Runs))

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// field describes one field of an expression.
+// field describes a field of an expression.
 type field struct {
-	name     string // as errors say it
+	name     string // name in errors
 	min, max int
-	names    []string // of its values from min on; nil: numbers only
+	names    []string // names of its values from min on; nil: numbers only
 }
 
 var (
@@ -21,11 +21,11 @@ var (
 	dayField    = field{name: "day of month", min: 1, max: 31}
 	monthField  = field{name: "month", min: 1, max: 12, names: []string{
 		"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}}
-	// 7 is Sunday too, and the end of FRI-SUN.
+	// 7 is also Sunday, and the end of FRI-SUN.
 	weekdayField = field{name: "day of week", max: 7, names: []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}}
 )
 
-// values says what may stand in the field.
+// values describes the valid values of the field.
 func (f field) values() string {
 	if f.names == nil {
 		return fmt.Sprintf("%d to %d", f.min, f.max)
@@ -33,7 +33,7 @@ func (f field) values() string {
 	return fmt.Sprintf("%d to %d or %s to %s", f.min, f.max, f.names[0], f.names[len(f.names)-1])
 }
 
-// value reads one number or name.
+// value parses a number or a name.
 func (f field) value(text string) (int, error) {
 	for i, name := range f.names {
 		if text == name {
@@ -53,8 +53,8 @@ func (f field) value(text string) (int, error) {
 // span is a range with a step: first, first+step, … up to last.
 type span struct{ first, last, step int }
 
-// span reads *, ?, a value, a range, and any of them with a step. A value with a step runs to the end of the field
-// (Quartz: 5/15 is 5-59/15).
+// span parses *, ?, a value, a range, and any of them with a step. A value with a step extends to
+// the end of the field (Quartz: 5/15 is 5-59/15).
 func (f field) span(text string) (span, error) {
 	body, stepText, stepped := strings.Cut(text, "/")
 	s := span{first: f.min, last: f.max, step: 1}
@@ -106,7 +106,8 @@ func (s span) bits() uint64 {
 	return set
 }
 
-// fields is what an expression asks of a local time: sets of bits, one bit a value.
+// fields are the conditions of an expression on a local time, as sets of bits with one bit per
+// value.
 type fields struct {
 	second, minute uint64
 	hour           uint32
@@ -119,13 +120,15 @@ type fields struct {
 	nth            [7]uint8 // FRI#3 is bit 3 of 5
 	lastOf         uint8    // FRIL is bit 5
 	special        bool     // any of the five above
-	anyDay, anyWD  bool     // the field begins with *: it does not restrict
+	anyDay, anyWD  bool     // the field begins with * and does not restrict
 }
 
-// monthDays are the days of a month that match, bit 1 to 31. first is the weekday of the 1st, length the number of days.
+// monthDays returns the days of a month that match, bits 1 to 31. first is the weekday of the 1st,
+// length the number of days.
 //
-// POSIX (crontab, "the specification of days"): where day of month and day of week both restrict, either is enough. What
-// restricts is Vixie's rule: a field that does not begin with *; so */2 together with MON asks for both.
+// POSIX (crontab, "the specification of days"): if day of month and day of week both restrict, one
+// of them is sufficient. A field restricts if it does not begin with * (Vixie's rule), so */2 with
+// MON requires both.
 func (f *fields) monthDays(first, length int) uint32 {
 	all := uint32(1)<<(length+1) - 2
 	week := uint64(f.weekday)
@@ -142,7 +145,8 @@ func (f *fields) monthDays(first, length int) uint32 {
 	return (days | weekdays) & all
 }
 
-// specialDays are those of L, L-n, LW and nW. A day that the month does not have is none (Quartz: 31W skips June).
+// specialDays returns the days of L, L-n, LW and nW. A day that the month does not have is none
+// (Quartz: 31W skips June).
 func (f *fields) specialDays(first, length int) uint32 {
 	var days uint32
 	for set := f.fromLast; set != 0; set &= set - 1 {
@@ -161,7 +165,8 @@ func (f *fields) specialDays(first, length int) uint32 {
 	return days
 }
 
-// nearestWeekday stays in the month: of a Saturday the 1st that is Monday the 3rd, of a Sunday the 31st Friday the 29th.
+// nearestWeekday stays in the month: for Saturday the 1st, it is Monday the 3rd; for Sunday the
+// 31st, Friday the 29th.
 func nearestWeekday(day, first, length int) int {
 	switch (first + day - 1) % 7 {
 	case 6:
@@ -178,7 +183,7 @@ func nearestWeekday(day, first, length int) int {
 	return day
 }
 
-// specialWeekdays are those of FRI#3 and FRIL. A month without a fifth Friday has no FRI#5.
+// specialWeekdays returns the days of FRI#3 and FRIL. A month without a fifth Friday has no FRI#5.
 func (f *fields) specialWeekdays(first, length int) uint32 {
 	var days uint32
 	for weekday := range 7 {
@@ -193,7 +198,7 @@ func (f *fields) specialWeekdays(first, length int) uint32 {
 	return days
 }
 
-// covers tells whether not leaves nothing of a day on which both match.
+// covers reports whether not excludes the whole day on which both match.
 func (f *fields) covers(not *fields) bool {
 	return f.second&^not.second == 0 && f.minute&^not.minute == 0 && f.hour&^not.hour == 0
 }

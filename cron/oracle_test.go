@@ -80,7 +80,7 @@ func (n naive) text() string {
 
 func (n naive) realTime() bool { return strings.ContainsAny(n.field[2].text(), "*/") }
 
-// wall tells whether a local time, given as if it were UTC, is one of the expression's.
+// wall reports whether an expression matches a local time, which is given as UTC.
 func (n naive) wall(local time.Time) bool {
 	day := naiveDay{date: local}
 	if !n.field[0].match(day, local.Second()) || !n.field[1].match(day, local.Minute()) || !n.field[2].match(day, local.Hour()) {
@@ -106,7 +106,7 @@ func wallOf(t time.Time, location *time.Location) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// fires tells whether an instant is a fire time. step is how far apart the instants are that can be one.
+// fires reports whether an instant is a fire time. step is the distance of possible fire times.
 func (n naive) fires(t time.Time, location *time.Location, daylight DaylightSaving, step time.Duration, excluded func(time.Time) bool) bool {
 	counts := func(local time.Time) bool { return n.wall(local) && !excluded(local) }
 	wall := wallOf(t, location)

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Expression is one parsed cron expression.
+// Expression is a parsed cron expression.
 type Expression struct {
 	fields
-	text     string        // as String gives it
-	zone     string        // of CRON_TZ=; "" where there is none
-	every    time.Duration // of @every, else 0
-	realTime bool          // every hour that passes has its fires: the hour field has a wildcard or a step
+	text     string        // canonical form
+	zone     string        // of CRON_TZ=; "" if there is none
+	every    time.Duration // of @every, otherwise 0
+	realTime bool          // follows real time: the hour field has a wildcard or a step
 	explicit bool          // has a field of seconds
 }
 
-// ParseError says what is wrong with an expression, and where.
+// ParseError is an error in an expression, with its position.
 type ParseError struct {
 	Expression string
-	Field      string // "hour"; "" where it is about the whole
-	Character  int    // where the wrong part begins, from 1
-	Message    string // what is wrong, and what would be right
+	Field      string // such as "hour"; "" for the whole expression
+	Character  int    // position of the wrong part, from 1
+	Message    string // the problem, and what would be valid
 }
 
 func (e *ParseError) Error() string {
@@ -33,16 +33,16 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%q: %s (character %d): %s", e.Expression, e.Field, e.Character, e.Message)
 }
 
-// What the names stand for (crontab(5), "extensions").
+// The meaning of the names (crontab(5), "extensions").
 var descriptors = map[string]string{
 	"@YEARLY": "0 0 1 1 *", "@ANNUALLY": "0 0 1 1 *", "@MONTHLY": "0 0 1 * *", "@WEEKLY": "0 0 * * 0",
 	"@DAILY": "0 0 * * *", "@MIDNIGHT": "0 0 * * *", "@HOURLY": "0 * * * *",
 }
 
-// word is a part of an expression between blanks.
+// word is a part of an expression between spaces.
 type word struct {
 	text string
-	at   int // its character, from 1
+	at   int // position, from 1
 }
 
 func words(text string) []word {
@@ -62,9 +62,9 @@ func words(text string) []word {
 	return list
 }
 
-// Parse reads an expression: five fields, six with seconds first, @hourly and the like, or @every 90s, each perhaps behind
-// CRON_TZ=Europe/Berlin. Case does not matter but in zones. Days of the week are Unix's: 0 and 7 are Sunday (Quartz counts
-// from 1).
+// Parse parses an expression: five fields, six with seconds first, @hourly and similar, or @every
+// 90s, optionally after CRON_TZ=Europe/Berlin. Case matters only in zones. Days of the week are
+// Unix's: 0 and 7 are Sunday (Quartz counts from 1).
 func Parse(text string) (Expression, error) {
 	p := parser{text: text}
 	e, err := p.parse(words(text))
@@ -74,7 +74,7 @@ func Parse(text string) (Expression, error) {
 	return e, nil
 }
 
-// String is the expression in one spelling, which Parse reads to the same.
+// String returns the expression in a canonical form, which Parse reads as an equal expression.
 func (e Expression) String() string { return e.text }
 
 type parser struct{ text string }
@@ -182,7 +182,7 @@ func (p parser) fields(e *Expression, list []word) error {
 
 var fieldNames = [6]string{secondField.name, minuteField.name, hourField.name, dayField.name, monthField.name, weekdayField.name}
 
-// list reads the parts of a field, between commas.
+// list parses the parts of a field, between commas.
 func (p parser) list(f *fields, w word, name string, read func(*fields, string) error) error {
 	at := w.at
 	for part := range strings.SplitSeq(w.text, ",") {
@@ -208,7 +208,7 @@ func setter(f field, add func(*fields, uint64)) func(*fields, string) error {
 	}
 }
 
-// addDay reads a part of the day of month (L, LW, L-3 and 15W are Quartz's).
+// addDay parses a part of the day of month (L, LW, L-3 and 15W are Quartz's).
 func (f *fields) addDay(text string) error {
 	switch body, nearest := strings.CutSuffix(text, "W"); {
 	case text == "?":
@@ -242,7 +242,7 @@ func (f *fields) addDay(text string) error {
 	return nil
 }
 
-// addWeekday reads a part of the day of week (5L and FRI#3 are Quartz's).
+// addWeekday parses a part of the day of week (5L and FRI#3 are Quartz's).
 func (f *fields) addWeekday(text string) error {
 	name, nth, isNth := strings.Cut(text, "#")
 	body, isLast := strings.CutSuffix(text, "L")

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// Policy says what a fire decides: the CronPolicy of the contract, but for the timeout of a run, which nothing here reads.
-// Zero values are the defaults.
+// Policy defines how a cron decides: the CronPolicy of the API without the timeout of a run, which
+// this package does not use. Zero values are defaults.
 type Policy struct {
 	Overlap            OverlapAction
 	Failure            FailureAction
 	Concurrency        ConcurrencyPolicy
-	MaxConcurrency     int32 // runs of this cron at a time; 0: 1
-	QueueLimit         int32 // fires that wait, with ConcurrencyQueue; 0: 1,000
+	MaxConcurrency     int32 // concurrent runs; 0: 1
+	QueueLimit         int32 // queued fires, with ConcurrencyQueue; 0: 1,000
 	Misfire            MisfirePolicy
-	CatchUpLimit       int32         // with MisfireCatchUpLimited, which needs it
-	CatchUpWindow      time.Duration // what was due longer ago is missed; 0: no limit
+	CatchUpLimit       int32         // required with MisfireCatchUpLimited
+	CatchUpWindow      time.Duration // older fire times are missed; 0: no limit
 	RetryBackoff       Backoff       // with FailureBackoff and FailureHalfOpen
 	MaxAttempts        int32         // with FailureRetry and FailureBackoff; 0: no limit
-	PauseAfterFailures int32         // failed runs in a row that pause the cron, with FailureHalfOpen open its circuit; 0: never
-	MisfireThreshold   time.Duration // how late still counts as now, with MisfireSkip; 0: 5 s
-	MaxOverlap         int32         // runs at a time, with OverlapActionParallel; 0: MaxRuns
+	PauseAfterFailures int32         // consecutive failures that pause the cron or, with FailureHalfOpen, open its circuit; 0: never
+	MisfireThreshold   time.Duration // maximum lateness with MisfireSkip; 0: 5 s
+	MaxOverlap         int32         // concurrent runs, with OverlapActionParallel; 0: MaxRuns
 }
 
-// The numbers of a policy that names none, and its limits. MaxRuns bounds the runs of a cron that count at a time, and the
-// fires that wait: State holds a time for each, 350 KB of JSON for 10,000, and has to fit a process.
+// The defaults and limits of a policy. MaxRuns limits the runs of a cron that count at the same
+// time, and the queued fires: the state has a time for each (350 KB of JSON for 10,000) and must
+// fit into a process.
 const (
 	DefaultMaxConcurrency   = 1
 	DefaultQueueLimit       = 1000
@@ -33,46 +34,46 @@ const (
 	MaxRuns                 = 10_000
 )
 
-// OverlapAction is for a fire time that comes while the run before is running.
+// OverlapAction is what happens to a fire while the previous run is running.
 type OverlapAction int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	OverlapActionDefault    OverlapAction = iota // OverlapActionAllow
 	OverlapActionAllow                           // the concurrency policy decides
 	OverlapActionSkip                            // no run
-	OverlapActionCancelPrev                      // ask the run before to cancel, and start
-	OverlapActionParallel                        // start, whatever the concurrency policy says
-	OverlapActionBufferOne                       // one run waits for the end of the run before
+	OverlapActionCancelPrev                      // ask the previous run to cancel, and start
+	OverlapActionParallel                        // start, regardless of the concurrency policy
+	OverlapActionBufferOne                       // one run waits for the end of the previous run
 )
 
-// FailureAction is for a fire time that comes when the newest run has failed.
+// FailureAction is what happens to a fire if the newest run has failed.
 type FailureAction int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	FailureDefault  FailureAction = iota // FailureRunNew
 	FailureRunNew                        // attempt 1
 	FailureSkip                          // one fire is skipped
 	FailureRetry                         // the next attempt
-	FailureBackoff                       // the next attempt, not before RetryBackoff has passed
-	FailureHalfOpen                      // after PauseAfterFailures failures in a row one trial each RetryBackoff
+	FailureBackoff                       // the next attempt, after RetryBackoff
+	FailureHalfOpen                      // after PauseAfterFailures consecutive failures, one trial per RetryBackoff
 )
 
-// ConcurrencyPolicy is for a fire that finds MaxConcurrency runs.
+// ConcurrencyPolicy is what happens to a fire while MaxConcurrency runs are running.
 type ConcurrencyPolicy int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	ConcurrencyDefault ConcurrencyPolicy = iota // ConcurrencySkip
 	ConcurrencySkip
 	ConcurrencyQueue
 )
 
-// MisfirePolicy is for fire times that passed while nobody looked.
+// MisfirePolicy is what happens to fire times that passed while no engine checked them.
 type MisfirePolicy int32
 
-// The values, with the contract's numbers.
+// The values, with the numbers of the API.
 const (
 	MisfireDefault        MisfirePolicy = iota // MisfireFireNow
 	MisfireFireNow                             // all of them
@@ -80,23 +81,24 @@ const (
 	MisfireCatchUpLimited                      // the newest CatchUpLimit
 )
 
-// Backoff is how long to wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1], whose last repeats.
+// Backoff is the wait after failure n: min(Initial × Factor^(n-1), Max), or Steps[n-1], of which
+// the last one repeats.
 type Backoff struct {
 	Initial time.Duration // 0: 1 s
 	Factor  float64       // 0: 2
 	Max     time.Duration // 0: 1 h
-	Jitter  float64       // 0 to 1: that part of the interval to both sides; the same for the same cron, time and n
+	Jitter  float64       // 0 to 1: random part of the interval in both directions; constant for a cron, time and n
 	Steps   []time.Duration
 }
 
-// The numbers of a backoff that names none.
+// The defaults of a backoff.
 const (
 	DefaultBackoffInitial = time.Second
 	DefaultBackoffFactor  = 2
 	DefaultBackoffMax     = time.Hour
 )
 
-// interval is the wait after failure n (1 is the first) that ended at a time.
+// interval returns the wait after failure n (1 is the first) that ended at a time.
 func (b Backoff) interval(n int32, key string, ended time.Time) time.Duration {
 	n = max(n, 1)
 	var wait time.Duration
@@ -122,7 +124,8 @@ func (b Backoff) interval(n int32, key string, ended time.Time) time.Duration {
 	return time.Duration(float64(wait) * (1 + b.Jitter*(2*portion-1)))
 }
 
-// Validate refuses what the contract refuses. Errors are a *SpecError with the field's path from the cron.
+// Validate returns an error for a policy that the API rejects: a *SpecError with the path of the
+// field in the cron.
 func (p Policy) Validate() error {
 	for _, enum := range []struct {
 		field       string
@@ -183,7 +186,7 @@ func (p Policy) validateDurations() error {
 	return nil
 }
 
-// filled is the policy with its defaults in their places.
+// filled returns the policy with its defaults.
 func (p Policy) filled() Policy {
 	fill := func(value *int32, normal int32) {
 		if *value == 0 {

@@ -8,28 +8,29 @@ import (
 	"time"
 )
 
-// Spec says when a cron fires: the CronSpec of the contract.
+// Spec defines when a cron fires: the CronSpec of the API.
 type Spec struct {
-	Expressions []string      // 1 to 100; their union
+	Expressions []string      // 1 to 100; the cron fires at the times of all
 	Timezone    string        // IANA; "": UTC
-	Start       time.Time     // the first time that counts; zero: none
-	End         time.Time     // the last one; zero: none
-	Created     time.Time     // what fires comes after; @every counts from Start, else from here, else from 1970
-	Jitter      time.Duration // each fire comes up to so much later; 0: none
-	Exclude     []string      // at most 100; local times at which nothing fires, whatever the zone of the expression
+	Start       time.Time     // earliest fire time; zero: none
+	End         time.Time     // latest fire time; zero: none
+	Created     time.Time     // fire times are later; @every counts from Start, Created or 1970
+	Jitter      time.Duration // maximum delay of a fire; 0: none
+	Exclude     []string      // at most 100; local times at which the cron does not fire, in the zone of each expression
 	Daylight    DaylightSaving
-	MaxFires    int64 // runs; 0: no limit. Schedule does not count them: Cron does
+	MaxFires    int64 // runs; 0: no limit. Counted by Cron, not by Schedule
 }
 
-// DaylightSaving says what expressions with fixed hours do where the clock changes. Those with a wildcard or a step in the
-// hour field, and @every, follow real time instead: every hour that passes has its fires, whatever it is called. That is
-// the rule of Vixie's cron for changes of up to three hours (cron(8), "daylight saving time").
+// DaylightSaving defines how expressions with fixed hours behave when the clock changes. Those with
+// a wildcard or a step in the hour field, and @every, follow real time instead: they fire in every
+// hour that passes. That is the rule of Vixie's cron for changes of up to three hours (cron(8),
+// "daylight saving time").
 type DaylightSaving struct {
 	Gap     Gap
 	Overlap Overlap
 }
 
-// Gap is for local times that do not exist.
+// Gap is what happens to local times that do not exist.
 type Gap int32
 
 // The values, with the contract's numbers.
@@ -39,7 +40,7 @@ const (
 	GapSkip
 )
 
-// Overlap is for local times that come twice.
+// Overlap is what happens to local times that occur twice.
 type Overlap int32
 
 // The values, with the contract's numbers.
@@ -50,45 +51,46 @@ const (
 	OverlapBoth
 )
 
-// The limits of a spec; the contract's.
+// The limits of a spec, as in the API.
 const (
 	MaxExpressions = 100
 	MaxDuration    = 100 * 365 * 24 * time.Hour
 )
 
-// SpecError says which field of a spec or a policy is wrong.
+// SpecError is an invalid field of a spec or a policy.
 type SpecError struct {
-	Field string // as the API names it: "spec.expressions[1]"
+	Field string // path in the API, such as "spec.expressions[1]"
 	Err   error
 }
 
 func (e *SpecError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap gives the ParseError of an expression.
+// Unwrap returns the ParseError of an expression.
 func (e *SpecError) Unwrap() error { return e.Err }
 
 func wrong(field, format string, args ...any) error {
 	return &SpecError{Field: field, Err: fmt.Errorf(format, args...)}
 }
 
-// Fire times are whole seconds from 1970 to the end of 9999. Dates and weekdays, and the rules of the zones, come again after
-// 400 years: what does not fire in these never fires.
+// Fire times are whole seconds from 1970 to the end of 9999. Dates, weekdays and the rules of zones
+// repeat after 400 years, so an expression that does not fire in these never fires.
 const (
 	lastInstant = 253402300799
 	horizon     = 146097 * secondsOfDay
 )
 
-// Schedule is a spec that was found good. It is safe for concurrent use.
+// Schedule is a valid spec. It is safe for concurrent use.
 type Schedule struct {
 	spec        Spec
 	zone        *zone
 	expressions []Expression
 	excluded    []Expression
 	sources     []source
-	from, to    int64 // nothing fires before from, or from to on
+	from, to    int64 // it fires in [from, to)
 }
 
-// Compile reads a spec. It refuses one that never fires, and an expression that adds nothing to it, with the reason.
+// Compile compiles a spec. It returns an error if the spec never fires, or if an expression adds no
+// fire times.
 func Compile(spec Spec) (*Schedule, error) {
 	s := &Schedule{spec: spec, to: lastInstant + 1}
 	if err := s.check(); err != nil {
@@ -161,8 +163,8 @@ func (s *Schedule) check() error {
 	return nil
 }
 
-// exclusions are local times, in the zone of each expression that they take from. In five fields they name whole minutes,
-// in six single seconds.
+// exclusions are local times in the zone of each expression. With five fields they are whole
+// minutes, with six single seconds.
 func (s *Schedule) exclusions() ([]fields, error) {
 	var not []fields
 	for i, text := range s.spec.Exclude {
@@ -188,7 +190,7 @@ func (s *Schedule) exclusions() ([]fields, error) {
 var everySecond = fields{second: 1<<60 - 1, minute: 1<<60 - 1, hour: 1<<24 - 1, month: 1<<13 - 2,
 	day: 1<<32 - 2, weekday: 1<<7 - 1, anyDay: true, anyWD: true}
 
-// add makes the source of an expression, and refuses one that never fires.
+// add creates the source of an expression. It returns an error if the expression never fires.
 func (s *Schedule) add(x Expression, not []fields) error {
 	if x.every > 0 {
 		every := &interval{every: int64(x.every / time.Second)}
@@ -239,10 +241,10 @@ func ceilSecond(t time.Time) int64 {
 	return t.Unix()
 }
 
-// text is a time as errors and reasons say it.
+// text formats a time for errors and reasons.
 func text(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// Location is the zone of the spec.
+// Location returns the time zone of the spec.
 func (s *Schedule) Location() *time.Location { return s.zone.location }
 
 func (s *Schedule) next(from, to int64) (int64, bool) {
@@ -267,7 +269,7 @@ func (s *Schedule) prev(from, to int64) (int64, bool) {
 	return found, found != math.MinInt64
 }
 
-// Next is the first fire time after t, in UTC. There is none past the end of the spec or of 9999.
+// Next returns the first fire time after t in UTC, or false after the end of the spec or of 9999.
 func (s *Schedule) Next(t time.Time) (time.Time, bool) {
 	at, ok := s.next(t.Unix()+1, s.to)
 	if !ok {
@@ -276,7 +278,7 @@ func (s *Schedule) Next(t time.Time) (time.Time, bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Prev is the last fire time before t.
+// Prev returns the last fire time before t.
 func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
 	at, ok := s.prev(s.from, ceilSecond(t))
 	if !ok {
@@ -285,11 +287,11 @@ func (s *Schedule) Prev(t time.Time) (time.Time, bool) {
 	return time.Unix(at, 0).UTC(), true
 }
 
-// Between gives the fire times from from on and before to, oldest first.
+// Between returns the fire times from from until before to, oldest first.
 func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		low, high := max(ceilSecond(from), s.from), min(ceilSecond(to), s.to)
-		pending := make([]int64, len(s.sources)) // the next of each source; high: none
+		pending := make([]int64, len(s.sources)) // the next fire of each source; high if there is none
 		advance := func(i int) {
 			at, ok := s.sources[i].next(low, min(high, low+horizon))
 			if !ok {
@@ -318,7 +320,7 @@ func (s *Schedule) Between(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Backward gives the fire times before to and not before from, newest first.
+// Backward returns the fire times before to and not before from, newest first.
 func (s *Schedule) Backward(to, from time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		low, high := ceilSecond(from), ceilSecond(to)
@@ -332,7 +334,7 @@ func (s *Schedule) Backward(to, from time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// Count is how many fire times come after after and not after upTo. It stops at limit.
+// Count returns the number of fire times after after and not after upTo, at most limit.
 func (s *Schedule) Count(after, upTo time.Time, limit int) int {
 	n := 0
 	for range s.Between(time.Unix(after.Unix()+1, 0), time.Unix(upTo.Unix()+1, 0)) {
@@ -343,8 +345,8 @@ func (s *Schedule) Count(after, upTo time.Time, limit int) int {
 	return n
 }
 
-// Past is the schedule without its Created: a backfill orders what was due before the cron was made, too. What @every counts from
-// stays.
+// Past returns the schedule without Created, because a backfill also runs fire times before the
+// cron was created. The anchor of @every does not change.
 func (s *Schedule) Past() *Schedule {
 	past := *s
 	past.from = 0
@@ -354,8 +356,9 @@ func (s *Schedule) Past() *Schedule {
 	return &past
 }
 
-// Due is when a fire time is looked at: the spec's jitter later at the most, but never so late as the next fire time, so that
-// the order of the fires is that of their times. It is the same for the same key (the cron's) and fire time, to 1 ms.
+// Due returns when a fire time is decided: delayed by at most the jitter of the spec, but before
+// the next fire time, so that fires stay in order. It is constant for a key (that of the cron) and
+// a fire time, with a resolution of 1 ms.
 func (s *Schedule) Due(key string, fire time.Time) time.Time {
 	room := s.spec.Jitter
 	if room == 0 {
@@ -371,7 +374,8 @@ func (s *Schedule) Due(key string, fire time.Time) time.Time {
 	return fire.Add(time.Duration(spread(key, uint64(fire.Unix()))%steps) * time.Millisecond)
 }
 
-// spread is FNV-1a with the finalizer of SplitMix64: FNV alone leaves the last bytes in the low bits.
+// spread is FNV-1a with the finalizer of SplitMix64, because FNV alone leaves the last bytes in the
+// low bits.
 func spread(key string, n uint64) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(key) {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Decision is what became of a fire time.
+// Decision is the decision about a fire time.
 type Decision int32
 
 // The values, with the contract's numbers.
 const (
 	Fired              Decision = iota + 1
-	Queued                      // a run waits for its place
-	SkippedOverlap              // the run before was running
-	SkippedFailure              // the run before had failed
+	Queued                      // a run is queued
+	SkippedOverlap              // the previous run was running
+	SkippedFailure              // the previous run had failed
 	SkippedConcurrency          // max_concurrency was reached
 	Missed                      // dropped by the misfire policy, the catch-up window or a pause
 	Dropped                     // the queue was full
@@ -21,10 +21,10 @@ const (
 
 var decisionNames = [...]string{"", "fired", "queued", "skipped_overlap", "skipped_failure", "skipped_concurrency", "missed", "dropped"}
 
-// String is the key of Cron.fires_by_decision.
+// String returns the key in Cron.fires_by_decision.
 func (d Decision) String() string { return decisionNames[d] }
 
-// Status is that of a fire in the ledger.
+// Status is the status of a fire in the ledger.
 type Status int32
 
 // The values, with the contract's numbers.
@@ -42,18 +42,19 @@ var statusNames = [...]string{"", "scheduled", "running", "success", "failed", "
 
 func (s Status) String() string { return statusNames[s] }
 
-// Failed tells of an end that failure policies look at. A run that CANCEL_PREV replaced has no end here.
+// Failed reports whether an end counts as a failure for the policies. A run that CANCEL_PREV
+// replaced does not.
 func (s Status) failed() bool { return s == Failed || s == Timeout || s == Cancelled }
 
 // Fire is a row of the ledger.
 type Fire struct {
-	Time     time.Time // when it was due, without jitter; it identifies the fire and its run in a cron
+	Time     time.Time // due time without jitter; identifies the fire and its run in the cron
 	Decision Decision
 	Reason   string
-	Attempt  int32 // of a run that starts; 0: none does, or not yet
+	Attempt  int32 // of the run; 0 if none has started
 	Status   Status
 	Manual   bool  // triggered or backfilled
-	Count    int64 // fire times that the row stands for; more than 1 only for old missed ones
+	Count    int64 // number of fire times; more than 1 only for old missed ones
 }
 
 // Run is a run that has started.
@@ -62,51 +63,53 @@ type Run struct {
 	Attempt int32     `json:"attempt"`
 	Status  Status    `json:"status"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Spent   bool      `json:"spent,omitempty"` // with FailureSkip: its failure has skipped its fire
+	Spent   bool      `json:"spent,omitempty"` // with FailureSkip: its failure has caused a skip
 	Manual  bool      `json:"manual,omitempty"`
-	Queued  bool      `json:"queued,omitempty"` // it has waited for its place
+	Queued  bool      `json:"queued,omitempty"` // it was queued
 }
 
-// Wait is a run that waits for its place.
+// Wait is a queued run.
 type Wait struct {
 	Fire     time.Time `json:"fire"`
 	Manual   bool      `json:"manual,omitempty"`
-	Buffered bool      `json:"buffered,omitempty"` // it waits for the end of the run before, too
+	Buffered bool      `json:"buffered,omitempty"` // it also waits for the end of the previous run
 }
 
-// Range is the fire times from From on and before To.
+// Range is a range of fire times from From until before To.
 type Range struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Count int64     `json:"count,omitempty"`
 }
 
-// State is what a cron remembers between two events. The zero State is that of a cron that is new; NewState says since when.
+// State is the state of a cron between two events. The zero State is that of a new cron; NewState
+// sets its start.
 type State struct {
-	Decided  time.Time `json:"decided"` // what is not after it has its rows
+	Decided  time.Time `json:"decided"` // fire times up to it have rows
 	Paused   bool      `json:"paused,omitempty"`
-	Runs     int64     `json:"runs,omitempty"`     // that fire times started or queued; for max_fires
-	Failures int32     `json:"failures,omitempty"` // failed runs in a row
-	// Running holds the runs that count: those that were asked to cancel are out of it.
+	Runs     int64     `json:"runs,omitempty"`     // started or queued by fire times; for max_fires
+	Failures int32     `json:"failures,omitempty"` // consecutive failed runs
+	// Running are the running runs, without those that were asked to cancel.
 	Running []time.Time `json:"running,omitempty"`
-	Before  *Run        `json:"before,omitempty"` // the newest run that was started
-	// Earlier are those started before it that may be refused still, or may become the run before again where others are: the newest last.
+	Before  *Run        `json:"before,omitempty"` // the newest started run
+	// Earlier are earlier runs that may still be refused, or that may become the previous run if
+	// others are refused, newest last.
 	Earlier []Run  `json:"earlier,omitempty"`
 	Queue   []Wait `json:"queue,omitempty"` // in order
-	// Manual is the newest fire time that was made for an order of a person.
+	// Manual is the newest fire time of a manual run.
 	Manual time.Time `json:"manual,omitzero"`
 	// Trial is when the circuit of FailureHalfOpen opened, or had its last trial.
 	Trial time.Time `json:"trial,omitzero"`
-	// SkipUntil: what was due until then was missed in a pause.
+	// SkipUntil: fire times until then were missed in a pause.
 	SkipUntil time.Time `json:"skip_until,omitzero"`
-	Backfills []Range   `json:"backfills,omitempty"` // after Decided: their fire times have rows already
-	Old       *Range    `json:"old,omitempty"`       // missed times that are being counted into one row
+	Backfills []Range   `json:"backfills,omitempty"` // ranges after Decided whose fire times have rows
+	Old       *Range    `json:"old,omitempty"`       // missed times that are being counted for a common row
 }
 
-// NewState is the state of a cron that was created at a time, or whose spec was changed then.
+// NewState returns the state of a cron that was created, or whose spec was changed, at a time.
 func NewState(created time.Time) State { return State{Decided: created} }
 
-// clone keeps the caller's state as it is.
+// clone copies the state of the caller.
 func (s State) clone() State {
 	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue), slices.Clone(s.Backfills), slices.Clone(s.Earlier)
 	if s.Before != nil {
@@ -120,7 +123,7 @@ func (s State) clone() State {
 	return s
 }
 
-// Started gives a run that was started and has a place among the newest; nil: it has none.
+// Started returns a run among the newest started ones; nil if there is none.
 func (s State) Started(fire time.Time) *Run {
 	if s.Before != nil && s.Before.Fire.Equal(fire) {
 		return s.Before
@@ -133,21 +136,22 @@ func (s State) Started(fire time.Time) *Run {
 	return nil
 }
 
-// Start is a queued run whose place is free now: its row goes from SCHEDULED to RUNNING.
+// Start is a queued run that can start now: its row changes from SCHEDULED to RUNNING.
 type Start struct {
 	Fire    time.Time
 	Attempt int32
 }
 
-// Step is what follows from an event. All of it is stored in one transaction, in this order.
+// Step is the result of an event. All of it is stored in one transaction, in this order.
 type Step struct {
 	Starts []Start
-	// Fires are new rows of the ledger, each fire time once. Those with Fired are started.
+	// Fires are new rows of the ledger, at most one per fire time. Those with Fired are started.
 	Fires []Fire
-	// Cancels are the runs to ask to cancel, by their fire times: perhaps one that this very step started.
+	// Cancels are the fire times of runs to cancel, perhaps including one that this step has
+	// started.
 	Cancels []time.Time
 	State   State
-	Next    time.Time // when to call Tick; zero: never by itself. Not after now: at once
-	Over    bool      // no fire time comes any more: past end_time or max_fires
-	Pause   string    // why the cron has just paused itself; "": it has not
+	Next    time.Time // when to call Tick; zero: never; in the past: at once
+	Over    bool      // there are no more fire times: end_time or max_fires is reached
+	Pause   string    // why the cron has paused itself in this step; "" if it has not
 }

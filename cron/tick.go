@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Tick decides the fire times that are due. It is called when Next of the step before has come, and may be called whenever.
+// Tick decides the due fire times. Call it at Next of the previous step; earlier and later calls
+// are allowed.
 func (c Cron) Tick(state State, now time.Time) Step {
 	d := c.begin(state, now)
 	d.startQueued()
@@ -41,13 +42,14 @@ func (d *decider) tick() {
 	}
 }
 
-// decided moves the end of what has its rows.
+// decided advances the end of the decided fire times.
 func (d *decider) decided(fire time.Time) {
 	d.s.Decided = fire
 	d.s.Backfills = slices.DeleteFunc(d.s.Backfills, func(r Range) bool { return !r.To.After(fire) })
 }
 
-// pending gives the fire times that have no row yet, up to a time, oldest first; pendingBack those before a time, newest first.
+// pending returns the fire times without a row up to a time, oldest first; pendingBack returns
+// those before a time, newest first.
 func (d *decider) pending(upTo time.Time) iter.Seq[time.Time] {
 	return d.withoutBackfills(d.Schedule.Between(time.Unix(d.s.Decided.Unix()+1, 0), upTo.Add(1)))
 }
@@ -71,7 +73,7 @@ func (d *decider) withoutBackfills(fires iter.Seq[time.Time]) iter.Seq[time.Time
 	}
 }
 
-// newestDue is the newest fire time that is due and has no row.
+// newestDue returns the newest due fire time without a row.
 func (d *decider) newestDue() (time.Time, bool) {
 	for fire := range d.pendingBack(d.now.Add(1)) {
 		if !d.Schedule.Due(d.Key, fire).After(d.now) {
@@ -81,7 +83,7 @@ func (d *decider) newestDue() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// keepFrom is where the fire times begin that are decided by the policies: what is before it is missed.
+// keepFrom returns the first fire time that the policies decide; earlier ones are missed.
 func (d *decider) keepFrom(newest time.Time) time.Time {
 	var keep time.Time
 	if !d.s.SkipUntil.IsZero() {
@@ -89,7 +91,7 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 	}
 	if d.Policy.CatchUpWindow > 0 {
 		cutoff := d.now.Add(-d.Policy.CatchUpWindow)
-		// Jitter may hold back a fire time from before the cutoff.
+		// Jitter may delay a fire time from before the cutoff.
 		if last, ok := d.Schedule.Prev(cutoff); ok && !d.Schedule.Due(d.Key, last).Before(cutoff) {
 			cutoff = last
 		}
@@ -115,8 +117,8 @@ func (d *decider) keepFrom(newest time.Time) time.Time {
 	return keep
 }
 
-// newestThatStart is where the newest fire times begin that can start now: those before them would only take their places. It is zero
-// if none can start, or all.
+// newestThatStart returns the first of the newest fire times that can start now; earlier ones would
+// only be replaced. It is zero if none or all can start.
 func (d *decider) newestThatStart(newest time.Time) time.Time {
 	left := d.room()
 	if left <= 0 || left == math.MaxInt {
@@ -130,17 +132,18 @@ func (d *decider) newestThatStart(newest time.Time) time.Time {
 	return time.Time{}
 }
 
-// room is how many fire times in a row can start or wait for a place now, with the one that a failure skips before them. MaxInt: all.
+// room returns how many consecutive fire times can start or be queued now, including one that a
+// failure skips before them. MaxInt: all.
 func (d *decider) room() int {
 	room, fires := d.places()
 	failure := d.failure(false)
 	switch {
 	case room == 0:
 		return 0
-	case d.overlapsBuffered(): // it waits, whatever failed
+	case d.overlapsBuffered(): // it waits, regardless of failures
 	case failure.decision != 0 && !failure.spend:
 		return 0
-	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne: // it alone; a buffered one waits for it
+	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne: // only this one; a buffered one waits for it
 		room = 1
 	}
 	if limit := d.Schedule.spec.MaxFires; limit > 0 {
@@ -156,7 +159,8 @@ func (d *decider) overlapsBuffered() bool {
 	return d.Policy.Overlap == OverlapActionBufferOne && d.overlaps()
 }
 
-// places is how many fire times in a row overlap and concurrency let start or wait. fires: the first of them starts.
+// places returns how many consecutive fire times overlap and concurrency allow to start or queue.
+// fires: the first of them starts.
 func (d *decider) places() (n int, fires bool) {
 	running, limit := len(d.s.Running), int(d.Policy.MaxConcurrency)
 	overlap := d.Policy.Overlap
@@ -200,7 +204,8 @@ func later(a, b time.Time) time.Time {
 
 func (d *decider) late(fire time.Time) time.Duration { return d.now.Sub(d.Schedule.Due(d.Key, fire)) }
 
-// miss makes the rows of the fire times before keep. It answers false where the step has no room for all of them.
+// miss creates the rows of the fire times before keep. It returns false if the step has no room for
+// all of them.
 func (d *decider) miss(keep, newest time.Time) bool {
 	if !keep.After(d.s.Decided) && d.s.Old == nil {
 		return true
@@ -226,7 +231,7 @@ func (d *decider) miss(keep, newest time.Time) bool {
 	return true
 }
 
-// keepWithin leaves out what is not due yet.
+// keepWithin removes fire times that are not due yet.
 func keepWithin(keep, newest time.Time) time.Time {
 	if keep.After(newest) {
 		return newest.Add(1)
@@ -234,7 +239,7 @@ func keepWithin(keep, newest time.Time) time.Time {
 	return keep
 }
 
-// countOld counts the missed fire times before a time into the row that stands for all of them.
+// countOld counts the missed fire times before a time for their common row.
 func (d *decider) countOld(before time.Time) bool {
 	counted, limit := 0, max(maxDecided, maxCounted/len(d.Schedule.sources))
 	for fire := range d.pending(before.Add(-1)) {
@@ -252,7 +257,7 @@ func (d *decider) countOld(before time.Time) bool {
 	return true
 }
 
-// missOld makes the row of what countOld counted, at the newest of these times.
+// missOld creates the common row of the times that countOld counted, at the newest of them.
 func (d *decider) missOld(newest time.Time) {
 	old := d.s.Old
 	if old == nil {

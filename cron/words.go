@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Words says a schedule in a sentence: "at 09:00 on the last weekday of each month, Europe/Berlin".
+// Words describes a schedule in a sentence: "at 09:00 on the last weekday of each month,
+// Europe/Berlin".
 func (s *Schedule) Words() string {
 	var parts []string
 	for _, e := range s.expressions {
@@ -38,12 +39,12 @@ func (s *Schedule) Words() string {
 	return sentence
 }
 
-// usesZone tells whether something is read in the zone of the schedule: an expression may have one of its own.
+// usesZone reports whether an expression uses the zone of the schedule rather than its own.
 func (s *Schedule) usesZone() bool {
 	return slices.ContainsFunc(slices.Concat(s.expressions, s.excluded), func(e Expression) bool { return e.zone == "" })
 }
 
-// Words says an expression in a sentence, without the zone of its schedule.
+// Words describes an expression, without the zone of its schedule.
 func (e Expression) Words() string {
 	if e.every > 0 {
 		return "every " + everyWords(e.every)
@@ -71,10 +72,11 @@ func everyWords(every time.Duration) string {
 	return words
 }
 
-// atMost is how many times of a day are listed one by one.
+// atMost is the number of times of a day that are listed one by one.
 const atMost = 6
 
-// clockWords are about the time of day. daily tells that they name single times, which every day has.
+// clockWords describes the time of day. daily reports whether they are single times that every day
+// has.
 func (f *fields) clockWords() (words string, daily bool) {
 	minutes, hours := f.minute, uint64(f.hour)
 	if bits.OnesCount64(f.second) == 1 && bits.OnesCount64(minutes)*bits.OnesCount64(hours) <= atMost {
@@ -123,7 +125,7 @@ func minuteWords(seconds, minutes uint64) string {
 	return second
 }
 
-// hourWords is for the full hour.
+// hourWords describes full hours.
 func hourWords(hours uint64) (words string, daily bool) {
 	if first, last, ok := run(hours); ok && hours != 1<<24-1 {
 		return fmt.Sprintf("every hour from %02d:00 to %02d:00", first, last), false
@@ -134,7 +136,7 @@ func hourWords(hours uint64) (words string, daily bool) {
 	return words, false
 }
 
-// unitWords says a set of seconds, minutes or hours: every 15 minutes, at minutes 5 to 20.
+// unitWords describes a set of seconds, minutes or hours: every 15 minutes, at minutes 5 to 20.
 func unitWords(set uint64, unit string, size int) string {
 	if set == 1<<size-1 {
 		return "every " + unit
@@ -148,7 +150,7 @@ func unitWords(set uint64, unit string, size int) string {
 	return "at " + unit + "s " + listWords(set, func(i int) string { return fmt.Sprint(i) })
 }
 
-// run tells whether a set is one range.
+// run reports whether a set is a single range.
 func run(set uint64) (first, last int, ok bool) {
 	first = bits.TrailingZeros64(set)
 	last = bits.Len64(set) - 1
@@ -161,7 +163,7 @@ func each(set uint64, do func(int)) {
 	}
 }
 
-// listWords lists a set; from three in a row on as a range.
+// listWords lists a set, with three or more consecutive values as a range.
 func listWords(set uint64, name func(int) string) string {
 	var list []string
 	for set != 0 {
@@ -207,7 +209,7 @@ func ordinal(n int) string {
 	return fmt.Sprint(n) + suffix
 }
 
-// dayWords is empty for every day.
+// dayWords describes the days; it is empty for every day.
 func (f *fields) dayWords() string {
 	months := "each month"
 	allMonths := f.month == 1<<13-2
@@ -275,7 +277,7 @@ func (f *fields) weekdayWords() string {
 	if f.weekday != 0 {
 		set := uint64(f.weekday)
 		if set&1 != 0 && set != 1 {
-			set = set&^1 | 1<<7 // a week of people ends with Sunday
+			set = set&^1 | 1<<7 // people end the week with Sunday
 		}
 		list = append(list, listWords(set, func(day int) string { return weekdayNames[day%7] }))
 	}

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// LoadZone finds an IANA zone; "" is UTC. All nodes of one version agree on a zone: the program's own copy comes before the files of the
-// machine. "Local" is refused: it would be another zone on each node.
+// LoadZone returns an IANA zone; "" is UTC. All nodes of a version use the same data, because the
+// program's own copy takes precedence over the files of the machine. "Local" is rejected: it would
+// differ between nodes.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
 		return nil, fmt.Errorf("time zone %q is another one on each node: write an IANA name such as Europe/Berlin", name)
@@ -24,16 +25,16 @@ func LoadZone(name string) (*time.Location, error) {
 	return location, nil
 }
 
-// segment is a time in which a zone keeps its offset. Instants are seconds since 1970 in UTC; local times are the same
-// count on the clock of the wall, so that local = instant + offset.
+// segment is a period in which a zone keeps its offset. Instants are seconds since 1970 in UTC;
+// local times are the same count on the wall clock, so that local = instant + offset.
 type segment struct {
-	start, end     int64 // end is not in it
+	start, end     int64 // end is exclusive
 	offset         int64
 	before, behind int64 // the offsets of the segments around it
 }
 
-// zone answers in which segment an instant is. Go computes the transitions that a zone's file does not list from its rule,
-// which takes 0.5 µs each time: the segment that was asked for last is kept.
+// zone returns the segment of an instant. Go computes transitions that a zone's file does not list
+// from its rule, which takes 0.5 µs each time, so zone caches the last segment.
 type zone struct {
 	location *time.Location
 	last     atomic.Pointer[segment]
@@ -55,8 +56,9 @@ func (z *zone) at(instant int64) *segment {
 	if !end.IsZero() {
 		s.end = end.Unix()
 		if s.end <= instant {
-			// Where only the rule of a zone speaks, Go 1.26 gives every year 365 days, and an end in the past to the last day
-			// of a leap year (time.tzset). The segment ends with that day of UTC.
+			// If only the rule of a zone applies, Go 1.26 gives every year 365 days, and an end in
+			// the past to the last day of a leap year (time.tzset). The segment ends with that day
+			// in UTC.
 			s.end = (floorDiv(instant, secondsOfDay) + 1) * secondsOfDay
 		}
 		s.behind = offsetOf(time.Unix(s.end, 0).In(z.location))
@@ -65,8 +67,9 @@ func (z *zone) at(instant int64) *segment {
 	return s
 }
 
-// begin is when the offset of an instant began. Behind the last transition that a zone's file lists, Go 1.26 takes the start from its rule
-// alone: it may lie before that transition, where the offset was another one.
+// begin returns when the offset of an instant began. After the last transition in a zone's file, Go
+// 1.26 computes the start from the rule only; it may be before that transition, where the offset
+// was another one.
 func (z *zone) begin(start, instant, offset int64) int64 {
 	at := func(second int64) int64 { return offsetOf(time.Unix(second, 0).In(z.location)) }
 	if at(start) == offset {
@@ -80,9 +83,10 @@ func offsetOf(t time.Time) int64 {
 	return int64(offset)
 }
 
-// window is the part of a segment's local times that an expression fires at.
+// window returns the part of a segment's local times at which an expression fires.
 //
-// Where the clock goes back by an hour, local times come twice, in two segments: of fixed hours one of the two counts.
+// If the clock is set back by an hour, local times occur in two segments; fixed hours count in one
+// of them.
 func (s *segment) window(x *Expression, overlap Overlap) (from, to int64) {
 	from, to = math.MinInt64, math.MaxInt64
 	if s.start != math.MinInt64 {
@@ -103,7 +107,7 @@ func (s *segment) window(x *Expression, overlap Overlap) (from, to int64) {
 	return from, to
 }
 
-// gap is the local times that the start of the segment leaves out, where there are any.
+// gap returns the local times that the start of the segment skips, if there are any.
 func (s *segment) gap() (from, to int64, ok bool) {
 	if s.before >= s.offset || s.start == math.MinInt64 {
 		return 0, 0, false

@@ -3,19 +3,20 @@ package cron
 import (
 	"archive/zip"
 	"bytes"
-	_ "embed" // of the zone data
+	_ "embed" // part of the zone data
 	"io"
 	"sync"
 	"time"
 )
 
-// zoneinfo is the zone data of the Go release that builds the program: lib/time/zoneinfo.zip of GOROOT. Package time would read the files of
-// the machine first, and nodes with other files would disagree on when a cron fires.
+// zoneinfo is the zone data of the Go release that builds the program: lib/time/zoneinfo.zip of
+// GOROOT. Package time would read the files of the machine first, and nodes with different files
+// would disagree on when a cron fires.
 //
 //go:embed zoneinfo.zip
 var zoneinfo []byte
 
-// zoneFiles are the files of zoneinfo by the names of their zones.
+// zoneFiles maps the names of zones to their files in zoneinfo.
 var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	files := map[string]*zip.File{}
 	all, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
@@ -28,10 +29,10 @@ var zoneFiles = sync.OnceValue(func() map[string]*zip.File {
 	return files
 })
 
-// zones are the zones that were read, by name. There are as many as files at the most.
+// zones caches loaded zones by name. It has at most as many entries as there are files.
 var zones sync.Map
 
-// embeddedZone reads a zone from zoneinfo; nil if it has none of this name.
+// embeddedZone loads a zone from zoneinfo; nil if there is none with this name.
 func embeddedZone(name string) *time.Location {
 	if known, ok := zones.Load(name); ok {
 		return known.(*time.Location)

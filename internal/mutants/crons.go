@@ -77,7 +77,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-prev-keeps-its-place", breaks: "a run that CANCEL_PREV asks to end gives its place at once",
-		file: cronDecide, old: "running-- // the run before gives its place", planted: "running += 0",
+		file: cronDecide, old: "running-- // the previous run frees its slot", planted: "running += 0",
 		packages: "./cron", run: "RunBefore|Matrix",
 	},
 	{

@@ -88,7 +88,7 @@ func TestMessagePack(t *testing.T) {
 		{"engine", object(`{"namespace":"n","processId":"gone"}`), 404, []string{`"code":"not_found"`, `"reason":"REASON_PROCESS_NOT_FOUND"`, `"processId":"gone"`}},
 		{"panic", object(`{"namespace":"n","processId":"panic"}`), 500, []string{`"code":"internal"`, internalText}},
 		{"too large", pack(t, &progressorv1.CallRequest{Args: make([]byte, 17<<20)}), 429, []string{`"code":"resource_exhausted"`}},
-		{"empty body", nil, 400, []string{`an empty body is no MessagePack map`}},
+		{"empty body", nil, 400, []string{`an empty body is not a MessagePack map`}},
 	} {
 		status, contentType, text := postPacked(t, s.url+callPath, typeMsgpack, c.body)
 		if status != c.status || contentType != typeMsgpack || strings.Contains(text, "secret") {

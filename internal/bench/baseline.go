@@ -199,7 +199,7 @@ func (b *baseline) insertTask(ctx context.Context, tx pgx.Tx, id, taskType, stat
 	return task, err
 }
 
-// insertRunning tells whether the task got the process's place.
+// insertRunning reports whether the task could be inserted as the running one of its process.
 func (b *baseline) insertRunning(ctx context.Context, tx pgx.Tx, id, taskType string, task int64) (running bool, err error) {
 	now := time.Now()
 	err = tx.QueryRow(ctx, baselineInsertRunning, task, id, taskType, "running", now, now, b.args, nil, 0, 0, nil).Scan(&task)

@@ -66,15 +66,15 @@ func TestPlanFollowsFlags(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--workloads=nap":           `"nap" is none`,
+		"--workloads=nap":           `unknown workload "nap"`,
 		"--clients=0":               "--clients",
 		"--duration=0s":             "--duration",
 		"--warmup=-1s":              "--warmup",
 		"--processes=-1":            "--processes",
 		"--lanes=0":                 "--lanes",
-		"--neighbor-states=noisy":   `no state "noisy"`,
+		"--neighbor-states=noisy":   `unknown state "noisy"`,
 		"--neighbor-queue=0":        "--neighbor-queue",
-		"--dsn=host=x port=secret1": "--dsn: not a connection string", "--flat-database=x": "--flat-database: want --dsn",
+		"--dsn=host=x port=secret1": "--dsn: not a connection string", "--flat-database=x": "--flat-database requires --dsn",
 	} {
 		err := parse(t, flags).check()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret1") {

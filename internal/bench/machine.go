@@ -25,7 +25,7 @@ type Machine struct {
 	FullPageWrites    string   `json:"full_page_writes"`
 	WALInitZero       string   `json:"wal_init_zero"`
 	SharedBuffers     string   `json:"shared_buffers"`
-	FdatasyncMillis   *float64 `json:"fdatasync_ms,omitempty"` // median of 8 KiB writes beside the server's files
+	FdatasyncMillis   *float64 `json:"fdatasync_ms,omitempty"` // median of 8 KiB writes in the directory of the server
 }
 
 func (s *server) describe(ctx context.Context, version string) (*Machine, error) {
@@ -51,8 +51,8 @@ func (s *server) describe(ctx context.Context, version string) (*Machine, error)
 	return m, nil
 }
 
-// Durable tells whether a commit on the server survives a crash: the figures of a server where it does not are no ground for
-// a comparison.
+// Durable reports whether a commit on the server survives a crash. Results of other servers cannot be
+// compared.
 func (m *Machine) Durable() bool {
 	return m.Fsync == "on" && m.SynchronousCommit != "off" && m.FullPageWrites == "on"
 }

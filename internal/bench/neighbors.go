@@ -263,18 +263,18 @@ func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, con
 			return nil, s, err
 		}
 	}
-	var beside sync.WaitGroup
+	var senders sync.WaitGroup
 	var stateErr, messagesErr error
-	beside.Go(func() {
+	senders.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, duration)
 		defer cancel()
 		if err := state(n, ctx); ctx.Err() == nil {
 			stateErr = err
 		}
 	})
-	beside.Go(func() { messagesErr = n.sendMessages(ctx, w.messages.want) })
+	senders.Go(func() { messagesErr = n.sendMessages(ctx, w.messages.want) })
 	w.calls, err = flood{rate: n.peak * offeredPortion, duration: duration, do: n.tolerantCall}.run(ctx)
-	beside.Wait()
+	senders.Wait()
 	if m != nil && err == nil {
 		s, err = m.end(ctx)
 	}

@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// hasWords tells whether a line has the words in this order, whatever stands between them.
+// hasWords reports whether a line contains the words in this order.
 func hasWords(line string, words []string) bool {
 	for _, word := range words {
 		_, after, found := strings.Cut(line, word)

@@ -256,7 +256,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// An engine that ends does not wait for ever: what its processor does not finish in time is given back, and costs no attempt.
+// An engine that ends does not wait forever: tasks that do not finish in time are released, without using up an attempt.
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -73,7 +73,7 @@ func sender(op string) (cause string, sent bool) {
 	return "", false
 }
 
-// isMessage tells whether an operation stands because of a command.
+// isMessage reports whether an operation was caused by a command.
 func isMessage(op string) bool {
 	_, sent := sender(op)
 	return sent || op == born || op == bornToEnd

@@ -173,7 +173,7 @@ func (l *logBook) tail(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// has tells whether a line was logged that holds the text.
+// has reports whether a logged line contains the text.
 func (l *logBook) has(text string) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// orders are what clients do to processes beside calling them, as they know it.
+// orders are the commands of clients to processes, other than calls, as the clients know them.
 type orders struct {
 	mutex     sync.Mutex
 	holds     map[string]*hold

@@ -64,7 +64,7 @@ type stand struct {
 	link link // after it
 }
 
-// readHistories reads the events of all processes and builds their chains anew.
+// readHistories reads the events of all processes and rebuilds their chains.
 func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 	t.Helper()
 	histories := map[string]*history{}

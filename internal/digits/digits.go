@@ -1,5 +1,3 @@
-// Package digits finds integers that a google.protobuf.Value would round. It walks the JSON text of
-// a message, so that an error can name the path of the integer. Start with Check.
 package digits
 
 import (
@@ -38,7 +36,7 @@ func Check(data []byte, name string, m proto.Message) error {
 
 // Lost returns the error message for an integer above 2^53 in a google.protobuf.Value.
 func Lost(number string) string {
-	return fmt.Sprintf("the integer %.40s is past 2^53 and would lose digits: send it as a string", number)
+	return fmt.Sprintf("the integer %.40s is beyond 2^53 and would lose digits: write it as a string", number)
 }
 
 // longDigits is the minimum number of digits of an integer above 2^53.

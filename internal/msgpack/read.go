@@ -11,7 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// kind is what a value is, by its first byte.
+// kind is the type of a value, determined by its first byte.
 type kind int
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{"the byte 0xc1, which is no MessagePack", "nil", "a bool", "an int", "a float", "a str", "bin", "an array", "a map", "an extension"}[k]
+	return [...]string{"the byte 0xc1, which is not valid in MessagePack", "nil", "a bool", "an int", "a float", "a str", "bin", "an array", "a map", "an extension"}[k]
 }
 
 func kindOf(c byte) kind {
@@ -55,15 +55,16 @@ func kindOf(c byte) kind {
 	return kindNone
 }
 
-// decoder reads one message. The library reads what stands before a value; the bytes of text, bin and extensions are taken from data
-// itself, so that a length that is not true costs no memory.
+// decoder decodes a message. The library reads the header of a value. The bytes of strings, bin and
+// extensions are taken from data, so that a wrong length costs no memory.
 type decoder struct {
 	data []byte
 	src  *bytes.Reader
 	low  *low.Decoder
 }
 
-// short is the error of the library: all that it can meet here is the end of the data, since kinds are looked at first.
+// short replaces an error of the library: after the check of the kind, only the end of the data is
+// possible.
 func short(err error) error {
 	if err == nil {
 		return nil
@@ -71,7 +72,7 @@ func short(err error) error {
 	return fault("the body ends in the middle of the message")
 }
 
-// next tells what comes.
+// next returns the kind of the next value.
 func (d *decoder) next() (kind, error) {
 	c, err := d.low.PeekCode()
 	if err != nil {
@@ -83,7 +84,7 @@ func (d *decoder) next() (kind, error) {
 	return kindNone, fault("%s", kindNone)
 }
 
-// expect reads what comes where it must be a want; what says in words what would be right.
+// expect returns an error if the next value is not of the kind want. what describes a valid value.
 func (d *decoder) expect(want kind, what string) error {
 	got, err := d.next()
 	if err == nil && got != want {
@@ -92,7 +93,7 @@ func (d *decoder) expect(want kind, what string) error {
 	return err
 }
 
-// take returns the next n bytes. They are the caller's own to copy.
+// take returns the next n bytes. The caller must copy them.
 func (d *decoder) take(n int) ([]byte, error) {
 	if n < 0 || n > d.src.Len() {
 		return nil, short(io.ErrUnexpectedEOF)
@@ -126,7 +127,7 @@ func (d *decoder) bool() (bool, error) {
 	return v, short(err)
 }
 
-// text reads a str.
+// text decodes a str.
 func (d *decoder) text(what string) (string, error) {
 	if err := d.expect(kindStr, what); err != nil {
 		return "", err
@@ -136,12 +137,12 @@ func (d *decoder) text(what string) (string, error) {
 		return "", err
 	}
 	if !utf8.Valid(b) {
-		return "", fault("not valid UTF-8: send what is no text as bin")
+		return "", fault("must be valid UTF-8: send other bytes as bin")
 	}
 	return string(b), nil
 }
 
-// bytes reads a bin. The result is a copy, and not nil.
+// bytes decodes a bin. The result is a copy, and not nil.
 func (d *decoder) bytes() ([]byte, error) {
 	if err := d.expect(kindBin, "bin (bytes)"); err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (d *decoder) bytes() ([]byte, error) {
 	return append([]byte{}, b...), err
 }
 
-// raw reads the bytes of a str or bin.
+// raw returns the bytes of a str or bin.
 func (d *decoder) raw() ([]byte, error) {
 	n, err := d.low.DecodeBytesLen()
 	if err != nil {
@@ -171,7 +172,7 @@ func (d *decoder) ext() (extType int8, data []byte, err error) {
 // integer is a number of MessagePack's int family: from -2^63 up to 2^64-1.
 type integer struct {
 	negative bool
-	bits     uint64 // of an int64 where it is negative
+	bits     uint64 // bits of an int64 if it is negative
 }
 
 func (n integer) String() string {
@@ -181,18 +182,18 @@ func (n integer) String() string {
 	return fmt.Sprint(n.bits)
 }
 
-// int64 is the number, where it is one.
+// int64 returns the number, if it fits.
 func (n integer) int64() (int64, bool) {
 	return int64(n.bits), n.negative || n.bits <= math.MaxInt64
 }
 
-// exact tells whether a double holds the number, and all of its like.
+// exact reports whether a double holds the number and all integers of its magnitude.
 func (n integer) exact() (float64, bool) {
 	v, ok := n.int64()
 	return float64(v), ok && v >= -maxExact && v <= maxExact
 }
 
-// int reads a number of the int family.
+// int decodes a number of the int family.
 func (d *decoder) int() (integer, error) {
 	c, err := d.low.PeekCode()
 	if err != nil {
@@ -207,6 +208,6 @@ func (d *decoder) int() (integer, error) {
 }
 
 func (d *decoder) float() (float64, error) {
-	v, err := d.low.DecodeFloat64() // reads both widths
+	v, err := d.low.DecodeFloat64() // decodes both widths
 	return v, short(err)
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// message reads a message of any type.
+// message decodes a message of any type.
 func (d *decoder) message(m protoreflect.Message, depth int) error {
 	if depth > maxDepth {
 		return fault("nested deeper than %d maps and arrays", maxDepth)
@@ -37,7 +37,7 @@ func (d *decoder) message(m protoreflect.Message, depth int) error {
 			return within(keyStep(name), fault("unknown field: %s", fieldNames(m.Descriptor())))
 		}
 		if slices.Contains(seen, fd.Number()) {
-			return within(fd.TextName(), fault("given twice"))
+			return within(fd.TextName(), fault("must not be given twice"))
 		}
 		seen = append(seen, fd.Number())
 		if err := d.field(m, fd, depth); err != nil {
@@ -47,20 +47,20 @@ func (d *decoder) message(m protoreflect.Message, depth int) error {
 	return nil
 }
 
-// fieldNames says which fields there are.
+// fieldNames lists the fields of a message for an error.
 func fieldNames(md protoreflect.MessageDescriptor) string {
 	fields := md.Fields()
 	if fields.Len() == 0 {
-		return "there are none here"
+		return "this message has none"
 	}
 	names := make([]string, fields.Len())
 	for i := range names {
 		names[i] = fields.Get(i).JSONName()
 	}
-	return "there are " + strings.Join(names, ", ")
+	return "known: " + strings.Join(names, ", ")
 }
 
-// field reads the value of a field. nil leaves it out, but in a Value, where it is one.
+// field decodes the value of a field. nil means absent, except for a Value, where it is a value.
 func (d *decoder) field(m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) error {
 	next, err := d.next()
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *decoder) field(m protoreflect.Message, fd protoreflect.FieldDescriptor,
 		return short(d.low.DecodeNil())
 	}
 	if choice := fd.ContainingOneof(); choice != nil && m.WhichOneof(choice) != nil {
-		return fault("%s is there already, and only one of the two may be", m.WhichOneof(choice).TextName())
+		return fault("must not be set together with %s", m.WhichOneof(choice).TextName())
 	}
 	switch {
 	case fd.IsList():
@@ -121,7 +121,7 @@ func (d *decoder) entries(entries protoreflect.Map, fd protoreflect.FieldDescrip
 		}
 		key, step := k.MapKey(), keyStep(k.String())
 		if entries.Has(key) {
-			return within(step, fault("given twice"))
+			return within(step, fault("must not be given twice"))
 		}
 		if fd.MapValue().Message() != nil {
 			err = d.message(entries.Mutable(key).Message(), depth+2)
@@ -169,10 +169,10 @@ func (d *decoder) scalar(fd protoreflect.FieldDescriptor) (protoreflect.Value, e
 		}
 		return protoreflect.ValueOfUint64(v.bits), err
 	}
-	return protoreflect.Value{}, fault("%s is no kind that MessagePack is read for", fd.Kind())
+	return protoreflect.Value{}, fault("fields of kind %s are not supported in MessagePack", fd.Kind())
 }
 
-// whole reads an int between two bounds.
+// whole decodes an int between two limits.
 func (d *decoder) whole(least, most int64) (int64, error) {
 	what := fmt.Sprintf("an int from %d up to %d", least, most)
 	n, err := d.number(what)
@@ -186,8 +186,8 @@ func (d *decoder) whole(least, most int64) (int64, error) {
 	return v, nil
 }
 
-// number reads an int, or what other languages make of one: a float without a fraction (JavaScript), and text (from JSON, where 64 bits
-// are text).
+// number decodes an int, or what other languages send instead: a float without a fraction
+// (JavaScript), or a str (from JSON, where 64-bit integers are strings).
 func (d *decoder) number(what string) (integer, error) {
 	next, err := d.next()
 	if err != nil {
@@ -218,7 +218,7 @@ func (d *decoder) number(what string) (integer, error) {
 	return integer{}, fault("must be %s, not %s", what, next)
 }
 
-// parseInteger reads an integer as it is written here: no sign but -, no zeros before it.
+// parseInteger parses a canonical integer: no sign except -, no leading zeros.
 func parseInteger(s string) (integer, bool) {
 	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return integer{v < 0, uint64(v)}, strconv.FormatInt(v, 10) == s
@@ -231,14 +231,14 @@ func (d *decoder) double(kind protoreflect.Kind) (protoreflect.Value, error) {
 	v, err := d.anyNumber("a number")
 	if kind == protoreflect.FloatKind {
 		if err == nil && float64(float32(v)) != v && !math.IsNaN(v) {
-			err = fault("%v is no float of 32 bits", v)
+			err = fault("must be a float of 32 bits, not %v", v)
 		}
 		return protoreflect.ValueOfFloat32(float32(v)), err
 	}
 	return protoreflect.ValueOfFloat64(v), err
 }
 
-// anyNumber reads an int or a float as a double, where the double holds it.
+// anyNumber decodes an int or a float as a double, if the double holds it exactly.
 func (d *decoder) anyNumber(what string) (float64, error) {
 	next, err := d.next()
 	if err != nil {
@@ -254,7 +254,7 @@ func (d *decoder) anyNumber(what string) (float64, error) {
 		}
 		v, ok := n.exact()
 		if !ok {
-			return 0, fault("the integer %s is past 2^53 and would lose digits", n)
+			return 0, fault("the integer %s is beyond 2^53 and would lose digits", n)
 		}
 		return v, nil
 	}
@@ -266,7 +266,7 @@ func (d *decoder) enum(ed protoreflect.EnumDescriptor) (protoreflect.Value, erro
 	if err != nil {
 		return protoreflect.Value{}, err
 	}
-	if next == kindInt { // one that has no name is the validation's to refuse, as in the other encodings
+	if next == kindInt { // validation rejects unknown numbers, as in the other encodings
 		v, err := d.whole(math.MinInt32, math.MaxInt32)
 		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(v)), err
 	}

@@ -9,7 +9,22 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// The objects that stand for what JSON cannot hold.
+// The keys of objects for values that JSON cannot represent:
+//
+//	{"$int": "9007199254740993"}   an integer beyond 2^53
+//	{"$float": 1}                  a float up to 2^53 without a fraction, unlike an integer;
+//	                               "NaN", "Infinity", "-Infinity" and "-0" as strings
+//	{"$bin": "AQI="}               bin
+//	{"$ext": [5, "AQI="]}          an extension: its type and its bytes
+//	{"$map": [[1, "a"], …]}        a map with keys that are not all strings, in its order
+//
+// When an object whose single key begins with $ is decoded, the key gets another $, which it loses
+// when it is encoded. An object that only resembles one of the above ({"$int": true}) is encoded as
+// a map. A number beyond 2^53 in a Value is a float, and so is -0.
+//
+// The same applies to a google.protobuf.Struct (metadata, details, schemas) with two exceptions,
+// because they are searched and compiled as JSON: a float without a fraction is a number, and only
+// the keys above get another $, so that {"$ref": "…"} of a JSON Schema does not change.
 const (
 	markInt   = "$int"
 	markFloat = "$float"
@@ -18,15 +33,16 @@ const (
 	markMap   = "$map"
 )
 
-// holder is what a JSON value stands in.
+// holder is the message that contains a JSON value.
 type holder int
 
 const (
-	inValue  holder = iota // a google.protobuf.Value: nothing is lost
-	inStruct               // a google.protobuf.Struct: plain JSON as far as it goes
+	inValue  holder = iota // a google.protobuf.Value: lossless
+	inStruct               // a google.protobuf.Struct: plain JSON if possible
 )
 
-// escapes tells whether an object of one key gets a further $ when it is read, and loses it when it is written.
+// escapes reports whether an object with a single key gets another $ when it is decoded, and loses
+// it when it is encoded.
 func (h holder) escapes(key string) bool {
 	if h == inValue {
 		return strings.HasPrefix(key, "$")
@@ -42,7 +58,7 @@ func marked(mark string, v *structpb.Value) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{mark: v}})
 }
 
-// value reads anything as a Value.
+// value decodes any value as a Value.
 func (d *decoder) value(h holder, depth int) (*structpb.Value, error) {
 	if depth > maxDepth {
 		return nil, fault("nested deeper than %d maps and arrays", maxDepth)
@@ -88,7 +104,7 @@ func base64Value(b []byte) *structpb.Value {
 	return structpb.NewStringValue(base64.StdEncoding.EncodeToString(b))
 }
 
-// floatValue is a float as a Value: the number where no integer is written like it.
+// floatValue returns a float as a Value: a number, unless an integer has the same JSON.
 func floatValue(v float64, h holder) *structpb.Value {
 	var text string
 	switch {
@@ -101,7 +117,7 @@ func floatValue(v float64, h holder) *structpb.Value {
 	case h == inStruct, v != math.Trunc(v), math.Abs(v) > maxExact:
 		return structpb.NewNumberValue(v)
 	case v == 0 && math.Signbit(v):
-		text = "-0" // as a number its sign would be lost in the database
+		text = "-0" // as a number, its sign would be lost in the database
 	default:
 		return marked(markFloat, structpb.NewNumberValue(v))
 	}
@@ -123,7 +139,7 @@ func (d *decoder) listValue(list *structpb.ListValue, h holder, depth int) error
 	return nil
 }
 
-// mapValue reads a map: an object where all keys are strings, else {"$map": …}.
+// mapValue decodes a map: an object if all keys are strings, otherwise {"$map": …}.
 func (d *decoder) mapValue(h holder, depth int) (*structpb.Value, error) {
 	n, err := d.mapLen("a map")
 	if err != nil {
@@ -151,7 +167,7 @@ func (d *decoder) mapValue(h holder, depth int) (*structpb.Value, error) {
 	for i, key := range keys {
 		name := key.GetStringValue()
 		if _, twice := object.GetFields()[name]; twice {
-			return nil, within(keyStep(name), fault("given twice"))
+			return nil, within(keyStep(name), fault("must not be given twice"))
 		}
 		if len(keys) == 1 && h.escapes(name) {
 			name = "$" + name
@@ -161,17 +177,17 @@ func (d *decoder) mapValue(h holder, depth int) (*structpb.Value, error) {
 	return structpb.NewStructValue(object), nil
 }
 
-// pairsValue is a map with keys that are not all strings.
+// pairsValue decodes a map with keys that are not all strings.
 func pairsValue(keys, values []*structpb.Value) (*structpb.Value, error) {
 	pairs := make([]*structpb.Value, len(keys))
 	seen := make(map[string]bool, len(keys))
 	for i, key := range keys {
-		id, err := Marshal(key) // the same for the same key, however it was written
+		id, err := Marshal(key) // equal for equal keys, regardless of their encoding
 		if err != nil {
 			return nil, err
 		}
 		if seen[string(id)] {
-			return nil, within(valueStep(key), fault("given twice"))
+			return nil, within(valueStep(key), fault("must not be given twice"))
 		}
 		seen[string(id)] = true
 		pairs[i] = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{key, values[i]}})
@@ -179,7 +195,7 @@ func pairsValue(keys, values []*structpb.Value) (*structpb.Value, error) {
 	return marked(markMap, structpb.NewListValue(&structpb.ListValue{Values: pairs})), nil
 }
 
-// valueStep is the step of a path to what a key names.
+// valueStep returns the path step of a key.
 func valueStep(key *structpb.Value) string {
 	switch k := key.GetKind().(type) {
 	case *structpb.Value_StringValue:
@@ -190,7 +206,7 @@ func valueStep(key *structpb.Value) string {
 	return "[key]"
 }
 
-// structValue reads a map into a Struct: an object whatever its keys are called, so that none gets a further $.
+// structValue decodes a map into a Struct. It is always an object, so no key gets another $.
 func (d *decoder) structValue(object *structpb.Struct, depth int) error {
 	n, err := d.mapLen("a map")
 	if err != nil {
@@ -202,7 +218,7 @@ func (d *decoder) structValue(object *structpb.Struct, depth int) error {
 			return err
 		}
 		if _, twice := object.GetFields()[key]; twice {
-			return within(keyStep(key), fault("given twice"))
+			return within(keyStep(key), fault("must not be given twice"))
 		}
 		v, err := d.value(inStruct, depth+1)
 		if err != nil {

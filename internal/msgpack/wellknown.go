@@ -17,17 +17,18 @@ import (
 
 const valueName protoreflect.FullName = "google.protobuf.Value"
 
-// extTimestamp is the type of MessagePack's own extension for times.
+// extTimestamp is the type of MessagePack's timestamp extension.
 const extTimestamp = -1
 
-// What is right where a message has one of these types.
+// Descriptions of valid values of these types.
 const (
 	durationText = `a duration: a number of seconds, or text such as "1.5s"`
 	timeText     = `a time: text such as "2026-11-20T12:00:00Z", or the timestamp extension (-1)`
 	maskText     = `the names of fields, such as "priority,tags"`
 )
 
-// readKnown reads a message of a type that is not written as its fields; known is false for all others.
+// readKnown decodes a message of a type that is not encoded as its fields; known is false for other
+// types.
 func (d *decoder) readKnown(m proto.Message, depth int) (known bool, err error) {
 	switch m := m.(type) {
 	case *durationpb.Duration:
@@ -50,15 +51,15 @@ func (d *decoder) readKnown(m proto.Message, depth int) (known bool, err error) 
 	return false, nil
 }
 
-// writeKnown is the way back.
+// writeKnown is the inverse of readKnown.
 func (e *encoder) writeKnown(m proto.Message) (known bool, err error) {
 	switch m := m.(type) {
 	case *durationpb.Duration, *timestamppb.Timestamp, *fieldmaskpb.FieldMask:
 		text, err := protojson.Marshal(m)
 		if err != nil {
-			return true, fault("no valid %s", m.ProtoReflect().Descriptor().FullName())
+			return true, fault("not a valid %s", m.ProtoReflect().Descriptor().FullName())
 		}
-		return true, e.text(strings.Trim(string(text), `"`)) // letters, digits and signs: nothing is escaped
+		return true, e.text(strings.Trim(string(text), `"`)) // letters, digits and signs need no escapes
 	case *structpb.Value:
 		return true, e.value(m, inValue)
 	case *structpb.Struct:
@@ -69,7 +70,7 @@ func (e *encoder) writeKnown(m proto.Message) (known bool, err error) {
 	return false, nil
 }
 
-// jsonText reads what is one string in JSON, too.
+// jsonText decodes a value that is also a string in JSON.
 func (d *decoder) jsonText(m proto.Message, what string) error {
 	s, err := d.text(what)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// encoder writes one message.
+// encoder encodes a message.
 type encoder struct{ low *low.Encoder }
 
 func (e *encoder) message(m protoreflect.Message) error {
@@ -64,7 +64,7 @@ func (e *encoder) list(fd protoreflect.FieldDescriptor, list protoreflect.List) 
 	return nil
 }
 
-// entries writes a map, its keys in order.
+// entries encodes a map with its keys in order.
 func (e *encoder) entries(fd protoreflect.FieldDescriptor, entries protoreflect.Map) error {
 	if err := e.low.EncodeMapLen(entries.Len()); err != nil {
 		return err
@@ -113,12 +113,12 @@ func (e *encoder) single(fd protoreflect.FieldDescriptor, v protoreflect.Value) 
 
 func (e *encoder) text(s string) error {
 	if !utf8.ValidString(s) {
-		return fault("not valid UTF-8")
+		return fault("must be valid UTF-8")
 	}
 	return e.low.EncodeString(s)
 }
 
-// bytes writes a bin: the library would write nil for a slice that is nil.
+// bytes encodes a bin. The library would encode a nil slice as nil.
 func (e *encoder) bytes(b []byte) error {
 	if err := e.low.EncodeBytesLen(len(b)); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (e *encoder) ext(extType int8, b []byte) error {
 	return err
 }
 
-// number writes a number of JSON: an int where it is one that a double holds exactly, else a float.
+// number encodes a number of JSON: an int if a double holds it exactly, otherwise a float.
 func (e *encoder) number(v float64) error {
 	if v != math.Trunc(v) || math.Abs(v) > maxExact || v == 0 && math.Signbit(v) { // NaN is not equal to itself
 		return e.low.EncodeFloat64(v)

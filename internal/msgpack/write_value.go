@@ -25,7 +25,7 @@ func (e *encoder) value(v *structpb.Value, h holder) error {
 	case *structpb.Value_StructValue:
 		return e.object(kind.StructValue, h)
 	}
-	return fault("no JSON value: none of null, number, string, bool, object and list is set")
+	return fault("not a JSON value: set null, number, string, bool, object or list")
 }
 
 func (e *encoder) listValue(list *structpb.ListValue, h holder) error {
@@ -44,7 +44,7 @@ func (e *encoder) elements(values []*structpb.Value, h holder) error {
 	return nil
 }
 
-// object writes an object, or what it stands for.
+// object encodes an object, or the value that it stands for.
 func (e *encoder) object(object *structpb.Struct, h holder) error {
 	if len(object.GetFields()) == 1 {
 		for key, v := range object.GetFields() {
@@ -62,7 +62,7 @@ func (e *encoder) object(object *structpb.Struct, h holder) error {
 	return e.members(object, h)
 }
 
-// members writes an object as a map, its keys in order.
+// members encodes an object as a map with its keys in order.
 func (e *encoder) members(object *structpb.Struct, h holder) error {
 	if err := e.low.EncodeMapLen(len(object.GetFields())); err != nil {
 		return err
@@ -82,7 +82,8 @@ func (e *encoder) member(key string, v *structpb.Value, h holder) error {
 	return within(keyStep(key), e.value(v, h))
 }
 
-// stand writes what an object of one key stands for; stands is false, and nothing written, where it is only an object.
+// stand encodes the value of an object with a single key. If the object does not stand for a value,
+// it writes nothing and stands is false.
 func (e *encoder) stand(mark string, v *structpb.Value, h holder) (stands bool, err error) {
 	switch mark {
 	case markInt:
@@ -135,7 +136,7 @@ func bytesOf(v *structpb.Value) ([]byte, bool) {
 		return nil, false
 	}
 	b, err := base64.StdEncoding.Strict().DecodeString(text.StringValue)
-	return b, err == nil && !strings.ContainsAny(text.StringValue, "\r\n") // which the decoder passes over
+	return b, err == nil && !strings.ContainsAny(text.StringValue, "\r\n") // the decoder skips it
 }
 
 func extOf(v *structpb.Value) (extType int8, b []byte, ok bool) {
@@ -151,7 +152,7 @@ func extOf(v *structpb.Value) (extType int8, b []byte, ok bool) {
 	return int8(number.NumberValue), b, true
 }
 
-// pairsOf are the pairs of a map whose keys are not all strings.
+// pairsOf returns the pairs of a map with keys that are not all strings.
 func pairsOf(v *structpb.Value) ([]*structpb.Value, bool) {
 	list, ok := v.GetKind().(*structpb.Value_ListValue)
 	if !ok {

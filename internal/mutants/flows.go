@@ -117,7 +117,7 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "CleanUpIsStopped",
 	},
 	{
-		name: "step-end-beside-a-task", breaks: "the end of a step waits while its run is at work",
+		name: "step-end-during-a-task", breaks: "the end of a step waits while its run is at work",
 		file: endSteps, old: "r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured", planted: "w.task_id IS NULL AND g.capture AS captured",
 		packages: "./storage", run: "EndsOfSteps",
 	},

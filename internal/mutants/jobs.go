@@ -145,7 +145,7 @@ var jobMutants = []mutant{
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{
-		name: "unique-key-of-a-retry", breaks: "a job that is retried does not run beside another one with its unique key",
+		name: "unique-key-of-a-retry", breaks: "a job that is retried does not run while another job has its unique key",
 		file: jobsSQL, old: "e.ended AND e.holder IS NULL AS again", planted: "e.ended AS again",
 		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
 	},

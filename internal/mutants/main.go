@@ -1,10 +1,3 @@
-// Command mutants plants bugs into the engine, one at a time, and sees whether the tests catch each of them. A bug is a few words of
-// the source that are replaced; the changed file is laid over the real one (go test -overlay), so that nothing in the tree changes
-// and nothing of a bug can be shipped. A bug that no test catches is a rule that nothing holds.
-//
-//	go run ./internal/mutants              all of them
-//	go run ./internal/mutants -run fence   those whose name contains fence
-//	go run ./internal/mutants -list
 package main
 
 import (

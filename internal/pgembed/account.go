@@ -14,11 +14,12 @@ import (
 	"syscall"
 )
 
-// account is the user that the server runs as. PostgreSQL refuses to run as root, so root drops to another user.
+// account is the user of the server. PostgreSQL refuses to run as root, so root switches to another
+// user.
 type account struct {
 	name     string
 	uid, gid uint32
-	dropped  bool // this process is root, and the server is not
+	dropped  bool // this process is root, but the server is not
 }
 
 func serverAccount() (account, error) {
@@ -43,10 +44,10 @@ func serverAccount() (account, error) {
 		}
 		return account{name: name, uid: uint32(uid), gid: uint32(gid), dropped: true}, nil
 	}
-	return account{}, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
+	return account{}, errors.New("PostgreSQL refuses to run as root, and neither user postgres nor user nobody exists")
 }
 
-// credential is nil where the server runs as the user of this process.
+// credential returns nil if the server runs as the user of this process.
 func (a account) credential() *syscall.Credential {
 	if !a.dropped {
 		return nil
@@ -54,7 +55,7 @@ func (a account) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
 }
 
-// makeDir makes dir, with mode 0700, for the account. It tells whether dir was missing.
+// makeDir creates dir with mode 0700 for the account. It reports whether dir was missing.
 func (a account) makeDir(dir string) (made bool, err error) {
 	err = os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -66,7 +67,7 @@ func (a account) makeDir(dir string) (made bool, err error) {
 	return true, a.own(dir)
 }
 
-// own gives one path to the account.
+// own changes the owner of a path to the account.
 func (a account) own(path string) error {
 	if !a.dropped {
 		return nil
@@ -74,8 +75,9 @@ func (a account) own(path string) error {
 	return os.Lchown(path, int(a.uid), int(a.gid))
 }
 
-// ownTree gives dir and everything below it to the account, unless dir belongs to it already: a directory that was made
-// by another user's run, or restored from a backup, is taken over as a whole.
+// ownTree changes the owner of dir and everything below it to the account, unless it owns dir
+// already. A directory that another user's run created, or that was restored from a backup, changes
+// as a whole.
 func (a account) ownTree(dir string) error {
 	stat, err := os.Stat(dir)
 	if err != nil {
@@ -92,8 +94,8 @@ func (a account) ownTree(dir string) error {
 	})
 }
 
-// openWay makes sure that the account may enter dir. Of the directories on the way it opens those that root keeps to itself
-// inside the temporary directory, as mktemp makes them, and no others: they may be root's home.
+// openWay ensures that the account can enter dir. It opens only private directories of root inside
+// the temporary directory, as mktemp creates them; others may be the home of root.
 func (a account) openWay(dir string) error {
 	for {
 		barrier, err := a.barrier(dir)
@@ -112,7 +114,8 @@ func (a account) openWay(dir string) error {
 	}
 }
 
-// openTemporary lets the account's group, and nobody else, pass through a directory. It tells whether it did.
+// openTemporary lets only the group of the account pass through a directory. It reports whether it
+// did.
 func (a account) openTemporary(dir string) (opened bool, err error) {
 	temporary, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -132,13 +135,14 @@ func (a account) openTemporary(dir string) (opened bool, err error) {
 	return true, os.Chmod(dir, stat.Mode()|0o010)
 }
 
-// barrier is the first directory on the way to dir that the account may not enter, "" where the mode bits let it pass. Only
-// a dropped account can be barred: it is not the one that made the directories.
+// barrier returns the first directory on the path to dir that the account cannot enter, or "" if
+// the mode bits allow it. Only a switched account can be blocked, because it did not create the
+// directories.
 func (a account) barrier(dir string) (string, error) {
 	if !a.dropped {
 		return "", nil
 	}
-	// The way that counts is the real one: a symbolic link is followed first.
+	// Follow symbolic links: the real path counts.
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", err

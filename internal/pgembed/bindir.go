@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// ErrNoBinaries says that no PostgreSQL server is installed where this package looks.
+// ErrNoBinaries reports that no PostgreSQL server was found.
 var ErrNoBinaries = errors.New("no PostgreSQL server binaries found")
 
-// Where distributions put one directory of binaries for each major version.
+// The directories in which distributions install each major version.
 var versionedBinDirs = []string{
 	"/usr/lib/postgresql/*/bin",               // Debian, Ubuntu
-	"/usr/pgsql-*/bin",                        // PGDG packages for Red Hat's family
+	"/usr/pgsql-*/bin",                        // PGDG packages for Red Hat and derivatives
 	"/opt/homebrew/opt/postgresql@*/bin",      // Homebrew on ARM
 	"/usr/local/opt/postgresql@*/bin",         // Homebrew on Intel
 	"/Library/PostgreSQL/*/bin",               // EDB's installer on macOS
@@ -29,17 +29,17 @@ var versionedBinDirs = []string{
 	"/usr/local/pgsql/bin", "/usr/lib*/pgsql", // from source; SUSE
 }
 
-// FindBinDir tells the directory that holds postgres and initdb: $PG_BINDIR, then `pg_config --bindir`, then the newest
-// version among the places where distributions install it. A PG_BINDIR without them is an error, not a reason to look on.
-// Where there is none, the error is an ErrNoBinaries that says what to install.
+// FindBinDir returns the directory of postgres and initdb: $PG_BINDIR, then `pg_config --bindir`,
+// then the newest version in the directories of distributions. A PG_BINDIR without them is an
+// error. If there is none, the error is an ErrNoBinaries with a hint what to install.
 func FindBinDir() (string, error) {
 	if dir := os.Getenv("PG_BINDIR"); dir != "" {
 		if !holdsServer(dir) {
-			return "", fmt.Errorf("%w: PG_BINDIR=%s holds no postgres and initdb", ErrNoBinaries, dir)
+			return "", fmt.Errorf("%w: PG_BINDIR=%s does not contain postgres and initdb", ErrNoBinaries, dir)
 		}
 		return filepath.Abs(dir)
 	}
-	// pg_config also comes with client-only packages: what it names counts only if a server is there.
+	// Client-only packages also contain pg_config: check that there is a server.
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
 		if dir := strings.TrimSpace(string(out)); holdsServer(dir) {
 			return dir, nil
@@ -55,9 +55,9 @@ func FindBinDir() (string, error) {
 			return dirs[i], nil
 		}
 	}
-	return "", fmt.Errorf("%w (looked at $PG_BINDIR, pg_config --bindir, /usr/lib/postgresql/*/bin and the like): install them "+
+	return "", fmt.Errorf("%w in $PG_BINDIR, pg_config --bindir, /usr/lib/postgresql/*/bin and similar: install them "+
 		"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; Alpine: apk add postgresql; "+
-		"macOS: brew install postgresql@18) or set PG_BINDIR to the directory that holds postgres and initdb", ErrNoBinaries)
+		"macOS: brew install postgresql@18) or set PG_BINDIR to the directory of postgres and initdb", ErrNoBinaries)
 }
 
 func holdsServer(dir string) bool {
@@ -72,7 +72,7 @@ func holdsServer(dir string) bool {
 
 var firstNumber = regexp.MustCompile(`\d+`)
 
-// versionIn is the first number in a path or a version line, 0 where it has none.
+// versionIn returns the first number in a path or a version line; 0 if there is none.
 func versionIn(text string) int {
 	version, err := strconv.Atoi(firstNumber.FindString(text))
 	if err != nil {
@@ -81,7 +81,7 @@ func versionIn(text string) int {
 	return version
 }
 
-// Version tells the major version of the PostgreSQL in binDir, such as 15.
+// Version returns the major version of the PostgreSQL in binDir, such as 15.
 func Version(ctx context.Context, binDir string) (int, error) {
 	return commandVersion(ctx, exec.Command(filepath.Join(binDir, "postgres"), "--version"))
 }
@@ -93,7 +93,7 @@ func commandVersion(ctx context.Context, cmd *exec.Cmd) (int, error) {
 	}
 	major := versionIn(out)
 	if major == 0 {
-		return 0, fmt.Errorf("%s answers %q, which names no version", cmd, out)
+		return 0, fmt.Errorf("%s printed %q, which contains no version", cmd, out)
 	}
 	return major, nil
 }

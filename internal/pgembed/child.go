@@ -21,16 +21,16 @@ import (
 // child is one run of the postmaster.
 type child struct {
 	process *os.Process
-	done    chan struct{} // closed when the postmaster has ended
-	how     string        // how it ended, such as "exit status 1"; read after done
-	asked   atomic.Bool   // its end was asked for
+	done    chan struct{} // closed when the postmaster has exited
+	how     string        // how it exited, such as "exit status 1"; read it after done
+	asked   atomic.Bool   // a stop was requested
 }
 
-// startChild starts a postmaster whose output goes to the log file.
+// startChild starts a postmaster with its output in the log file.
 //
-// Linux signals a child when the thread that started it ends (Pdeathsig), and Go ends and makes threads as it likes. So
-// the child is started by a goroutine that is locked to its thread and stays there until the child has ended: the thread can
-// then only end before the child if this whole process does.
+// Linux signals a child when the thread that started it ends (Pdeathsig), and Go may end threads at
+// any time. So a goroutine that is locked to its thread starts the child and waits for it: the
+// thread ends before the child only if this process ends.
 func startChild(place place, arguments []string, ephemeral bool) (*child, error) {
 	log, err := os.OpenFile(place.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -55,7 +55,7 @@ func startChild(place place, arguments []string, ephemeral bool) (*child, error)
 		}
 		c.process = cmd.Process
 		started <- nil
-		// The error of Wait says less than the state: it is nil where the server ended well.
+		// The state is more precise than the error of Wait, which is nil after a clean exit.
 		_ = cmd.Wait()
 		c.how = cmd.ProcessState.String()
 		close(c.done)
@@ -68,10 +68,10 @@ func startChild(place place, arguments []string, ephemeral bool) (*child, error)
 
 func (c *child) pid() int { return c.process.Pid }
 
-// signal fails only where the child has ended, which done tells better.
+// signal ignores errors: it fails only if the child has exited, which done reports.
 func (c *child) signal(signal syscall.Signal) { _ = c.process.Signal(signal) }
 
-// end sends the signal, then SIGKILL where that takes longer than wait, and returns when the child has ended.
+// end sends a signal, and SIGKILL after wait, and returns when the child has exited.
 func (c *child) end(signal syscall.Signal, wait time.Duration) {
 	c.asked.Store(true)
 	c.signal(signal)
@@ -84,8 +84,8 @@ func (c *child) end(signal syscall.Signal, wait time.Duration) {
 	<-c.done
 }
 
-// waitReady returns when the server answers a query. It does not ask for patience of its own: recovery after a crash takes
-// what it takes, and ctx says how long the caller waits.
+// waitReady returns when the server answers a query. It has no timeout except that of ctx, because
+// recovery after a crash may take long.
 func waitReady(ctx context.Context, dsn string, child *child) error {
 	pause := 5 * time.Millisecond
 	for {
@@ -95,9 +95,9 @@ func waitReady(ctx context.Context, dsn string, child *child) error {
 		}
 		select {
 		case <-child.done:
-			return fmt.Errorf("PostgreSQL ended during its start: %s", child.how)
+			return fmt.Errorf("PostgreSQL exited during its start: %s", child.how)
 		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL is not ready: %w; the last try: %w", context.Cause(ctx), err)
+			return fmt.Errorf("PostgreSQL is not ready: %w; last error: %w", context.Cause(ctx), err)
 		case <-time.After(pause):
 			pause = min(pause*2, 200*time.Millisecond)
 		}
@@ -114,7 +114,7 @@ func ping(ctx context.Context, dsn string) error {
 	return errors.Join(conn.Ping(ctx), conn.Close(ctx))
 }
 
-// runCommand runs a short command and gives its output; an error carries the end of what the command printed.
+// runCommand runs a short command and returns its output; an error contains the end of the output.
 func runCommand(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -134,7 +134,7 @@ func runCommand(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return text, nil
 }
 
-// lastLines keeps of a log what is worth repeating in an error.
+// lastLines returns the part of a log that is useful in an error.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")

@@ -2,9 +2,9 @@ package pgembed
 
 import "syscall"
 
-// procAttributes bind the child to this process. The kernel sends the signal when the THREAD that started the child ends,
-// which startChild takes care of. A group of its own keeps the terminal's Ctrl-C away from the server: who started it decides when
-// it goes, after its clients.
+// procAttributes binds the child to this process. The kernel sends the signal when the thread that
+// started the child ends; startChild handles that. The child has its own process group, so Ctrl-C
+// on the terminal does not stop the server before its clients.
 func procAttributes(credential *syscall.Credential, onParentDeath syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: credential, Setpgid: true, Pdeathsig: onParentDeath}
 }

@@ -17,25 +17,25 @@ import (
 	"time"
 )
 
-// superuser owns every cluster that this package makes.
+// superuser owns all clusters of this package.
 const superuser = "postgres"
 
 var (
-	// ErrInUse says that another live server uses the directory; the error names its process id.
+	// ErrInUse reports that another live server uses the directory; the error contains its process
+	// id.
 	ErrInUse = errors.New("directory is in use")
-	// ErrVersion says that the directory was made by another major version of PostgreSQL than the one that is installed.
+	// ErrVersion reports that another major version of PostgreSQL created the directory.
 	ErrVersion = errors.New("directory belongs to another major version of PostgreSQL")
 )
 
-// How long a start waits for a server that is on its way out, and for one that does not know yet that it is: the server of a
+// How long a start waits for a server that is stopping, and for one that will stop: the server of a
 // killed process ends a moment after it.
 const (
 	stoppingWait = 60 * time.Second
 	inUseWait    = 500 * time.Millisecond
 )
 
-// prepare leaves a cluster that postgres can be started on: it makes one where there is none, and refuses one that
-// cannot be used.
+// prepare creates the cluster if it is missing, and returns an error if it cannot be used.
 func (p place) prepare(ctx context.Context, major int, unsafe bool) error {
 	version, err := os.ReadFile(filepath.Join(p.clusterDir(), "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,19 +45,20 @@ func (p place) prepare(ctx context.Context, major int, unsafe bool) error {
 		return fmt.Errorf("read the cluster's version: %w", err)
 	}
 	if made := strings.TrimSpace(string(version)); made != strconv.Itoa(major) {
-		return fmt.Errorf("%w: it was made by PostgreSQL %s, and the binaries in %s are PostgreSQL %d: set PG_BINDIR to the "+
+		return fmt.Errorf("%w: it was created by PostgreSQL %s, and the binaries in %s are PostgreSQL %d: set PG_BINDIR to the "+
 			"binaries of version %s, or use another directory", ErrVersion, made, p.binDir, major, made)
 	}
 	if err := p.waitUnused(ctx); err != nil {
 		return err
 	}
 	if err := p.account.ownTree(p.clusterDir()); err != nil {
-		return fmt.Errorf("give the cluster to user %s: %w", p.account.name, err)
+		return fmt.Errorf("change the owner of the cluster to user %s: %w", p.account.name, err)
 	}
 	return nil
 }
 
-// initdb makes the cluster beside its final place, so that one that was not finished is never taken for one that was.
+// initdb creates the cluster in a temporary directory and renames it, so that an incomplete cluster
+// is never used.
 func (p place) initdb(ctx context.Context, unsafe bool) error {
 	draft := p.clusterDir() + ".new"
 	if err := os.RemoveAll(draft); err != nil {
@@ -83,8 +84,9 @@ func (p place) initdb(ctx context.Context, unsafe bool) error {
 	return os.Rename(draft, p.clusterDir())
 }
 
-// waitUnused fails with ErrInUse where a live server uses the cluster. It waits for one that is stopping. A postmaster.pid
-// that a crash left behind is no matter: postgres itself judges it by more than the process id.
+// waitUnused returns ErrInUse if a live server uses the cluster, and waits for one that is
+// stopping. It ignores the postmaster.pid of a crashed server, because postgres checks that by more
+// than the process id.
 func (p place) waitUnused(ctx context.Context) error {
 	begin := time.Now()
 	for {
@@ -101,13 +103,13 @@ func (p place) waitUnused(ctx context.Context) error {
 				ErrInUse, pid, p.clusterDir())
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("wait for the PostgreSQL server with process id %d to end: %w", pid, err)
+			return fmt.Errorf("wait for the PostgreSQL server with process id %d to stop: %w", pid, err)
 		}
 	}
 }
 
-// runningServer reads postmaster.pid and asks whether the server that wrote it lives. Its lines are: process id, directory, start
-// time, port, socket directory, listen address, shared memory, status.
+// runningServer reads postmaster.pid and checks whether its server is alive. The lines are: process
+// id, directory, start time, port, socket directory, listen address, shared memory, status.
 func (p place) runningServer() (pid int, stopping, live bool, err error) {
 	text, err := os.ReadFile(filepath.Join(p.clusterDir(), "postmaster.pid"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,8 +123,8 @@ func (p place) runningServer() (pid int, stopping, live bool, err error) {
 	if err != nil || pid <= 0 || !processExists(pid) {
 		return 0, false, false, nil
 	}
-	// The number may be another process's by now, so a server counts as live if somebody answers at its socket. One that
-	// stops closes its sockets before it ends.
+	// The process id may have been reused, so a server counts as alive if it accepts connections on
+	// its socket. A stopping server closes its sockets before it exits.
 	stopping = strings.TrimSpace(lines[7]) == "stopping"
 	port, socketDir := strings.TrimSpace(lines[3]), strings.TrimSpace(lines[4])
 	if stopping || socketDir == "" {
@@ -140,7 +142,8 @@ func processExists(pid int) bool {
 	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
-// lockFile takes an exclusive lock, which ends with the process at the latest. It waits for whoever holds it.
+// lockFile takes an exclusive lock, waiting for its holder. The lock ends with the process at the
+// latest.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -161,7 +164,7 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// pause waits for a while, or for the end of ctx, which is an error.
+// pause waits for a while. It returns an error if ctx ends.
 func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -1,10 +1,5 @@
 //go:build unix
 
-// Package pgembed runs a private PostgreSQL from the binaries installed on this machine: for `progressor dev`, which keeps it
-// between runs, and for tests, which throw it away. The server belongs to the process that started it and ends with it.
-//
-// Clients reach it through a unix socket in a directory that only the server's user and root can enter, and are trusted
-// there. TCP, where it is asked for, is on 127.0.0.1 only and wants the password that was made with the directory.
 package pgembed
 
 import (
@@ -21,60 +16,64 @@ import (
 	"time"
 )
 
-// How long a stop waits for each harder way to end the server.
+// How long a stop waits before it uses the next stronger way.
 const (
 	fastStopWait      = 30 * time.Second
 	immediateStopWait = 10 * time.Second
 )
 
-// Config says where a server lives and how it runs. The zero value of every field but Dir is usable.
+// Config configures a server. Dir is required, other fields may be zero.
 type Config struct {
-	// Dir holds everything of the server: cluster/ (PostgreSQL's own files), run/ (its socket), password and postgres.log.
-	// It is created with mode 0700 where it is missing, and kept between runs. Empty is allowed for an Ephemeral server only,
-	// and means a new directory under os.TempDir().
+	// Dir contains all files of the server: cluster/ (PostgreSQL's own files), run/ (its socket),
+	// password and postgres.log. It is created with mode 0700 if it is missing, and kept between
+	// runs. It may be empty only for an Ephemeral server, which then uses a new directory under
+	// os.TempDir().
 	Dir string
 
-	// Logger is told of starts and stops. Default: nothing is logged.
+	// Logger logs starts and stops. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// Port, where it is not 0, makes the server listen on 127.0.0.1:Port too.
+	// Port, if not 0, also makes the server listen on 127.0.0.1:Port.
 	Port int
 
-	// Listen makes the server listen on 127.0.0.1 also where Port is 0, at a free port that Addr tells.
+	// Listen makes the server listen on 127.0.0.1 even if Port is 0, on a free port that Addr
+	// returns.
 	Listen bool
 
-	// Settings are PostgreSQL settings that win over the package's defaults, such as {"shared_buffers": "64MB"}.
+	// Settings are PostgreSQL settings that override the defaults of this package, such as
+	// {"shared_buffers": "64MB"}.
 	Settings map[string]string
 
-	// Ephemeral servers are ended without a checkpoint, and Stop removes Dir.
+	// Ephemeral servers stop without a checkpoint, and Stop removes Dir.
 	Ephemeral bool
 
-	// Unsafe turns fsync, synchronous_commit and full_page_writes off: quicker, and a power cut may destroy everything.
+	// Unsafe turns fsync, synchronous_commit and full_page_writes off: faster, but a power failure
+	// may destroy the cluster.
 	Unsafe bool
 }
 
-// Server is a running PostgreSQL. Its methods may be called from several goroutines at once.
+// Server is a running PostgreSQL. Its methods are safe for concurrent use.
 type Server struct {
 	config Config
 	place  place
 	major  int
 
-	// change is held by whoever stops or restarts the server, and guards stopped.
+	// change serializes stops and restarts, and guards stopped.
 	change  sync.Mutex
-	stopped bool // the server does not come back
-	// state guards what follows; it is never held while something is waited for.
+	stopped bool // the server cannot be restarted
+	// state guards the following fields; it is never held during a wait.
 	state      sync.Mutex
 	child      *child
 	dead       chan struct{}
 	restarting bool
 }
 
-// Start makes the directory where it is new, starts a server in it and returns when that answers queries. ctx bounds the
-// start alone: a server that runs is ended by Stop, or with this process.
+// Start creates the directory if needed, starts a server in it, and returns when the server answers
+// queries. ctx limits only the start: the server runs until Stop, or until this process ends.
 //
-// It fails where no binaries are found, where another live server uses Dir (ErrInUse), where Dir was made by another major
-// version (ErrVersion), where the server's user cannot reach Dir, and where PostgreSQL ends during its start: the error
-// then carries the end of its log.
+// Start returns an error if no binaries are found, if another live server uses Dir (ErrInUse), if
+// another major version created Dir (ErrVersion), if the user of the server cannot enter Dir, or if
+// PostgreSQL exits during its start; then the error contains the end of its log.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
@@ -97,14 +96,15 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	return s, nil
 }
 
-// open does the part of Start during which nobody else may touch the directory.
+// open is the part of Start during which no other process may use the directory.
 func (s *Server) open(ctx context.Context) error {
 	unlock, err := lockFile(ctx, filepath.Join(s.place.dir, "start.lock"))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	// Asked as the server's user, and in its directory: that proves too that this user can run it there.
+	// Run it as the user of the server, in its directory: this also checks that the user can run it
+	// there.
 	if s.major, err = commandVersion(ctx, s.place.command("postgres", "--version")); err != nil {
 		return fmt.Errorf("as user %s: %w", s.place.account.name, err)
 	}
@@ -119,7 +119,7 @@ func (s *Server) open(ctx context.Context) error {
 	return s.launch(ctx)
 }
 
-// launch starts the postmaster and waits until it answers.
+// launch starts the postmaster and waits until it is ready.
 func (s *Server) launch(ctx context.Context) error {
 	begin := time.Now()
 	logOffset, err := s.place.rotateLog()
@@ -146,16 +146,16 @@ func (s *Server) launch(ctx context.Context) error {
 	return nil
 }
 
-// watch waits for the end of one child.
+// watch waits for the end of a child.
 func (s *Server) watch(child *child) {
 	<-child.done
 	if !child.asked.Load() {
-		s.config.Logger.Error("PostgreSQL ended by itself", "dir", s.place.dir, "pid", child.pid(), "how", child.how, "log", s.place.logPath())
+		s.config.Logger.Error("PostgreSQL exited", "dir", s.place.dir, "pid", child.pid(), "how", child.how, "log", s.place.logPath())
 	}
 	s.settle()
 }
 
-// settle closes dead where the server has ended and nobody is starting it again.
+// settle closes dead if the server has exited and is not being restarted.
 func (s *Server) settle() {
 	s.state.Lock()
 	defer s.state.Unlock()
@@ -164,16 +164,16 @@ func (s *Server) settle() {
 	}
 }
 
-// DSN is the connection string of the database postgres, for its superuser, through the unix socket. It stays the same
-// over restarts, and over runs on the same Dir.
+// DSN returns the connection string of the database postgres for its superuser, through the Unix
+// socket. It does not change with restarts, or with later runs in the same Dir.
 func (s *Server) DSN() string { return s.DSNFor("postgres") }
 
-// DSNFor is DSN for another database of this server.
+// DSNFor returns the DSN of another database of this server.
 func (s *Server) DSNFor(db string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=%s", s.place.socketDir, s.port(), superuser, quoteDSN(db))
 }
 
-// Addr is the server's TCP address (127.0.0.1:port), "" where it does not listen.
+// Addr returns the TCP address of the server (127.0.0.1:port); "" if it does not listen.
 func (s *Server) Addr() string {
 	if s.config.Port == 0 {
 		return ""
@@ -181,7 +181,8 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.config.Port))
 }
 
-// TCPDSNFor is the connection string of a database through TCP, with its password. It fails where the server does not listen.
+// TCPDSNFor returns the connection string of a database over TCP, with its password. It returns an
+// error if the server does not listen.
 func (s *Server) TCPDSNFor(db string) (string, error) {
 	if s.config.Port == 0 {
 		return "", errors.New("the PostgreSQL server does not listen on TCP: set Config.Listen or Config.Port")
@@ -194,26 +195,27 @@ func (s *Server) TCPDSNFor(db string) (string, error) {
 		s.config.Port, superuser, quoteDSN(string(password)), quoteDSN(db)), nil
 }
 
-// Dir is the absolute path of Config.Dir.
+// Dir returns the absolute path of Config.Dir.
 func (s *Server) Dir() string { return s.place.dir }
 
-// Version is the major version of PostgreSQL, such as 15.
+// Version returns the major version of PostgreSQL, such as 15.
 func (s *Server) Version() int { return s.major }
 
-// PID is the process id of the running postmaster, or of the last one that ran.
+// PID returns the process id of the postmaster, or of the last one.
 func (s *Server) PID() int { return s.current().pid() }
 
-// Dead is closed when the server has ended, by Stop or by itself; a Restart does not close it. After a server ended by
-// itself, Restart starts it again and Dead returns a new channel.
+// Dead returns a channel that is closed when the server has stopped or exited; a Restart does not
+// close it. If the server exited, Restart starts it again, and Dead then returns a new channel.
 func (s *Server) Dead() <-chan struct{} {
 	s.state.Lock()
 	defer s.state.Unlock()
 	return s.dead
 }
 
-// Stop ends the server: it breaks its connections, writes a checkpoint and waits for the end. When ctx ends, or after 30
-// seconds, it goes without the checkpoint (the next start recovers), and that is an error. An Ephemeral server always goes
-// without, and its Dir is removed. A second Stop does nothing.
+// Stop stops the server: it closes its connections, writes a checkpoint and waits. When ctx ends,
+// or after 30 seconds, it stops without the checkpoint (the next start recovers) and returns an
+// error. An Ephemeral server always stops without one, and its Dir is removed. A second Stop does
+// nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -226,7 +228,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	err := s.halt(ctx, mode)
 	s.stopped = true
-	s.settle() // the one that watches may not have come to it yet
+	s.settle() // watch may not have noticed yet
 	err = errors.Join(err, s.place.removeSocketDir())
 	if s.config.Ephemeral {
 		err = errors.Join(err, os.RemoveAll(s.place.dir))
@@ -238,13 +240,14 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Restart ends the server and starts it again, at the same DSN. Mode "fast" breaks the connections and writes a checkpoint;
-// mode "immediate" is a crash: the server recovers from its log. A server that ended by itself is only started.
+// Restart stops the server and starts it again, with the same DSN. Mode "fast" closes the
+// connections and writes a checkpoint. Mode "immediate" is a crash: the server recovers from its
+// WAL. A server that has exited is only started.
 func (s *Server) Restart(ctx context.Context, mode string) error {
 	signals := map[string]syscall.Signal{"fast": syscall.SIGINT, "immediate": syscall.SIGQUIT}
 	signal, known := signals[mode]
 	if !known {
-		return fmt.Errorf("restart PostgreSQL: mode %q is neither fast nor immediate", mode)
+		return fmt.Errorf("restart PostgreSQL: mode must be fast or immediate (got %q)", mode)
 	}
 	s.change.Lock()
 	defer s.change.Unlock()
@@ -265,7 +268,8 @@ func (s *Server) Restart(ctx context.Context, mode string) error {
 	return nil
 }
 
-// halt ends the current child: with mode first, then harder. It is an error where mode was not enough.
+// halt stops the current child, with mode first, then with stronger ways. It returns an error if
+// mode was not sufficient.
 func (s *Server) halt(ctx context.Context, mode syscall.Signal) error {
 	child := s.current()
 	child.asked.Store(true)
@@ -278,7 +282,7 @@ func (s *Server) halt(ctx context.Context, mode syscall.Signal) error {
 	case <-ctx.Done():
 	}
 	child.end(syscall.SIGQUIT, immediateStopWait)
-	return fmt.Errorf("not done in time, ended without a checkpoint: %w", context.Cause(ctx))
+	return fmt.Errorf("timed out; stopped without a checkpoint: %w", context.Cause(ctx))
 }
 
 func (s *Server) current() *child {
@@ -293,7 +297,8 @@ func (s *Server) setRestarting(restarting bool) {
 	s.restarting = restarting
 }
 
-// port is the TCP port, which also names the socket's file; a server without TCP uses PostgreSQL's default there.
+// port is the TCP port, which is also part of the name of the socket; a server without TCP uses
+// PostgreSQL's default there.
 func (s *Server) port() int {
 	if s.config.Port != 0 {
 		return s.config.Port

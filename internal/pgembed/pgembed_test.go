@@ -358,7 +358,7 @@ func TestRootDropsToAnotherUser(t *testing.T) {
 		t.Error("the server runs as root")
 	}
 
-	// Not inside the temporary directory, as that is told below, and so nobody's to open but root's own.
+	// Not inside the temporary directory, so only root may open it.
 	barred, err := os.MkdirTemp("", "barred")
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	"syscall"
 )
 
-// place is where one server lives: its directories, its binaries and its user.
+// place contains the directories, binaries and user of a server.
 type place struct {
-	dir       string // absolute
+	dir       string // absolute path
 	binDir    string
 	socketDir string
 	account   account
@@ -30,7 +30,8 @@ func (p place) clusterDir() string   { return filepath.Join(p.dir, "cluster") }
 func (p place) logPath() string      { return filepath.Join(p.dir, "postgres.log") }
 func (p place) passwordPath() string { return filepath.Join(p.dir, "password") }
 
-// newPlace makes the directories that a server needs around its cluster, and checks that its user reaches them.
+// newPlace creates the directories around the cluster, and checks that the user of the server can
+// enter them.
 func newPlace(config *Config, binDir string) (place, error) {
 	p := place{binDir: binDir}
 	var err error
@@ -44,7 +45,7 @@ func newPlace(config *Config, binDir string) (place, error) {
 		return place{}, err
 	}
 	if err := p.makeSocketDir(); err != nil {
-		return place{}, fmt.Errorf("make the directory of the unix socket: %w", err)
+		return place{}, fmt.Errorf("create the directory of the Unix socket: %w", err)
 	}
 	return p, nil
 }
@@ -73,22 +74,26 @@ func (p *place) makeDir(config *Config) (err error) {
 	if err != nil {
 		return err
 	}
-	// A private directory of root's, such as os.MkdirTemp makes, was meant for this server: it becomes its user's. One that
-	// others may enter stays whose it is, for only what is in it must belong to the server.
+	// A private directory of root, such as one of os.MkdirTemp, was created for this server, so its
+	// owner changes. A directory that others may enter keeps its owner: only its content must
+	// belong to the server.
 	if stat.Sys().(*syscall.Stat_t).Uid == 0 && stat.Mode()&0o001 == 0 {
 		return p.account.own(p.dir)
 	}
 	return nil
 }
 
-// The path of a unix socket may have 107 bytes on Linux, 103 on macOS, of which "/.s.PGSQL.65535" takes 15.
+// The path of a Unix socket may have 107 bytes on Linux and 103 on macOS, of which
+// "/.s.PGSQL.65535" takes 15.
 const maxSocketDir = 103 - 15
 
-// PostgreSQL and connection strings each give some characters a meaning of their own: such directories get no socket.
+// Some characters have a meaning in PostgreSQL's settings or in connection strings: such
+// directories get no socket.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
 
-// makeSocketDir makes the directory of the unix socket: run/ or, where that path is too long or too odd, one in the
-// temporary directory that is named after the server's directory, so that it is found again.
+// makeSocketDir creates the directory of the Unix socket: run/ or, if that path is too long or
+// contains such characters, one in the temporary directory with a name that is derived from the
+// server's directory.
 func (p *place) makeSocketDir() error {
 	sum := sha256.Sum256([]byte(p.dir))
 	name := "pgembed-" + hex.EncodeToString(sum[:6])
@@ -102,8 +107,9 @@ func (p *place) makeSocketDir() error {
 	return errors.New("every candidate has a path that is too long for a socket")
 }
 
-// ensureSocketDir makes the directory. One that is there already is trusted only if nobody else can have put it there: the
-// temporary directory is open to all, and who owns the directory of a socket can answer in the server's place.
+// ensureSocketDir creates the directory. It accepts an existing one only if no other user can have
+// created it: the temporary directory is open to all, and the owner of a socket's directory could
+// impersonate the server.
 func (p *place) ensureSocketDir() error {
 	if _, err := p.account.makeDir(p.socketDir); err != nil {
 		return err
@@ -122,7 +128,7 @@ func (p *place) ensureSocketDir() error {
 	return p.account.own(p.socketDir)
 }
 
-// removeSocketDir leaves nothing behind in the temporary directory.
+// removeSocketDir removes the directory from the temporary directory.
 func (p place) removeSocketDir() error {
 	if filepath.Dir(p.socketDir) == p.dir {
 		return nil
@@ -133,9 +139,9 @@ func (p place) removeSocketDir() error {
 	return nil
 }
 
-// command is one of PostgreSQL's programs, run as the server's user, in a directory that this user can enter. It sees
-// nothing of this process's environment but what finds libraries and programs: PG* variables would change what it does, and others
-// may be secrets.
+// command returns a PostgreSQL program that runs as the user of the server, in a directory that
+// this user can enter. From the environment of this process it gets only what finds libraries and
+// programs: PG* variables would change its behavior, and others may be secret.
 func (p place) command(program string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.binDir, program), arguments...)
 	cmd.Dir = p.dir
@@ -149,28 +155,29 @@ func (p place) command(program string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// maxLogSize is the size in bytes at which a start puts the log aside, as postgres.log.old.
+// maxLogSize is the size in bytes from which a start renames the log to postgres.log.old.
 const maxLogSize = 16 << 20
 
-// rotateLog tells where in the log the next run begins.
+// rotateLog returns the offset in the log at which the next run begins.
 func (p place) rotateLog() (offset int64, err error) {
 	stat, err := os.Stat(p.logPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at the PostgreSQL log: %w", err)
+		return 0, fmt.Errorf("check the PostgreSQL log: %w", err)
 	}
 	if stat.Size() < maxLogSize {
 		return stat.Size(), nil
 	}
 	if err := os.Rename(p.logPath(), p.logPath()+".old"); err != nil {
-		return 0, fmt.Errorf("put the PostgreSQL log aside: %w", err)
+		return 0, fmt.Errorf("rotate the PostgreSQL log: %w", err)
 	}
 	return 0, nil
 }
 
-// logTail is what the log says of the run that began at offset, to be put behind an error; "" where it says nothing.
+// logTail returns the end of the log of the run that began at offset, for an error; "" if it is
+// empty.
 func (p place) logTail(offset int64) string {
 	log, err := os.Open(p.logPath())
 	if err != nil {

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// defaultSettings suit a machine of two cores that PostgreSQL shares with the engine. What makes a commit durable stays on.
+// defaultSettings are for a machine of two cores that PostgreSQL shares with the engine. Commits
+// remain durable.
 var defaultSettings = map[string]string{
 	"shared_buffers":  "256MB",
 	"max_connections": "100",
-	"jit":             "off", // it costs short statements more than it gives
+	"jit":             "off", // it costs short statements more than it saves
 
-	// New WAL files are not filled with zeros first, and there is room for many before a checkpoint is forced.
+	// New WAL files are not filled with zeros, and many fit before a checkpoint is forced.
 	"wal_init_zero":       "off",
 	"wal_compression":     "off",
 	"min_wal_size":        "512MB",
@@ -23,7 +24,7 @@ var defaultSettings = map[string]string{
 	"checkpoint_timeout":  "15min",
 	"track_wal_io_timing": "off",
 
-	"autovacuum_naptime": "10s", // schedule and running fill with dead rows quickly
+	"autovacuum_naptime": "10s", // schedule and running collect dead rows quickly
 	"timezone":           "UTC",
 
 	"logging_collector": "off", // the log is the server's stderr
@@ -34,7 +35,8 @@ var defaultSettings = map[string]string{
 
 var unsafeSettings = map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
-// arguments are the postmaster's. Where it listens is not for Config.Settings to say: DSN depends on it.
+// arguments returns the arguments of the postmaster. Config.Settings cannot change where it
+// listens, because DSN depends on it.
 func (s *Server) arguments() []string {
 	settings := maps.Clone(defaultSettings)
 	if s.config.Unsafe {
@@ -54,7 +56,7 @@ func (s *Server) arguments() []string {
 	return arguments
 }
 
-// quoteDSN quotes a value of a keyword=value connection string where it needs that.
+// quoteDSN quotes a value of a keyword=value connection string if needed.
 func quoteDSN(value string) string {
 	if plainPath.MatchString(value) {
 		return value

@@ -1,6 +1,8 @@
--- InsertAudits notes the orders of a flush that have changed their process: behind the statements that carry them out, in the same
--- transaction. That they have shows in the row: it came into its status, or was removed, since the transaction began. (An order of the
--- same kind that another node stored in these milliseconds looks the same: then both are noted.)
+-- InsertAudits stores the commands of a flush that have changed their process. It runs after the
+-- statements that execute them, in the same transaction. The row shows whether the command had an
+-- effect: its status was changed, or it was removed, since the transaction began. (A command of the
+-- same kind that another node executed in the same milliseconds looks the same; then both are
+-- stored.)
 -- name: InsertAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details, '')::jsonb
@@ -19,13 +21,13 @@ SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details,
                      WHEN 'StartBulk' THEN p.created_time >= now()
                      ELSE p.status_changed_time >= now() AND p.previous_status = 'ERROR' END;
 
--- InsertAudit notes an order that goes through no lane, in its transaction.
+-- InsertAudit stores a command that does not use a lane, in its transaction.
 -- name: InsertAudit :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
 
--- InsertNotes notes orders that a task has carried out, with its result: who finds the row that this very transaction has written at the
--- end of the task knows that they were.
+-- InsertNotes stores commands that a task has executed, with its result. It stores a command only
+-- if this transaction has written the end of the task.
 -- name: InsertNotes :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details, '')::jsonb
@@ -40,7 +42,7 @@ SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details,
       AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
    LIMIT 1) e;
 
--- ForgetAudit drops the oldest orders that are past their retention, lim at a time.
+-- ForgetAudit deletes the oldest commands after their retention, lim at a time.
 -- name: ForgetAudit :exec
 DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT @lim::int) d
  WHERE a.audit_id = d.audit_id AND d.time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond';

@@ -1,11 +1,16 @@
--- CancelProcesses asks processes in INIT and RUNNING to end: a CANCEL task is next, or behind the task that runs, and has the time that
--- grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
--- process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
--- runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
--- that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
--- members have ended. Where a process ends, at most lim waiting tasks of it end here, its CANCEL task among them. If there may be more,
--- the process is listed in queue_backlogs and SettleQueues ends the others.
--- outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
+-- CancelProcesses asks processes in INIT and RUNNING to end. A CANCEL task is next, or behind the
+-- running task, and its grace period of grace_us begins now. Processes in ERROR and SUSPENDED are
+-- CANCELLED at once. overdue: the engine (not a client) cancels the process if the grace period of
+-- an earlier request has passed. If a process ends here, its attempt is fenced off and all its
+-- running and waiting tasks are CANCELLED, except that a CANCEL task after its grace period ends in
+-- ERROR. It runs after LockProcesses.
+--
+-- A job gets no CANCEL task: a waiting job is CANCELLED at once, a running job is told by the next
+-- heartbeat of its worker, and a job of several workers ends when its members have ended.
+--
+-- At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
+-- the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
+-- same (a cancel is in progress), cancelled, not_found, status.
 -- name: CancelProcesses :many
 WITH i AS MATERIALIZED (
   SELECT x.*, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
@@ -56,8 +61,8 @@ je AS (
   SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END, i.job_state,
          CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
     FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
--- Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
--- SaveResult.)
+-- In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
+-- before it. (waits_for::text: see SaveResult.)
 be AS (
   UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
     FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
@@ -71,7 +76,7 @@ ct AS (
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
          CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
--- A group has its members end first.
+-- A group cancels its members first.
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
 mb AS (
@@ -80,8 +85,8 @@ mb AS (
     FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
 dr AS (
   DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.*),
--- The deletes search by key: the statements of constraints change waiting jobs without the lock of their process, and a row that was
--- changed meanwhile is no longer found by its ctid.
+-- The deletes search by key: the statements of constraints change waiting jobs without the lock of
+-- their process, and a changed row has another ctid.
 deleted_first AS (
   DELETE FROM schedule s USING (
     SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
@@ -127,12 +132,13 @@ SELECT i.ord::int AS ord, (CASE WHEN i.ends THEN 'CANCELLED' ELSE coalesce(i.sta
              ELSE 'status' END)::text AS outcome
   FROM i;
 
--- ListOverdueCancels finds processes whose cancel is past its grace, the longest overdue first.
+-- ListOverdueCancels returns processes whose cancel is past its grace period, longest overdue
+-- first.
 -- name: ListOverdueCancels :many
 SELECT namespace, process_id FROM processes WHERE cancel_deadline <= statement_timestamp() AND removed_time IS NULL
  ORDER BY cancel_deadline LIMIT @lim::int;
 
--- CancelGrace tells how much is left of the grace of a cancel that is under way (µs).
+-- CancelGrace returns the rest of the grace period of a cancel in progress (µs).
 -- name: CancelGrace :one
 SELECT (extract(epoch FROM cancel_deadline - statement_timestamp()) * 1000000)::bigint AS left_us
   FROM processes WHERE namespace = @namespace AND process_id = @process_id AND cancel_deadline IS NOT NULL;

@@ -1,6 +1,7 @@
--- CaptureCall is PrepareCall for the most frequent request: the process runs, is free, nothing waits for it, and the key, if there is
--- one, is new. An item to which that does not apply is missing from the answer, and nothing of it is stored: PrepareCall tells why.
--- No process is called twice in one statement.
+-- CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
+-- task waits for it, and the key, if any, is new. Other items are missing in the result, and
+-- nothing is stored for them; PrepareCall handles them. A statement contains at most one call per
+-- process.
 -- name: CaptureCall :many
 WITH a AS MATERIALIZED (
   SELECT t.*, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,

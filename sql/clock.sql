@@ -1,9 +1,10 @@
--- The statements of this file repair times that are in the future because the clock of the database was set back. A row that was
--- written more than a second from now was written before that. What counts from then on counts from now instead. Rows that
--- another transaction holds are left to the next call. Tasks are changed under the lock of their process: SaveResult finds a task
--- under that lock, and then deletes it where it lay.
+-- The statements of this file repair times that are in the future because the clock of the database
+-- was set back. A row with a time more than a second from now was written before that. Its periods
+-- then count from now instead. Rows that another transaction has locked are left to the next call.
+-- Tasks are changed under the lock of their process, because SaveResult finds a task under that
+-- lock and then deletes it by its ctid.
 
--- RestartGraces counts the grace of cancels from now.
+-- RestartGraces restarts the grace periods of cancels.
 -- name: RestartGraces :execrows
 UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadline - p.cancel_requested_time), cancel_requested_time = statement_timestamp()
   FROM (
@@ -14,7 +15,7 @@ UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadl
      ORDER BY x.cancel_deadline LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
  WHERE p.namespace = d.namespace AND p.process_id = d.process_id;
 
--- RestartAttempts counts the timeouts of attempts from now.
+-- RestartAttempts restarts the timeouts of attempts.
 -- name: RestartAttempts :execrows
 UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_time), running_time = statement_timestamp()
   FROM (
@@ -24,7 +25,7 @@ UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_
      LIMIT @lim::int FOR NO KEY UPDATE OF p SKIP LOCKED) d
  WHERE r.namespace = d.namespace AND r.process_id = d.process_id;
 
--- RestartLeases counts leases from now.
+-- RestartLeases restarts the leases.
 -- name: RestartLeases :execrows
 UPDATE leases l
    SET expires_time = statement_timestamp() + (l.expires_time - coalesce(l.beat_time, l.leased_time)),
@@ -36,7 +37,7 @@ UPDATE leases l
      LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
  WHERE l.namespace = d.namespace AND l.process_id = d.process_id;
 
--- RestartBuckets refills the buckets of rate limits from now.
+-- RestartBuckets restarts the refill of the buckets of rates.
 -- name: RestartBuckets :execrows
 UPDATE constraint_buckets b
    SET refilled_time = statement_timestamp(),
@@ -48,7 +49,7 @@ UPDATE constraint_buckets b
      LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d
  WHERE b.namespace = d.namespace AND b.line = d.line;
 
--- RestartBackoffs counts the backoffs of retries from now. It reads all of schedule.
+-- RestartBackoffs restarts the backoffs of retries. It reads the whole table schedule.
 -- name: RestartBackoffs :execrows
 UPDATE schedule s SET scheduled_time = statement_timestamp() + s.retry_interval
   FROM (

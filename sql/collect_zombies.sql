@@ -1,7 +1,8 @@
--- ListSuspects returns the running rows that may be zombies. The collector decides, because the clock of the database may have
--- been set. node_dead: the node that claimed the task was declared dead. A worker that lives renews its lease within
--- renewal_us, so that its lease is not listed. overdue: the deadline of the attempt has passed. As long as the node lives that
--- claimed the task, only that node judges this: it knows how long the attempt has run.
+-- ListSuspects returns the running rows that may be zombies. The collector decides, because the
+-- clock of the database may have been set. node_dead: the node that claimed the task was declared
+-- dead. A live worker renews its lease within renewal_us, so its lease is not listed. overdue: the
+-- deadline of the attempt has passed. While the node that claimed the task is alive, only that node
+-- decides about this, because it knows how long the attempt has run.
 -- name: ListSuspects :many
 SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased, x.node_dead::bool AS node_dead,
        coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
@@ -19,11 +20,13 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
     OR x.overdue AND (r.node_id = @node_id::bigint OR x.node_dead)
  LIMIT @lim::int;
 
--- CollectZombies returns the running rows of these fencing tokens as zombies, if they still look dead. Each is then saved as a
--- retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
--- the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin. timed_out: the
--- attempt has passed its deadline. If its worker should have beaten before that, and never has, it may not know of the lease.
--- It returns zombies until their contexts and jobs have passed max_bytes, and the zombie that passes it.
+-- CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
+-- dead. Each is then saved as a retry or a failure under its own token, like any end of an attempt:
+-- if its node was faster, nothing happens. For a leased task, the lease counts instead of the node
+-- that leased it, and its deadline has no margin. timed_out: the attempt has exceeded its deadline.
+-- If its worker should have sent a heartbeat before that, and never did, it may not know about the
+-- lease. Zombies are returned until their contexts and jobs exceed max_bytes, including the one
+-- that exceeds it.
 -- name: CollectZombies :many
 SELECT z.namespace, z.process_id, z.task_id, z.task_type, z.attempt, z.fencing_token, z.node_id, z.kind::text AS kind, z.job::json AS job,
        z.worker_id::text AS worker_id, z.never_beat::bool AS never_beat, z.timed_out::bool AS timed_out, z.running_time, z.context
@@ -53,9 +56,10 @@ SELECT z.namespace, z.process_id, z.task_id, z.task_type, z.attempt, z.fencing_t
                       OR r.deadline < statement_timestamp() - (@margin_us::bigint) * interval '1 microsecond' END) y) z
  WHERE z.bytes_before < @max_bytes::bigint;
 
--- ListRunning returns running rows of one node that its memory does not know (claims whose answers were lost), as SearchCalls
--- would have returned them: the node adopts them. It leaves out what is leased to a worker. It returns the rows with the
--- smallest tokens, at most 1,000, until these have passed max_bytes, and the row that passes it.
+-- ListRunning returns running rows of a node that are not in its memory (claims whose responses
+-- were lost), like SearchCalls: the node adopts them. It omits leased tasks. It returns the rows
+-- with the smallest tokens, at most 1,000, until they exceed max_bytes, including the one that
+-- exceeds it.
 -- name: ListRunning :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
@@ -84,7 +88,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
   JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
  WHERE k.bytes_before < @max_bytes::bigint;
 
--- ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost. Columns as ListRunning.
+-- ListRunningOf returns the running rows of a node in certain processes, after a commit whose
+-- response was lost. The columns are those of ListRunning.
 -- name: ListRunningOf :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,

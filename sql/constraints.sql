@@ -1,6 +1,7 @@
--- LockConstraints begins every transaction that gives keys to jobs or changes constraints: of one namespace there is one at a time, on all nodes.
--- It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
--- next_us: how long it is until the next job's time comes, or the next start of a key; -1: nobody waits for either.
+-- LockConstraints is the first statement of every transaction that gives keys to jobs or changes
+-- constraints. Only one such transaction per namespace runs at a time, on all nodes. Therefore
+-- counts can only decrease while it runs: ends of jobs free keys without the lock. next_us: time
+-- until the next job is due, or until the next start of a key; -1 if no job waits for either.
 -- name: LockConstraints :one
 SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
        coalesce(greatest(extract(epoch FROM least(
@@ -13,7 +14,7 @@ SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp():
 -- name: ReadConstraints :many
 SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = @namespace ORDER BY name;
 
--- ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
+-- ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
 -- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES (@namespace, 1, clock_timestamp(), clock_timestamp(), '')
@@ -28,7 +29,7 @@ ON CONFLICT (namespace, name) DO UPDATE SET match = excluded.match, key = exclud
 -- name: DeleteConstraint :execrows
 DELETE FROM constraints WHERE namespace = @namespace AND name = @name;
 
--- DueInLine lets jobs that need keys wait in their line once their time has come.
+-- DueInLine lets due jobs that need keys wait for their key.
 -- name: DueInLine :many
 WITH due AS MATERIALIZED (
   SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
@@ -48,11 +49,12 @@ je AS (
   SELECT m.namespace, m.process_id, 'due', m.state, 'available', CASE WHEN m.line <> '' THEN 'needs ' || m.line END FROM m WHERE @mode::int = 2)
 SELECT m.line::text AS line FROM m;
 
--- DueBuckets finds keys that have a start to give again, the longest due first.
+-- DueBuckets returns keys that permit another start, longest due first.
 -- name: DueBuckets :many
 SELECT line FROM constraint_buckets WHERE namespace = @namespace AND next_time <= statement_timestamp() ORDER BY next_time LIMIT @lim::int;
 
--- NextInLine tells how long it is until the next job's time comes, or the next start of a key (µs); -1: nobody waits for either.
+-- NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
+-- if no job waits for either.
 -- name: NextInLine :one
 SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us
   FROM (SELECT least(
@@ -60,8 +62,8 @@ SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - s
       ORDER BY s.scheduled_time LIMIT 1),
     (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x;
 
--- ReadLines tells what is held of keys, and where their buckets stand. unstarted: how many of the holders have not been claimed yet; counted where
--- the key has a rate.
+-- ReadLines returns the use of keys and their buckets. unstarted: holders that have not been
+-- claimed yet, counted if the key has a rate.
 -- name: ReadLines :many
 SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line)::int AS held,
        (CASE WHEN l.rated THEN (SELECT count(*) FROM constraint_holds h
@@ -72,12 +74,15 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
   FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS l(line, rated)
   LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
 
--- TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
--- of the row is enough, and processes is not read: whoever changes the status of a job changes or deletes its row in schedule with it. What
--- the constraints look at is only read of jobs that are to be evaluated anew.
--- keys are what a job has that needs the key of the line and no other, as jobs.constraint_keys has it; of line '' nothing. If all that it takes are such
--- jobs there is nothing to be weighed up: there is room for each, and all get their key and a place here (given). Else nobody does, and PlaceJobs and
--- HoldKeys follow. As a claim does it looks for the rows by their key: one that was changed after the snapshot lies elsewhere.
+-- TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
+-- locked rows. The lock of the row is sufficient, and processes is not read, because a change of a
+-- job's status also changes or deletes its row in schedule. The data for constraints is read only
+-- for jobs that must be evaluated again.
+--
+-- keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; '' for
+-- line ''. If all rows are such jobs, there is room for each, and all get their key and a slot here
+-- (given). Otherwise none does, and PlaceJobs and HoldKeys follow. Like a claim, it searches the
+-- rows by key, because a row that was changed after the snapshot has another ctid.
 -- name: TakeLines :many
 WITH t AS MATERIALIZED (
   SELECT d.*, j.constraint_keys, j.tags, coalesce(j.constraints_version, 0) <> @version::bigint AS stale,
@@ -103,8 +108,8 @@ SELECT t.line::text AS line, t.process_id, t.task_id, t.priority, t.scheduled_ti
        (CASE WHEN t.stale THEN t.args END)::bytea AS args, m.metadata, (CASE WHEN t.stale THEN t.tags END)::jsonb AS tags
   FROM t LEFT JOIN LATERAL (SELECT p.metadata FROM processes p WHERE t.stale AND p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) m ON true;
 
--- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: to a place, or into the line of the key that they miss. line '': no key is needed.
--- evaluated: keys are the job's from now on.
+-- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: they can run, or wait for the key
+-- that they lack. line '': no key is needed. evaluated: keys replace those of the job.
 -- name: PlaceJobs :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@waits_fors::text[]), unnest(@lines::text[]),
@@ -115,13 +120,14 @@ jb AS (
 UPDATE schedule s SET waits_for = i.waits_for::waits_for, line = NULLIF(i.line, '')
   FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id;
 
--- HoldKeys notes which jobs have been given which keys.
+-- HoldKeys stores which jobs have which keys.
 -- name: HoldKeys :exec
 INSERT INTO constraint_holds (namespace, process_id, line)
 SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
 ON CONFLICT DO NOTHING;
 
--- WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; 0: they have.
+-- WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
+-- a start; 0: now.
 -- name: WriteBuckets :exec
 INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
 SELECT @namespace::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
@@ -131,14 +137,15 @@ SELECT @namespace::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refil
 ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
    full_time = excluded.full_time, next_time = excluded.next_time;
 
--- ForgetBuckets drops full ones, and those whose constraint has no rate any more: a start that nobody gives would be due for ever.
+-- ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
+-- their next start would be due forever.
 -- name: ForgetBuckets :exec
 DELETE FROM constraint_buckets b WHERE b.namespace = @namespace
    AND (b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
      OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL));
 
--- FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does. (SaveCompleted does it
--- itself.)
+-- FreeKeys frees the keys of a job that has ended. It runs after SaveResult and selects its items
+-- like WriteJobs. (SaveCompleted frees keys itself.)
 -- name: FreeKeys :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
@@ -147,7 +154,8 @@ WITH i AS MATERIALIZED (
                           AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
 DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
 
--- BackInLine is FreeKeys of a job that is to run again: it waits in line, to be evaluated anew if constraints have changed. It follows SaveResult and finds its items as WriteJobs does.
+-- BackInLine frees the keys of a job that will run again: it waits for its key, and is evaluated
+-- again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
 -- name: BackInLine :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
@@ -164,15 +172,17 @@ back AS (
     FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
 DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
 
--- FreeEnded frees the keys of jobs that were cancelled, suspended or removed: all that neither run nor wait for a place.
+-- FreeEnded frees the keys of jobs that were cancelled, suspended or removed: those that neither
+-- run nor wait for a slot.
 -- name: FreeEnded :exec
 DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
  WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place');
 
--- SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile. So it looks at no
--- more than lim keys, those after one, and tells how many there were, which one was the last, and the lines of those that it has freed.
+-- SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
+-- keys are given in the meantime. It checks at most lim keys after a given one, and returns their
+-- number, the last one, and the lines of the freed ones.
 -- name: SweepHolds :one
 WITH h AS MATERIALIZED (
   SELECT h.namespace, h.process_id, h.line FROM constraint_holds h WHERE h.namespace = @namespace::text AND (h.process_id, h.line) > (@after_process::text, @after_line::text)
@@ -187,7 +197,8 @@ SELECT (SELECT count(*) FROM h)::int AS looked,
        coalesce((SELECT h.line FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_line,
        ARRAY (SELECT d.line FROM d)::text[] AS freed;
 
--- ListLines gives the lines in which somebody waits, after a line, in order: one look at the index for each, however many wait there.
+-- ListLines returns the lines with waiting jobs after a given line, in order. It reads one index
+-- entry per line, independent of the number of waiting jobs.
 -- name: ListLines :many
 WITH RECURSIVE l AS (
   (SELECT s.line, 1 AS n FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line >= @from_line::text
@@ -197,7 +208,8 @@ WITH RECURSIVE l AS (
            ORDER BY s.line LIMIT 1), l.n + 1 FROM l WHERE l.line IS NOT NULL AND l.n < @lim::int)
 SELECT l.line::text AS line FROM l WHERE l.line IS NOT NULL;
 
--- SpanOfJobs gives the next processes that wait, in the order of their ids: a part of the look that follows a change of constraints.
+-- SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
+-- after a change of constraints.
 -- name: SpanOfJobs :many
 SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
   SELECT s.process_id, s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~' AND EXISTS (
@@ -205,7 +217,8 @@ SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
     FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id > @after::text
    ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x;
 
--- StaleJobs reads jobs that wait with keys of an older version of the constraints. It runs after LockProcesses.
+-- StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
+-- LockProcesses.
 -- name: StaleJobs :many
 SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
@@ -214,7 +227,7 @@ SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metad
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
  WHERE coalesce(j.constraints_version, 0) <> @version::bigint;
 
--- DropHolds drops the keys that jobs have been given under an older version.
+-- DropHolds deletes the keys that jobs got under an older version.
 -- name: DropHolds :exec
 DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
  WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
@@ -225,15 +238,17 @@ UPDATE constraint_sets SET cursor = NULLIF(@cursor::text, ''), swept_time = CASE
 -- name: BeginSweep :exec
 UPDATE constraint_sets SET cursor = '', began_time = clock_timestamp() WHERE namespace = @namespace;
 
--- RunningUnheld reads jobs that run and were claimed before a constraint was put: they count from then on.
+-- RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
+-- now on.
 -- name: RunningUnheld :many
 SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
   FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.metadata FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
  WHERE r.namespace = @namespace::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> @version::bigint;
 
--- CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many hold one and nobody has
--- claimed them yet, how many wait for one, and when the next of these may start.
+-- CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
+-- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
+-- the next of these may start.
 -- name: CountConstraints :many
 SELECT x.running::bigint AS running, x.held::bigint AS held,
        (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
@@ -246,8 +261,9 @@ SELECT x.running::bigint AS running, x.held::bigint AS held,
     WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>') x
  WHERE c.namespace = @namespace ORDER BY c.name;
 
--- PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), how many of these nobody has
--- claimed yet, and when the next may start.
+-- PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
+-- key (the first three of them), how many of those are not claimed yet, and when the next may
+-- start.
 -- name: PlaceInLine :one
 SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = @line::text
            AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint) ORDER BY s.priority, s.task_id LIMIT @lim::int) x)::int AS before,

@@ -1,5 +1,5 @@
--- NamespacesWaiting lists the namespaces with tasks that wait for a place. own is true for those with tasks that
--- the engine runs itself although workers take the rest. Each namespace costs one probe of an index, and a
+-- NamespacesWaiting lists the namespaces with tasks that wait for a slot. own: with tasks that the
+-- engine itself runs although workers run the others. Each namespace costs one index probe; a
 -- namespace without such tasks costs nothing.
 -- name: NamespacesWaiting :many
 WITH RECURSIVE waiting AS (
@@ -23,9 +23,10 @@ SELECT w.namespace::text AS namespace,
   FROM waiting w
  WHERE w.namespace IS NOT NULL;
 
--- DueTimers returns the namespaces with tasks whose time comes within a while, how long it is until the first of each
--- is due (µs, 0 if one is due), and how many of them it has read. It reads at most lim tasks, the earliest first: if
--- there are more, namespaces are missing. Namespaces with tasks of later cost nothing.
+-- DueTimers returns the namespaces with tasks that are due within a period, the time until the
+-- first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
+-- tasks, earliest first; if there are more, namespaces are missing. Namespaces with later tasks
+-- cost nothing.
 -- name: DueTimers :many
 WITH due AS MATERIALIZED (
   SELECT s.namespace, s.scheduled_time FROM schedule s
@@ -39,8 +40,9 @@ SELECT d.namespace::text AS namespace,
   FROM due d
  GROUP BY d.namespace;
 
--- NextTimers returns, for each namespace with tasks that wait for their time, how long it is until the first of
--- them is due (µs, 0 if one is due). A namespace without such tasks costs nothing, the others one probe each.
+-- NextTimers returns, for each namespace with tasks that wait for a time, the time until the first
+-- one is due (µs, 0 if one is due). A namespace without such tasks costs nothing, others cost one
+-- probe each.
 -- name: NextTimers :many
 WITH RECURSIVE next_timer AS (
   SELECT f.namespace, f.scheduled_time

@@ -1,12 +1,16 @@
--- EndSteps tells runs the ends of the jobs of their steps, as TellParents does, but at once: the flush that ends the jobs has locked the run, and
--- gives it a NOTIFY task with all of them, which this node goes on with where the run is free (captured) and it has a place for that (capture). A message
--- for each, its delivery and the claim of its task took more than half of what a step costs. It follows SaveResult and finds its items by the row that this very
--- transaction has written at the end of their task. The row of parents is what makes it happen once; it goes where it lies (ctid), since the lock of
--- the job, which the flush holds, is needed to change it.
--- While a run is busy, ends are added to its last waiting task, if that holds ends: it decides about many with one result.
--- A run that is not locked, not RUNNING or asked to end, one of another namespace, and one for which messages stand, is told by a message behind these.
--- ord: of a run, that of the first of its jobs.
--- outcome: captured, place (the task waits to be claimed), process (it waits behind others), message.
+-- EndSteps notifies runs of the ends of the jobs of their steps, like TellParents, but at once: the
+-- flush that ends the jobs has locked the run. It gives the run a NOTIFY task with all ends, which
+-- this node runs at once (captured) if the run is idle and the node has a slot (capture). Messages
+-- instead, with their delivery and the claim of a task, took more than half of the cost of a step.
+-- It runs after SaveResult and applies only to items whose task end this transaction has written.
+-- Each end is delivered once, because it deletes the row of parents, by ctid: a change of that row
+-- needs the lock of the job, which the flush has.
+--
+-- While a run is busy, ends are added to its last waiting task if that contains ends, so that the
+-- run handles many with one result. A run that is not locked, not RUNNING, in another namespace, or
+-- has a cancel request or messages, is notified by a message behind these. ord: that of the first
+-- job of the run. outcome: captured, place (the task waits to be claimed), process (it waits behind
+-- others), message.
 -- name: EndSteps :many
 WITH c AS MATERIALIZED (
   SELECT x.*, r.ctid AS parents_ctid, r.parent_namespace, r.parent_process_id, translate(encode(t.response, 'base64'), E'\n', '') AS response, r.args

@@ -1,25 +1,28 @@
--- EnsureJobKeys makes the rows of unique keys, so that LockJobKeys has something to lock. Both come before EnqueueJobs, whose snapshot
--- then shows what every earlier holder of a key has stored.
+-- EnsureJobKeys creates the rows of unique keys, so that LockJobKeys can lock them. Both run before
+-- EnqueueJobs, whose snapshot then contains the changes of all earlier holders of a key.
 -- name: EnsureJobKeys :exec
 INSERT INTO job_keys (namespace, unique_key)
 SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@unique_keys::text[])) AS k(namespace, unique_key)
  ORDER BY k.namespace, k.unique_key
 ON CONFLICT DO NOTHING;
 
--- LockJobKeys locks unique keys in their order; after processes, as every transaction does.
+-- LockJobKeys locks unique keys in order, after processes, as in every transaction.
 -- name: LockJobKeys :exec
 SELECT 1 FROM (SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@unique_keys::text[])) AS k(namespace, unique_key)) k
   JOIN job_keys j ON j.namespace = ANY (ARRAY[k.namespace]) AND j.unique_key = k.unique_key
  ORDER BY k.namespace, k.unique_key FOR UPDATE OF j;
 
--- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for their time or for a place. Items of one statement
--- are of different processes; the caller sees to that. Of several with one unique key the first is taken, the others are to come again.
--- A unique key is held by a job that is not at its end, or ended less than its ttl ago; of one whose unique_waiting is set only by a job that
--- has not run yet.
--- A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
--- changed since it waits to be evaluated again.
--- The request of a twin is kept without a task: it has none of its own, and that of the other job may be gone before the key is.
--- outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
+-- EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
+-- slot. The items of a statement have different processes. If several have the same unique key, the
+-- first one gets it, and the others must be sent again. A unique key is taken by a job that has not
+-- ended, or that ended less than its TTL ago; with unique_waiting, only by a job that has not
+-- started.
+--
+-- A job that needs keys of constraints waits for the first of them. It was evaluated under
+-- constraints_version; if the constraints have changed, it waits to be evaluated again. The request
+-- of a twin is stored without a task: it has no task of its own, and that of the other job may be
+-- deleted before the key. outcome: enqueued, twin (another job has the unique key; process_id is
+-- that job), again, replayed, mismatch, exists.
 -- name: EnqueueJobs :many
 WITH i AS MATERIALIZED (
   SELECT t.*, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
@@ -53,7 +56,8 @@ cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
--- The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
+-- The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
+-- cost.
 c AS MATERIALIZED (
   SELECT i.*, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
          CASE WHEN i.run_time > statement_timestamp() THEN 'scheduled' ELSE 'available' END AS state FROM i),

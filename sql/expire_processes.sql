@@ -1,8 +1,8 @@
--- ExpireProcesses marks as removed the processes whose end is longer ago than their namespace keeps them, the longest ended first, at
--- most lim of a namespace and status. Nothing runs or waits in a process at its end, and it never leaves its end, so that it goes
--- without the lanes: its row is marked, and PurgeHistory deletes what it has. A row that somebody holds is left to the next time. A job that
--- has FAILED is at its end as well, a plain process in ERROR never is; who lets the job run again holds its row. The jobs of
--- a run leave with it, and not before.
+-- ExpireProcesses marks processes as removed whose retention has passed, those that ended first, at
+-- most lim per namespace and status. No task runs or waits in an ended process, and its status
+-- never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
+-- data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
+-- a plain process in ERROR has not. The jobs of a run are removed with the run.
 -- name: ExpireProcesses :many
 WITH x AS MATERIALIZED (
   SELECT d.namespace, d.process_id
@@ -27,7 +27,7 @@ WITH x AS MATERIALIZED (
          EXISTS (SELECT 1 FROM flow_runs r WHERE r.namespace = p.namespace AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$')) OR
          EXISTS (SELECT 1 FROM flow_steps f WHERE f.process_namespace = p.namespace AND f.process_id = p.process_id)))
      ORDER BY p.attention_time LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) d),
--- The jobs of a run that leaves, lim at a time: it stays until they have gone.
+-- The jobs of a removed run, lim at a time: the run is removed after them.
 j AS MATERIALIZED (
   SELECT d.namespace, d.process_id, x.namespace AS run_namespace, x.process_id AS run_process_id
     FROM x CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
--- What an explanation of a process is made from, beside the process itself: without payloads, and bounded. ExplainEnded gives the newest tasks that have ended.
+-- The data for the explanation of a process, in addition to the process itself: without payloads,
+-- and bounded. ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
 SELECT task_id, task_type, status, attempt, scheduled_time, coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval, coalesce(timer_name, '')::text AS timer_name,
@@ -6,7 +7,7 @@ SELECT task_id, task_type, status, attempt, scheduled_time, coalesce(running_tim
   FROM tasks WHERE namespace = @namespace AND process_id = @process_id
  ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
 
--- ExplainWaiting gives the tasks that wait: those that could run before those that wait for their time.
+-- ExplainWaiting returns the waiting tasks: those that could run before those that wait for a time.
 -- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time, coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name, coalesce(failure->>'reason', '')::text AS reason, coalesce(failure->>'message', '')::text AS message
@@ -23,8 +24,8 @@ SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.de
   LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
  WHERE r.namespace = @namespace AND r.process_id = @process_id;
 
--- ExplainNodes tells the time, when a process is to be cancelled without an answer, how many tasks of its namespace run (counted to lim), and how many nodes
--- there are to run them.
+-- ExplainNodes returns the time, the cancel deadline of the process, the number of running tasks of
+-- its namespace (counted up to lim), and the number of nodes that can run them.
 -- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
        coalesce((SELECT p.cancel_deadline FROM processes p WHERE p.namespace = @namespace AND p.process_id = @process_id), 'epoch')::timestamptz AS cancel_deadline,
@@ -33,7 +34,7 @@ SELECT statement_timestamp()::timestamptz AS now,
        (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
            AND NOT n.draining)::int AS takers;
 
--- ExplainJob gives what an explanation of a job looks at beside its tasks.
+-- ExplainJob returns the data for the explanation of a job, in addition to its tasks.
 -- name: ExplainJob :one
 SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN @zombie_error::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
        (SELECT count(*) FILTER (WHERE NOT (f->>'takeover')::bool) + coalesce(sum((f->>'omitted')::int - (f->>'omittedTakeovers')::int), 0)
@@ -42,7 +43,8 @@ SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS m
   FROM jobs j
  WHERE j.namespace = @namespace AND j.process_id = @process_id;
 
--- ExplainRun gives what an explanation of a run looks at beside its tasks, ExplainSteps the steps and items of it that are open: those first that wait for an answer.
+-- ExplainRun returns the data for the explanation of a run, in addition to its tasks. ExplainSteps
+-- returns its open steps and items, those that wait for a response first.
 -- name: ExplainRun :one
 SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on, coalesce(r.cancel_reason, '')::text AS cancel_reason,
        concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure

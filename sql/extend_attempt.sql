@@ -1,5 +1,5 @@
--- ExtendAttempt sets how long an attempt that runs may take, counted from its beginning. It locks the process, as everything does
--- that changes a task. It returns no row if the attempt is over.
+-- ExtendAttempt sets the timeout of a running attempt, counted from its start. It locks the
+-- process, like every change of a task. It returns no row if the attempt is over.
 -- name: ExtendAttempt :execrows
 UPDATE running r SET deadline = r.running_time + (@timeout_us::bigint) * interval '1 microsecond'
   FROM (

@@ -1,5 +1,5 @@
--- InsertRuns stores runs with the first results of their processes. It follows SaveResult and finds its items by the row that this very
--- transaction has written at the end of their task: a fenced item writes nothing.
+-- InsertRuns stores runs with the first results of their processes. It runs after SaveResult and
+-- applies only to items whose task end this transaction has written: a fenced item writes nothing.
 -- name: InsertRuns :exec
 INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, running_time, finished_time, blocked_on, run_time, fire_time, scope, scope_id,
                        dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
@@ -19,7 +19,8 @@ SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flo
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
 ON CONFLICT DO NOTHING;
 
--- UpdateRuns writes changes of runs. It follows SaveResult and finds its items as InsertRuns does. template_version 0: as it was.
+-- UpdateRuns writes changes of runs. It runs after SaveResult and selects its items like
+-- InsertRuns. template_version 0: unchanged.
 -- name: UpdateRuns :exec
 WITH i AS MATERIALIZED (
   SELECT x.*
@@ -40,9 +41,10 @@ UPDATE flow_runs r SET
        result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
   FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id;
 
--- DropItems removes the rows of the items of steps that begin again: they are of an earlier round. The kept ones stay; those that have
--- another index now move there. It precedes WriteSteps and finds its tasks as InsertRuns does. All rows are removed before one is
--- inserted, because the insert sorts what it reads.
+-- DropItems deletes the rows of the items of steps that start again, which belong to an earlier
+-- round. Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and
+-- selects its tasks like InsertRuns. All rows are deleted before the insert, because the insert
+-- sorts its input.
 -- name: DropItems :exec
 WITH kept AS MATERIALIZED (
   SELECT unnest(@kept_namespaces::text[]) AS namespace, unnest(@kept_run_ids::text[]) AS run_id, unnest(@kept_step_ids::text[]) AS step_id,
@@ -65,9 +67,11 @@ SELECT r.namespace, r.run_id, r.step_id, k.new_index, r.ord, r.status, r.compens
   FROM removed r JOIN kept k ON k.namespace = r.namespace AND k.run_id = r.run_id AND k.step_id = r.step_id AND k.old_index = r.index
  ORDER BY k.new_index;
 
--- WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
--- run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
--- What is undone keeps how it ended; one that succeeds in the turn in which that begins has not been stored as ended yet.
+-- WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
+-- like InsertRuns, each attempt once, because a run has several steps. A result contains at most
+-- one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
+-- keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
+-- stored as ended.
 -- name: WriteSteps :exec
 WITH a AS MATERIALIZED (
   SELECT x.ord
@@ -108,7 +112,8 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
    progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
    item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END;
 
--- ReportSteps stores what was told of waits that are open. It follows SaveResult and finds its items as InsertRuns does.
+-- ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
+-- items like InsertRuns.
 -- name: ReportSteps :exec
 UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, '0001-01-01Z'), f.due_time)
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
@@ -119,7 +124,7 @@ UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.pro
       AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
  WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index = x.index AND (f.token IS NOT NULL)::int = 1;
 
--- GetRun reads a run.
+-- GetRun returns a run.
 -- name: GetRun :one
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
@@ -128,8 +133,8 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
   FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
  WHERE r.namespace = @namespace AND r.run_id = @run_id;
 
--- ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id '': all; only_steps: none of items. It
--- returns steps until these have passed max_bytes, and the step that passes it.
+-- ListSteps returns steps of a run in order, with their jobs. step_id '': all; only_steps: no
+-- items. It returns steps until they exceed max_bytes, including the one that exceeds it.
 -- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
@@ -155,35 +160,36 @@ SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text
 SELECT f.step_id, f.status, count(*) AS n FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.index >= 0 GROUP BY f.step_id, f.status ORDER BY 1, 2;
 
--- ReadSteps reads what expressions ask of steps.
+-- ReadSteps returns the data of steps for expressions.
 -- name: ReadSteps :many
 SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = ANY (@step_ids::text[]) AND f.index = -1;
 
--- ReadItems reads the items of a step. results: with what they gave.
+-- ReadItems returns the items of a step; results: with their results.
 -- name: ReadItems :many
 SELECT f.index, f.status, f.item_hash, coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index;
 
--- ReadFirstFailed reads why the first of the items of a step failed that did.
+-- ReadFirstFailed returns the failure of the first failed item of a step.
 -- name: ReadFirstFailed :one
 SELECT f.index, f.failure FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index >= 0 AND f.status = 'failed' AND f.failure IS NOT NULL
  ORDER BY f.namespace, f.run_id, f.step_id, f.index LIMIT 1;
 
--- ReadFailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+-- ReadFailedJobs returns the jobs of failed steps and items of a run that are in ERROR.
 -- name: ReadFailedJobs :many
 SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
 
--- GetWait reads a wait, to check an answer. One that has ended has a result or a failure.
+-- GetWait returns a wait, to check a response. An ended wait has a result or a failure.
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait FROM flow_steps f
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.step_id = @step_id AND f.index = @index;
 
--- ReopenRuns lets a run go on that is at its end, and did not succeed: its process is RUNNING again, for the order that comes next; should that never
--- come, its timer ends it again. It runs after LockProcesses. It answers the runs that go on.
+-- ReopenRuns reopens ended runs that did not succeed: the process becomes RUNNING for the following
+-- command; if that never arrives, its timer ends it again. It runs after LockProcesses and returns
+-- the reopened runs.
 -- name: ReopenRuns :many
 WITH i AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status FROM processes p JOIN flow_runs r ON r.namespace = p.namespace AND r.run_id = substr(p.process_id, 7)
@@ -202,7 +208,7 @@ INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, sche
 SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute', '' FROM i
 RETURNING namespace, process_id;
 
--- ReadRuns reads runs of a list, in the order of their ids.
+-- ReadRuns returns runs of a list in the order of their ids.
 -- name: ReadRuns :many
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
@@ -213,7 +219,7 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
  CROSS JOIN LATERAL (SELECT * FROM processes y WHERE y.namespace = @namespace AND y.process_id = '~flow/' || k.id LIMIT 1) p
  ORDER BY k.n;
 
--- ReadStatuses reads where the steps of runs stand, items apart, with the jobs that do them.
+-- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs.
 -- name: ReadStatuses :many
 SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id, coalesce(j.progress, f.progress) AS progress,
        coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, coalesce(f.status = 'running' AND u.task_id IS NULL AND starts_with(f.process_id, '~job/'), false)::bool AS queued
@@ -223,7 +229,7 @@ SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_i
   LEFT JOIN LATERAL (SELECT y.task_id, y.fencing_token FROM running y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT y.worker_id, y.expires_time FROM leases y WHERE y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id AND y.fencing_token = u.fencing_token LIMIT 1) l ON true;
 
--- ReadWaits reads waits that are open, in the order of their keys.
+-- ReadWaits returns open waits in the order of their keys.
 -- name: ReadWaits :many
 SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
        (r.status = 'cancel_requested')::bool AS cancel_requested

@@ -1,9 +1,10 @@
--- LockScope locks the rows of a dedupe key: EnterScope and LeaveScopes come next, whose snapshots then show what every earlier holder has stored.
+-- LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow; their snapshots then
+-- contain the changes of all earlier holders.
 -- name: LockScope :exec
 SELECT pg_advisory_xact_lock(hashtextextended(@namespace::text || chr(31) || @template_type::text || chr(31) || @dedupe_key::text, 7));
 
--- EnterScope tells who has a dedupe key, once holders are gone that are at their end: a run that is there still, or, where a template is not
--- repeatable, one that has succeeded.
+-- EnterScope deletes ended holders of a dedupe key and returns the current one: an open run or, if
+-- the template is not repeatable, a succeeded run.
 -- name: EnterScope :one
 WITH k AS MATERIALIZED (
   SELECT s.run_id AS holder FROM flow_scopes s
@@ -18,7 +19,7 @@ o AS MATERIALIZED (
    ORDER BY r.created_time LIMIT 1)
 SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT o.done FROM o), '')::text AS done;
 
--- PeekScope tells the same, and changes nothing.
+-- PeekScope returns the same, and changes nothing.
 -- name: PeekScope :one
 SELECT coalesce((
   SELECT s.run_id FROM flow_scopes s
@@ -34,15 +35,16 @@ SELECT coalesce((
 INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds) VALUES (@namespace, @template_type, @dedupe_key, @run_id, @holds)
 ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET holds = flow_scopes.holds OR excluded.holds;
 
--- LockScopes locks the dedupe keys that runs leave: see LockScope.
+-- LockScopes locks the dedupe keys of ending runs: see LockScope.
 -- name: LockScopes :exec
 SELECT pg_advisory_xact_lock(k.h) FROM (
   SELECT DISTINCT hashtextextended(x.namespace || chr(31) || x.template_type || chr(31) || x.dedupe_key, 7) AS h
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@template_types::text[]), unnest(@dedupe_keys::text[])) AS x(namespace, template_type, dedupe_key)
    ORDER BY 1) k;
 
--- LeaveScopes takes the dedupe keys of runs that have ended from them, and gives each to the run that has waited longest, which is told. It
--- follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task.
+-- LeaveScopes frees the dedupe keys of ended runs, and gives each to the run that has waited
+-- longest, which is notified. It runs after SaveResult and LockScopes, and applies only to items
+-- whose task end this transaction has written.
 -- name: LeaveScopes :many
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),

@@ -1,4 +1,4 @@
--- LockType makes and locks the row of a template: who puts another version waits.
+-- LockType creates and locks the row of a template, so that versions are put one after the other.
 -- name: LockType :one
 INSERT INTO flow_types AS t (namespace, template_type, version) VALUES (@namespace, @template_type, 1)
 ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version
@@ -10,13 +10,14 @@ WITH t AS (
   UPDATE flow_types SET version = @version, enabled = @enabled WHERE namespace = @namespace AND template_type = @template_type)
 INSERT INTO flow_templates (namespace, template_type, version, definition) VALUES (@namespace, @template_type, @version, @definition);
 
--- GetTemplate reads a version; 0: the newest.
+-- GetTemplate returns a version; 0: the newest.
 -- name: GetTemplate :one
 SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled, t.version AS newest
   FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
  WHERE t.namespace = @namespace AND t.template_type = @template_type AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
 
--- HeadTemplate tells which version that would be, without what it says: most have compiled that already.
+-- HeadTemplate returns the number of that version without its definition, which most callers have
+-- already compiled.
 -- name: HeadTemplate :one
 SELECT v.version, v.created_time AS updated_time, t.enabled
   FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
@@ -25,7 +26,8 @@ SELECT v.version, v.created_time AS updated_time, t.enabled
 -- name: ListVersions :many
 SELECT v.version FROM flow_templates v WHERE v.namespace = @namespace AND v.template_type = @template_type ORDER BY v.version;
 
--- ListTemplates lists the newest version of each template until these have passed max_bytes, and the one that passes it.
+-- ListTemplates lists the newest versions of templates until they exceed max_bytes, including the
+-- one that exceeds it.
 -- name: ListTemplates :many
 SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time, x.enabled FROM (
   SELECT w.*, sum(w.bytes) OVER (ORDER BY w.template_type ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
@@ -37,7 +39,7 @@ SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time,
  WHERE x.bytes_before <= @max_bytes::bigint
  ORDER BY x.template_type;
 
--- EnableTemplate lets new runs start, or not.
+-- EnableTemplate allows or prevents new runs.
 -- name: EnableTemplate :execrows
 UPDATE flow_types SET enabled = @enabled WHERE namespace = @namespace AND template_type = @template_type;
 
@@ -51,6 +53,6 @@ o AS MATERIALIZED (
 d AS (DELETE FROM flow_types t USING l WHERE t.namespace = l.namespace AND t.template_type = l.template_type AND NOT EXISTS (SELECT 1 FROM o) RETURNING 1)
 SELECT EXISTS (SELECT 1 FROM l)::bool AS found, coalesce((SELECT o.run_id FROM o), '')::text AS open_run_id;
 
--- IsRequest tells whether a request with an idempotency key is stored.
+-- IsRequest reports whether a request with an idempotency key is stored.
 -- name: IsRequest :one
 SELECT EXISTS (SELECT 1 FROM requests q WHERE q.request_id = @request_id)::bool AS known;

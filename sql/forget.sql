@@ -1,6 +1,7 @@
--- ForgetRequests drops idempotency keys whose retention is over, lim at a time, the oldest first. The retention counts from the
--- end of the task: a key whose task has not ended, or has ended since, gets a new created_time and is looked at later. since is
--- a time before which all keys were forgotten: the index still has entries of those that vacuum has not removed.
+-- ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
+-- retention counts from the end of the task: a key whose task has not ended, or has ended since,
+-- gets a new created_time and is checked later. since is a time before which all keys were deleted:
+-- the index still has their entries until vacuum removes them.
 -- name: ForgetRequests :one
 WITH due AS MATERIALIZED (
   SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time FROM requests r
@@ -37,7 +38,7 @@ SELECT count(*)::int AS found,
        (statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' - interval '1 minute')::timestamptz AS forgotten_to
   FROM due;
 
--- ForgetAnswers drops what became of the tasks of processes that are gone, lim at a time, the oldest first.
+-- ForgetAnswers deletes results of tasks of removed processes, lim at a time, oldest first.
 -- name: ForgetAnswers :execrows
 DELETE FROM answers a USING (
   SELECT x.namespace, x.process_id, x.task_id FROM answers x

@@ -1,5 +1,5 @@
--- TakeGroups takes jobs that several workers run, of which something has to be decided: a new one, one of whose members has ended, or one that
--- is to be cancelled. They wait for a place, which the engine alone gives them.
+-- TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
+-- member, and those with a cancel request. They wait for a slot, which only the engine gives them.
 -- name: TakeGroups :many
 SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, coalesce(p.cancel_reason, '')::text AS cancel_reason, j.options
   FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
@@ -7,7 +7,8 @@ SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cance
  WHERE s.taker = '~' AND (s.waits_for = 'place')::int = 1 AND p.status = 'INIT'
  LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED;
 
--- PutGroups makes or changes the rows of groups, and so locks them, in their order: nobody takes a place meanwhile. It runs under TakeGroups.
+-- PutGroups creates or changes the rows of groups and thereby locks them, in order, so that no
+-- place is taken in the meantime. It runs after TakeGroups.
 -- name: PutGroups :exec
 INSERT INTO job_groups (namespace, process_id, count, max_failures, worker_ids)
 SELECT x.namespace, x.process_id, x.count, x.max_failures, CASE WHEN x.worker_ids <> '' THEN ARRAY(SELECT jsonb_array_elements_text(x.worker_ids::jsonb)) END
@@ -16,26 +17,27 @@ SELECT x.namespace, x.process_id, x.count, x.max_failures, CASE WHEN x.worker_id
  ORDER BY x.namespace, x.process_id
 ON CONFLICT (namespace, process_id) DO UPDATE SET count = excluded.count, max_failures = excluded.max_failures, worker_ids = excluded.worker_ids;
 
--- ReadPlaces gives the places of groups, in the order in which they were made.
+-- ReadPlaces returns the places of groups, in the order of their creation.
 -- name: ReadPlaces :many
 SELECT l.namespace, l.process_id, l.job_id, coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.state, '')::text AS state, l.asked, l.failure
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_ids::text[])) AS x(namespace, job_id)
  CROSS JOIN LATERAL (SELECT l.* FROM job_places l WHERE l.namespace = x.namespace AND l.job_id = x.job_id OFFSET 0) l
  ORDER BY l.namespace, l.job_id, octet_length(l.process_id), l.process_id;
 
--- DropPlaces lets places go whose member has ended in a way that does not count.
+-- DropPlaces deletes places whose member has ended in a way that does not count.
 -- name: DropPlaces :exec
 DELETE FROM job_places l USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS x(namespace, process_id)
  WHERE l.namespace = ANY (ARRAY[x.namespace]) AND l.process_id = x.process_id;
 
--- SetTakers notes who gets no other place of a group.
+-- SetTakers stores which workers get no other place of a group.
 -- name: SetTakers :exec
 UPDATE job_groups g SET takers = ARRAY(SELECT jsonb_array_elements_text(x.takers::jsonb))
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@takers::text[])) AS x(namespace, process_id, takers)
  WHERE g.namespace = ANY (ARRAY[x.namespace]) AND g.process_id = x.process_id;
 
--- OpenPlaces makes places of a job and starts a member in each, by a message: with the args and options of the job as they are. worker_id '': the place is for
--- any worker that the group allows. The number of a member is never given again. The results of the members of a step are those of its run.
+-- OpenPlaces creates places of a job and starts a member in each, with a message that has the args
+-- and options of the job. worker_id '': the place is for any worker that the group allows. Numbers
+-- of members are not reused. The results of members of a step belong to its run.
 -- name: OpenPlaces :many
 WITH i AS MATERIALIZED (
   SELECT x.namespace, x.job_id, x.worker_id, '~job/~/' || CASE WHEN octet_length(x.job_id) <= 220 THEN x.job_id ELSE md5(x.job_id) END || '/' || nextval('task_ids') AS process_id
@@ -53,7 +55,7 @@ SELECT i.namespace, i.process_id, 'start', i.namespace, i.job_id, s.task_id, sta
  CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.job_id LIMIT 1) j
 RETURNING namespace, process_id;
 
--- CancelMembers asks members to end, by messages: each once.
+-- CancelMembers asks members to end, each once, with messages.
 -- name: CancelMembers :exec
 WITH u AS (
   UPDATE job_places l SET asked = true FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS x(namespace, process_id)
@@ -62,8 +64,8 @@ INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_proc
 SELECT x.namespace, x.process_id, 'cancel', x.namespace, x.job_id, 0, statement_timestamp(), NULLIF(x.reason, '')
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@job_ids::text[]), unnest(@reasons::text[])) AS x(namespace, process_id, job_id, reason);
 
--- RestGroups lets groups wait for the end of a member. The first time a group does so its attempt begins: it has one. mode: what its namespace keeps of
--- events.
+-- RestGroups lets groups wait for the end of a member. The first time, the only attempt of the
+-- group begins. mode: which events the namespace keeps.
 -- name: RestGroups :exec
 WITH x AS MATERIALIZED (
   SELECT x.*, s.task_id, s.attempt, s.job_name FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@modes::int[])) AS x(namespace, process_id, mode)
@@ -78,9 +80,11 @@ jc AS (
 UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coalesce(s.fencing_token, nextval('fencing_tokens'))
   FROM x WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.task_id = x.task_id;
 
--- EndGroups ends jobs that several workers have run. outcome: succeeded, failed, cancelled. kept: the results of the members are the job's, an
--- object with one for each worker, until ttl_us are over. Results that come after 8 MiB (process.MaxGroupResultBytes) are left out. Those of a step
--- are the response of its task, which its run is told. One that is retried may end before it rests once: it was not running then. It runs under TakeGroups.
+-- EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
+-- keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
+-- (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
+-- its run gets. A retried group may end before it rests; it was then not running. It runs after
+-- TakeGroups.
 -- name: EndGroups :many
 WITH i AS MATERIALIZED (
   SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results, l.left_out,
@@ -140,8 +144,10 @@ tk AS (
     FROM i)
 SELECT i.namespace::text AS namespace, i.process_id::text AS process_id, i.task_id FROM i;
 
--- SeatMembers says who may make the next attempt of members: the worker that has the place, or, where it leaves that, any that the group allows.
--- It follows SaveResult and finds its items as WriteJobs does. The rows of groups are locked in their order; || '' keeps the planner from walking over all of them in it.
+-- SeatMembers sets which workers may make the next attempt of members: the worker with the place
+-- or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
+-- selects its items like WriteJobs. The rows of groups are locked in order; || '' prevents the
+-- planner from reading all of them in order.
 -- name: SeatMembers :exec
 WITH i AS MATERIALIZED (
   SELECT l.namespace, l.process_id, l.job_id, l.worker_id, s.task_id, x.leaves AND NOT l.pinned AS leaves
@@ -163,7 +169,7 @@ pl AS (
 UPDATE schedule s SET taker = CASE WHEN i.leaves THEN '' ELSE '=' || i.worker_id END
   FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id;
 
--- WantedTakers tells which workers that wait could take a place of a group: the number of each that could.
+-- WantedTakers returns which waiting workers could take a place of a group: the number of each.
 -- name: WantedTakers :many
 SELECT n.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@worker_ids::text[])) AS n(ord, namespace, job_name, worker_id)

@@ -1,6 +1,7 @@
--- WriteJobEvents writes the events that results take along. It follows SaveResult and RemoveProcesses and finds its items by the row that this very
--- transaction has written of their task, as WriteJobs does: a fenced item writes nothing. Each attempt is looked for once: of a run it has
--- several events. They come in the order of the arrays, which nothing below changes.
+-- WriteJobEvents writes the events of results. It runs after SaveResult and RemoveProcesses and
+-- applies only to items whose task row this transaction has written, like WriteJobs: a fenced item
+-- writes nothing. Each attempt is searched once, because a run has several events. They are stored
+-- in the order of the arrays, which nothing below changes.
 -- name: WriteJobEvents :exec
 WITH a AS MATERIALIZED (
   SELECT x.ord
@@ -25,9 +26,11 @@ SELECT x.namespace, (SELECT job_event_xid()), x.job_id, NULLIF(x.step_id, ''), N
                unnest(@metadatas::text[]) AS metadata) AS x
  WHERE (x.ord IN (SELECT a.ord FROM a)) IS TRUE;
 
--- EndJobs tells and counts how attempts of jobs have ended, but for those that SaveCompleted has ended. It follows SaveResult at once, before anything
--- else moves the jobs, and finds its items as WriteJobs does. Of one that is to be made again although its cancel was requested it tells the
--- attempt alone: CancelRetried tells the end. name '': it is read from the row.
+-- EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
+-- ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
+-- items like WriteJobs. For an attempt that would be retried although a cancel was requested, it
+-- stores only the end of the attempt; CancelRetried stores the end of the job. name '': it is read
+-- from the row.
 -- name: EndJobs :exec
 WITH i AS MATERIALIZED (
   SELECT x.namespace, x.process_id, x.attempt, x.worker_id, x.type, x.message, x.mode, p.cancelling,
@@ -55,7 +58,8 @@ SELECT i.namespace, i.name, x.state, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES 
  GROUP BY i.namespace, i.name, x.state HAVING sum(x.n) <> 0 ORDER BY i.namespace, i.name, x.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n;
 
--- WatchJobEvents reads what follows positions in the order of a watch, of each at most lim, up to the oldest transaction that runs.
+-- WatchJobEvents returns the events after positions in the order of a watch, at most lim for each,
+-- up to the oldest running transaction.
 -- name: WatchJobEvents :many
 SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id, coalesce(e.step_id, '')::text AS step_id, coalesce(e.index, -1)::int AS index, e.type,
        coalesce(e.from_status, '')::text AS from_status, coalesce(e.to_status, '')::text AS to_status, e.attempt, e.created_time, coalesce(e.worker_id, '')::text AS worker_id,
@@ -67,15 +71,16 @@ SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id,
     ORDER BY e.namespace, e.xid, e.event_id LIMIT @lim::int) e
  ORDER BY n.ord, e.xid, e.event_id;
 
--- EventsFromNow is the position behind all events that are finished.
+-- EventsFromNow returns the position after all finished events.
 -- name: EventsFromNow :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
--- IsAhead tells whether a position is one that this cluster has not come to: it is of another one, or of a time that a restore has undone.
+-- IsAhead reports whether this cluster has not yet reached a position: it is from another cluster,
+-- or from a time that a restore has undone.
 -- name: IsAhead :one
 SELECT (n.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead FROM (SELECT @xid::text AS xid) n;
 
--- ForgetJobEvents drops events that a namespace keeps no longer, the oldest first, lim at a time.
+-- ForgetJobEvents deletes events that a namespace no longer keeps, oldest first, lim at a time.
 -- name: ForgetJobEvents :execrows
 DELETE FROM job_events e USING (
   SELECT d.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@retentions_us::bigint[])) AS n(namespace, retention_us)
@@ -85,12 +90,12 @@ DELETE FROM job_events e USING (
      WHERE x.created_time < statement_timestamp() - n.retention_us * interval '1 microsecond') d) k
  WHERE e.namespace = ANY (ARRAY[k.namespace]) AND e.xid = k.xid AND e.event_id = k.event_id;
 
--- EmptyJobNames finds names that have no jobs any more.
+-- EmptyJobNames returns names without jobs.
 -- name: EmptyJobNames :many
 SELECT x.namespace, x.name FROM (SELECT c.namespace, c.name, c.state, sum(c.n) AS n FROM job_counts c GROUP BY c.namespace, c.name, c.state) x
  GROUP BY x.namespace, x.name HAVING bool_and(x.n = 0) LIMIT @lim::int;
 
--- LockJobCounts locks the counts of names, and reads them as they are then.
+-- LockJobCounts locks the counts of names and returns their current values.
 -- name: LockJobCounts :many
 SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
  WHERE (c.namespace, c.name) IN (SELECT k.namespace, k.name FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[])) AS k(namespace, name))
@@ -100,7 +105,8 @@ SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
 DELETE FROM job_counts c USING ROWS FROM (unnest(@namespaces::text[]), unnest(@names::text[]), unnest(@lanes::int[]), unnest(@states::text[])) AS k(namespace, name, lane, state)
  WHERE c.namespace = k.namespace AND c.name = k.name AND c.lane = k.lane AND c.state = k.state;
 
--- ReadJobCounts gives the counts of the jobs of namespaces by name and state. running are those that run, which count as available.
+-- ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
+-- run; they count as available.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n FROM job_counts c WHERE c.namespace = ANY (@namespaces::text[])
  GROUP BY c.namespace, c.name, c.state
@@ -110,8 +116,9 @@ SELECT r.namespace, j.name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' E
  CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
  WHERE r.namespace = ANY (@namespaces::text[]) GROUP BY 1, 2, 3;
 
--- OldestAvailable tells for how long (us) the oldest job of each namespace and name has been available: among the first lim of each priority, and of each line of a
--- constraint, which are found by one look at the index each, at most most of them.
+-- OldestAvailable returns how long (µs) the oldest job of each namespace and name has been
+-- available: among the first lim of each priority and of each key of a constraint. Each of them
+-- costs one index probe; there are at most most of them.
 -- name: OldestAvailable :many
 WITH RECURSIVE p AS (
   SELECT n.namespace::text AS namespace, f.job_name, f.priority, 1 AS n FROM unnest(@namespaces::text[]) AS n(namespace)

@@ -1,7 +1,8 @@
--- WriteJobs writes what the ends of attempts say of their jobs. It follows SaveResult and finds its items by the row that this very transaction
--- has written of their task: in tasks where it has ended, in schedule where it is to be tried again. A fenced item writes nothing.
--- kept: result is stored until ttl_us are over. A job keeps its newest 20 failures (process.MaxJobFailures). The oldest of them
--- says how many came before it, and how many of those were takeovers.
+-- WriteJobs writes the ends of attempts to their jobs. It runs after SaveResult and applies only to
+-- items whose task row this transaction has written: in tasks if it has ended, in schedule if it
+-- will be retried. A fenced item writes nothing. kept: the result is stored for ttl_us. A job keeps
+-- its newest 20 failures (process.MaxJobFailures). The oldest of them contains the number of
+-- earlier ones, and how many of those were takeovers.
 -- name: WriteJobs :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
@@ -36,8 +37,8 @@ UPDATE jobs j SET
        result_expires_time = CASE WHEN i.kept THEN statement_timestamp() + i.ttl_us * interval '1 microsecond' ELSE j.result_expires_time END
   FROM i WHERE j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id;
 
--- CancelRetried makes jobs CANCELLED whose attempt was to be made again, or was given back, although their cancel had been requested. It follows
--- SaveResult and finds its items as WriteJobs does.
+-- CancelRetried sets jobs to CANCELLED whose attempt would be retried, or was released, although
+-- their cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
 -- name: CancelRetried :exec
 WITH i AS MATERIALIZED (
   SELECT s.*, x.mode, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
@@ -72,9 +73,9 @@ INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, p
 SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, priority, fencing_token, scheduled_time, statement_timestamp(),
        retry_interval, timer_name, idempotency_key, args, context, failure FROM i;
 
--- RetryJob lets a job run again that has FAILED or was CANCELLED, and with clear_successes one that has SUCCEEDED: as a new INIT task with the
--- args of the last one, and all attempts. One that is unique takes its key again, unless another job holds it as EnqueueJobs says. It runs after
--- LockProcesses and LockJobKeys.
+-- RetryJob runs a FAILED or CANCELLED job again, and with clear_successes a SUCCEEDED one, as a new
+-- INIT task with the args of the last one and all attempts. A unique job takes its key again,
+-- unless another job has it (see EnqueueJobs). It runs after LockProcesses and LockJobKeys.
 -- outcome: changed, not_found (no job), status, held (by another job: holder).
 -- name: RetryJob :one
 WITH e AS MATERIALIZED (
@@ -121,7 +122,8 @@ jc AS (
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
   SELECT jb.namespace, jb.process_id, 'retried', jb.state, 'available', NULLIF(@actor::text, '') FROM jb WHERE @mode::int = 2),
--- Of a group the places go whose worker has not succeeded, and with clear_successes all: other members take them.
+-- In a group, places whose worker has not succeeded are deleted, and with clear_successes all:
+-- other members take them.
 pl AS (
   DELETE FROM job_places l USING i WHERE i.again AND l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id AND l.state IS NOT NULL
      AND (l.state <> 'succeeded' OR i.clear_successes)),
@@ -135,7 +137,7 @@ SELECT (CASE WHEN i.again THEN 'INIT' ELSE coalesce(i.status, 'INIT') END)::proc
        coalesce(i.holder, '')::text AS holder
   FROM i;
 
--- GetJobs reads jobs with where each stands: its INIT task is the newest one, wherever that is.
+-- GetJobs returns jobs with their states: the INIT task is the newest one, in any table.
 -- name: GetJobs :many
 SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time, p.status_changed_time, p.cancel_requested_time,
        coalesce(p.cancel_reason, '')::text AS cancel_reason, (p.cancel_deadline IS NOT NULL)::bool AS cancelling, j.name, j.timeout, j.updated_time,
@@ -171,7 +173,7 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.cre
       LEFT JOIN LATERAL (SELECT s.attempt, s.failure FROM schedule s WHERE y.state IS NULL AND s.namespace = y.namespace AND s.process_id = y.process_id LIMIT 1) s ON true
       LEFT JOIN LATERAL (SELECT r.attempt FROM running r WHERE y.state IS NULL AND r.namespace = y.namespace AND r.process_id = y.process_id LIMIT 1) r ON true) m ON true;
 
--- FetchResult hands a kept result out and drops it: who comes second gets none.
+-- FetchResult returns a kept result and deletes it, so a second call returns nothing.
 -- name: FetchResult :one
 UPDATE jobs j SET result = NULL, updated_time = statement_timestamp()
   FROM (SELECT k.namespace, k.process_id, k.result FROM jobs k WHERE k.namespace = @namespace AND k.process_id = @process_id
@@ -179,10 +181,11 @@ UPDATE jobs j SET result = NULL, updated_time = statement_timestamp()
  WHERE j.namespace = o.namespace AND j.process_id = o.process_id
 RETURNING o.result;
 
--- UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
--- while it waits for a place, by the claim. It runs after LockProcesses.
--- Nothing changes where run_time is given to a job that runs, or to a group whose members are made: nothing of it would wait for that time.
--- open: it is not at its end.
+-- UpdateJob changes options of a job that has not ended. Options of its waiting task change at
+-- once. A change of data that constraints use causes another evaluation, by the claim if the job
+-- waits for a slot. It runs after LockProcesses. Nothing changes if run_time is set for a running
+-- job, or for a group with members, because no task would wait for that time. open: it has not
+-- ended.
 -- name: UpdateJob :one
 WITH i AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, a.* FROM processes p
@@ -221,7 +224,7 @@ sc AS (
     FROM ok WHERE s.namespace = ok.namespace AND s.process_id = ok.process_id AND s.task_type = 'INIT'),
 ru AS (
   UPDATE running r SET priority = ok.priority FROM ok WHERE ok.sets_priority AND r.namespace = ok.namespace AND r.process_id = ok.process_id),
--- The members of a group that have not ended follow it.
+-- The change also applies to the open members of a group.
 mb AS MATERIALIZED (
   SELECT l.namespace, l.process_id, ok.timeout_us, ok.tags, ok.options, ok.sets_priority, ok.priority FROM ok JOIN job_places l ON l.namespace = ok.namespace AND l.job_id = ok.process_id WHERE l.state IS NULL),
 mj AS (
@@ -232,14 +235,14 @@ ms AS (
   UPDATE schedule s SET priority = mb.priority FROM mb WHERE mb.sets_priority AND s.namespace = mb.namespace AND s.process_id = mb.process_id AND s.task_type = 'INIT')
 SELECT i.status, (i.status IN ('INIT', 'SUSPENDED'))::bool AS open, EXISTS (SELECT 1 FROM ok)::bool AS changed FROM i;
 
--- ForgetResults drops results that nobody has fetched in time.
+-- ForgetResults deletes results that were not fetched in time.
 -- name: ForgetResults :execrows
 UPDATE jobs j SET result = NULL FROM (
   SELECT k.namespace, k.process_id FROM jobs k WHERE k.result IS NOT NULL AND k.result_expires_time < statement_timestamp()
    ORDER BY k.result_expires_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) x
  WHERE j.namespace = x.namespace AND j.process_id = x.process_id;
 
--- ForgetJobKeys drops unique keys whose job is gone.
+-- ForgetJobKeys deletes unique keys whose job is gone.
 -- name: ForgetJobKeys :execrows
 DELETE FROM job_keys k WHERE (k.namespace, k.unique_key) IN (
   SELECT x.namespace, x.unique_key FROM job_keys x

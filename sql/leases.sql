@@ -1,4 +1,5 @@
--- ReadLease gives a leased task as Poll handed it out, with its columns, where the token is that of its lease: any node can answer it.
+-- ReadLease returns a leased task as Poll returned it, with the same columns, if the token is that
+-- of its lease. Any node can handle it.
 -- name: ReadLease :one
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
        coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
@@ -15,8 +16,9 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
  CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = l.namespace AND p.process_id = l.process_id LIMIT 1) p
  WHERE l.namespace = @namespace AND l.process_id = @process_id AND l.fencing_token = @fencing_token AND l.salt = @salt;
 
--- BeatLeases extends leases of a worker that still count, stores the progress of jobs, and returns what became of each.
--- lease_us 0: as before. The interval is at most half of the lease. An item that is missing from the response is lost.
+-- BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
+-- of each. lease_us 0: unchanged. The interval is at most half of the lease. A missing item means
+-- that the lease is lost.
 -- name: BeatLeases :many
 WITH i AS MATERIALIZED (
   SELECT t.ord, l.namespace, l.process_id, l.fencing_token, t.progress, d.lease_us,
@@ -44,8 +46,9 @@ pr AS (
 SELECT i.ord::int AS ord, i.cancelling::bool AS cancelling, coalesce(i.cancel_reason, '')::text AS cancel_reason, up.expires_time, i.beat_us::bigint AS beat_us
   FROM i JOIN up ON up.ord = i.ord;
 
--- UpdateLeases changes how long the leases of a running job last: its own, or those of its members. It takes effect with the next
--- heartbeat. It locks them in the order of BeatLeases, before UpdateJob changes what heartbeats change after them.
+-- UpdateLeases changes the duration of the leases of a running job: its own, or those of its
+-- members. It takes effect with the next heartbeat. It locks them in the order of BeatLeases,
+-- before UpdateJob changes rows that heartbeats change after them.
 -- name: UpdateLeases :exec
 WITH job AS (SELECT @namespace::text AS namespace, @process_id::text AS process_id, @lease_us::bigint AS lease_us),
 attempts AS (
@@ -61,13 +64,14 @@ UPDATE leases l SET lease_duration = locked.lease_us * interval '1 microsecond'
  WHERE l.namespace = ANY (ARRAY[locked.namespace])
    AND l.process_id = locked.process_id;
 
--- EndLeases drops the leases of attempts whose result this transaction has stored. One that a quick statement has missed still runs.
+-- EndLeases deletes the leases of attempts whose result this transaction has stored. The attempt of
+-- an item that the fast path has not stored still runs.
 -- name: EndLeases :exec
 DELETE FROM leases l USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[])) AS t(namespace, process_id, fencing_token)
  WHERE l.namespace = ANY (ARRAY[t.namespace]) AND l.process_id = t.process_id AND l.fencing_token = t.fencing_token
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[l.namespace]) AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
 
--- ForgetLeases drops leftovers: leases of attempts that somebody else has ended.
+-- ForgetLeases deletes leftovers: leases of attempts that ended in another way.
 -- name: ForgetLeases :execrows
 DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
   SELECT x.namespace, x.process_id FROM leases x
@@ -76,9 +80,10 @@ DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
    LIMIT 1000)
   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token);
 
--- LeaseAnswered gives what stands of an attempt that has ended one of the newest tasks of its process, or after whose failure the task waits to be
--- made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has
--- succeeded it gives the result, as long as that is kept: jobs has that of its newest task alone.
+-- LeaseAnswered returns the stored result of an attempt that has ended one of the newest tasks of
+-- its process, or after whose failure the task waits for a retry. It is compared with a response
+-- that may be a duplicate. A released attempt has no failure. For a succeeded job it returns the
+-- result while that is kept, which jobs has only for the newest task.
 -- name: LeaseAnswered :one
 SELECT x.task_type, (x.status = 'FINISHED')::bool AS finished, x.response, x.failure, x.rejection, coalesce(p.kind, '')::text AS kind,
        (CASE WHEN j.name IS NOT NULL THEN json_build_object('name', j.name, 'options', j.options) END)::json AS job,

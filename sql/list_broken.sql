@@ -1,5 +1,5 @@
--- ListBroken lists the processes in ERROR, of each namespace and in all the newest lim, with the beginning of their detail and the
--- reason of the failure that broke them.
+-- ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
+-- beginning of their detail and the reason of the failure.
 -- name: ListBroken :many
 SELECT p.namespace, p.process_id, p.attention_time::timestamptz AS error_time, p.detail::text AS detail, p.cut::bool AS cut,
        coalesce(t.reason, '')::text AS reason
@@ -16,7 +16,8 @@ SELECT p.namespace, p.process_id, p.attention_time::timestamptz AS error_time, p
      WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by LIMIT 1) t ON true
  ORDER BY p.attention_time DESC;
 
--- ListFailedRuns lists the runs that are FAILED or EXPIRED and are no steps of others, among the newest lim of each namespace that did not succeed, with the beginning of why.
+-- ListFailedRuns lists FAILED and EXPIRED runs that are not steps of others, among the newest lim
+-- unsuccessful runs of each namespace, with the beginning of their failure.
 -- name: ListFailedRuns :many
 SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time::timestamptz AS finished_time, coalesce(r.failure->>'reason', '')::text AS reason,
        left(coalesce(r.failure->>'message', ''), @max_detail::int)::text AS detail

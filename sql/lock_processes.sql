@@ -1,30 +1,35 @@
--- LockProcesses is the first statement of every transaction that moves tasks: all its processes, in key
--- order (the arrays are sorted by it). What follows
--- sees, in snapshots of its own, everything that earlier holders of the locks have stored. That order is what makes lost
--- wake-ups and deadlocks impossible.
+-- LockProcesses is the first statement of every transaction that moves tasks: it locks all its
+-- processes in key order (the arrays are sorted by it). The following statements, with their own
+-- snapshots, see everything that earlier holders of the locks have stored. This order prevents lost
+-- wake-ups and deadlocks.
 --
--- A process that was inserted after this statement began is not locked, but what follows would see it. So whatever reads a process
--- on which it acts asks for the lock: xmax is this transaction (FOR UPDATE lets nobody share it, so it is no multixact), or xmin is,
--- where the flush has inserted or changed the row itself. A process without it is not there yet.
+-- A process that was inserted after this statement began is not locked, but visible to the
+-- following statements. A statement that acts on a process therefore checks the lock: xmax is this
+-- transaction (FOR UPDATE is never shared, so it is not a multixact), or xmin is, if the flush has
+-- inserted or changed the row itself. A process without it is treated as missing.
 --
--- In the statements of starts, results and quick calls a table is reached by a lateral read with LIMIT 1, one for each item: the planner
--- makes a search by the primary key of it, whatever its statistics say, and it keeps the order of the items. (But where it reads
--- nothing that is not in an index, it may read all of that index: it does not look dearer in a table that is empty.)
--- (Joined by "namespace = x", a plan made while running was empty read all of running in every flush: 254 us a result instead of 50.
--- Of three tables that were joined plainly the third was joined by process_id alone: the whole index of processes, 12 times a flush.)
--- Elsewhere it says "namespace = ANY (ARRAY[x])", which is no key of a merge join; that search is dearer.
--- Items come by unnest in a SELECT list: each unnest in FROM would write a tuplestore, and read it back.
+-- The statements of starts, results and fast calls read a table by a lateral subquery with LIMIT 1
+-- for each item. The planner then always searches by the primary key, independent of its
+-- statistics, and the order of the items is kept. (If it reads only columns of an index, it may
+-- read that whole index, which looks no more expensive in an empty table.) With a join by
+-- "namespace = x", a plan from when running was empty read all of running in every flush: 254 µs
+-- per result instead of 50. In a plain join of three tables, the third was joined by process_id
+-- only: the whole index of processes, 12 times per flush. Other statements use "namespace = ANY
+-- (ARRAY[x])", which cannot be a key of a merge join, but is a more expensive search. Items are
+-- unnested in a SELECT list, because each unnest in FROM would write and read a tuplestore.
 -- name: LockProcesses :exec
 SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
  CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE) p;
 
--- TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has locked one of the processes.
+-- TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has
+-- locked one of the processes.
 -- name: TryLockProcesses :exec
 SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
  CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE NOWAIT) p;
 
--- LockFreeProcesses locks the processes that no other session has locked and returns the ords of the others. A process that
--- another session has removed meanwhile may be among these. (last_event_id is in no index: the planner reads the primary key.)
+-- LockFreeProcesses locks the processes that no other session has locked, and returns the ords of
+-- the others, which may include processes that another session has removed in the meantime.
+-- (last_event_id is in no index: the planner reads the primary key.)
 -- name: LockFreeProcesses :many
 WITH input AS MATERIALIZED (
   SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id),
@@ -41,6 +46,6 @@ SELECT input.ord::int AS ord FROM input
  WHERE process.last_event_id >= 0
    AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked));
 
--- SetLockTimeout bounds the waits for locks of this transaction.
+-- SetLockTimeout limits the waits for locks of this transaction.
 -- name: SetLockTimeout :exec
 SELECT set_config('lock_timeout', @milliseconds::text, true);

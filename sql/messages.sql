@@ -1,5 +1,6 @@
--- SendMessages stores what results say to other processes. It follows SaveResult and RemoveProcesses and finds its items by the row
--- that this very transaction has written at the end of their task: a fenced item sends nothing. It answers the targets.
+-- SendMessages stores messages of results to other processes. It runs after SaveResult and
+-- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
+-- item sends nothing. It returns the targets.
 -- name: SendMessages :many
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
@@ -20,9 +21,10 @@ SELECT target_namespace, target_process_id, kind::message_kind, namespace, proce
        NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
 RETURNING namespace, process_id;
 
--- TellParents turns what parents are to be told into messages, for processes that have come to an end, are broken or go. It follows
--- what has ended them and reads how they are, so it asks for no token: where nothing has ended, and where it was told before,
--- nothing happens. task_ids: the task whose response is told; 0: none. It answers the parents.
+-- TellParents sends the messages to parents of processes that have ended, are in ERROR or are being
+-- removed. It runs after the change and reads the current state, so it needs no token: if nothing
+-- has ended, or the parent was already notified, nothing happens. task_ids: the task whose response
+-- is sent; 0: none. It returns the parents.
 -- name: TellParents :many
 WITH e AS MATERIALIZED (
   SELECT p.namespace, p.process_id, x.task_id
@@ -49,9 +51,10 @@ SELECT c.parent_namespace, c.parent_process_id, 'child_end', c.namespace, c.proc
     LIMIT 1) o ON true
 RETURNING namespace, process_id;
 
--- ReleaseMessages releases what was held for processes that have been resumed or repaired, have ended or are removed. It follows the
--- change in the same transaction. It releases at most lim messages of each process. If there may be more, the process is listed in
--- queue_backlogs and SettleQueues releases the others. Deliveries take the messages of a target in their order, held or not.
+-- ReleaseMessages releases held messages of processes that were resumed or repaired, have ended or
+-- are removed. It runs after the change, in the same transaction, and releases at most lim messages
+-- of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
+-- releases the others. Messages of a target are delivered in order, held or not.
 -- name: ReleaseMessages :many
 WITH x AS MATERIALIZED (
   SELECT DISTINCT k.namespace, k.process_id FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
@@ -69,8 +72,9 @@ backlog AS (
   ON CONFLICT (namespace, process_id) DO UPDATE SET resuming = false, after_message_id = excluded.after_message_id)
 SELECT DISTINCT u.namespace, u.process_id FROM u;
 
--- LockMessageKeys makes and locks the unique keys of the jobs that wait to be enqueued, in their order: DeliverStarts comes next, whose snapshot
--- then shows what every earlier holder of a key has stored. See EnsureJobKeys.
+-- LockMessageKeys creates and locks the unique keys of jobs in messages, in order. DeliverStarts
+-- follows; its snapshot then contains the changes of all earlier holders of a key. See
+-- EnsureJobKeys.
 -- name: LockMessageKeys :exec
 INSERT INTO job_keys (namespace, unique_key)
 SELECT DISTINCT k.namespace, m.unique_key
@@ -80,13 +84,17 @@ SELECT DISTINCT k.namespace, m.unique_key
  WHERE m.unique_key IS NOT NULL ORDER BY 1, 2
 ON CONFLICT (namespace, unique_key) DO UPDATE SET process_id = job_keys.process_id;
 
--- DeliverStarts takes the starts that are first in line for their targets and makes the processes; of one that exists it stays as it
--- is. A process that is being removed still holds its id: its start waits until it is gone. (removed_time is asked for so that the
--- index of all removed processes does not serve.) A process of the engine's own is of the kind that its id names. One of these that asked
--- for the end of what it starts is told when nothing was started: it would wait for ever.
--- A start that carries a job enqueues it, under its unique key if it has one: see EnqueueJobs. Of two with the same key for different
--- processes only the first one is taken here. Where the keys of its constraints are not known, or of another version, it waits to be evaluated.
--- outcome: delivered, exists (also: another job holds the unique key), not_found (there is no such namespace). more: there may be more of them.
+-- DeliverStarts takes the starts that are first for their targets and creates the processes; an
+-- existing process does not change. A process that is being removed still has its id: its start
+-- waits until it is gone. (The condition on removed_time prevents the use of the index of removed
+-- processes.) The kind of the engine's own processes follows from their id. If nothing was started,
+-- a sender of the engine itself that waits for the end is notified, because it would wait forever.
+--
+-- A start of a job enqueues it, with its unique key, if any: see EnqueueJobs. Of two messages with
+-- the same key for different processes, only the first one is taken here. If the keys of its
+-- constraints are unknown, or of another version, the job waits to be evaluated. outcome:
+-- delivered, exists (also: another job has the unique key), not_found (the namespace does not
+-- exist). more: there may be more messages.
 -- name: DeliverStarts :many
 WITH v AS MATERIALIZED (
   SELECT k.namespace, k.process_id, k.mode, m.message_id, m.n = @lim::int AS more,
@@ -170,13 +178,16 @@ SELECT c.namespace, c.process_id, c.kind::text AS kind, (CASE WHEN c.created THE
        c.later::bool AS later, c.more::bool AS more
   FROM c;
 
--- DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
--- behind all that waits in them, whatever their max_waiting is. A process in which max_tasks tasks wait gets none: the messages stay until
--- fewer do. What is for a process that is SUSPENDED or in ERROR is held, at most hold_lim messages at a time. A job takes
--- none of these, and holds nothing: what is held for one that has FAILED would meet another run of it.
--- It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
--- sent after the process was there, so it is neither lost nor done without the lock.
--- outcome: delivered, noted (the end of a member, with its group), held, full, not_found, ended. more: there may be more of them, or of another kind behind them.
+-- DeliverNotifies takes the notifies, and the ends of children, that are first for their targets,
+-- and adds NOTIFY tasks behind their waiting tasks, regardless of max_waiting. A process with
+-- max_tasks waiting tasks gets none: the messages stay until it has fewer. Messages to a process in
+-- SUSPENDED or ERROR are held, at most hold_lim at a time. A job does not accept them, and holds
+-- none, because a message that was held for a FAILED job would reach another run of it.
+--
+-- It runs after LockProcesses. Messages to a process that was inserted after the locks are left to
+-- the next delivery: they may have been sent after the process was created, so they must not be
+-- lost, and need the lock. outcome: delivered, noted (the end of a member, stored with its group),
+-- held, full, not_found, ended. more: there may be more messages, or other kinds behind them.
 -- name: DeliverNotifies :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job', false) AS holds, m.message_ctid, m.leading, m.more,
@@ -199,7 +210,7 @@ h AS (
 m AS (
   DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds AND w.is_full IS NOT TRUE))
   RETURNING m.*),
--- task_ids are drawn in the order of the messages.
+-- task_ids are assigned in the order of the messages.
 a AS MATERIALIZED (
   SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.*,
          (SELECT l.process_id FROM job_places l WHERE o.process_kind = 'job' AND o.kind = 'child_end' AND l.namespace = o.namespace AND l.process_id = o.child->>'processId'
@@ -216,12 +227,12 @@ sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, args, context, child)
   SELECT namespace, process_id, task_id, 'NOTIFY', CASE WHEN free THEN 'place' ELSE 'process' END::waits_for, statement_timestamp(), args, context, child
     FROM a WHERE delivered),
--- A process waits for a place with the smallest priority of its waiting tasks.
+-- A process waits for a slot with the smallest priority of its waiting tasks.
 lowered AS (
   UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
     FROM (SELECT DISTINCT a.namespace, a.process_id FROM a WHERE a.delivered AND NOT a.free) x
    WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > 0),
--- The end of a member is noted with its place, and has its group looked at.
+-- The end of a member is stored with its place, and its group is checked.
 jp AS (
   UPDATE job_places l SET state = CASE a.child->>'status' WHEN 'PROCESS_STATUS_COMPLETED' THEN 'succeeded' WHEN 'PROCESS_STATUS_ERROR' THEN 'failed' ELSE 'cancelled' END,
          finished_time = statement_timestamp(), result = j.result, failure = j.failures->-1->'failure', attempts = coalesce(k.attempt, 0)
@@ -248,11 +259,13 @@ SELECT h.namespace, h.process_id, h.kind::text, 'held', count(*) OVER (PARTITION
 UNION ALL
 SELECT DISTINCT w.namespace, w.process_id, 'notify', 'full', false FROM w WHERE w.is_full;
 
--- DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
--- DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR. A job gets no CANCEL task: one that waits, suspended or not, is
--- CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace. The job of a step that has
--- FAILED is CANCELLED as well: its run, which alone may say so, needs it no more.
--- outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
+-- DeliverCancels takes the cancels that are first for their targets, and asks these to end, like
+-- CancelProcesses. It runs after DeliverNotifies, which holds messages to processes in SUSPENDED or
+-- ERROR. A job gets no CANCEL task: a waiting job, suspended or not, is CANCELLED here, and its
+-- parent is notified; a running job is told by the next heartbeat of its worker, and has its own
+-- grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
+-- longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
+-- there may be more messages, or other kinds.
 -- name: DeliverCancels :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, k.mode, m.message_id, m.more
@@ -314,7 +327,7 @@ ct AS (
   SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
          CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
--- A group has its members end first.
+-- A group cancels its members first.
 gr AS (
   UPDATE schedule s SET waits_for = 'place' FROM a WHERE a.asks AND a.is_job AND s.namespace = ANY (ARRAY[a.namespace]) AND s.process_id = a.process_id AND s.taker = '~'),
 mb AS (
@@ -357,10 +370,11 @@ SELECT a.namespace, a.process_id, a.kind::text AS kind,
        coalesce(pa.parent_namespace, '')::text AS parent_namespace, coalesce(pa.parent_process_id, '')::text AS parent_process_id
   FROM a LEFT JOIN pa ON a.ends AND pa.namespace = a.namespace AND pa.process_id = a.process_id;
 
--- SearchMessages finds targets of messages that nobody has delivered, at most lim of each namespace, after the process_id that the
--- caller gives for it. A message of a SQL function is found at once, one of a process once it is older than what its own node needs
--- (or, after a backward step of the clock, from the future). It reads one row of each target, however many messages wait there. A
--- target whose first message is being delivered is passed over.
+-- SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
+-- given process_id. A message of a SQL function is found at once, one of a process only if it is
+-- older than its own node needs (or from the future, after the clock was set back). It reads one
+-- row per target, however many messages wait. It skips targets whose first message is being
+-- delivered.
 -- name: SearchMessages :many
 WITH RECURSIVE spaces AS (
   (SELECT m.namespace FROM messages m WHERE NOT m.held ORDER BY m.namespace LIMIT 1)
@@ -391,7 +405,7 @@ SELECT t.namespace::text AS namespace, t.process_id::text AS process_id, (o.mess
                                       AND statement_timestamp() + (@age_us::bigint) * interval '1 microsecond')
      FOR UPDATE SKIP LOCKED) o ON true;
 
--- ForgetDeadLetters drops messages that could not be delivered, lim at a time.
+-- ForgetDeadLetters deletes messages that could not be delivered, lim at a time.
 -- name: ForgetDeadLetters :execrows
 DELETE FROM dead_letters WHERE message_id = ANY (ARRAY(
   SELECT d.message_id FROM dead_letters d

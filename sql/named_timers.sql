@@ -1,5 +1,6 @@
--- NamedTimers drops and sets timers by name, for attempts that still hold their process; it runs before SaveResult, which then
--- sees the new timers. drops: one row for each name to drop, or drop_all.
+-- NamedTimers drops and sets named timers, for attempts that still have their process. It runs
+-- before SaveResult, which then sees the new timers. drops: one row for each name to drop, or
+-- drop_all.
 -- name: DropTimers :exec
 WITH i AS MATERIALIZED (
   SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
@@ -24,8 +25,9 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, 
   JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p;
 
--- CheckTimers refuses the transaction where a process has more than max_timers pending after SetTimers; extra: 1 where SaveResult adds
--- the default timer. There is no RAISE in plain SQL: the refusal is a number that is none, and says why.
+-- CheckTimers aborts the transaction if a process has more than max_timers pending timers after
+-- SetTimers; extra: 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so it casts an
+-- explanation to a number.
 -- name: CheckTimers :exec
 SELECT CASE WHEN x.pending + t.extra > @max_timers::int
             THEN (x.pending + t.extra)::text || ' timers pending, at most ' || @max_timers::int ELSE '0' END::int

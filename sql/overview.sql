@@ -1,5 +1,6 @@
--- WaitingByWhat counts the tasks of namespaces that wait, by what for: those that wait for their time or for a place by their indexes,
--- each to lim, the others among the first lim rows of each namespace. A backlog of millions costs no more to look at.
+-- WaitingByWhat counts the waiting tasks of namespaces by what they wait for: those that wait for a
+-- time or a slot by their indexes, each up to lim, others among the first lim rows of each
+-- namespace. A backlog of millions costs no more.
 -- name: WaitingByWhat :one
 SELECT coalesce(sum(t.n), 0)::bigint AS time, coalesce(sum(p.n), 0)::bigint AS place, coalesce(sum(o.process), 0)::bigint AS process,
        coalesce(sum(o.operator), 0)::bigint AS operator, coalesce(sum(o.bound), 0)::bigint AS bound
@@ -15,7 +16,7 @@ SELECT coalesce(sum(t.n), 0)::bigint AS time, coalesce(sum(p.n), 0)::bigint AS p
           count(*) FILTER (WHERE x.waits_for = 'constraint') AS bound
      FROM (SELECT s.waits_for FROM schedule s WHERE s.namespace = n.namespace ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x) o;
 
--- NodesLoad tells what the nodes that are alive have done in the last minute.
+-- NodesLoad returns the load of the live nodes in the last minute.
 -- name: NodesLoad :one
 SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,
        coalesce(max(n.timer_lateness_p99), interval '0')::interval AS timer_lateness_p99

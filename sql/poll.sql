@@ -1,8 +1,9 @@
--- Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It takes jobs of the given names
--- or, if job_name is empty, all tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
--- whole condition, as in SearchCalls. A worker is told to beat at least twice per lease, and within half of the timeout. A lease
--- that was never renewed expires after two intervals: its response may have been lost.
--- Of the places of groups it sees none: see PollGroups.
+-- Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It
+-- takes jobs of the given names or, if job_name is empty, all tasks that the engine does not run
+-- itself; with jobs_only, only jobs. The locked rows carry the whole condition, as in SearchCalls.
+-- A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
+-- that was never renewed expires after two intervals: its response may have been lost. Poll does
+-- not see places of groups: see PollGroups.
 -- name: Poll :many
 WITH found AS MATERIALIZED (
   SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
@@ -46,7 +47,7 @@ WITH found AS MATERIALIZED (
       FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
   CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
    ORDER BY d.priority, d.task_id LIMIT @lim::int),
--- A response has at most 4 MiB of tasks (process.MaxPollBytes). The first task is always among them.
+-- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
@@ -84,7 +85,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.timeout_us::bigint AS timeout_us
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
--- CountPollable tells for each pair of namespace and job name (empty: any) how many tasks a Poll would find, at most lim.
+-- CountPollable returns, for each pair of namespace and job name (empty: any), the number of tasks
+-- that a Poll would find, at most lim.
 -- name: CountPollable :many
 SELECT n.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@jobs_only::bool[])) AS n(ord, namespace, job_name, jobs_only)
@@ -98,8 +100,8 @@ SELECT n.ord::int AS ord, count(*)::int AS n
         AND s.job_name IS NOT NULL AND s.taker IS NULL LIMIT @lim::int) b) x
  GROUP BY n.ord;
 
--- ReleaseTimers lets tasks whose time has come wait for a worker, in namespaces whose tasks workers take, the longest due first. It passes over
--- what SearchTimers passes over.
+-- ReleaseTimers lets due tasks wait for a worker in pull namespaces, longest due first. It skips
+-- what SearchTimers skips.
 -- name: ReleaseTimers :many
 WITH due AS MATERIALIZED (
   SELECT d.namespace, d.process_id, d.task_id, n.mode FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@modes::int[])) AS n(namespace, mode)
@@ -112,7 +114,7 @@ WITH due AS MATERIALIZED (
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
--- Of two timers of one process that are due the one that came first goes.
+-- Of two due timers of a process, the earlier one is first.
 one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode FROM due ORDER BY namespace, process_id, task_id),
 m AS (
   UPDATE schedule s SET waits_for = 'place',

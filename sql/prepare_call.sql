@@ -1,6 +1,8 @@
--- PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. A process that is free runs the first
--- one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
--- outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, job (which takes none), status, overloaded.
+-- PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. An idle
+-- process runs the first one at once, if its item has a slot; all others wait in schedule, in
+-- task_id order. A process with a cancel request counts as busy. outcome: captured, postponed,
+-- place (waits for a slot), replayed, mismatch, not_found, job (which accepts no calls), status,
+-- overloaded.
 -- name: PrepareCall :many
 WITH i AS MATERIALIZED (
   SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
@@ -19,8 +21,8 @@ WITH i AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM (
         SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
            AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),
--- n counts the accepted items of one process in this statement: only the first can find it free.
--- queue_priority is the smallest priority of those that wait.
+-- n counts the accepted items of a process in this statement: only the first one can find it idle.
+-- queue_priority is the smallest priority of the waiting ones.
 a AS MATERIALIZED (
   SELECT m.*, nextval('fencing_tokens') AS fencing_token,
          min(CASE WHEN m.accepted AND NOT m.captured THEN m.priority END) OVER (PARTITION BY m.namespace, m.process_id, m.acceptable) AS queue_priority
@@ -41,7 +43,7 @@ sch AS (
          CASE WHEN free AND n = 1 THEN queue_priority ELSE priority END, CASE WHEN free AND n = 1 AND queue_priority < priority THEN priority END,
          statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
     FROM a WHERE accepted AND NOT captured),
--- A process waits for a place with the smallest priority of its waiting tasks.
+-- A process waits for a slot with the smallest priority of its waiting tasks.
 lowered AS (
   UPDATE schedule s SET priority = x.queue_priority, own_priority = coalesce(s.own_priority, s.priority)
     FROM (SELECT DISTINCT a.namespace, a.process_id, a.queue_priority FROM a WHERE a.accepted AND NOT a.free AND NOT a.runs AND a.waiting > 0) x

@@ -1,10 +1,13 @@
--- PrepareInit creates processes with their INIT tasks. A key that is taken already makes no process: its item is answered
--- replayed or mismatch. Items of one statement are of different processes; the caller sees to that.
--- A process that another session makes at the same moment, whose row is not seen yet, is a unique violation: the flush is repeated, and
--- sees it. That is cheaper than ON CONFLICT, which takes a lock and a record in the log for each row. The items come sorted by key: two
--- sessions that make the same processes wait for each other in one order.
--- (p reads a column that stands in no index: the whole of processes_created looked as cheap to the planner while the table was empty.)
--- outcome: captured (runs on this node), postponed (waits), replayed, mismatch, exists.
+-- PrepareInit creates processes with their INIT tasks. If a key is already used, no process is
+-- created, and the item is replayed or mismatch. The items of a statement have different processes.
+--
+-- If another session creates the same process at the same time, and its row is not visible yet,
+-- there is a unique violation; the flush is repeated and then sees it. That is cheaper than ON
+-- CONFLICT, which takes a lock and writes a WAL record for each row. Items are sorted by key, so
+-- that two sessions that create the same processes wait for each other in a consistent order. (p
+-- reads a column that is in no index, because in an empty table all of processes_created looked
+-- equally cheap to the planner.) outcome: captured (runs on this node), postponed (waits),
+-- replayed, mismatch, exists.
 -- name: PrepareInit :many
 WITH i AS MATERIALIZED (
   SELECT t.*, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,

@@ -1,6 +1,7 @@
--- PrepareRepair accepts repairs by a processor of processes in ERROR; one repair of a process at a time.
--- outcome: captured, place, replayed, mismatch, not_found, job (which is retried), status, repairing, unsettled (tasks that the error
--- cancels still wait: see queue_backlogs).
+-- PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
+-- process. outcome: captured, place, replayed, mismatch, not_found, job (which must be retried
+-- instead), status, repairing, unsettled (tasks that the error cancels still wait: see
+-- queue_backlogs).
 -- name: PrepareRepair :many
 WITH i AS MATERIALIZED (
   SELECT t.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,

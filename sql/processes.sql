@@ -11,8 +11,9 @@ SELECT s.timer_name, s.scheduled_time, s.task_type,
   FROM schedule s WHERE s.namespace = @namespace AND s.process_id = @process_id AND s.timer_name IS NOT NULL
  ORDER BY s.scheduled_time, s.task_id;
 
--- PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
--- imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.
+-- PutProcess imports a process with its history and timers, without calling the processor. 0 rows:
+-- it exists. Timers of a process in ERROR are imported as cancelled by its error, so that a repair
+-- sets them; corrupted_by 0 stands for the error.
 -- name: PutProcess :one
 WITH p AS (
   INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail, corrupted_by, last_event_id, aux_state, metadata)

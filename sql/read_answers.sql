@@ -1,6 +1,7 @@
--- ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
--- process_status: of the process of a task that failed; '': it is gone, or the task did not fail. It returns answers in the order
--- of ord until these have passed max_bytes, and the answer that passes it.
+-- ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
+-- has not ended is missing. process_status: status of the process of a failed task; '' if it is
+-- gone, or if the task did not fail. It returns results in the order of ord until they exceed
+-- max_bytes, including the one that exceeds it.
 -- name: ReadAnswers :many
 SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.rejection, x.process_status::text AS process_status FROM (
   SELECT w.*, sum(w.size) OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) - w.size AS bytes_before FROM (
@@ -21,14 +22,15 @@ SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.reject
         JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id) u) w) x
  WHERE x.bytes_before < @max_bytes::bigint;
 
--- ReadRequests finds what idempotent requests were accepted as.
+-- ReadRequests returns the tasks of idempotent requests.
 -- name: ReadRequests :many
 SELECT * FROM requests WHERE request_id = ANY (@request_ids::uuid[]);
 
--- ReadApplied tells, after a commit whose answer was lost, which Saves were applied: their end of the task stands in tasks or
--- answers under their token, or the task went back to schedule. The token alone does not say so: who collects a zombie, gives a task
--- back or removes the process ends the attempt under its token too, in another way. A Save that was not applied finds its token in
--- running still.
+-- ReadApplied returns, after a commit whose response was lost, which results were stored: the end
+-- of the task is in tasks or answers under their token, or the task is back in schedule. The token
+-- alone does not prove it: collecting a zombie, releasing a task or removing the process also ends
+-- the attempt under its token, but in another way. If a result was not stored, its token is still
+-- in running.
 -- name: ReadApplied :many
 SELECT k.ord::int AS ord,
        EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,

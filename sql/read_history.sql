@@ -1,6 +1,7 @@
--- ReadHistories reads the events that attempts show their processors, for all attempts that wait for one by one statement.
--- Forward: event_id > bound, ascending; backward: event_id < bound, descending. Of each reader it gives rows until their payloads
--- and metadata have passed max_bytes, and the row that passes it: nobody is sent gigabytes to learn that they are too many.
+-- ReadHistories returns the events for the processors of attempts, for all waiting attempts at
+-- once. Forward: event_id > bound, ascending; backward: event_id < bound, descending. For each
+-- reader it returns rows until their payloads and metadata exceed max_bytes, including the row that
+-- exceeds it, so that an oversized history is not sent in full.
 -- name: ReadHistories :many
 SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.payload
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@bounds::bigint[]),
@@ -25,8 +26,9 @@ SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.pa
          ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim) r) s
      WHERE s.total - s.size <= @max_bytes::bigint)) x;
 
--- ReadShortHistories reads them where they are short. An event of more than max_bytes comes without its payload and metadata: whoever wants
--- it reads by ReadHistories, whose running total costs a fifth of its time.
+-- ReadShortHistories returns short histories. An event of more than max_bytes comes without payload
+-- and metadata; if it is needed, ReadHistories reads it, whose running total costs a fifth of its
+-- time.
 -- name: ReadShortHistories :many
 SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp",
        (CASE WHEN f.fits THEN x.metadata END)::jsonb AS metadata, (CASE WHEN f.fits THEN x.payload END)::bytea AS payload

@@ -1,8 +1,10 @@
--- ReadWatched reads what is new in processes that are watched, for all watchers of a node by one statement: of one snapshot, each
--- process as far as it has changed (its last_event_id, its status_changed_time), or not found, with the next events behind the one
--- that its watcher has. A process with nothing new is missing. Of each watcher it gives at most lim events, until they have passed
--- max_bytes, and the event that passes it; of all together until they have passed max_total: who is cut off is asked for again.
--- The laterals end in LIMIT so that every process is reached by its key, whatever the settings and statistics say.
+-- ReadWatched returns the changes of watched processes, for all watchers of a node at once and from
+-- one snapshot: each process that has changed (its last_event_id, its status_changed_time), or not
+-- found, with the events after the last one of its watcher. A process without changes is missing.
+-- For each watcher it returns at most lim events, until they exceed max_bytes, including the event
+-- that exceeds it, and for all together until they exceed max_total; the others are read again. The
+-- laterals end in LIMIT so that every process is found by its key, regardless of settings and
+-- statistics.
 -- name: ReadWatched :many
 SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timestamptz AS status_changed_time,
        x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id,
@@ -34,7 +36,7 @@ SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timesta
  WHERE x.total - x.size <= @max_total::bigint
  ORDER BY x.ord, x.event_id;
 
--- ReadProcesses reads processes for many at a time, until what these hold has passed max_bytes, and the row that passes it.
+-- ReadProcesses returns processes until they exceed max_bytes, including the row that exceeds it.
 -- name: ReadProcesses :many
 SELECT x.namespace, x.process_id, x.status, x.previous_status, x.status_changed_time, x.attention, x.attention_time, x.detail, x.corrupted_by,
        x.last_event_id, x.kind, x.created_time, x.removed_time, x.aux_state, x.metadata, x.cancel_requested_time, x.cancel_reason,

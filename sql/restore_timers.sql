@@ -1,6 +1,7 @@
--- RestoreTimers sets the timers again that an error had cancelled, for repairs that are about to be saved: the timer that broke
--- the process first (the longest due), as new tasks with attempt 1. keep_default false: the repair's result has a default timer
--- of its own. The context is that of the repair, where it has one.
+-- RestoreTimers sets timers again that an error had cancelled, for repairs that are about to be
+-- saved: the failed timer first (it is due longest), as new tasks with attempt 1. keep_default
+-- false: the result of the repair sets its own default timer. The context is that of the repair, if
+-- it has one.
 -- name: RestoreTimers :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
 SELECT x.namespace, x.process_id, nextval('task_ids'), x.task_type, 'time', x.priority, x.scheduled_time, x.timer_name, x.context

@@ -1,7 +1,8 @@
--- RetryTasks puts the tasks of attempts that are to be made again back into schedule, under their fencing tokens; SaveResult
--- follows in the same transaction and takes the running rows away. after_us 0: the task takes its turn at once, in task_id
--- order; more: it waits for its time, and others of its process go before it. In a suspended process it waits for the operator.
--- counted: the attempt counts against the policy.
+-- RetryTasks moves the tasks of attempts that will be retried back to schedule, under their fencing
+-- tokens; SaveResult follows in the same transaction and deletes the running rows. after_us 0: the
+-- task keeps its position, in task_id order; otherwise it waits for its time, and other tasks of
+-- its process go first. In a suspended process it waits for the operator. counted: the attempt
+-- counts for the retry policy.
 -- name: RetryTasks :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval,
                       timer_name, history_range, idempotency_key, failure, args, context, child, job_name)

@@ -1,6 +1,7 @@
--- SaveCompleted is SaveResult for a process that comes to its end with its only task, as most jobs and runs do: nothing else waits for it, and
--- no parent is to be told; awaited: TellParents follows. What it leaves out SaveFinished says. Of a job (job_name) it counts and tells what EndJobs does of others,
--- and frees its keys (frees).
+-- SaveCompleted is SaveResult for a process that ends with its only task, like most jobs and runs:
+-- no other task waits, and no parent is notified. awaited: TellParents follows. See SaveFinished
+-- for the parts that it omits. For a job (job_name) it stores the counts and events that EndJobs
+-- stores for others, and frees its keys (frees).
 -- name: SaveCompleted :many
 WITH f AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,

@@ -1,15 +1,21 @@
--- SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
--- missing from the answer, and nothing of it is stored. It runs after LockProcesses, so what f reads is what is there.
--- outcome: finish, reject, complete, cancel, fail, retry (its row stands in schedule already, see RetryTasks).
--- The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
--- timer_action: '' keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
--- The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
--- It goes into running where the item may go on (promote), else it waits for a place. Once next tasks of 8 MiB have gone into running,
--- the others of the statement wait for a place, too. In a process that is being cancelled nothing but its CANCEL task is next, and an
--- attempt that fails for good ends it.
--- (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
--- What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
--- statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
+-- SaveResult stores the results of attempts, each under its fencing token: if the token has
+-- changed, the item is missing in the result, and nothing of it is stored. It runs after
+-- LockProcesses, so f reads the current rows. outcome: finish, reject, complete, cancel, fail,
+-- retry (its row is already in schedule, see RetryTasks). The new status is derived from the locked
+-- row, not from the caller, because an operator may have changed it. timer_action: '' keeps the
+-- timers, set replaces the default one, add sets it in addition to what NamedTimers has done, unset
+-- drops all.
+--
+-- The next task of the process is, in this order: the oldest one that waits for it, the timer that
+-- is due longest, the new timer if it is due. It moves to running if the item may continue
+-- (promote), otherwise it waits for a slot. After next tasks of 8 MiB have moved to running, the
+-- others of the statement wait for a slot, too. In a process with a cancel request, only its CANCEL
+-- task is next, and an attempt that fails permanently ends the process. (waits_for::text prevents
+-- the use of the partial index of due tasks, in which the planner would read every due timer.)
+--
+-- The rows that i and g have found are changed by ctid, which saves three searches by key: their
+-- process was locked before this statement began, so they cannot have moved. up reads no more of f
+-- than it needs (OFFSET 0 enforces that), because PostgreSQL copies every joined row.
 -- name: SaveResult :many
 WITH i AS MATERIALIZED (
   SELECT t.*, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
@@ -87,7 +93,8 @@ up AS (
     FROM (SELECT f.process_ctid, f.task_id, f.new_status, f.aux_state, f.metadata, f.event_count, f.detail
             FROM f WHERE f.outcome IN ('finish', 'fail', 'complete', 'cancel') OFFSET 0) f
    WHERE p.ctid = f.process_ctid),
--- Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
+-- Events have their own keys and find their item by its number, in a hashed subplan: a fenced item
+-- writes none.
 ev AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
   SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
@@ -115,7 +122,8 @@ pr AS (
     FROM f WHERE r.ctid = f.running_ctid AND f.promoted),
 sd AS (
   DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT f.wait_ctid FROM f WHERE f.promoted AND f.wait_task_id IS NOT NULL))),
--- A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
+-- A later row may already wait for a slot: SearchTimers takes a timer that was due before a
+-- simultaneous call.
 mk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for,
          priority = CASE WHEN s.task_id = f.call_task_id THEN queue_priority(f.namespace, f.process_id) ELSE coalesce(s.own_priority, s.priority) END,

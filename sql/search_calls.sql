@@ -1,8 +1,11 @@
--- SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
--- changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
--- crons: of that only crons. What is claimed is deleted by its key: a row that was changed after the statement's snapshot is locked and
--- read as it is now, but a search by where it lies now (ctid) would not see it, and the task would stand in both tables. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
--- with one search by one index, and SQL text cannot be shared.)
+-- SearchCalls claims tasks that wait for a slot, by priority, then age. The locked rows carry the
+-- whole condition: a row that was changed or is locked is skipped without waiting. own: take only
+-- tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
+-- only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
+-- statement is locked and read in its current version, but a search by the old ctid would not find
+-- it, and the task would be in both tables. (From ins on, SearchTimers, SearchCronTimers, Poll and
+-- PollGroups are nearly equal. They are separate, because each is a statement with a search by one
+-- index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH found AS MATERIALIZED (
   SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
@@ -38,7 +41,8 @@ WITH found AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) END AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
--- Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+-- In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+-- first one.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
@@ -65,8 +69,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
--- CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held
--- its process at that moment.
+-- CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
+-- skipped because its process was locked.
 -- name: CallsLeft :one
 SELECT EXISTS (
   SELECT 1 FROM unnest(@namespaces::text[]) AS n(namespace)

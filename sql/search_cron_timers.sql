@@ -1,5 +1,5 @@
--- SearchCronTimers claims the timers of crons that are due, as SearchTimers does and by an index of their own: where more timers are due
--- than there is room for, these do not wait behind the others.
+-- SearchCronTimers claims due timers of crons, like SearchTimers, with a separate index: if more
+-- timers are due than there are slots, crons do not wait behind the others.
 -- name: SearchCronTimers :many
 WITH found AS MATERIALIZED (
   SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
@@ -17,7 +17,8 @@ WITH found AS MATERIALIZED (
        AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
      ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
--- Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+-- In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+-- first one.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b

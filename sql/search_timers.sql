@@ -1,7 +1,8 @@
--- SearchTimers claims tasks whose time has come, longest due first: timers, retries, delayed starts. A timer of a process that is
--- busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
--- cancelled, and jobs that need keys: DueInLine lets them wait in line. own as in SearchCalls: ReleaseTimers has taken the others away before.
--- Columns as SearchCalls.
+-- SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
+-- timer of a process that is busy or has a waiting call, because the SaveResult of that process
+-- takes it, timers of processes with a cancel request, and jobs that need keys (see DueInLine). own
+-- as in SearchCalls: ReleaseTimers has already taken the others. The columns are those of
+-- SearchCalls.
 -- name: SearchTimers :many
 WITH found AS MATERIALIZED (
   SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
@@ -25,7 +26,8 @@ WITH found AS MATERIALIZED (
          'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
                          'constraints_now', c.version) AS job, j.timeout FROM jobs j
                       WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
--- Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+-- In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+-- first one.
 ready AS MATERIALIZED (
   SELECT b.* FROM (
     SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
@@ -59,9 +61,10 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
 
--- NextTimes returns, for each namespace, how long it is until its next timer (µs), so that a node can sleep until
--- then, and how long ago the newest of those that are due was due (µs); -1 if there is none. It follows
--- SearchTimers in one transaction: now() is when that began, so that no timer falls between the two.
+-- NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can
+-- sleep until then, and for how long the newest due timer has been due (µs); -1 if there is none.
+-- It runs after SearchTimers in the same transaction: now() is the start of that transaction, so no
+-- timer is missed between the two.
 -- name: NextTimes :many
 SELECT n.namespace::text AS namespace, (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
        (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us

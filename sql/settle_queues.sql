@@ -1,6 +1,7 @@
--- SettleQueues moves what changes of status have left of large queues, at most lim waiting tasks and lim held messages of each process.
--- A suspended process has its tasks wait for the operator. Those of a process in ERROR or at its end are cancelled. Messages of any other
--- process than one that is SUSPENDED or in ERROR are released. It runs after LockProcesses.
+-- SettleQueues continues changes of status in large queues, at most lim waiting tasks and lim held
+-- messages of each process. In a suspended process, tasks wait for the operator. In a process in
+-- ERROR or ended, they are cancelled. Messages are released unless the process is SUSPENDED or in
+-- ERROR. It runs after LockProcesses.
 -- name: SettleQueues :many
 WITH k AS MATERIALIZED (
   SELECT b.namespace, b.process_id, b.after_task_id, b.after_message_id, b.cancelled_by, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds
@@ -48,16 +49,18 @@ unsettled AS (
    WHERE b.namespace = ANY (ARRAY[moved.namespace]) AND b.process_id = moved.process_id AND (moved.tasks = @lim::int OR moved.messages = @lim::int))
 SELECT moved.namespace, moved.process_id, moved.tasks::bigint AS tasks, moved.messages::bigint AS messages FROM moved;
 
--- ListBacklogs lists processes whose queues SettleQueues has to move, the oldest first.
+-- ListBacklogs lists processes for SettleQueues, oldest first.
 -- name: ListBacklogs :many
 SELECT b.namespace, b.process_id FROM queue_backlogs b
  WHERE NOT b.resuming
     OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = b.namespace AND p.process_id = b.process_id AND p.status = 'SUSPENDED' AND p.removed_time IS NULL)
  ORDER BY b.created_time LIMIT @lim::int;
 
--- ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the operator wait for their time or their
--- process again. Nothing runs until ResumeProcesses changes the status. It runs after LockProcesses. restart begins with the first task.
--- moved is -1 if the process is not SUSPENDED, less than lim if all tasks are prepared. Then after_task_id is the largest bigint.
+-- ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the
+-- operator wait for their time or their process again. Nothing runs until ResumeProcesses changes
+-- the status. It runs after LockProcesses. restart begins with the first task. moved is -1 if the
+-- process is not SUSPENDED, and less than lim if all tasks are prepared. Then after_task_id is the
+-- largest bigint.
 -- name: ResumeTasks :one
 WITH k AS MATERIALIZED (
   SELECT p.namespace, p.process_id, CASE WHEN @restart::bool THEN 0 ELSE coalesce(b.after_task_id, 0) END AS after_task_id

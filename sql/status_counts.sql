@@ -1,15 +1,17 @@
--- How many processes there are in each status. Whatever makes, removes or moves processes counts it in the same transaction: the
--- statements that do have a part named cn for it. INIT and RUNNING are one status here, RUNNING, so that a flush of starts counts
--- once and a flush of calls not at all; each lane has rows of its own (see TakeLane), so that no flush waits for another.
+-- The number of processes in each status. Each transaction that creates, removes or changes
+-- processes also counts them; its statements have a part named cn. INIT and RUNNING count as one
+-- status, RUNNING, so that a flush of starts counts once and a flush of calls not at all. Each lane
+-- has its own rows (see TakeLane), so that flushes do not wait for each other.
 
--- TakeLane gives the session a number that no other session of the database has, for as long as it lives: the default of
--- status_counts.lane. Where all are taken it is 0, which sessions share: then they wait for each other, and count as well.
+-- TakeLane assigns the session a number that no other session of the database has while it lives:
+-- the default of status_counts.lane. If all are used, it is 0, which sessions share: they then wait
+-- for each other, but count correctly.
 -- name: TakeLane :exec
 SELECT set_config('progressor.lane', coalesce((
   SELECT n FROM generate_series(1, 1000) n WHERE pg_try_advisory_lock(@class::int, n) LIMIT 1), 0)::text, false)::int AS lane;
 
--- CountResults counts the changes of status that SaveResult is about to make, for results that may make one: it has the same CASE. It
--- runs before it, after LockProcesses, under the same tokens.
+-- CountResults counts the changes of status that SaveResult is about to make: it has the same CASE.
+-- It runs before it, after LockProcesses, with the same tokens.
 -- name: CountResults :exec
 INSERT INTO status_counts (namespace, status, n)
 SELECT i.namespace, x.status, sum(x.n) FROM (
@@ -26,11 +28,12 @@ SELECT i.namespace, x.status, sum(x.n) FROM (
  GROUP BY i.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY i.namespace, x.status
 ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n;
 
--- CountProcesses tells how many processes a namespace ('': the database) has in each status.
+-- CountProcesses returns the number of processes of a namespace ('': of the database) in each
+-- status.
 -- name: CountProcesses :many
 SELECT c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE @namespace::text IN (c.namespace, '') GROUP BY c.status ORDER BY c.status;
 
--- CountNamespaces tells how many processes each namespace has in each status.
+-- CountNamespaces returns the number of processes of each namespace in each status.
 -- name: CountNamespaces :many
 SELECT c.namespace, c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE c.namespace = ANY (@namespaces::text[])
  GROUP BY c.namespace, c.status ORDER BY c.namespace, c.status;

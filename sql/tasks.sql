@@ -1,4 +1,4 @@
--- GetTask reads a task at any point of its life. A timer that waits while its process is busy is BLOCKED.
+-- GetTask returns a task in any state. A timer that waits while its process is busy is BLOCKED.
 -- name: GetTask :one
 SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
        coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
@@ -24,8 +24,8 @@ SELECT namespace, process_id, task_id, task_type, status, 0, 0, ended_time, NULL
   FROM answers a WHERE a.namespace = @namespace AND a.process_id = @process_id AND a.task_id = @task_id) x
 LIMIT 1;
 
--- TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting. It gives rows until what
--- these hold has passed max_bytes, and the row that passes it.
+-- TraceTasks lists the tasks of a process in task_id order: ended, running and waiting ones. It
+-- returns rows until they exceed max_bytes, including the row that exceeds it.
 -- name: TraceTasks :many
 SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
        coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
@@ -54,8 +54,8 @@ SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x
  WHERE x.total - x.size <= @max_bytes::bigint
  ORDER BY x.task_id;
 
--- TraceEvents reads the events of the tasks of one page of a trace: all of the first of them, and of the others until all of it has
--- passed max_bytes, with the event that passes it.
+-- TraceEvents returns the events of the tasks of a page of a trace: all events of the first task,
+-- and of the others until the total exceeds max_bytes, including the event that exceeds it.
 -- name: TraceEvents :many
 SELECT x.event_id, x.task_id, x."timestamp", x.metadata, x.payload FROM (
   SELECT w.*, sum(w.size) OVER (ORDER BY w.task_id, w.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (

@@ -1,4 +1,5 @@
--- SeeWorkers notes the workers that a node has heard of, in the order of their keys, so that two nodes do not wait for each other.
+-- SeeWorkers stores when a node has last seen workers, in the order of their keys, so that two
+-- nodes do not deadlock.
 -- name: SeeWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT x.namespace, x.worker_id, statement_timestamp()
@@ -6,15 +7,15 @@ SELECT x.namespace, x.worker_id, statement_timestamp()
  ORDER BY x.namespace, x.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 
--- ToldWorkers returns the workers that are to stop, and how much of their grace is left. What a worker holds after lost_time goes
--- to others; lost_time is 'epoch' if it keeps what it holds.
+-- ToldWorkers returns workers with a stop command, and the rest of their grace period. After
+-- lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
 -- name: ToldWorkers :many
 SELECT w.worker_id, max(w.directive)::text AS directive, coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
        coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000, 0)::bigint AS left_us
   FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id;
 
--- TellWorker stores what an operator tells a worker of a namespace, in all its namespaces: it is one worker.
--- directive "": it goes on. The rows are locked in the order of SeeWorkers.
+-- TellWorker stores a command to a worker of a namespace, for all its namespaces. directive '':
+-- continue. The rows are locked in the order of SeeWorkers.
 -- name: TellWorker :execrows
 UPDATE workers w SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
        lost_time = CASE @directive::text WHEN 'stop' THEN statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond' END
@@ -22,8 +23,9 @@ UPDATE workers w SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@
  WHERE w.namespace = o.namespace AND w.worker_id = o.worker_id
    AND EXISTS (SELECT 1 FROM workers x WHERE x.namespace = @namespace AND x.worker_id = @worker_id);
 
--- ListWorkers lists the workers of a namespace by their ids (exactly: that one), with all namespaces that each works for. Of a worker that has come to another
--- namespace since it was told something, max finds that.
+-- ListWorkers lists the workers of a namespace by id (exactly: only that one), with all their
+-- namespaces. If a worker was first seen in another namespace after a command, max finds the
+-- command.
 -- name: ListWorkers :many
 SELECT w.worker_id, o.namespaces::text[] AS namespaces, o.last_seen_time::timestamptz AS last_seen_time, coalesce(o.directive, '')::text AS directive,
        coalesce(l.n, 0)::int AS leases
@@ -37,20 +39,21 @@ SELECT w.worker_id, o.namespaces::text[] AS namespaces, o.last_seen_time::timest
     GROUP BY l.worker_id) l ON l.worker_id = w.worker_id
  ORDER BY w.worker_id;
 
--- LeasesOf gives leases of workers, at most lim.
+-- LeasesOf returns leases of workers, at most lim.
 -- name: LeasesOf :many
 SELECT l.namespace, l.process_id, l.fencing_token, l.salt FROM leases l
  WHERE l.worker_id = ANY (@worker_ids::text[])
    AND EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
  LIMIT @lim::int;
 
--- ForgetWorkers drops workers that were not seen for so long, lim at a time.
+-- ForgetWorkers deletes workers that were not seen for a period, lim at a time.
 -- name: ForgetWorkers :execrows
 DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
   SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
    LIMIT @lim::int FOR UPDATE SKIP LOCKED);
 
--- CountWorkers tells how many workers of each namespace were seen in so long a time. The table holds those of one day.
+-- CountWorkers returns the number of workers of each namespace that were seen within a period. The
+-- table contains those of one day.
 -- name: CountWorkers :many
 SELECT w.namespace, count(*) AS n FROM workers w
  WHERE w.namespace = ANY (@namespaces::text[]) AND w.last_seen_time >= statement_timestamp() - (@seen_us::bigint) * interval '1 microsecond'

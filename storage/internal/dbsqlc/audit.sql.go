@@ -19,7 +19,7 @@ type ForgetAuditParams struct {
 	RetentionUs int64
 }
 
-// ForgetAudit drops the oldest orders that are past their retention, lim at a time.
+// ForgetAudit deletes the oldest commands after their retention, lim at a time.
 func (q *Queries) ForgetAudit(ctx context.Context, db DBTX, arg ForgetAuditParams) error {
 	_, err := db.Exec(ctx, forgetAudit, arg.Lim, arg.RetentionUs)
 	return err
@@ -39,7 +39,7 @@ type InsertAuditParams struct {
 	Details   string
 }
 
-// InsertAudit notes an order that goes through no lane, in its transaction.
+// InsertAudit stores a command that does not use a lane, in its transaction.
 func (q *Queries) InsertAudit(ctx context.Context, db DBTX, arg InsertAuditParams) error {
 	_, err := db.Exec(ctx, insertAudit,
 		arg.Actor,
@@ -80,9 +80,11 @@ type InsertAuditsParams struct {
 	Details    []string
 }
 
-// InsertAudits notes the orders of a flush that have changed their process: behind the statements that carry them out, in the same
-// transaction. That they have shows in the row: it came into its status, or was removed, since the transaction began. (An order of the
-// same kind that another node stored in these milliseconds looks the same: then both are noted.)
+// InsertAudits stores the commands of a flush that have changed their process. It runs after the
+// statements that execute them, in the same transaction. The row shows whether the command had an
+// effect: its status was changed, or it was removed, since the transaction began. (A command of the
+// same kind that another node executed in the same milliseconds looks the same; then both are
+// stored.)
 func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsParams) error {
 	_, err := db.Exec(ctx, insertAudits,
 		arg.Namespaces,
@@ -121,8 +123,8 @@ type InsertNotesParams struct {
 	Details       []string
 }
 
-// InsertNotes notes orders that a task has carried out, with its result: who finds the row that this very transaction has written at the
-// end of the task knows that they were.
+// InsertNotes stores commands that a task has executed, with its result. It stores a command only
+// if this transaction has written the end of the task.
 func (q *Queries) InsertNotes(ctx context.Context, db DBTX, arg InsertNotesParams) error {
 	_, err := db.Exec(ctx, insertNotes,
 		arg.Namespaces,

@@ -22,7 +22,7 @@ type CancelGraceParams struct {
 	ProcessID string
 }
 
-// CancelGrace tells how much is left of the grace of a cancel that is under way (µs).
+// CancelGrace returns the rest of the grace period of a cancel in progress (µs).
 func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParams) (int64, error) {
 	row := db.QueryRow(ctx, cancelGrace, arg.Namespace, arg.ProcessID)
 	var left_us int64
@@ -167,19 +167,24 @@ type CancelProcessesRow struct {
 	Outcome string
 }
 
-// CancelProcesses asks processes in INIT and RUNNING to end: a CANCEL task is next, or behind the task that runs, and has the time that
-// grace_us gives it from now on. Those in ERROR and SUSPENDED are CANCELLED at once. overdue: the engine's word, not a client's: the
-// process is CANCELLED if the grace of an earlier request is over. Where a process ends here, what runs is fenced off, everything that
-// runs and waits is CANCELLED, but a CANCEL task whose grace is over ends in ERROR. It runs after LockProcesses. A job gets no CANCEL task: one
-// that waits is CANCELLED at once, one that runs learns of it by the next heartbeat of its worker, and one that several workers run when its
-// members have ended. Where a process ends, at most lim waiting tasks of it end here, its CANCEL task among them. If there may be more,
-// the process is listed in queue_backlogs and SettleQueues ends the others.
-// outcome: requested, same (a cancel is under way already), cancelled, not_found, status.
-// Of a process that is asked the CANCEL task alone waits for a place, or the INIT task that goes before it. (waits_for::text: see
-// SaveResult.)
-// A group has its members end first.
-// The deletes search by key: the statements of constraints change waiting jobs without the lock of their process, and a row that was
-// changed meanwhile is no longer found by its ctid.
+// CancelProcesses asks processes in INIT and RUNNING to end. A CANCEL task is next, or behind the
+// running task, and its grace period of grace_us begins now. Processes in ERROR and SUSPENDED are
+// CANCELLED at once. overdue: the engine (not a client) cancels the process if the grace period of
+// an earlier request has passed. If a process ends here, its attempt is fenced off and all its
+// running and waiting tasks are CANCELLED, except that a CANCEL task after its grace period ends in
+// ERROR. It runs after LockProcesses.
+//
+// A job gets no CANCEL task: a waiting job is CANCELLED at once, a running job is told by the next
+// heartbeat of its worker, and a job of several workers ends when its members have ended.
+//
+// At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
+// the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
+// same (a cancel is in progress), cancelled, not_found, status.
+// In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
+// before it. (waits_for::text: see SaveResult.)
+// A group cancels its members first.
+// The deletes search by key: the statements of constraints change waiting jobs without the lock of
+// their process, and a changed row has another ctid.
 // expired is a hashed subplan, not a join: see EnqueueJobs.
 func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProcessesParams) ([]CancelProcessesRow, error) {
 	rows, err := db.Query(ctx, cancelProcesses,
@@ -228,7 +233,8 @@ type ListOverdueCancelsRow struct {
 	ProcessID string
 }
 
-// ListOverdueCancels finds processes whose cancel is past its grace, the longest overdue first.
+// ListOverdueCancels returns processes whose cancel is past its grace period, longest overdue
+// first.
 func (q *Queries) ListOverdueCancels(ctx context.Context, db DBTX, lim int32) ([]ListOverdueCancelsRow, error) {
 	rows, err := db.Query(ctx, listOverdueCancels, lim)
 	if err != nil {

@@ -52,10 +52,10 @@ type CancelScheduledRow struct {
 	TaskID    int64
 }
 
-// CancelScheduled ends everything that waits in processes that have failed or come to their end. It follows SaveResult and finds
-// its items by the row that this very transaction has written: a fenced item cancels nothing, nor does a late twin of an item
-// that was applied long ago. It ends at most lim tasks of each process. If there may be more, the process is listed in queue_backlogs
-// and SettleQueues ends the others.
+// CancelScheduled ends all waiting tasks of processes that have failed or ended. It runs after
+// SaveResult and applies only to items whose row this transaction has written: a fenced item
+// cancels nothing, nor does a late duplicate. It ends at most lim tasks of each process. If there
+// may be more, the process is listed in queue_backlogs and SettleQueues ends the others.
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) CancelScheduled(ctx context.Context, db DBTX, arg CancelScheduledParams) ([]CancelScheduledRow, error) {
 	rows, err := db.Query(ctx, cancelScheduled,

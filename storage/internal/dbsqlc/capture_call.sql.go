@@ -78,9 +78,10 @@ type CaptureCallRow struct {
 	Metadata          json.RawMessage
 }
 
-// CaptureCall is PrepareCall for the most frequent request: the process runs, is free, nothing waits for it, and the key, if there is
-// one, is new. An item to which that does not apply is missing from the answer, and nothing of it is stored: PrepareCall tells why.
-// No process is called twice in one statement.
+// CaptureCall is PrepareCall for the most frequent request: the process is RUNNING and idle, no
+// task waits for it, and the key, if any, is new. Other items are missing in the result, and
+// nothing is stored for them; PrepareCall handles them. A statement contains at most one call per
+// process.
 func (q *Queries) CaptureCall(ctx context.Context, db DBTX, arg CaptureCallParams) ([]CaptureCallRow, error) {
 	rows, err := db.Query(ctx, captureCall,
 		arg.Ords,

@@ -19,7 +19,7 @@ UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_
  WHERE r.namespace = d.namespace AND r.process_id = d.process_id
 `
 
-// RestartAttempts counts the timeouts of attempts from now.
+// RestartAttempts restarts the timeouts of attempts.
 func (q *Queries) RestartAttempts(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartAttempts, lim)
 	if err != nil {
@@ -39,7 +39,7 @@ UPDATE schedule s SET scheduled_time = statement_timestamp() + s.retry_interval
  WHERE s.namespace = d.namespace AND s.process_id = d.process_id AND s.task_id = d.task_id
 `
 
-// RestartBackoffs counts the backoffs of retries from now. It reads all of schedule.
+// RestartBackoffs restarts the backoffs of retries. It reads the whole table schedule.
 func (q *Queries) RestartBackoffs(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartBackoffs, lim)
 	if err != nil {
@@ -60,7 +60,7 @@ UPDATE constraint_buckets b
  WHERE b.namespace = d.namespace AND b.line = d.line
 `
 
-// RestartBuckets refills the buckets of rate limits from now.
+// RestartBuckets restarts the refill of the buckets of rates.
 func (q *Queries) RestartBuckets(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartBuckets, lim)
 	if err != nil {
@@ -81,11 +81,12 @@ UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadl
  WHERE p.namespace = d.namespace AND p.process_id = d.process_id
 `
 
-// The statements of this file repair times that are in the future because the clock of the database was set back. A row that was
-// written more than a second from now was written before that. What counts from then on counts from now instead. Rows that
-// another transaction holds are left to the next call. Tasks are changed under the lock of their process: SaveResult finds a task
-// under that lock, and then deletes it where it lay.
-// RestartGraces counts the grace of cancels from now.
+// The statements of this file repair times that are in the future because the clock of the database
+// was set back. A row with a time more than a second from now was written before that. Its periods
+// then count from now instead. Rows that another transaction has locked are left to the next call.
+// Tasks are changed under the lock of their process, because SaveResult finds a task under that
+// lock and then deletes it by its ctid.
+// RestartGraces restarts the grace periods of cancels.
 func (q *Queries) RestartGraces(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartGraces, lim)
 	if err != nil {
@@ -106,7 +107,7 @@ UPDATE leases l
  WHERE l.namespace = d.namespace AND l.process_id = d.process_id
 `
 
-// RestartLeases counts leases from now.
+// RestartLeases restarts the leases.
 func (q *Queries) RestartLeases(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, restartLeases, lim)
 	if err != nil {

@@ -68,11 +68,13 @@ type CollectZombiesRow struct {
 	Context      []byte
 }
 
-// CollectZombies returns the running rows of these fencing tokens as zombies, if they still look dead. Each is then saved as a
-// retry or a failure under its own token, as any end of an attempt: if its node was quicker, nothing happens. If a worker holds
-// the task, its lease counts instead of the node that handed it out, and its deadline counts without a margin. timed_out: the
-// attempt has passed its deadline. If its worker should have beaten before that, and never has, it may not know of the lease.
-// It returns zombies until their contexts and jobs have passed max_bytes, and the zombie that passes it.
+// CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
+// dead. Each is then saved as a retry or a failure under its own token, like any end of an attempt:
+// if its node was faster, nothing happens. For a leased task, the lease counts instead of the node
+// that leased it, and its deadline has no margin. timed_out: the attempt has exceeded its deadline.
+// If its worker should have sent a heartbeat before that, and never did, it may not know about the
+// lease. Zombies are returned until their contexts and jobs exceed max_bytes, including the one
+// that exceeds it.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
 	rows, err := db.Query(ctx, collectZombies,
 		arg.Namespaces,
@@ -181,9 +183,10 @@ type ListRunningRow struct {
 	Job               []byte
 }
 
-// ListRunning returns running rows of one node that its memory does not know (claims whose answers were lost), as SearchCalls
-// would have returned them: the node adopts them. It leaves out what is leased to a worker. It returns the rows with the
-// smallest tokens, at most 1,000, until these have passed max_bytes, and the row that passes it.
+// ListRunning returns running rows of a node that are not in its memory (claims whose responses
+// were lost), like SearchCalls: the node adopts them. It omits leased tasks. It returns the rows
+// with the smallest tokens, at most 1,000, until they exceed max_bytes, including the one that
+// exceeds it.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
 	rows, err := db.Query(ctx, listRunning,
 		arg.NodeID,
@@ -291,7 +294,8 @@ type ListRunningOfRow struct {
 	Job               []byte
 }
 
-// ListRunningOf gives the running rows of one node of certain processes, after a commit whose answer was lost. Columns as ListRunning.
+// ListRunningOf returns the running rows of a node in certain processes, after a commit whose
+// response was lost. The columns are those of ListRunning.
 func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfParams) ([]ListRunningOfRow, error) {
 	rows, err := db.Query(ctx, listRunningOf, arg.Namespaces, arg.ProcessIds, arg.NodeID)
 	if err != nil {
@@ -378,10 +382,11 @@ type ListSuspectsRow struct {
 	TimeoutUs    int64
 }
 
-// ListSuspects returns the running rows that may be zombies. The collector decides, because the clock of the database may have
-// been set. node_dead: the node that claimed the task was declared dead. A worker that lives renews its lease within
-// renewal_us, so that its lease is not listed. overdue: the deadline of the attempt has passed. As long as the node lives that
-// claimed the task, only that node judges this: it knows how long the attempt has run.
+// ListSuspects returns the running rows that may be zombies. The collector decides, because the
+// clock of the database may have been set. node_dead: the node that claimed the task was declared
+// dead. A live worker renews its lease within renewal_us, so its lease is not listed. overdue: the
+// deadline of the attempt has passed. While the node that claimed the task is alive, only that node
+// decides about this, because it knows how long the attempt has run.
 func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsParams) ([]ListSuspectsRow, error) {
 	rows, err := db.Query(ctx, listSuspects, arg.MarginUs, arg.NodeID, arg.Lim)
 	if err != nil {

@@ -37,7 +37,8 @@ type BackInLineParams struct {
 	FencingTokens []int64
 }
 
-// BackInLine is FreeKeys of a job that is to run again: it waits in line, to be evaluated anew if constraints have changed. It follows SaveResult and finds its items as WriteJobs does.
+// BackInLine frees the keys of a job that will run again: it waits for its key, and is evaluated
+// again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) BackInLine(ctx context.Context, db DBTX, arg BackInLineParams) error {
 	_, err := db.Exec(ctx, backInLine,
 		arg.Namespaces,
@@ -63,7 +64,7 @@ VALUES ($1, 1, clock_timestamp(), clock_timestamp(), '')
 ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = ''
 `
 
-// ChangeConstraints makes a new version, and has the jobs that wait looked through from the beginning.
+// ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
 func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, changeConstraints, namespace)
 	return err
@@ -89,8 +90,9 @@ type CountConstraintsRow struct {
 	NextFreeTime time.Time
 }
 
-// CountConstraints tells of each constraint, in the order of ReadConstraints, how many jobs hold a key of it and run, how many hold one and nobody has
-// claimed them yet, how many wait for one, and when the next of these may start.
+// CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
+// with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
+// the next of these may start.
 func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
 	rows, err := db.Query(ctx, countConstraints, namespace)
 	if err != nil {
@@ -143,7 +145,7 @@ type DropHoldsParams struct {
 	ProcessIds []string
 }
 
-// DropHolds drops the keys that jobs have been given under an older version.
+// DropHolds deletes the keys that jobs got under an older version.
 func (q *Queries) DropHolds(ctx context.Context, db DBTX, arg DropHoldsParams) error {
 	_, err := db.Exec(ctx, dropHolds, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -158,7 +160,7 @@ type DueBucketsParams struct {
 	Lim       int32
 }
 
-// DueBuckets finds keys that have a start to give again, the longest due first.
+// DueBuckets returns keys that permit another start, longest due first.
 func (q *Queries) DueBuckets(ctx context.Context, db DBTX, arg DueBucketsParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueBuckets, arg.Namespace, arg.Lim)
 	if err != nil {
@@ -205,7 +207,7 @@ type DueInLineParams struct {
 	Mode      int32
 }
 
-// DueInLine lets jobs that need keys wait in their line once their time has come.
+// DueInLine lets due jobs that need keys wait for their key.
 func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) ([]string, error) {
 	rows, err := db.Query(ctx, dueInLine, arg.Namespace, arg.Lim, arg.Mode)
 	if err != nil {
@@ -232,7 +234,8 @@ DELETE FROM constraint_buckets b WHERE b.namespace = $1
      OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL))
 `
 
-// ForgetBuckets drops full ones, and those whose constraint has no rate any more: a start that nobody gives would be due for ever.
+// ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
+// their next start would be due forever.
 func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, forgetBuckets, namespace)
 	return err
@@ -250,7 +253,8 @@ type FreeEndedParams struct {
 	ProcessIds []string
 }
 
-// FreeEnded frees the keys of jobs that were cancelled, suspended or removed: all that neither run nor wait for a place.
+// FreeEnded frees the keys of jobs that were cancelled, suspended or removed: those that neither
+// run nor wait for a slot.
 func (q *Queries) FreeEnded(ctx context.Context, db DBTX, arg FreeEndedParams) error {
 	_, err := db.Exec(ctx, freeEnded, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -272,8 +276,8 @@ type FreeKeysParams struct {
 	FencingTokens []int64
 }
 
-// FreeKeys goes with the end of a job that holds keys: they are free. It follows SaveResult and finds its items as WriteJobs does. (SaveCompleted does it
-// itself.)
+// FreeKeys frees the keys of a job that has ended. It runs after SaveResult and selects its items
+// like WriteJobs. (SaveCompleted frees keys itself.)
 func (q *Queries) FreeKeys(ctx context.Context, db DBTX, arg FreeKeysParams) error {
 	_, err := db.Exec(ctx, freeKeys,
 		arg.Namespaces,
@@ -296,7 +300,7 @@ type HoldKeysParams struct {
 	Lines      []string
 }
 
-// HoldKeys notes which jobs have been given which keys.
+// HoldKeys stores which jobs have which keys.
 func (q *Queries) HoldKeys(ctx context.Context, db DBTX, arg HoldKeysParams) error {
 	_, err := db.Exec(ctx, holdKeys, arg.Namespace, arg.ProcessIds, arg.Lines)
 	return err
@@ -318,7 +322,8 @@ type ListLinesParams struct {
 	Lim       int32
 }
 
-// ListLines gives the lines in which somebody waits, after a line, in order: one look at the index for each, however many wait there.
+// ListLines returns the lines with waiting jobs after a given line, in order. It reads one index
+// entry per line, independent of the number of waiting jobs.
 func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) ([]string, error) {
 	rows, err := db.Query(ctx, listLines, arg.Namespace, arg.FromLine, arg.Lim)
 	if err != nil {
@@ -358,9 +363,10 @@ type LockConstraintsRow struct {
 	NextUs      int64
 }
 
-// LockConstraints begins every transaction that gives keys to jobs or changes constraints: of one namespace there is one at a time, on all nodes.
-// It follows that what it counts can only become less while it runs: ends of jobs free keys without a lock.
-// next_us: how long it is until the next job's time comes, or the next start of a key; -1: nobody waits for either.
+// LockConstraints is the first statement of every transaction that gives keys to jobs or changes
+// constraints. Only one such transaction per namespace runs at a time, on all nodes. Therefore
+// counts can only decrease while it runs: ends of jobs free keys without the lock. next_us: time
+// until the next job is due, or until the next start of a key; -1 if no job waits for either.
 func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string) (LockConstraintsRow, error) {
 	row := db.QueryRow(ctx, lockConstraints, namespace)
 	var i LockConstraintsRow
@@ -397,7 +403,8 @@ SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - s
     (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x
 `
 
-// NextInLine tells how long it is until the next job's time comes, or the next start of a key (µs); -1: nobody waits for either.
+// NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
+// if no job waits for either.
 func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (int64, error) {
 	row := db.QueryRow(ctx, nextInLine, namespace)
 	var delay_us int64
@@ -432,8 +439,9 @@ type PlaceInLineRow struct {
 	NextTime  time.Time
 }
 
-// PlaceInLine tells how many jobs stand before one in its line, at most lim, how many hold the key (the first three of them), how many of these nobody has
-// claimed yet, and when the next may start.
+// PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
+// key (the first three of them), how many of those are not claimed yet, and when the next may
+// start.
 func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
 	row := db.QueryRow(ctx, placeInLine,
 		arg.Namespace,
@@ -475,8 +483,8 @@ type PlaceJobsParams struct {
 	Version    int64
 }
 
-// PlaceJobs moves jobs that TakeLines or StaleJobs has taken: to a place, or into the line of the key that they miss. line ”: no key is needed.
-// evaluated: keys are the job's from now on.
+// PlaceJobs moves jobs that TakeLines or StaleJobs has taken: they can run, or wait for the key
+// that they lack. line ”: no key is needed. evaluated: keys replace those of the job.
 func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) error {
 	_, err := db.Exec(ctx, placeJobs,
 		arg.Namespaces,
@@ -593,8 +601,8 @@ type ReadLinesRow struct {
 	Now             time.Time
 }
 
-// ReadLines tells what is held of keys, and where their buckets stand. unstarted: how many of the holders have not been claimed yet; counted where
-// the key has a rate.
+// ReadLines returns the use of keys and their buckets. unstarted: holders that have not been
+// claimed yet, counted if the key has a rate.
 func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) ([]ReadLinesRow, error) {
 	rows, err := db.Query(ctx, readLines, arg.Namespace, arg.Lines, arg.Rateds)
 	if err != nil {
@@ -645,7 +653,8 @@ type RunningUnheldRow struct {
 	Tags      json.RawMessage
 }
 
-// RunningUnheld reads jobs that run and were claimed before a constraint was put: they count from then on.
+// RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
+// now on.
 func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldParams) ([]RunningUnheldRow, error) {
 	rows, err := db.Query(ctx, runningUnheld, arg.Namespace, arg.Version)
 	if err != nil {
@@ -693,7 +702,8 @@ type SpanOfJobsRow struct {
 	Stale     bool
 }
 
-// SpanOfJobs gives the next processes that wait, in the order of their ids: a part of the look that follows a change of constraints.
+// SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
+// after a change of constraints.
 func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams) ([]SpanOfJobsRow, error) {
 	rows, err := db.Query(ctx, spanOfJobs,
 		arg.Version,
@@ -745,7 +755,8 @@ type StaleJobsRow struct {
 	Tags      json.RawMessage
 }
 
-// StaleJobs reads jobs that wait with keys of an older version of the constraints. It runs after LockProcesses.
+// StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
+// LockProcesses.
 func (q *Queries) StaleJobs(ctx context.Context, db DBTX, arg StaleJobsParams) ([]StaleJobsRow, error) {
 	rows, err := db.Query(ctx, staleJobs, arg.Namespaces, arg.ProcessIds, arg.Version)
 	if err != nil {
@@ -804,8 +815,9 @@ type SweepHoldsRow struct {
 	Freed       []string
 }
 
-// SweepHolds frees keys that their job has left in another way. It runs under LockConstraints: nobody is being given keys meanwhile. So it looks at no
-// more than lim keys, those after one, and tells how many there were, which one was the last, and the lines of those that it has freed.
+// SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
+// keys are given in the meantime. It checks at most lim keys after a given one, and returns their
+// number, the last one, and the lines of the freed ones.
 func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
 	row := db.QueryRow(ctx, sweepHolds,
 		arg.Namespace,
@@ -873,12 +885,15 @@ type TakeLinesRow struct {
 	Tags           json.RawMessage
 }
 
-// TakeLines takes the first rows of lines, as many as room says of each, by priority, then age. A row that somebody holds is passed over. The lock
-// of the row is enough, and processes is not read: whoever changes the status of a job changes or deletes its row in schedule with it. What
-// the constraints look at is only read of jobs that are to be evaluated anew.
-// keys are what a job has that needs the key of the line and no other, as jobs.constraint_keys has it; of line ” nothing. If all that it takes are such
-// jobs there is nothing to be weighed up: there is room for each, and all get their key and a place here (given). Else nobody does, and PlaceJobs and
-// HoldKeys follow. As a claim does it looks for the rows by their key: one that was changed after the snapshot lies elsewhere.
+// TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
+// locked rows. The lock of the row is sufficient, and processes is not read, because a change of a
+// job's status also changes or deletes its row in schedule. The data for constraints is read only
+// for jobs that must be evaluated again.
+//
+// keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; ” for
+// line ”. If all rows are such jobs, there is room for each, and all get their key and a slot here
+// (given). Otherwise none does, and PlaceJobs and HoldKeys follow. Like a claim, it searches the
+// rows by key, because a row that was changed after the snapshot has another ctid.
 func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) ([]TakeLinesRow, error) {
 	rows, err := db.Query(ctx, takeLines,
 		arg.Version,
@@ -939,7 +954,8 @@ type WriteBucketsParams struct {
 	NextsUs       []int64
 }
 
-// WriteBuckets stores where buckets stand. full_us: until they are full, next_us: until they have a start to give; 0: they have.
+// WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
+// a start; 0: now.
 func (q *Queries) WriteBuckets(ctx context.Context, db DBTX, arg WriteBucketsParams) error {
 	_, err := db.Exec(ctx, writeBuckets,
 		arg.Namespace,

@@ -34,9 +34,10 @@ type DueTimersRow struct {
 	Tasks     int32
 }
 
-// DueTimers returns the namespaces with tasks whose time comes within a while, how long it is until the first of each
-// is due (µs, 0 if one is due), and how many of them it has read. It reads at most lim tasks, the earliest first: if
-// there are more, namespaces are missing. Namespaces with tasks of later cost nothing.
+// DueTimers returns the namespaces with tasks that are due within a period, the time until the
+// first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
+// tasks, earliest first; if there are more, namespaces are missing. Namespaces with later tasks
+// cost nothing.
 func (q *Queries) DueTimers(ctx context.Context, db DBTX, arg DueTimersParams) ([]DueTimersRow, error) {
 	rows, err := db.Query(ctx, dueTimers, arg.WithinUs, arg.Lim)
 	if err != nil {
@@ -85,8 +86,8 @@ type NamespacesWaitingRow struct {
 	Own       bool
 }
 
-// NamespacesWaiting lists the namespaces with tasks that wait for a place. own is true for those with tasks that
-// the engine runs itself although workers take the rest. Each namespace costs one probe of an index, and a
+// NamespacesWaiting lists the namespaces with tasks that wait for a slot. own: with tasks that the
+// engine itself runs although workers run the others. Each namespace costs one index probe; a
 // namespace without such tasks costs nothing.
 func (q *Queries) NamespacesWaiting(ctx context.Context, db DBTX) ([]NamespacesWaitingRow, error) {
 	rows, err := db.Query(ctx, namespacesWaiting)
@@ -132,8 +133,9 @@ type NextTimersRow struct {
 	DelayUs   int64
 }
 
-// NextTimers returns, for each namespace with tasks that wait for their time, how long it is until the first of
-// them is due (µs, 0 if one is due). A namespace without such tasks costs nothing, the others one probe each.
+// NextTimers returns, for each namespace with tasks that wait for a time, the time until the first
+// one is due (µs, 0 if one is due). A namespace without such tasks costs nothing, others cost one
+// probe each.
 func (q *Queries) NextTimers(ctx context.Context, db DBTX) ([]NextTimersRow, error) {
 	rows, err := db.Query(ctx, nextTimers)
 	if err != nil {

@@ -114,15 +114,19 @@ type EnqueueJobsRow struct {
 	Later     bool
 }
 
-// EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for their time or for a place. Items of one statement
-// are of different processes; the caller sees to that. Of several with one unique key the first is taken, the others are to come again.
-// A unique key is held by a job that is not at its end, or ended less than its ttl ago; of one whose unique_waiting is set only by a job that
-// has not run yet.
-// A job that needs keys of constraints waits in the line of the first of them; it was evaluated under constraints_version, and if they have
-// changed since it waits to be evaluated again.
-// The request of a twin is kept without a task: it has none of its own, and that of the other job may be gone before the key is.
-// outcome: enqueued, twin (another job has the unique key: process_id is its), again, replayed, mismatch, exists.
-// The row comparison stays a hashed subplan: a join of two CTEs would be a nested loop here, and grow with the square.
+// EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
+// slot. The items of a statement have different processes. If several have the same unique key, the
+// first one gets it, and the others must be sent again. A unique key is taken by a job that has not
+// ended, or that ended less than its TTL ago; with unique_waiting, only by a job that has not
+// started.
+//
+// A job that needs keys of constraints waits for the first of them. It was evaluated under
+// constraints_version; if the constraints have changed, it waits to be evaluated again. The request
+// of a twin is stored without a task: it has no task of its own, and that of the other job may be
+// deleted before the key. outcome: enqueued, twin (another job has the unique key; process_id is
+// that job), again, replayed, mismatch, exists.
+// The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
+// cost.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
 	rows, err := db.Query(ctx, enqueueJobs,
 		arg.Ords,
@@ -185,8 +189,8 @@ type EnsureJobKeysParams struct {
 	UniqueKeys []string
 }
 
-// EnsureJobKeys makes the rows of unique keys, so that LockJobKeys has something to lock. Both come before EnqueueJobs, whose snapshot
-// then shows what every earlier holder of a key has stored.
+// EnsureJobKeys creates the rows of unique keys, so that LockJobKeys can lock them. Both run before
+// EnqueueJobs, whose snapshot then contains the changes of all earlier holders of a key.
 func (q *Queries) EnsureJobKeys(ctx context.Context, db DBTX, arg EnsureJobKeysParams) error {
 	_, err := db.Exec(ctx, ensureJobKeys, arg.Namespaces, arg.UniqueKeys)
 	return err
@@ -203,7 +207,7 @@ type LockJobKeysParams struct {
 	UniqueKeys []string
 }
 
-// LockJobKeys locks unique keys in their order; after processes, as every transaction does.
+// LockJobKeys locks unique keys in order, after processes, as in every transaction.
 func (q *Queries) LockJobKeys(ctx context.Context, db DBTX, arg LockJobKeysParams) error {
 	_, err := db.Exec(ctx, lockJobKeys, arg.Namespaces, arg.UniqueKeys)
 	return err

@@ -83,12 +83,12 @@ type ExpireProcessesRow struct {
 	ProcessID string
 }
 
-// ExpireProcesses marks as removed the processes whose end is longer ago than their namespace keeps them, the longest ended first, at
-// most lim of a namespace and status. Nothing runs or waits in a process at its end, and it never leaves its end, so that it goes
-// without the lanes: its row is marked, and PurgeHistory deletes what it has. A row that somebody holds is left to the next time. A job that
-// has FAILED is at its end as well, a plain process in ERROR never is; who lets the job run again holds its row. The jobs of
-// a run leave with it, and not before.
-// The jobs of a run that leaves, lim at a time: it stays until they have gone.
+// ExpireProcesses marks processes as removed whose retention has passed, those that ended first, at
+// most lim per namespace and status. No task runs or waits in an ended process, and its status
+// never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
+// data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
+// a plain process in ERROR has not. The jobs of a run are removed with the run.
+// The jobs of a removed run, lim at a time: the run is removed after them.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {
 	rows, err := db.Query(ctx, expireProcesses, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {

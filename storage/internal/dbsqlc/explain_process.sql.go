@@ -40,7 +40,8 @@ type ExplainEndedRow struct {
 	Message       string
 }
 
-// What an explanation of a process is made from, beside the process itself: without payloads, and bounded. ExplainEnded gives the newest tasks that have ended.
+// The data for the explanation of a process, in addition to the process itself: without payloads,
+// and bounded. ExplainEnded returns the newest ended tasks.
 func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedParams) ([]ExplainEndedRow, error) {
 	rows, err := db.Query(ctx, explainEnded, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {
@@ -97,7 +98,7 @@ type ExplainJobRow struct {
 	RunStatus    string
 }
 
-// ExplainJob gives what an explanation of a job looks at beside its tasks.
+// ExplainJob returns the data for the explanation of a job, in addition to its tasks.
 func (q *Queries) ExplainJob(ctx context.Context, db DBTX, arg ExplainJobParams) (ExplainJobRow, error) {
 	row := db.QueryRow(ctx, explainJob, arg.ZombieError, arg.Namespace, arg.ProcessID)
 	var i ExplainJobRow
@@ -136,8 +137,8 @@ type ExplainNodesRow struct {
 	Takers         int32
 }
 
-// ExplainNodes tells the time, when a process is to be cancelled without an answer, how many tasks of its namespace run (counted to lim), and how many nodes
-// there are to run them.
+// ExplainNodes returns the time, the cancel deadline of the process, the number of running tasks of
+// its namespace (counted up to lim), and the number of nodes that can run them.
 func (q *Queries) ExplainNodes(ctx context.Context, db DBTX, arg ExplainNodesParams) (ExplainNodesRow, error) {
 	row := db.QueryRow(ctx, explainNodes,
 		arg.Namespace,
@@ -175,7 +176,8 @@ type ExplainRunRow struct {
 	Failure      string
 }
 
-// ExplainRun gives what an explanation of a run looks at beside its tasks, ExplainSteps the steps and items of it that are open: those first that wait for an answer.
+// ExplainRun returns the data for the explanation of a run, in addition to its tasks. ExplainSteps
+// returns its open steps and items, those that wait for a response first.
 func (q *Queries) ExplainRun(ctx context.Context, db DBTX, arg ExplainRunParams) (ExplainRunRow, error) {
 	row := db.QueryRow(ctx, explainRun, arg.Namespace, arg.RunID)
 	var i ExplainRunRow
@@ -362,7 +364,7 @@ type ExplainWaitingRow struct {
 	Message       string
 }
 
-// ExplainWaiting gives the tasks that wait: those that could run before those that wait for their time.
+// ExplainWaiting returns the waiting tasks: those that could run before those that wait for a time.
 func (q *Queries) ExplainWaiting(ctx context.Context, db DBTX, arg ExplainWaitingParams) ([]ExplainWaitingRow, error) {
 	rows, err := db.Query(ctx, explainWaiting, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {

@@ -26,8 +26,8 @@ type ExtendAttemptParams struct {
 	ProcessID    string
 }
 
-// ExtendAttempt sets how long an attempt that runs may take, counted from its beginning. It locks the process, as everything does
-// that changes a task. It returns no row if the attempt is over.
+// ExtendAttempt sets the timeout of a running attempt, counted from its start. It locks the
+// process, like every change of a task. It returns no row if the attempt is over.
 func (q *Queries) ExtendAttempt(ctx context.Context, db DBTX, arg ExtendAttemptParams) (int64, error) {
 	result, err := db.Exec(ctx, extendAttempt,
 		arg.TimeoutUs,

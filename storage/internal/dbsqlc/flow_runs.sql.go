@@ -87,9 +87,10 @@ type DropItemsParams struct {
 	StepIds        []string
 }
 
-// DropItems removes the rows of the items of steps that begin again: they are of an earlier round. The kept ones stay; those that have
-// another index now move there. It precedes WriteSteps and finds its tasks as InsertRuns does. All rows are removed before one is
-// inserted, because the insert sorts what it reads.
+// DropItems deletes the rows of the items of steps that start again, which belong to an earlier
+// round. Kept items stay, and move to a new index if it has changed. It runs before WriteSteps and
+// selects its tasks like InsertRuns. All rows are deleted before the insert, because the insert
+// sorts its input.
 func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) error {
 	_, err := db.Exec(ctx, dropItems,
 		arg.KeptNamespaces,
@@ -151,7 +152,7 @@ type GetRunRow struct {
 	AuxState            []byte
 }
 
-// GetRun reads a run.
+// GetRun returns a run.
 func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRunRow, error) {
 	row := db.QueryRow(ctx, getRun, arg.Namespace, arg.RunID)
 	var i GetRunRow
@@ -208,7 +209,7 @@ type GetWaitRow struct {
 	Wait    json.RawMessage
 }
 
-// GetWait reads a wait, to check an answer. One that has ended has a result or a failure.
+// GetWait returns a wait, to check a response. An ended wait has a result or a failure.
 func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetWaitRow, error) {
 	row := db.QueryRow(ctx, getWait,
 		arg.Namespace,
@@ -272,8 +273,8 @@ type InsertRunsParams struct {
 	Failures         []string
 }
 
-// InsertRuns stores runs with the first results of their processes. It follows SaveResult and finds its items by the row that this very
-// transaction has written at the end of their task: a fenced item writes nothing.
+// InsertRuns stores runs with the first results of their processes. It runs after SaveResult and
+// applies only to items whose task end this transaction has written: a fenced item writes nothing.
 func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams) error {
 	_, err := db.Exec(ctx, insertRuns,
 		arg.Namespaces,
@@ -357,8 +358,8 @@ type ListStepsRow struct {
 	Held               bool
 }
 
-// ListSteps reads rows of steps of a run in their order, with the jobs that do them. step_id ”: all; only_steps: none of items. It
-// returns steps until these have passed max_bytes, and the step that passes it.
+// ListSteps returns steps of a run in order, with their jobs. step_id ”: all; only_steps: no
+// items. It returns steps until they exceed max_bytes, including the one that exceeds it.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
 		arg.Namespace,
@@ -427,7 +428,7 @@ type ReadFailedJobsRow struct {
 	ProcessID        string
 }
 
-// ReadFailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+// ReadFailedJobs returns the jobs of failed steps and items of a run that are in ERROR.
 func (q *Queries) ReadFailedJobs(ctx context.Context, db DBTX, arg ReadFailedJobsParams) ([]ReadFailedJobsRow, error) {
 	rows, err := db.Query(ctx, readFailedJobs, arg.Namespace, arg.RunID)
 	if err != nil {
@@ -465,7 +466,7 @@ type ReadFirstFailedRow struct {
 	Failure json.RawMessage
 }
 
-// ReadFirstFailed reads why the first of the items of a step failed that did.
+// ReadFirstFailed returns the failure of the first failed item of a step.
 func (q *Queries) ReadFirstFailed(ctx context.Context, db DBTX, arg ReadFirstFailedParams) (ReadFirstFailedRow, error) {
 	row := db.QueryRow(ctx, readFirstFailed, arg.Namespace, arg.RunID, arg.StepID)
 	var i ReadFirstFailedRow
@@ -492,7 +493,7 @@ type ReadItemsRow struct {
 	Result   json.RawMessage
 }
 
-// ReadItems reads the items of a step. results: with what they gave.
+// ReadItems returns the items of a step; results: with their results.
 func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) ([]ReadItemsRow, error) {
 	rows, err := db.Query(ctx, readItems,
 		arg.Results,
@@ -569,7 +570,7 @@ type ReadRunsRow struct {
 	AuxState            []byte
 }
 
-// ReadRuns reads runs of a list, in the order of their ids.
+// ReadRuns returns runs of a list in the order of their ids.
 func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]ReadRunsRow, error) {
 	rows, err := db.Query(ctx, readRuns, arg.RunIds, arg.Namespace)
 	if err != nil {
@@ -644,7 +645,7 @@ type ReadStatusesRow struct {
 	Queued           bool
 }
 
-// ReadStatuses reads where the steps of runs stand, items apart, with the jobs that do them.
+// ReadStatuses returns the statuses of the steps of runs, without items, with their jobs.
 func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesParams) ([]ReadStatusesRow, error) {
 	rows, err := db.Query(ctx, readStatuses, arg.RunIds, arg.Namespace)
 	if err != nil {
@@ -692,7 +693,7 @@ type ReadStepsRow struct {
 	Failure json.RawMessage
 }
 
-// ReadSteps reads what expressions ask of steps.
+// ReadSteps returns the data of steps for expressions.
 func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) ([]ReadStepsRow, error) {
 	rows, err := db.Query(ctx, readSteps, arg.Namespace, arg.RunID, arg.StepIds)
 	if err != nil {
@@ -746,7 +747,7 @@ type ReadWaitsRow struct {
 	CancelRequested bool
 }
 
-// ReadWaits reads waits that are open, in the order of their keys.
+// ReadWaits returns open waits in the order of their keys.
 func (q *Queries) ReadWaits(ctx context.Context, db DBTX, arg ReadWaitsParams) ([]ReadWaitsRow, error) {
 	rows, err := db.Query(ctx, readWaits,
 		arg.RunIds,
@@ -811,8 +812,9 @@ type ReopenRunsRow struct {
 	ProcessID string
 }
 
-// ReopenRuns lets a run go on that is at its end, and did not succeed: its process is RUNNING again, for the order that comes next; should that never
-// come, its timer ends it again. It runs after LockProcesses. It answers the runs that go on.
+// ReopenRuns reopens ended runs that did not succeed: the process becomes RUNNING for the following
+// command; if that never arrives, its timer ends it again. It runs after LockProcesses and returns
+// the reopened runs.
 func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams) ([]ReopenRunsRow, error) {
 	rows, err := db.Query(ctx, reopenRuns, arg.Namespace, arg.ProcessID)
 	if err != nil {
@@ -856,7 +858,8 @@ type ReportStepsParams struct {
 	DueTimes      []time.Time
 }
 
-// ReportSteps stores what was told of waits that are open. It follows SaveResult and finds its items as InsertRuns does.
+// ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
+// items like InsertRuns.
 func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParams) error {
 	_, err := db.Exec(ctx, reportSteps,
 		arg.Namespaces,
@@ -909,7 +912,8 @@ type UpdateRunsParams struct {
 	Failures         []string
 }
 
-// UpdateRuns writes changes of runs. It follows SaveResult and finds its items as InsertRuns does. template_version 0: as it was.
+// UpdateRuns writes changes of runs. It runs after SaveResult and selects its items like
+// InsertRuns. template_version 0: unchanged.
 func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams) error {
 	_, err := db.Exec(ctx, updateRuns,
 		arg.Namespaces,
@@ -998,9 +1002,11 @@ type WriteStepsParams struct {
 	FencingTokens        []int64
 }
 
-// WriteSteps writes what results of runs say of their steps. It follows SaveResult and finds its items as InsertRuns does, each attempt once: of a
-// run it has several steps. A result holds one row of a step or an item. begins: it has begun, once more; ends: it has ended.
-// What is undone keeps how it ended; one that succeeds in the turn in which that begins has not been stored as ended yet.
+// WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
+// like InsertRuns, each attempt once, because a run has several steps. A result contains at most
+// one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
+// keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
+// stored as ended.
 func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
 	_, err := db.Exec(ctx, writeSteps,
 		arg.AttemptOrds,

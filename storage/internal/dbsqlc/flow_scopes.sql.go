@@ -37,8 +37,8 @@ type EnterScopeRow struct {
 	Done   string
 }
 
-// EnterScope tells who has a dedupe key, once holders are gone that are at their end: a run that is there still, or, where a template is not
-// repeatable, one that has succeeded.
+// EnterScope deletes ended holders of a dedupe key and returns the current one: an open run or, if
+// the template is not repeatable, a succeeded run.
 func (q *Queries) EnterScope(ctx context.Context, db DBTX, arg EnterScopeParams) (EnterScopeRow, error) {
 	row := db.QueryRow(ctx, enterScope,
 		arg.Namespace,
@@ -93,8 +93,9 @@ type LeaveScopesRow struct {
 	ProcessID string
 }
 
-// LeaveScopes takes the dedupe keys of runs that have ended from them, and gives each to the run that has waited longest, which is told. It
-// follows SaveResult and LockScopes, and finds its items by the row that this very transaction has written at the end of their task.
+// LeaveScopes frees the dedupe keys of ended runs, and gives each to the run that has waited
+// longest, which is notified. It runs after SaveResult and LockScopes, and applies only to items
+// whose task end this transaction has written.
 func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParams) ([]LeaveScopesRow, error) {
 	rows, err := db.Query(ctx, leaveScopes,
 		arg.Namespaces,
@@ -133,7 +134,8 @@ type LockScopeParams struct {
 	DedupeKey    string
 }
 
-// LockScope locks the rows of a dedupe key: EnterScope and LeaveScopes come next, whose snapshots then show what every earlier holder has stored.
+// LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow; their snapshots then
+// contain the changes of all earlier holders.
 func (q *Queries) LockScope(ctx context.Context, db DBTX, arg LockScopeParams) error {
 	_, err := db.Exec(ctx, lockScope, arg.Namespace, arg.TemplateType, arg.DedupeKey)
 	return err
@@ -152,7 +154,7 @@ type LockScopesParams struct {
 	DedupeKeys    []string
 }
 
-// LockScopes locks the dedupe keys that runs leave: see LockScope.
+// LockScopes locks the dedupe keys of ending runs: see LockScope.
 func (q *Queries) LockScopes(ctx context.Context, db DBTX, arg LockScopesParams) error {
 	_, err := db.Exec(ctx, lockScopes, arg.Namespaces, arg.TemplateTypes, arg.DedupeKeys)
 	return err
@@ -182,7 +184,7 @@ type PeekScopeRow struct {
 	Done   string
 }
 
-// PeekScope tells the same, and changes nothing.
+// PeekScope returns the same, and changes nothing.
 func (q *Queries) PeekScope(ctx context.Context, db DBTX, arg PeekScopeParams) (PeekScopeRow, error) {
 	row := db.QueryRow(ctx, peekScope,
 		arg.Namespace,

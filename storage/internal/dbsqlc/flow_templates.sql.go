@@ -51,7 +51,7 @@ type EnableTemplateParams struct {
 	TemplateType string
 }
 
-// EnableTemplate lets new runs start, or not.
+// EnableTemplate allows or prevents new runs.
 func (q *Queries) EnableTemplate(ctx context.Context, db DBTX, arg EnableTemplateParams) (int64, error) {
 	result, err := db.Exec(ctx, enableTemplate, arg.Enabled, arg.Namespace, arg.TemplateType)
 	if err != nil {
@@ -81,7 +81,7 @@ type GetTemplateRow struct {
 	Newest      int32
 }
 
-// GetTemplate reads a version; 0: the newest.
+// GetTemplate returns a version; 0: the newest.
 func (q *Queries) GetTemplate(ctx context.Context, db DBTX, arg GetTemplateParams) (GetTemplateRow, error) {
 	row := db.QueryRow(ctx, getTemplate, arg.Namespace, arg.TemplateType, arg.Version)
 	var i GetTemplateRow
@@ -114,7 +114,8 @@ type HeadTemplateRow struct {
 	Enabled     bool
 }
 
-// HeadTemplate tells which version that would be, without what it says: most have compiled that already.
+// HeadTemplate returns the number of that version without its definition, which most callers have
+// already compiled.
 func (q *Queries) HeadTemplate(ctx context.Context, db DBTX, arg HeadTemplateParams) (HeadTemplateRow, error) {
 	row := db.QueryRow(ctx, headTemplate, arg.Namespace, arg.TemplateType, arg.Version)
 	var i HeadTemplateRow
@@ -152,7 +153,7 @@ const isRequest = `-- name: IsRequest :one
 SELECT EXISTS (SELECT 1 FROM requests q WHERE q.request_id = $1)::bool AS known
 `
 
-// IsRequest tells whether a request with an idempotency key is stored.
+// IsRequest reports whether a request with an idempotency key is stored.
 func (q *Queries) IsRequest(ctx context.Context, db DBTX, requestID uuid.UUID) (bool, error) {
 	row := db.QueryRow(ctx, isRequest, requestID)
 	var known bool
@@ -188,7 +189,8 @@ type ListTemplatesRow struct {
 	Enabled      bool
 }
 
-// ListTemplates lists the newest version of each template until these have passed max_bytes, and the one that passes it.
+// ListTemplates lists the newest versions of templates until they exceed max_bytes, including the
+// one that exceeds it.
 func (q *Queries) ListTemplates(ctx context.Context, db DBTX, arg ListTemplatesParams) ([]ListTemplatesRow, error) {
 	rows, err := db.Query(ctx, listTemplates,
 		arg.Namespace,
@@ -266,7 +268,7 @@ type LockTypeRow struct {
 	Created bool
 }
 
-// LockType makes and locks the row of a template: who puts another version waits.
+// LockType creates and locks the row of a template, so that versions are put one after the other.
 func (q *Queries) LockType(ctx context.Context, db DBTX, arg LockTypeParams) (LockTypeRow, error) {
 	row := db.QueryRow(ctx, lockType, arg.Namespace, arg.TemplateType)
 	var i LockTypeRow

@@ -25,7 +25,7 @@ type ForgetAnswersParams struct {
 	Lim         int32
 }
 
-// ForgetAnswers drops what became of the tasks of processes that are gone, lim at a time, the oldest first.
+// ForgetAnswers deletes results of tasks of removed processes, lim at a time, oldest first.
 func (q *Queries) ForgetAnswers(ctx context.Context, db DBTX, arg ForgetAnswersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetAnswers, arg.Since, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -82,9 +82,10 @@ type ForgetRequestsRow struct {
 	ForgottenTo time.Time
 }
 
-// ForgetRequests drops idempotency keys whose retention is over, lim at a time, the oldest first. The retention counts from the
-// end of the task: a key whose task has not ended, or has ended since, gets a new created_time and is looked at later. since is
-// a time before which all keys were forgotten: the index still has entries of those that vacuum has not removed.
+// ForgetRequests deletes idempotency keys after their retention, lim at a time, oldest first. The
+// retention counts from the end of the task: a key whose task has not ended, or has ended since,
+// gets a new created_time and is checked later. since is a time before which all keys were deleted:
+// the index still has their entries until vacuum removes them.
 func (q *Queries) ForgetRequests(ctx context.Context, db DBTX, arg ForgetRequestsParams) (ForgetRequestsRow, error) {
 	row := db.QueryRow(ctx, forgetRequests, arg.RetentionUs, arg.Since, arg.Lim)
 	var i ForgetRequestsRow

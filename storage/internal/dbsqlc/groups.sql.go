@@ -26,7 +26,7 @@ type CancelMembersParams struct {
 	Reasons    []string
 }
 
-// CancelMembers asks members to end, by messages: each once.
+// CancelMembers asks members to end, each once, with messages.
 func (q *Queries) CancelMembers(ctx context.Context, db DBTX, arg CancelMembersParams) error {
 	_, err := db.Exec(ctx, cancelMembers,
 		arg.Namespaces,
@@ -47,7 +47,7 @@ type DropPlacesParams struct {
 	ProcessIds []string
 }
 
-// DropPlaces lets places go whose member has ended in a way that does not count.
+// DropPlaces deletes places whose member has ended in a way that does not count.
 func (q *Queries) DropPlaces(ctx context.Context, db DBTX, arg DropPlacesParams) error {
 	_, err := db.Exec(ctx, dropPlaces, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -130,9 +130,11 @@ type EndGroupsRow struct {
 	TaskID    int64
 }
 
-// EndGroups ends jobs that several workers have run. outcome: succeeded, failed, cancelled. kept: the results of the members are the job's, an
-// object with one for each worker, until ttl_us are over. Results that come after 8 MiB (process.MaxGroupResultBytes) are left out. Those of a step
-// are the response of its task, which its run is told. One that is retried may end before it rests once: it was not running then. It runs under TakeGroups.
+// EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
+// keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
+// (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
+// its run gets. A retried group may end before it rests; it was then not running. It runs after
+// TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,
@@ -191,8 +193,9 @@ type OpenPlacesRow struct {
 	ProcessID string
 }
 
-// OpenPlaces makes places of a job and starts a member in each, by a message: with the args and options of the job as they are. worker_id ”: the place is for
-// any worker that the group allows. The number of a member is never given again. The results of the members of a step are those of its run.
+// OpenPlaces creates places of a job and starts a member in each, with a message that has the args
+// and options of the job. worker_id ”: the place is for any worker that the group allows. Numbers
+// of members are not reused. The results of members of a step belong to its run.
 func (q *Queries) OpenPlaces(ctx context.Context, db DBTX, arg OpenPlacesParams) ([]OpenPlacesRow, error) {
 	rows, err := db.Query(ctx, openPlaces, arg.Namespaces, arg.JobIds, arg.WorkerIds)
 	if err != nil {
@@ -230,7 +233,8 @@ type PutGroupsParams struct {
 	WorkerIds   []string
 }
 
-// PutGroups makes or changes the rows of groups, and so locks them, in their order: nobody takes a place meanwhile. It runs under TakeGroups.
+// PutGroups creates or changes the rows of groups and thereby locks them, in order, so that no
+// place is taken in the meantime. It runs after TakeGroups.
 func (q *Queries) PutGroups(ctx context.Context, db DBTX, arg PutGroupsParams) error {
 	_, err := db.Exec(ctx, putGroups,
 		arg.Namespaces,
@@ -264,7 +268,7 @@ type ReadPlacesRow struct {
 	Failure   json.RawMessage
 }
 
-// ReadPlaces gives the places of groups, in the order in which they were made.
+// ReadPlaces returns the places of groups, in the order of their creation.
 func (q *Queries) ReadPlaces(ctx context.Context, db DBTX, arg ReadPlacesParams) ([]ReadPlacesRow, error) {
 	rows, err := db.Query(ctx, readPlaces, arg.Namespaces, arg.JobIds)
 	if err != nil {
@@ -314,8 +318,8 @@ type RestGroupsParams struct {
 	Modes      []int32
 }
 
-// RestGroups lets groups wait for the end of a member. The first time a group does so its attempt begins: it has one. mode: what its namespace keeps of
-// events.
+// RestGroups lets groups wait for the end of a member. The first time, the only attempt of the
+// group begins. mode: which events the namespace keeps.
 func (q *Queries) RestGroups(ctx context.Context, db DBTX, arg RestGroupsParams) error {
 	_, err := db.Exec(ctx, restGroups, arg.Namespaces, arg.ProcessIds, arg.Modes)
 	return err
@@ -351,8 +355,10 @@ type SeatMembersParams struct {
 	Leaves        []bool
 }
 
-// SeatMembers says who may make the next attempt of members: the worker that has the place, or, where it leaves that, any that the group allows.
-// It follows SaveResult and finds its items as WriteJobs does. The rows of groups are locked in their order; || ” keeps the planner from walking over all of them in it.
+// SeatMembers sets which workers may make the next attempt of members: the worker with the place
+// or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
+// selects its items like WriteJobs. The rows of groups are locked in order; || ” prevents the
+// planner from reading all of them in order.
 func (q *Queries) SeatMembers(ctx context.Context, db DBTX, arg SeatMembersParams) error {
 	_, err := db.Exec(ctx, seatMembers,
 		arg.Namespaces,
@@ -376,7 +382,7 @@ type SetTakersParams struct {
 	Takers     []string
 }
 
-// SetTakers notes who gets no other place of a group.
+// SetTakers stores which workers get no other place of a group.
 func (q *Queries) SetTakers(ctx context.Context, db DBTX, arg SetTakersParams) error {
 	_, err := db.Exec(ctx, setTakers, arg.Namespaces, arg.ProcessIds, arg.Takers)
 	return err
@@ -398,8 +404,8 @@ type TakeGroupsRow struct {
 	Options      json.RawMessage
 }
 
-// TakeGroups takes jobs that several workers run, of which something has to be decided: a new one, one of whose members has ended, or one that
-// is to be cancelled. They wait for a place, which the engine alone gives them.
+// TakeGroups takes jobs of several workers that need a decision: new ones, those with an ended
+// member, and those with a cancel request. They wait for a slot, which only the engine gives them.
 func (q *Queries) TakeGroups(ctx context.Context, db DBTX, lim int32) ([]TakeGroupsRow, error) {
 	rows, err := db.Query(ctx, takeGroups, lim)
 	if err != nil {
@@ -445,7 +451,7 @@ type WantedTakersParams struct {
 	WorkerIds  []string
 }
 
-// WantedTakers tells which workers that wait could take a place of a group: the number of each that could.
+// WantedTakers returns which waiting workers could take a place of a group: the number of each.
 func (q *Queries) WantedTakers(ctx context.Context, db DBTX, arg WantedTakersParams) ([]int32, error) {
 	rows, err := db.Query(ctx, wantedTakers,
 		arg.Ords,

@@ -36,9 +36,9 @@ type ReadGrowthRow struct {
 	Backlogs     int64
 }
 
-// ReadGrowth returns what shows that the engines are falling behind: how long the oldest idempotency key has been kept
-// beyond its retention (µs), how long the oldest message that is not delivered has waited (µs), and how many such
-// messages and how many processes with large queues there are, counted to lim.
+// ReadGrowth returns figures that grow if engines fall behind: how long the oldest idempotency key
+// has exceeded its retention (µs), how long the oldest undelivered message has waited (µs), and the
+// number of such messages and of processes with large queues, counted up to lim.
 func (q *Queries) ReadGrowth(ctx context.Context, db DBTX, arg ReadGrowthParams) (ReadGrowthRow, error) {
 	row := db.QueryRow(ctx, readGrowth, arg.RetentionUs, arg.Lim)
 	var i ReadGrowthRow

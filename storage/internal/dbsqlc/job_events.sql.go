@@ -43,7 +43,7 @@ type EmptyJobNamesRow struct {
 	Name      string
 }
 
-// EmptyJobNames finds names that have no jobs any more.
+// EmptyJobNames returns names without jobs.
 func (q *Queries) EmptyJobNames(ctx context.Context, db DBTX, lim int32) ([]EmptyJobNamesRow, error) {
 	rows, err := db.Query(ctx, emptyJobNames, lim)
 	if err != nil {
@@ -105,9 +105,11 @@ type EndJobsParams struct {
 	Modes         []int32
 }
 
-// EndJobs tells and counts how attempts of jobs have ended, but for those that SaveCompleted has ended. It follows SaveResult at once, before anything
-// else moves the jobs, and finds its items as WriteJobs does. Of one that is to be made again although its cancel was requested it tells the
-// attempt alone: CancelRetried tells the end. name ”: it is read from the row.
+// EndJobs stores events and counts for ended attempts of jobs, except those that SaveCompleted has
+// ended. It runs directly after SaveResult, before other statements move the jobs, and selects its
+// items like WriteJobs. For an attempt that would be retried although a cancel was requested, it
+// stores only the end of the attempt; CancelRetried stores the end of the job. name ”: it is read
+// from the row.
 func (q *Queries) EndJobs(ctx context.Context, db DBTX, arg EndJobsParams) error {
 	_, err := db.Exec(ctx, endJobs,
 		arg.Namespaces,
@@ -128,7 +130,7 @@ const eventsFromNow = `-- name: EventsFromNow :one
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid
 `
 
-// EventsFromNow is the position behind all events that are finished.
+// EventsFromNow returns the position after all finished events.
 func (q *Queries) EventsFromNow(ctx context.Context, db DBTX) (string, error) {
 	row := db.QueryRow(ctx, eventsFromNow)
 	var xid string
@@ -152,7 +154,7 @@ type ForgetJobEventsParams struct {
 	Lim          int32
 }
 
-// ForgetJobEvents drops events that a namespace keeps no longer, the oldest first, lim at a time.
+// ForgetJobEvents deletes events that a namespace no longer keeps, oldest first, lim at a time.
 func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEventsParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobEvents, arg.Namespaces, arg.RetentionsUs, arg.Lim)
 	if err != nil {
@@ -165,7 +167,8 @@ const isAhead = `-- name: IsAhead :one
 SELECT (n.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead FROM (SELECT $1::text AS xid) n
 `
 
-// IsAhead tells whether a position is one that this cluster has not come to: it is of another one, or of a time that a restore has undone.
+// IsAhead reports whether this cluster has not yet reached a position: it is from another cluster,
+// or from a time that a restore has undone.
 func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error) {
 	row := db.QueryRow(ctx, isAhead, xid)
 	var ahead bool
@@ -184,7 +187,7 @@ type LockJobCountsParams struct {
 	Names      []string
 }
 
-// LockJobCounts locks the counts of names, and reads them as they are then.
+// LockJobCounts locks the counts of names and returns their current values.
 func (q *Queries) LockJobCounts(ctx context.Context, db DBTX, arg LockJobCountsParams) ([]JobCount, error) {
 	rows, err := db.Query(ctx, lockJobCounts, arg.Namespaces, arg.Names)
 	if err != nil {
@@ -251,8 +254,9 @@ type OldestAvailableRow struct {
 	AgeUs     int64
 }
 
-// OldestAvailable tells for how long (us) the oldest job of each namespace and name has been available: among the first lim of each priority, and of each line of a
-// constraint, which are found by one look at the index each, at most most of them.
+// OldestAvailable returns how long (µs) the oldest job of each namespace and name has been
+// available: among the first lim of each priority and of each key of a constraint. Each of them
+// costs one index probe; there are at most most of them.
 func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvailableParams) ([]OldestAvailableRow, error) {
 	rows, err := db.Query(ctx, oldestAvailable, arg.Lim, arg.Namespaces, arg.Most)
 	if err != nil {
@@ -290,7 +294,8 @@ type ReadJobCountsRow struct {
 	N         int64
 }
 
-// ReadJobCounts gives the counts of the jobs of namespaces by name and state. running are those that run, which count as available.
+// ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
+// run; they count as available.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {
@@ -355,7 +360,8 @@ type WatchJobEventsRow struct {
 	Metadata    json.RawMessage
 }
 
-// WatchJobEvents reads what follows positions in the order of a watch, of each at most lim, up to the oldest transaction that runs.
+// WatchJobEvents returns the events after positions in the order of a watch, at most lim for each,
+// up to the oldest running transaction.
 func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEventsParams) ([]WatchJobEventsRow, error) {
 	rows, err := db.Query(ctx, watchJobEvents,
 		arg.Ords,
@@ -445,9 +451,10 @@ type WriteJobEventsParams struct {
 	FencingTokens   []int64
 }
 
-// WriteJobEvents writes the events that results take along. It follows SaveResult and RemoveProcesses and finds its items by the row that this very
-// transaction has written of their task, as WriteJobs does: a fenced item writes nothing. Each attempt is looked for once: of a run it has
-// several events. They come in the order of the arrays, which nothing below changes.
+// WriteJobEvents writes the events of results. It runs after SaveResult and RemoveProcesses and
+// applies only to items whose task row this transaction has written, like WriteJobs: a fenced item
+// writes nothing. Each attempt is searched once, because a run has several events. They are stored
+// in the order of the arrays, which nothing below changes.
 func (q *Queries) WriteJobEvents(ctx context.Context, db DBTX, arg WriteJobEventsParams) error {
 	_, err := db.Exec(ctx, writeJobEvents,
 		arg.Ords,

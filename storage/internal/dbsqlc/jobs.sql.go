@@ -56,8 +56,8 @@ type CancelRetriedParams struct {
 	Modes         []int32
 }
 
-// CancelRetried makes jobs CANCELLED whose attempt was to be made again, or was given back, although their cancel had been requested. It follows
-// SaveResult and finds its items as WriteJobs does.
+// CancelRetried sets jobs to CANCELLED whose attempt would be retried, or was released, although
+// their cancel was requested. It runs after SaveResult and selects its items like WriteJobs.
 func (q *Queries) CancelRetried(ctx context.Context, db DBTX, arg CancelRetriedParams) error {
 	_, err := db.Exec(ctx, cancelRetried,
 		arg.Namespaces,
@@ -82,7 +82,7 @@ type FetchResultParams struct {
 	ProcessID string
 }
 
-// FetchResult hands a kept result out and drops it: who comes second gets none.
+// FetchResult returns a kept result and deletes it, so a second call returns nothing.
 func (q *Queries) FetchResult(ctx context.Context, db DBTX, arg FetchResultParams) ([]byte, error) {
 	row := db.QueryRow(ctx, fetchResult, arg.Namespace, arg.ProcessID)
 	var result []byte
@@ -97,7 +97,7 @@ DELETE FROM job_keys k WHERE (k.namespace, k.unique_key) IN (
    ORDER BY x.namespace, x.unique_key LIMIT $1::int FOR UPDATE SKIP LOCKED)
 `
 
-// ForgetJobKeys drops unique keys whose job is gone.
+// ForgetJobKeys deletes unique keys whose job is gone.
 func (q *Queries) ForgetJobKeys(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobKeys, lim)
 	if err != nil {
@@ -113,7 +113,7 @@ UPDATE jobs j SET result = NULL FROM (
  WHERE j.namespace = x.namespace AND j.process_id = x.process_id
 `
 
-// ForgetResults drops results that nobody has fetched in time.
+// ForgetResults deletes results that were not fetched in time.
 func (q *Queries) ForgetResults(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, forgetResults, lim)
 	if err != nil {
@@ -199,7 +199,7 @@ type GetJobsRow struct {
 	Args                []byte
 }
 
-// GetJobs reads jobs with where each stands: its INIT task is the newest one, wherever that is.
+// GetJobs returns jobs with their states: the INIT task is the newest one, in any table.
 func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]GetJobsRow, error) {
 	rows, err := db.Query(ctx, getJobs, arg.Ords, arg.Namespaces, arg.ProcessIds)
 	if err != nil {
@@ -329,11 +329,12 @@ type RetryJobRow struct {
 	Holder  string
 }
 
-// RetryJob lets a job run again that has FAILED or was CANCELLED, and with clear_successes one that has SUCCEEDED: as a new INIT task with the
-// args of the last one, and all attempts. One that is unique takes its key again, unless another job holds it as EnqueueJobs says. It runs after
-// LockProcesses and LockJobKeys.
+// RetryJob runs a FAILED or CANCELLED job again, and with clear_successes a SUCCEEDED one, as a new
+// INIT task with the args of the last one and all attempts. A unique job takes its key again,
+// unless another job has it (see EnqueueJobs). It runs after LockProcesses and LockJobKeys.
 // outcome: changed, not_found (no job), status, held (by another job: holder).
-// Of a group the places go whose worker has not succeeded, and with clear_successes all: other members take them.
+// In a group, places whose worker has not succeeded are deleted, and with clear_successes all:
+// other members take them.
 func (q *Queries) RetryJob(ctx context.Context, db DBTX, arg RetryJobParams) (RetryJobRow, error) {
 	row := db.QueryRow(ctx, retryJob,
 		arg.Namespace,
@@ -422,11 +423,12 @@ type UpdateJobRow struct {
 	Changed bool
 }
 
-// UpdateJob gives a job that is not at its end other options. What it waits with changes at once; what constraints look at has it evaluated anew:
-// while it waits for a place, by the claim. It runs after LockProcesses.
-// Nothing changes where run_time is given to a job that runs, or to a group whose members are made: nothing of it would wait for that time.
-// open: it is not at its end.
-// The members of a group that have not ended follow it.
+// UpdateJob changes options of a job that has not ended. Options of its waiting task change at
+// once. A change of data that constraints use causes another evaluation, by the claim if the job
+// waits for a slot. It runs after LockProcesses. Nothing changes if run_time is set for a running
+// job, or for a group with members, because no task would wait for that time. open: it has not
+// ended.
+// The change also applies to the open members of a group.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,
 		arg.TimeoutUs,
@@ -498,10 +500,11 @@ type WriteJobsParams struct {
 	TtlsUs        []int64
 }
 
-// WriteJobs writes what the ends of attempts say of their jobs. It follows SaveResult and finds its items by the row that this very transaction
-// has written of their task: in tasks where it has ended, in schedule where it is to be tried again. A fenced item writes nothing.
-// kept: result is stored until ttl_us are over. A job keeps its newest 20 failures (process.MaxJobFailures). The oldest of them
-// says how many came before it, and how many of those were takeovers.
+// WriteJobs writes the ends of attempts to their jobs. It runs after SaveResult and applies only to
+// items whose task row this transaction has written: in tasks if it has ended, in schedule if it
+// will be retried. A fenced item writes nothing. kept: the result is stored for ttl_us. A job keeps
+// its newest 20 failures (process.MaxJobFailures). The oldest of them contains the number of
+// earlier ones, and how many of those were takeovers.
 func (q *Queries) WriteJobs(ctx context.Context, db DBTX, arg WriteJobsParams) error {
 	_, err := db.Exec(ctx, writeJobs,
 		arg.Namespaces,

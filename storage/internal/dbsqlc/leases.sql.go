@@ -60,8 +60,9 @@ type BeatLeasesRow struct {
 	BeatUs       int64
 }
 
-// BeatLeases extends leases of a worker that still count, stores the progress of jobs, and returns what became of each.
-// lease_us 0: as before. The interval is at most half of the lease. An item that is missing from the response is lost.
+// BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
+// of each. lease_us 0: unchanged. The interval is at most half of the lease. A missing item means
+// that the lease is lost.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,
@@ -109,7 +110,8 @@ type EndLeasesParams struct {
 	FencingTokens []int64
 }
 
-// EndLeases drops the leases of attempts whose result this transaction has stored. One that a quick statement has missed still runs.
+// EndLeases deletes the leases of attempts whose result this transaction has stored. The attempt of
+// an item that the fast path has not stored still runs.
 func (q *Queries) EndLeases(ctx context.Context, db DBTX, arg EndLeasesParams) error {
 	_, err := db.Exec(ctx, endLeases, arg.Namespaces, arg.ProcessIds, arg.FencingTokens)
 	return err
@@ -124,7 +126,7 @@ DELETE FROM leases l WHERE (l.namespace, l.process_id) IN (
   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
 `
 
-// ForgetLeases drops leftovers: leases of attempts that somebody else has ended.
+// ForgetLeases deletes leftovers: leases of attempts that ended in another way.
 func (q *Queries) ForgetLeases(ctx context.Context, db DBTX) (int64, error) {
 	result, err := db.Exec(ctx, forgetLeases)
 	if err != nil {
@@ -167,9 +169,10 @@ type LeaseAnsweredRow struct {
 	Result    []byte
 }
 
-// LeaseAnswered gives what stands of an attempt that has ended one of the newest tasks of its process, or after whose failure the task waits to be
-// made again, to be compared with an answer that may have come twice. An attempt that was given back has left no failure. Of a job that has
-// succeeded it gives the result, as long as that is kept: jobs has that of its newest task alone.
+// LeaseAnswered returns the stored result of an attempt that has ended one of the newest tasks of
+// its process, or after whose failure the task waits for a retry. It is compared with a response
+// that may be a duplicate. A released attempt has no failure. For a succeeded job it returns the
+// result while that is kept, which jobs has only for the newest task.
 func (q *Queries) LeaseAnswered(ctx context.Context, db DBTX, arg LeaseAnsweredParams) (LeaseAnsweredRow, error) {
 	row := db.QueryRow(ctx, leaseAnswered, arg.Namespace, arg.ProcessID, arg.FencingToken)
 	var i LeaseAnsweredRow
@@ -246,7 +249,8 @@ type ReadLeaseRow struct {
 	TimeoutUs         int64
 }
 
-// ReadLease gives a leased task as Poll handed it out, with its columns, where the token is that of its lease: any node can answer it.
+// ReadLease returns a leased task as Poll returned it, with the same columns, if the token is that
+// of its lease. Any node can handle it.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,
@@ -315,8 +319,9 @@ type UpdateLeasesParams struct {
 	LeaseUs   int64
 }
 
-// UpdateLeases changes how long the leases of a running job last: its own, or those of its members. It takes effect with the next
-// heartbeat. It locks them in the order of BeatLeases, before UpdateJob changes what heartbeats change after them.
+// UpdateLeases changes the duration of the leases of a running job: its own, or those of its
+// members. It takes effect with the next heartbeat. It locks them in the order of BeatLeases,
+// before UpdateJob changes rows that heartbeats change after them.
 func (q *Queries) UpdateLeases(ctx context.Context, db DBTX, arg UpdateLeasesParams) error {
 	_, err := db.Exec(ctx, updateLeases, arg.Namespace, arg.ProcessID, arg.LeaseUs)
 	return err

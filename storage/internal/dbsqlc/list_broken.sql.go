@@ -42,8 +42,8 @@ type ListBrokenRow struct {
 	Reason    string
 }
 
-// ListBroken lists the processes in ERROR, of each namespace and in all the newest lim, with the beginning of their detail and the
-// reason of the failure that broke them.
+// ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
+// beginning of their detail and the reason of the failure.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.Namespaces, arg.MaxDetail, arg.Lim)
 	if err != nil {
@@ -98,7 +98,8 @@ type ListFailedRunsRow struct {
 	Detail       string
 }
 
-// ListFailedRuns lists the runs that are FAILED or EXPIRED and are no steps of others, among the newest lim of each namespace that did not succeed, with the beginning of why.
+// ListFailedRuns lists FAILED and EXPIRED runs that are not steps of others, among the newest lim
+// unsuccessful runs of each namespace, with the beginning of their failure.
 func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRunsParams) ([]ListFailedRunsRow, error) {
 	rows, err := db.Query(ctx, listFailedRuns, arg.MaxDetail, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -132,12 +132,14 @@ type DeliverCancelsRow struct {
 	ParentProcessID string
 }
 
-// DeliverCancels takes the cancels that are first in line for their targets, and asks these to end as CancelProcesses does. It follows
-// DeliverNotifies, which holds what is for a process in SUSPENDED or ERROR. A job gets no CANCEL task: one that waits, suspended or not, is
-// CANCELLED here, and its parent is told; one that runs learns of it by the next heartbeat of its worker, and has its own grace. The job of a step that has
-// FAILED is CANCELLED as well: its run, which alone may say so, needs it no more.
-// outcome: delivered (also where a cancel is under way already), not_found, ended. more: there may be more of them, or of another kind.
-// A group has its members end first.
+// DeliverCancels takes the cancels that are first for their targets, and asks these to end, like
+// CancelProcesses. It runs after DeliverNotifies, which holds messages to processes in SUSPENDED or
+// ERROR. A job gets no CANCEL task: a waiting job, suspended or not, is CANCELLED here, and its
+// parent is notified; a running job is told by the next heartbeat of its worker, and has its own
+// grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
+// longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
+// there may be more messages, or other kinds.
+// A group cancels its members first.
 func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {
 	rows, err := db.Query(ctx, deliverCancels,
 		arg.Namespaces,
@@ -257,16 +259,19 @@ type DeliverNotifiesRow struct {
 	More      bool
 }
 
-// DeliverNotifies takes the notifies, and the ends of children, that are first in line for their targets, and gives these NOTIFY tasks:
-// behind all that waits in them, whatever their max_waiting is. A process in which max_tasks tasks wait gets none: the messages stay until
-// fewer do. What is for a process that is SUSPENDED or in ERROR is held, at most hold_lim messages at a time. A job takes
-// none of these, and holds nothing: what is held for one that has FAILED would meet another run of it.
-// It runs after LockProcesses. What is for a process that was inserted behind the locks is left to the next delivery: it may have been
-// sent after the process was there, so it is neither lost nor done without the lock.
-// outcome: delivered, noted (the end of a member, with its group), held, full, not_found, ended. more: there may be more of them, or of another kind behind them.
-// task_ids are drawn in the order of the messages.
-// A process waits for a place with the smallest priority of its waiting tasks.
-// The end of a member is noted with its place, and has its group looked at.
+// DeliverNotifies takes the notifies, and the ends of children, that are first for their targets,
+// and adds NOTIFY tasks behind their waiting tasks, regardless of max_waiting. A process with
+// max_tasks waiting tasks gets none: the messages stay until it has fewer. Messages to a process in
+// SUSPENDED or ERROR are held, at most hold_lim at a time. A job does not accept them, and holds
+// none, because a message that was held for a FAILED job would reach another run of it.
+//
+// It runs after LockProcesses. Messages to a process that was inserted after the locks are left to
+// the next delivery: they may have been sent after the process was created, so they must not be
+// lost, and need the lock. outcome: delivered, noted (the end of a member, stored with its group),
+// held, full, not_found, ended. more: there may be more messages, or other kinds behind them.
+// task_ids are assigned in the order of the messages.
+// A process waits for a slot with the smallest priority of its waiting tasks.
+// The end of a member is stored with its place, and its group is checked.
 func (q *Queries) DeliverNotifies(ctx context.Context, db DBTX, arg DeliverNotifiesParams) ([]DeliverNotifiesRow, error) {
 	rows, err := db.Query(ctx, deliverNotifies,
 		arg.MaxTasks,
@@ -399,13 +404,17 @@ type DeliverStartsRow struct {
 	More      bool
 }
 
-// DeliverStarts takes the starts that are first in line for their targets and makes the processes; of one that exists it stays as it
-// is. A process that is being removed still holds its id: its start waits until it is gone. (removed_time is asked for so that the
-// index of all removed processes does not serve.) A process of the engine's own is of the kind that its id names. One of these that asked
-// for the end of what it starts is told when nothing was started: it would wait for ever.
-// A start that carries a job enqueues it, under its unique key if it has one: see EnqueueJobs. Of two with the same key for different
-// processes only the first one is taken here. Where the keys of its constraints are not known, or of another version, it waits to be evaluated.
-// outcome: delivered, exists (also: another job holds the unique key), not_found (there is no such namespace). more: there may be more of them.
+// DeliverStarts takes the starts that are first for their targets and creates the processes; an
+// existing process does not change. A process that is being removed still has its id: its start
+// waits until it is gone. (The condition on removed_time prevents the use of the index of removed
+// processes.) The kind of the engine's own processes follows from their id. If nothing was started,
+// a sender of the engine itself that waits for the end is notified, because it would wait forever.
+//
+// A start of a job enqueues it, with its unique key, if any: see EnqueueJobs. Of two messages with
+// the same key for different processes, only the first one is taken here. If the keys of its
+// constraints are unknown, or of another version, the job waits to be evaluated. outcome:
+// delivered, exists (also: another job has the unique key), not_found (the namespace does not
+// exist). more: there may be more messages.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts,
 		arg.Lim,
@@ -449,7 +458,7 @@ type ForgetDeadLettersParams struct {
 	Lim         int32
 }
 
-// ForgetDeadLetters drops messages that could not be delivered, lim at a time.
+// ForgetDeadLetters deletes messages that could not be delivered, lim at a time.
 func (q *Queries) ForgetDeadLetters(ctx context.Context, db DBTX, arg ForgetDeadLettersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetDeadLetters, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -474,8 +483,9 @@ type LockMessageKeysParams struct {
 	Lim        int32
 }
 
-// LockMessageKeys makes and locks the unique keys of the jobs that wait to be enqueued, in their order: DeliverStarts comes next, whose snapshot
-// then shows what every earlier holder of a key has stored. See EnsureJobKeys.
+// LockMessageKeys creates and locks the unique keys of jobs in messages, in order. DeliverStarts
+// follows; its snapshot then contains the changes of all earlier holders of a key. See
+// EnsureJobKeys.
 func (q *Queries) LockMessageKeys(ctx context.Context, db DBTX, arg LockMessageKeysParams) error {
 	_, err := db.Exec(ctx, lockMessageKeys, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	return err
@@ -510,9 +520,10 @@ type ReleaseMessagesRow struct {
 	ProcessID string
 }
 
-// ReleaseMessages releases what was held for processes that have been resumed or repaired, have ended or are removed. It follows the
-// change in the same transaction. It releases at most lim messages of each process. If there may be more, the process is listed in
-// queue_backlogs and SettleQueues releases the others. Deliveries take the messages of a target in their order, held or not.
+// ReleaseMessages releases held messages of processes that were resumed or repaired, have ended or
+// are removed. It runs after the change, in the same transaction, and releases at most lim messages
+// of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
+// releases the others. Messages of a target are delivered in order, held or not.
 func (q *Queries) ReleaseMessages(ctx context.Context, db DBTX, arg ReleaseMessagesParams) ([]ReleaseMessagesRow, error) {
 	rows, err := db.Query(ctx, releaseMessages, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {
@@ -577,10 +588,11 @@ type SearchMessagesRow struct {
 	Due       bool
 }
 
-// SearchMessages finds targets of messages that nobody has delivered, at most lim of each namespace, after the process_id that the
-// caller gives for it. A message of a SQL function is found at once, one of a process once it is older than what its own node needs
-// (or, after a backward step of the clock, from the future). It reads one row of each target, however many messages wait there. A
-// target whose first message is being delivered is passed over.
+// SearchMessages returns targets of undelivered messages, at most lim of each namespace, after a
+// given process_id. A message of a SQL function is found at once, one of a process only if it is
+// older than its own node needs (or from the future, after the clock was set back). It reads one
+// row per target, however many messages wait. It skips targets whose first message is being
+// delivered.
 func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessagesParams) ([]SearchMessagesRow, error) {
 	rows, err := db.Query(ctx, searchMessages,
 		arg.AgeUs,
@@ -649,8 +661,9 @@ type SendMessagesRow struct {
 	ProcessID string
 }
 
-// SendMessages stores what results say to other processes. It follows SaveResult and RemoveProcesses and finds its items by the row
-// that this very transaction has written at the end of their task: a fenced item sends nothing. It answers the targets.
+// SendMessages stores messages of results to other processes. It runs after SaveResult and
+// RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
+// item sends nothing. It returns the targets.
 func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesParams) ([]SendMessagesRow, error) {
 	rows, err := db.Query(ctx, sendMessages,
 		arg.Namespaces,
@@ -724,9 +737,10 @@ type TellParentsRow struct {
 	ProcessID string
 }
 
-// TellParents turns what parents are to be told into messages, for processes that have come to an end, are broken or go. It follows
-// what has ended them and reads how they are, so it asks for no token: where nothing has ended, and where it was told before,
-// nothing happens. task_ids: the task whose response is told; 0: none. It answers the parents.
+// TellParents sends the messages to parents of processes that have ended, are in ERROR or are being
+// removed. It runs after the change and reads the current state, so it needs no token: if nothing
+// has ended, or the parent was already notified, nothing happens. task_ids: the task whose response
+// is sent; 0: none. It returns the parents.
 func (q *Queries) TellParents(ctx context.Context, db DBTX, arg TellParentsParams) ([]TellParentsRow, error) {
 	rows, err := db.Query(ctx, tellParents, arg.Namespaces, arg.ProcessIds, arg.TaskIds)
 	if err != nil {

@@ -28,8 +28,9 @@ type CheckTimersParams struct {
 	Extras        []int32
 }
 
-// CheckTimers refuses the transaction where a process has more than max_timers pending after SetTimers; extra: 1 where SaveResult adds
-// the default timer. There is no RAISE in plain SQL: the refusal is a number that is none, and says why.
+// CheckTimers aborts the transaction if a process has more than max_timers pending timers after
+// SetTimers; extra: 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so it casts an
+// explanation to a number.
 func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParams) error {
 	_, err := db.Exec(ctx, checkTimers,
 		arg.MaxTimers,
@@ -64,8 +65,9 @@ type DropTimersParams struct {
 	DropAlls      []bool
 }
 
-// NamedTimers drops and sets timers by name, for attempts that still hold their process; it runs before SaveResult, which then
-// sees the new timers. drops: one row for each name to drop, or drop_all.
+// NamedTimers drops and sets named timers, for attempts that still have their process. It runs
+// before SaveResult, which then sees the new timers. drops: one row for each name to drop, or
+// drop_all.
 func (q *Queries) DropTimers(ctx context.Context, db DBTX, arg DropTimersParams) error {
 	_, err := db.Exec(ctx, dropTimers,
 		arg.Namespaces,

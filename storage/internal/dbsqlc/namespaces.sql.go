@@ -121,10 +121,14 @@ type StandingRow struct {
 	Overdue            bool
 }
 
-// Standing is what every node reads once a second: the settings of all namespaces, and whether other nodes have left something in them or
-// changed it. One statement, because an engine at rest is to ask little.
-// constraints_version: 0 where there have never been constraints. groups_due: something has to be decided of jobs that several workers run (what
-// TakeGroups takes). grouped: some of these wait for their members. overdue, the same in each row: a cancel is past its grace. (EXISTS could be planned as a hash of all such rows.)
+// Standing returns what every node reads once per second: the settings of all namespaces, and
+// whether other nodes have changed them or left tasks there. It is a single statement, so that an
+// idle engine sends few.
+//
+// constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
+// need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
+// all rows: a cancel is past its grace period. (EXISTS could be planned as a hash of all such
+// rows.)
 func (q *Queries) Standing(ctx context.Context, db DBTX) ([]StandingRow, error) {
 	rows, err := db.Query(ctx, standing)
 	if err != nil {

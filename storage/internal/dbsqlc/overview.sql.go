@@ -22,7 +22,7 @@ type NodesLoadRow struct {
 	TimerLatenessP99 time.Duration
 }
 
-// NodesLoad tells what the nodes that are alive have done in the last minute.
+// NodesLoad returns the load of the live nodes in the last minute.
 func (q *Queries) NodesLoad(ctx context.Context, db DBTX, zombieAfterUs int64) (NodesLoadRow, error) {
 	row := db.QueryRow(ctx, nodesLoad, zombieAfterUs)
 	var i NodesLoadRow
@@ -59,8 +59,9 @@ type WaitingByWhatRow struct {
 	Bound    int64
 }
 
-// WaitingByWhat counts the tasks of namespaces that wait, by what for: those that wait for their time or for a place by their indexes,
-// each to lim, the others among the first lim rows of each namespace. A backlog of millions costs no more to look at.
+// WaitingByWhat counts the waiting tasks of namespaces by what they wait for: those that wait for a
+// time or a slot by their indexes, each up to lim, others among the first lim rows of each
+// namespace. A backlog of millions costs no more.
 func (q *Queries) WaitingByWhat(ctx context.Context, db DBTX, arg WaitingByWhatParams) (WaitingByWhatRow, error) {
 	row := db.QueryRow(ctx, waitingByWhat, arg.Namespaces, arg.Lim)
 	var i WaitingByWhatRow

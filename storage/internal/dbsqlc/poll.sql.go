@@ -40,7 +40,8 @@ type CountPollableRow struct {
 	N   int32
 }
 
-// CountPollable tells for each pair of namespace and job name (empty: any) how many tasks a Poll would find, at most lim.
+// CountPollable returns, for each pair of namespace and job name (empty: any), the number of tasks
+// that a Poll would find, at most lim.
 func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableParams) ([]CountPollableRow, error) {
 	rows, err := db.Query(ctx, countPollable,
 		arg.Ords,
@@ -197,12 +198,13 @@ type PollRow struct {
 	TimeoutUs         int64
 }
 
-// Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It takes jobs of the given names
-// or, if job_name is empty, all tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
-// whole condition, as in SearchCalls. A worker is told to beat at least twice per lease, and within half of the timeout. A lease
-// that was never renewed expires after two intervals: its response may have been lost.
-// Of the places of groups it sees none: see PollGroups.
-// A response has at most 4 MiB of tasks (process.MaxPollBytes). The first task is always among them.
+// Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It
+// takes jobs of the given names or, if job_name is empty, all tasks that the engine does not run
+// itself; with jobs_only, only jobs. The locked rows carry the whole condition, as in SearchCalls.
+// A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
+// that was never renewed expires after two intervals: its response may have been lost. Poll does
+// not see places of groups: see PollGroups.
+// A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow, error) {
 	rows, err := db.Query(ctx, poll,
 		arg.WorkerID,
@@ -304,9 +306,9 @@ type ReleaseTimersParams struct {
 	Lim        int32
 }
 
-// ReleaseTimers lets tasks whose time has come wait for a worker, in namespaces whose tasks workers take, the longest due first. It passes over
-// what SearchTimers passes over.
-// Of two timers of one process that are due the one that came first goes.
+// ReleaseTimers lets due tasks wait for a worker in pull namespaces, longest due first. It skips
+// what SearchTimers skips.
+// Of two due timers of a process, the earlier one is first.
 func (q *Queries) ReleaseTimers(ctx context.Context, db DBTX, arg ReleaseTimersParams) ([]string, error) {
 	rows, err := db.Query(ctx, releaseTimers, arg.Namespaces, arg.Modes, arg.Lim)
 	if err != nil {

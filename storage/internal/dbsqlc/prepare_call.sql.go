@@ -110,12 +110,14 @@ type PrepareCallRow struct {
 	Metadata          json.RawMessage
 }
 
-// PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. A process that is free runs the first
-// one at once, if its item has a place; all others wait in schedule, in task_id order. One that is being cancelled is busy.
-// outcome: captured, postponed, place (waits for a place), replayed, mismatch, not_found, job (which takes none), status, overloaded.
-// n counts the accepted items of one process in this statement: only the first can find it free.
-// queue_priority is the smallest priority of those that wait.
-// A process waits for a place with the smallest priority of its waiting tasks.
+// PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. An idle
+// process runs the first one at once, if its item has a slot; all others wait in schedule, in
+// task_id order. A process with a cancel request counts as busy. outcome: captured, postponed,
+// place (waits for a slot), replayed, mismatch, not_found, job (which accepts no calls), status,
+// overloaded.
+// n counts the accepted items of a process in this statement: only the first one can find it idle.
+// queue_priority is the smallest priority of the waiting ones.
+// A process waits for a slot with the smallest priority of its waiting tasks.
 func (q *Queries) PrepareCall(ctx context.Context, db DBTX, arg PrepareCallParams) ([]PrepareCallRow, error) {
 	rows, err := db.Query(ctx, prepareCall,
 		arg.Ords,

@@ -98,9 +98,10 @@ type PrepareRepairRow struct {
 	CorruptedBy       int64
 }
 
-// PrepareRepair accepts repairs by a processor of processes in ERROR; one repair of a process at a time.
-// outcome: captured, place, replayed, mismatch, not_found, job (which is retried), status, repairing, unsettled (tasks that the error
-// cancels still wait: see queue_backlogs).
+// PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
+// process. outcome: captured, place, replayed, mismatch, not_found, job (which must be retried
+// instead), status, repairing, unsettled (tasks that the error cancels still wait: see
+// queue_backlogs).
 func (q *Queries) PrepareRepair(ctx context.Context, db DBTX, arg PrepareRepairParams) ([]PrepareRepairRow, error) {
 	rows, err := db.Query(ctx, prepareRepair,
 		arg.Ords,

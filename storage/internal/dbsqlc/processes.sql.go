@@ -189,8 +189,9 @@ type PutProcessRow struct {
 	HistoryRestartedTime *time.Time
 }
 
-// PutProcess imports a process with its history and timers; no processor runs. 0 rows: it exists. The timers of one in ERROR are
-// imported as what its error has cancelled, so that a repair sets them; corrupted_by 0 stands for the error.
+// PutProcess imports a process with its history and timers, without calling the processor. 0 rows:
+// it exists. Timers of a process in ERROR are imported as cancelled by its error, so that a repair
+// sets them; corrupted_by 0 stands for the error.
 func (q *Queries) PutProcess(ctx context.Context, db DBTX, arg PutProcessParams) (PutProcessRow, error) {
 	row := db.QueryRow(ctx, putProcess,
 		arg.Namespace,

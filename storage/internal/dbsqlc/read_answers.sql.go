@@ -52,9 +52,10 @@ type ReadAnswersRow struct {
 	ProcessStatus string
 }
 
-// ReadAnswers tells what became of tasks, for all who wait on a node by one statement. A task that has not ended is missing.
-// process_status: of the process of a task that failed; ”: it is gone, or the task did not fail. It returns answers in the order
-// of ord until these have passed max_bytes, and the answer that passes it.
+// ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
+// has not ended is missing. process_status: status of the process of a failed task; ” if it is
+// gone, or if the task did not fail. It returns results in the order of ord until they exceed
+// max_bytes, including the one that exceeds it.
 func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParams) ([]ReadAnswersRow, error) {
 	rows, err := db.Query(ctx, readAnswers,
 		arg.Ords,
@@ -121,10 +122,11 @@ type ReadAppliedRow struct {
 	Applied bool
 }
 
-// ReadApplied tells, after a commit whose answer was lost, which Saves were applied: their end of the task stands in tasks or
-// answers under their token, or the task went back to schedule. The token alone does not say so: who collects a zombie, gives a task
-// back or removes the process ends the attempt under its token too, in another way. A Save that was not applied finds its token in
-// running still.
+// ReadApplied returns, after a commit whose response was lost, which results were stored: the end
+// of the task is in tasks or answers under their token, or the task is back in schedule. The token
+// alone does not prove it: collecting a zombie, releasing a task or removing the process also ends
+// the attempt under its token, but in another way. If a result was not stored, its token is still
+// in running.
 func (q *Queries) ReadApplied(ctx context.Context, db DBTX, arg ReadAppliedParams) ([]ReadAppliedRow, error) {
 	rows, err := db.Query(ctx, readApplied,
 		arg.Ords,
@@ -157,7 +159,7 @@ const readRequests = `-- name: ReadRequests :many
 SELECT request_id, namespace, process_id, task_id, fingerprint, created_time FROM requests WHERE request_id = ANY ($1::uuid[])
 `
 
-// ReadRequests finds what idempotent requests were accepted as.
+// ReadRequests returns the tasks of idempotent requests.
 func (q *Queries) ReadRequests(ctx context.Context, db DBTX, requestIds []uuid.UUID) ([]Request, error) {
 	rows, err := db.Query(ctx, readRequests, requestIds)
 	if err != nil {

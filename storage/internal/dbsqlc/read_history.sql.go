@@ -55,9 +55,10 @@ type ReadHistoriesRow struct {
 	Payload   []byte
 }
 
-// ReadHistories reads the events that attempts show their processors, for all attempts that wait for one by one statement.
-// Forward: event_id > bound, ascending; backward: event_id < bound, descending. Of each reader it gives rows until their payloads
-// and metadata have passed max_bytes, and the row that passes it: nobody is sent gigabytes to learn that they are too many.
+// ReadHistories returns the events for the processors of attempts, for all waiting attempts at
+// once. Forward: event_id > bound, ascending; backward: event_id < bound, descending. For each
+// reader it returns rows until their payloads and metadata exceed max_bytes, including the row that
+// exceeds it, so that an oversized history is not sent in full.
 func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesParams) ([]ReadHistoriesRow, error) {
 	rows, err := db.Query(ctx, readHistories,
 		arg.Ords,
@@ -131,8 +132,9 @@ type ReadShortHistoriesRow struct {
 	Payload   []byte
 }
 
-// ReadShortHistories reads them where they are short. An event of more than max_bytes comes without its payload and metadata: whoever wants
-// it reads by ReadHistories, whose running total costs a fifth of its time.
+// ReadShortHistories returns short histories. An event of more than max_bytes comes without payload
+// and metadata; if it is needed, ReadHistories reads it, whose running total costs a fifth of its
+// time.
 func (q *Queries) ReadShortHistories(ctx context.Context, db DBTX, arg ReadShortHistoriesParams) ([]ReadShortHistoriesRow, error) {
 	rows, err := db.Query(ctx, readShortHistories,
 		arg.Ords,

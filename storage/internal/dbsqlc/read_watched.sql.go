@@ -53,7 +53,7 @@ type ReadProcessesRow struct {
 	HistoryRestartedTime *time.Time
 }
 
-// ReadProcesses reads processes for many at a time, until what these hold has passed max_bytes, and the row that passes it.
+// ReadProcesses returns processes until they exceed max_bytes, including the row that exceeds it.
 func (q *Queries) ReadProcesses(ctx context.Context, db DBTX, arg ReadProcessesParams) ([]ReadProcessesRow, error) {
 	rows, err := db.Query(ctx, readProcesses, arg.Namespaces, arg.ProcessIds, arg.MaxBytes)
 	if err != nil {
@@ -151,11 +151,13 @@ type ReadWatchedRow struct {
 	Payload           []byte
 }
 
-// ReadWatched reads what is new in processes that are watched, for all watchers of a node by one statement: of one snapshot, each
-// process as far as it has changed (its last_event_id, its status_changed_time), or not found, with the next events behind the one
-// that its watcher has. A process with nothing new is missing. Of each watcher it gives at most lim events, until they have passed
-// max_bytes, and the event that passes it; of all together until they have passed max_total: who is cut off is asked for again.
-// The laterals end in LIMIT so that every process is reached by its key, whatever the settings and statistics say.
+// ReadWatched returns the changes of watched processes, for all watchers of a node at once and from
+// one snapshot: each process that has changed (its last_event_id, its status_changed_time), or not
+// found, with the events after the last one of its watcher. A process without changes is missing.
+// For each watcher it returns at most lim events, until they exceed max_bytes, including the event
+// that exceeds it, and for all together until they exceed max_total; the others are read again. The
+// laterals end in LIMIT so that every process is found by its key, regardless of settings and
+// statistics.
 func (q *Queries) ReadWatched(ctx context.Context, db DBTX, arg ReadWatchedParams) ([]ReadWatchedRow, error) {
 	rows, err := db.Query(ctx, readWatched,
 		arg.Ords,

@@ -32,9 +32,10 @@ type RestoreTimersParams struct {
 	KeepDefaults  []bool
 }
 
-// RestoreTimers sets the timers again that an error had cancelled, for repairs that are about to be saved: the timer that broke
-// the process first (the longest due), as new tasks with attempt 1. keep_default false: the repair's result has a default timer
-// of its own. The context is that of the repair, where it has one.
+// RestoreTimers sets timers again that an error had cancelled, for repairs that are about to be
+// saved: the failed timer first (it is due longest), as new tasks with attempt 1. keep_default
+// false: the result of the repair sets its own default timer. The context is that of the repair, if
+// it has one.
 func (q *Queries) RestoreTimers(ctx context.Context, db DBTX, arg RestoreTimersParams) error {
 	_, err := db.Exec(ctx, restoreTimers,
 		arg.Namespaces,

@@ -35,10 +35,11 @@ type RetryTasksParams struct {
 	Failures      []string
 }
 
-// RetryTasks puts the tasks of attempts that are to be made again back into schedule, under their fencing tokens; SaveResult
-// follows in the same transaction and takes the running rows away. after_us 0: the task takes its turn at once, in task_id
-// order; more: it waits for its time, and others of its process go before it. In a suspended process it waits for the operator.
-// counted: the attempt counts against the policy.
+// RetryTasks moves the tasks of attempts that will be retried back to schedule, under their fencing
+// tokens; SaveResult follows in the same transaction and deletes the running rows. after_us 0: the
+// task keeps its position, in task_id order; otherwise it waits for its time, and other tasks of
+// its process go first. In a suspended process it waits for the operator. counted: the attempt
+// counts for the retry policy.
 func (q *Queries) RetryTasks(ctx context.Context, db DBTX, arg RetryTasksParams) error {
 	_, err := db.Exec(ctx, retryTasks,
 		arg.Namespaces,

@@ -81,10 +81,11 @@ type SaveFinishedRow struct {
 	Now time.Time
 }
 
-// SaveFinished is SaveResult for the most frequent result: the attempt has finished and sets no timer, and nothing waits for its process. An
-// item to which that does not apply is missing from the answer, as one whose token has moved on is: SaveResult tells which.
-// (f, ev, tk and dl stand in SaveResult and SaveCompleted, too: SQL text cannot be shared, and one statement for all three would be as large as
-// SaveResult, which is what these two spare.)
+// SaveFinished is SaveResult for the most frequent result: the attempt has finished and sets no
+// timer, and no task waits for its process. Other items are missing in the result, like those whose
+// token has changed; SaveResult handles them. (f, ev, tk and dl are also in SaveResult and
+// SaveCompleted: SQL text cannot be shared, and a common statement would be as large as SaveResult,
+// which these two avoid.)
 func (q *Queries) SaveFinished(ctx context.Context, db DBTX, arg SaveFinishedParams) ([]SaveFinishedRow, error) {
 	rows, err := db.Query(ctx, saveFinished,
 		arg.Ords,

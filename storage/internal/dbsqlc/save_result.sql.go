@@ -207,20 +207,28 @@ type SaveResultRow struct {
 	FirstEventID       int64
 }
 
-// SaveResult applies what finished attempts have to store, each under its fencing token: an item whose token has moved on is
-// missing from the answer, and nothing of it is stored. It runs after LockProcesses, so what f reads is what is there.
-// outcome: finish, reject, complete, cancel, fail, retry (its row stands in schedule already, see RetryTasks).
-// The status that follows is derived from the locked row, never from the caller: an operator may have been quicker.
-// timer_action: ” keeps the timers, set replaces the default one, add sets it beside what NamedTimers has done, unset drops all.
-// The next task of the process, in this order: the oldest that waits for it, the timer longest due, the new timer if due now.
-// It goes into running where the item may go on (promote), else it waits for a place. Once next tasks of 8 MiB have gone into running,
-// the others of the statement wait for a place, too. In a process that is being cancelled nothing but its CANCEL task is next, and an
-// attempt that fails for good ends it.
-// (waits_for::text keeps the planner from the partial index of what is due, where it would walk over every due timer.)
-// What i and g have found is changed where it lies (ctid), which spares three searches by key: its process was locked before this
-// statement began, so nobody has moved it since. up reads no more of f than it needs (OFFSET 0 keeps that apart): PostgreSQL copies every joined row.
-// Events come with their own keys and find their item by its number, in a hashed subplan: a fenced item writes none.
-// A later row may wait for a place already: SearchTimers takes a timer that was due before a call of the same moment came.
+// SaveResult stores the results of attempts, each under its fencing token: if the token has
+// changed, the item is missing in the result, and nothing of it is stored. It runs after
+// LockProcesses, so f reads the current rows. outcome: finish, reject, complete, cancel, fail,
+// retry (its row is already in schedule, see RetryTasks). The new status is derived from the locked
+// row, not from the caller, because an operator may have changed it. timer_action: ” keeps the
+// timers, set replaces the default one, add sets it in addition to what NamedTimers has done, unset
+// drops all.
+//
+// The next task of the process is, in this order: the oldest one that waits for it, the timer that
+// is due longest, the new timer if it is due. It moves to running if the item may continue
+// (promote), otherwise it waits for a slot. After next tasks of 8 MiB have moved to running, the
+// others of the statement wait for a slot, too. In a process with a cancel request, only its CANCEL
+// task is next, and an attempt that fails permanently ends the process. (waits_for::text prevents
+// the use of the partial index of due tasks, in which the planner would read every due timer.)
+//
+// The rows that i and g have found are changed by ctid, which saves three searches by key: their
+// process was locked before this statement began, so they cannot have moved. up reads no more of f
+// than it needs (OFFSET 0 enforces that), because PostgreSQL copies every joined row.
+// Events have their own keys and find their item by its number, in a hashed subplan: a fenced item
+// writes none.
+// A later row may already wait for a slot: SearchTimers takes a timer that was due before a
+// simultaneous call.
 func (q *Queries) SaveResult(ctx context.Context, db DBTX, arg SaveResultParams) ([]SaveResultRow, error) {
 	rows, err := db.Query(ctx, saveResult,
 		arg.Ords,

@@ -23,8 +23,8 @@ SELECT EXISTS (
      ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left
 `
 
-// CallsLeft tells whether a task still waits for a place that SearchCalls would take: one that it passed over because somebody held
-// its process at that moment.
+// CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
+// skipped because its process was locked.
 func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
 	row := db.QueryRow(ctx, callsLeft, namespaces)
 	var calls_left bool
@@ -135,12 +135,16 @@ type SearchCallsRow struct {
 	Job               []byte
 }
 
-// SearchCalls claims tasks that wait for a place, by priority, then age. The locked rows carry the whole condition: a row that was
-// changed or is held by another is skipped, never waited for. own: of this namespace only what the engine runs by itself; workers take the rest.
-// crons: of that only crons. What is claimed is deleted by its key: a row that was changed after the statement's snapshot is locked and
-// read as it is now, but a search by where it lies now (ctid) would not see it, and the task would stand in both tables. (From ins on SearchTimers, SearchCronTimers, Poll and PollGroups are nearly alike. They stay apart: each is one statement
-// with one search by one index, and SQL text cannot be shared.)
-// Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+// SearchCalls claims tasks that wait for a slot, by priority, then age. The locked rows carry the
+// whole condition: a row that was changed or is locked is skipped without waiting. own: take only
+// tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
+// only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
+// statement is locked and read in its current version, but a search by the old ctid would not find
+// it, and the task would be in both tables. (From ins on, SearchTimers, SearchCronTimers, Poll and
+// PollGroups are nearly equal. They are separate, because each is a statement with a search by one
+// index, and SQL text cannot be shared.)
+// In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+// first one.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {
 	rows, err := db.Query(ctx, searchCalls,
 		arg.Namespaces,

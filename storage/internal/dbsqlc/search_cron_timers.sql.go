@@ -91,9 +91,10 @@ type SearchCronTimersRow struct {
 	Job               []byte
 }
 
-// SearchCronTimers claims the timers of crons that are due, as SearchTimers does and by an index of their own: where more timers are due
-// than there is room for, these do not wait behind the others.
-// Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+// SearchCronTimers claims due timers of crons, like SearchTimers, with a separate index: if more
+// timers are due than there are slots, crons do not wait behind the others.
+// In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+// first one.
 func (q *Queries) SearchCronTimers(ctx context.Context, db DBTX, arg SearchCronTimersParams) ([]SearchCronTimersRow, error) {
 	rows, err := db.Query(ctx, searchCronTimers,
 		arg.Namespaces,

@@ -31,9 +31,10 @@ type NextTimesRow struct {
 	PassedUs  int64
 }
 
-// NextTimes returns, for each namespace, how long it is until its next timer (µs), so that a node can sleep until
-// then, and how long ago the newest of those that are due was due (µs); -1 if there is none. It follows
-// SearchTimers in one transaction: now() is when that began, so that no timer falls between the two.
+// NextTimes returns, for each namespace, the time until its next timer (µs), so that a node can
+// sleep until then, and for how long the newest due timer has been due (µs); -1 if there is none.
+// It runs after SearchTimers in the same transaction: now() is the start of that transaction, so no
+// timer is missed between the two.
 func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) ([]NextTimesRow, error) {
 	rows, err := db.Query(ctx, nextTimes, namespaces)
 	if err != nil {
@@ -151,11 +152,13 @@ type SearchTimersRow struct {
 	Job               []byte
 }
 
-// SearchTimers claims tasks whose time has come, longest due first: timers, retries, delayed starts. A timer of a process that is
-// busy or has a call waiting is passed over: the SaveResult of that process takes it. So are those of a process that is being
-// cancelled, and jobs that need keys: DueInLine lets them wait in line. own as in SearchCalls: ReleaseTimers has taken the others away before.
-// Columns as SearchCalls.
-// Of all namespaces together no more is claimed once 2 MiB are (maxScanBytes); the first task always is.
+// SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
+// timer of a process that is busy or has a waiting call, because the SaveResult of that process
+// takes it, timers of processes with a cancel request, and jobs that need keys (see DueInLine). own
+// as in SearchCalls: ReleaseTimers has already taken the others. The columns are those of
+// SearchCalls.
+// In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
+// first one.
 func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersParams) ([]SearchTimersRow, error) {
 	rows, err := db.Query(ctx, searchTimers,
 		arg.Namespaces,

@@ -21,7 +21,7 @@ type ListBacklogsRow struct {
 	ProcessID string
 }
 
-// ListBacklogs lists processes whose queues SettleQueues has to move, the oldest first.
+// ListBacklogs lists processes for SettleQueues, oldest first.
 func (q *Queries) ListBacklogs(ctx context.Context, db DBTX, lim int32) ([]ListBacklogsRow, error) {
 	rows, err := db.Query(ctx, listBacklogs, lim)
 	if err != nil {
@@ -70,9 +70,11 @@ type ResumeTasksParams struct {
 	Lim       int32
 }
 
-// ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the operator wait for their time or their
-// process again. Nothing runs until ResumeProcesses changes the status. It runs after LockProcesses. restart begins with the first task.
-// moved is -1 if the process is not SUSPENDED, less than lim if all tasks are prepared. Then after_task_id is the largest bigint.
+// ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the
+// operator wait for their time or their process again. Nothing runs until ResumeProcesses changes
+// the status. It runs after LockProcesses. restart begins with the first task. moved is -1 if the
+// process is not SUSPENDED, and less than lim if all tasks are prepared. Then after_task_id is the
+// largest bigint.
 func (q *Queries) ResumeTasks(ctx context.Context, db DBTX, arg ResumeTasksParams) (int64, error) {
 	row := db.QueryRow(ctx, resumeTasks,
 		arg.Restart,
@@ -146,9 +148,10 @@ type SettleQueuesRow struct {
 	Messages  int64
 }
 
-// SettleQueues moves what changes of status have left of large queues, at most lim waiting tasks and lim held messages of each process.
-// A suspended process has its tasks wait for the operator. Those of a process in ERROR or at its end are cancelled. Messages of any other
-// process than one that is SUSPENDED or in ERROR are released. It runs after LockProcesses.
+// SettleQueues continues changes of status in large queues, at most lim waiting tasks and lim held
+// messages of each process. In a suspended process, tasks wait for the operator. In a process in
+// ERROR or ended, they are cancelled. Messages are released unless the process is SUSPENDED or in
+// ERROR. It runs after LockProcesses.
 func (q *Queries) SettleQueues(ctx context.Context, db DBTX, arg SettleQueuesParams) ([]SettleQueuesRow, error) {
 	rows, err := db.Query(ctx, settleQueues, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	if err != nil {

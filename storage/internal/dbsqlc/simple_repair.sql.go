@@ -73,9 +73,10 @@ type SimpleRepairRow struct {
 	Status  process.Status
 }
 
-// SimpleRepair puts a process in ERROR back to RUNNING without its processor, and sets the timers again that its error had
-// cancelled: the timer that broke it too, as a new task with attempt 1. One process; runs after LockProcesses.
-// outcome: repaired, replayed, mismatch, not_found, job (which is retried), status, repairing, unsettled (see PrepareRepair).
+// SimpleRepair returns a process in ERROR to RUNNING without its processor, and sets the timers
+// that its error had cancelled, including a failed timer, as a new task with attempt 1. It handles
+// one process, and runs after LockProcesses. outcome: repaired, replayed, mismatch, not_found, job
+// (which must be retried instead), status, repairing, unsettled (see PrepareRepair).
 func (q *Queries) SimpleRepair(ctx context.Context, db DBTX, arg SimpleRepairParams) (SimpleRepairRow, error) {
 	row := db.QueryRow(ctx, simpleRepair,
 		arg.Fingerprint,

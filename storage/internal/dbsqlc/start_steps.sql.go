@@ -93,12 +93,13 @@ type StartStepsRow struct {
 	Job          json.RawMessage
 }
 
-// StartSteps enqueues the jobs of steps with the result of their run, as DeliverStarts does with a message: they are plain jobs of the namespace of the
-// run, and nothing else starts them. It follows SaveResult and finds its items as SendMessages does. One that this node has a place for
-// (capture) runs at once, unless the run itself goes on. Where a process of the id exists, or is being removed, and where the namespace has
-// constraints, a message stands for the start, and its delivery tells what became of it.
-// A process that another session makes at the same moment is a unique violation: the flush is repeated, and sees it.
-// outcome: captured, place, message.
+// StartSteps enqueues the jobs of steps with the result of their run, like DeliverStarts from a
+// message: plain jobs in the namespace of the run that are started in no other way. It runs after
+// SaveResult and selects its items like SendMessages. A job for which this node has a slot
+// (capture) runs at once, unless the run itself continues. If a process with the id exists or is
+// being removed, or if the namespace has constraints, a message replaces the start, and its
+// delivery reports the outcome. If another session creates the same process at the same time, there
+// is a unique violation, and the flush is repeated. outcome: captured, place, message.
 func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams) ([]StartStepsRow, error) {
 	rows, err := db.Query(ctx, startSteps,
 		arg.Ords,

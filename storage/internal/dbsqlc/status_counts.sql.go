@@ -22,7 +22,7 @@ type CountNamespacesRow struct {
 	N         int64
 }
 
-// CountNamespaces tells how many processes each namespace has in each status.
+// CountNamespaces returns the number of processes of each namespace in each status.
 func (q *Queries) CountNamespaces(ctx context.Context, db DBTX, namespaces []string) ([]CountNamespacesRow, error) {
 	rows, err := db.Query(ctx, countNamespaces, namespaces)
 	if err != nil {
@@ -52,7 +52,8 @@ type CountProcessesRow struct {
 	N      int64
 }
 
-// CountProcesses tells how many processes a namespace (”: the database) has in each status.
+// CountProcesses returns the number of processes of a namespace (”: of the database) in each
+// status.
 func (q *Queries) CountProcesses(ctx context.Context, db DBTX, namespace string) ([]CountProcessesRow, error) {
 	rows, err := db.Query(ctx, countProcesses, namespace)
 	if err != nil {
@@ -98,8 +99,8 @@ type CountResultsParams struct {
 	Outcomes      []string
 }
 
-// CountResults counts the changes of status that SaveResult is about to make, for results that may make one: it has the same CASE. It
-// runs before it, after LockProcesses, under the same tokens.
+// CountResults counts the changes of status that SaveResult is about to make: it has the same CASE.
+// It runs before it, after LockProcesses, with the same tokens.
 func (q *Queries) CountResults(ctx context.Context, db DBTX, arg CountResultsParams) error {
 	_, err := db.Exec(ctx, countResults,
 		arg.Namespaces,
@@ -117,11 +118,13 @@ SELECT set_config('progressor.lane', coalesce((
   SELECT n FROM generate_series(1, 1000) n WHERE pg_try_advisory_lock($1::int, n) LIMIT 1), 0)::text, false)::int AS lane
 `
 
-// How many processes there are in each status. Whatever makes, removes or moves processes counts it in the same transaction: the
-// statements that do have a part named cn for it. INIT and RUNNING are one status here, RUNNING, so that a flush of starts counts
-// once and a flush of calls not at all; each lane has rows of its own (see TakeLane), so that no flush waits for another.
-// TakeLane gives the session a number that no other session of the database has, for as long as it lives: the default of
-// status_counts.lane. Where all are taken it is 0, which sessions share: then they wait for each other, and count as well.
+// The number of processes in each status. Each transaction that creates, removes or changes
+// processes also counts them; its statements have a part named cn. INIT and RUNNING count as one
+// status, RUNNING, so that a flush of starts counts once and a flush of calls not at all. Each lane
+// has its own rows (see TakeLane), so that flushes do not wait for each other.
+// TakeLane assigns the session a number that no other session of the database has while it lives:
+// the default of status_counts.lane. If all are used, it is 0, which sessions share: they then wait
+// for each other, but count correctly.
 func (q *Queries) TakeLane(ctx context.Context, db DBTX, class int32) error {
 	_, err := db.Exec(ctx, takeLane, class)
 	return err

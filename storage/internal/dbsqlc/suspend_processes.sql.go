@@ -84,10 +84,11 @@ type ResumeProcessesRow struct {
 	Outcome string
 }
 
-// ResumeProcesses gives suspended processes their previous status back. Timers, retries and delayed starts wait for their time again,
-// the oldest of the other tasks for a place, unless one runs, and the rest behind it. It runs after LockProcesses. A process with lim
-// rows to move, or more, stays SUSPENDED: ResumeTasks moves them first.
-// outcome: changed, same (it runs already), unsettled, not_found, status.
+// ResumeProcesses returns suspended processes to their previous status. Timers, retries and delayed
+// starts wait for their time again, the oldest of the other tasks for a slot, unless one runs, and
+// the rest behind it. It runs after LockProcesses. A process with at least lim rows to change stays
+// SUSPENDED: ResumeTasks changes them first. outcome: changed, same (not suspended), unsettled,
+// not_found, status.
 func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProcessesParams) ([]ResumeProcessesRow, error) {
 	rows, err := db.Query(ctx, resumeProcesses,
 		arg.Ords,
@@ -177,11 +178,12 @@ type SuspendProcessesRow struct {
 	Outcome string
 }
 
-// SuspendProcesses holds processes in INIT and RUNNING. What runs goes on to its end, and its result is stored; what waits, waits for
-// the operator from now on, timers too: a due timer that nobody may run would be read, and passed over, by every scan. It runs after
-// LockProcesses. It moves at most lim rows of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
-// moves the others; they do not run, because every claim checks the status.
-// outcome: changed, same (it is held already), not_found, status.
+// SuspendProcesses suspends processes in INIT and RUNNING. A running task finishes and its result
+// is stored. Waiting tasks wait for the operator, including timers, because every scan would read
+// and skip a due timer that may not run. It runs after LockProcesses and changes at most lim rows
+// of each process. If there may be more, the process is listed in queue_backlogs and SettleQueues
+// changes the others; they do not run, because every claim checks the status. outcome: changed,
+// same (already suspended), not_found, status.
 // The update searches by key: see CancelProcesses.
 func (q *Queries) SuspendProcesses(ctx context.Context, db DBTX, arg SuspendProcessesParams) ([]SuspendProcessesRow, error) {
 	rows, err := db.Query(ctx, suspendProcesses,

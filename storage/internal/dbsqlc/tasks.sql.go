@@ -66,7 +66,7 @@ type GetTaskRow struct {
 	Rejection      json.RawMessage
 }
 
-// GetTask reads a task at any point of its life. A timer that waits while its process is busy is BLOCKED.
+// GetTask returns a task in any state. A timer that waits while its process is busy is BLOCKED.
 func (q *Queries) GetTask(ctx context.Context, db DBTX, arg GetTaskParams) (GetTaskRow, error) {
 	row := db.QueryRow(ctx, getTask, arg.Namespace, arg.ProcessID, arg.TaskID)
 	var i GetTaskRow
@@ -119,8 +119,8 @@ type TraceEventsRow struct {
 	Payload   []byte
 }
 
-// TraceEvents reads the events of the tasks of one page of a trace: all of the first of them, and of the others until all of it has
-// passed max_bytes, with the event that passes it.
+// TraceEvents returns the events of the tasks of a page of a trace: all events of the first task,
+// and of the others until the total exceeds max_bytes, including the event that exceeds it.
 func (q *Queries) TraceEvents(ctx context.Context, db DBTX, arg TraceEventsParams) ([]TraceEventsRow, error) {
 	rows, err := db.Query(ctx, traceEvents,
 		arg.Namespace,
@@ -211,8 +211,8 @@ type TraceTasksRow struct {
 	Rejection      json.RawMessage
 }
 
-// TraceTasks lists the tasks of one process in task_id order: the ended, the one that runs, the waiting. It gives rows until what
-// these hold has passed max_bytes, and the row that passes it.
+// TraceTasks lists the tasks of a process in task_id order: ended, running and waiting ones. It
+// returns rows until they exceed max_bytes, including the row that exceeds it.
 func (q *Queries) TraceTasks(ctx context.Context, db DBTX, arg TraceTasksParams) ([]TraceTasksRow, error) {
 	rows, err := db.Query(ctx, traceTasks,
 		arg.Namespace,

@@ -26,7 +26,8 @@ type CountWorkersRow struct {
 	N         int64
 }
 
-// CountWorkers tells how many workers of each namespace were seen in so long a time. The table holds those of one day.
+// CountWorkers returns the number of workers of each namespace that were seen within a period. The
+// table contains those of one day.
 func (q *Queries) CountWorkers(ctx context.Context, db DBTX, arg CountWorkersParams) ([]CountWorkersRow, error) {
 	rows, err := db.Query(ctx, countWorkers, arg.Namespaces, arg.SeenUs)
 	if err != nil {
@@ -58,7 +59,7 @@ type ForgetWorkersParams struct {
 	Lim         int32
 }
 
-// ForgetWorkers drops workers that were not seen for so long, lim at a time.
+// ForgetWorkers deletes workers that were not seen for a period, lim at a time.
 func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetWorkers, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -86,7 +87,7 @@ type LeasesOfRow struct {
 	Salt         []byte
 }
 
-// LeasesOf gives leases of workers, at most lim.
+// LeasesOf returns leases of workers, at most lim.
 func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]LeasesOfRow, error) {
 	rows, err := db.Query(ctx, leasesOf, arg.WorkerIds, arg.Lim)
 	if err != nil {
@@ -141,8 +142,9 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by their ids (exactly: that one), with all namespaces that each works for. Of a worker that has come to another
-// namespace since it was told something, max finds that.
+// ListWorkers lists the workers of a namespace by id (exactly: only that one), with all their
+// namespaces. If a worker was first seen in another namespace after a command, max finds the
+// command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
 		arg.Namespace,
@@ -187,7 +189,8 @@ type SeeWorkersParams struct {
 	WorkerIds  []string
 }
 
-// SeeWorkers notes the workers that a node has heard of, in the order of their keys, so that two nodes do not wait for each other.
+// SeeWorkers stores when a node has last seen workers, in the order of their keys, so that two
+// nodes do not deadlock.
 func (q *Queries) SeeWorkers(ctx context.Context, db DBTX, arg SeeWorkersParams) error {
 	_, err := db.Exec(ctx, seeWorkers, arg.Namespaces, arg.WorkerIds)
 	return err
@@ -209,8 +212,8 @@ type TellWorkerParams struct {
 	WorkerID  string
 }
 
-// TellWorker stores what an operator tells a worker of a namespace, in all its namespaces: it is one worker.
-// directive "": it goes on. The rows are locked in the order of SeeWorkers.
+// TellWorker stores a command to a worker of a namespace, for all its namespaces. directive ”:
+// continue. The rows are locked in the order of SeeWorkers.
 func (q *Queries) TellWorker(ctx context.Context, db DBTX, arg TellWorkerParams) (int64, error) {
 	result, err := db.Exec(ctx, tellWorker,
 		arg.Directive,
@@ -238,8 +241,8 @@ type ToldWorkersRow struct {
 	LeftUs    int64
 }
 
-// ToldWorkers returns the workers that are to stop, and how much of their grace is left. What a worker holds after lost_time goes
-// to others; lost_time is 'epoch' if it keeps what it holds.
+// ToldWorkers returns workers with a stop command, and the rest of their grace period. After
+// lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
 func (q *Queries) ToldWorkers(ctx context.Context, db DBTX) ([]ToldWorkersRow, error) {
 	rows, err := db.Query(ctx, toldWorkers)
 	if err != nil {

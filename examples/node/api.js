@@ -26,7 +26,7 @@ export function client(service) {
   return createClient(service, transport);
 }
 
-// allCalled tells how many methods there are, all of which have been called.
+// allCalled returns the number of methods. All of them must have been called.
 export function allCalled() {
   const methods = services.flatMap((service) => service.methods.map((method) => `${service.typeName}.${method.name}`));
   assert.deepEqual(methods.filter((method) => !called.has(method)), [], "methods that were not tried");

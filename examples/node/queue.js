@@ -79,7 +79,7 @@ async function tryJobs() {
   await finish(await lease("mail"), null);
   assert.equal((await jobs.getJob({ ...job("mail-1"), awaitEnd: seconds(10) })).job.state, JobState.SUCCEEDED);
 
-  // One that runs is told to stop, and says that it has.
+  // The worker of a running job is told to stop, and confirms it.
   await jobs.enqueue({ ...job("film-1"), name: "film" });
   const film = await lease("film");
   await jobs.cancelJob({ ...job("film-1"), reason: "not wanted" });
@@ -209,7 +209,7 @@ async function tryEvents() {
   const { events } = await jobEvents.listJobEvents({ namespace, filter: 'job_id = "mail-1"' });
   assert.deepEqual(events.map((event) => event.to).filter((to) => ["failed", "succeeded"].includes(to)).sort(), ["failed", "succeeded"]);
 
-  // A watch tells where it begins, then every event as it comes.
+  // A watch returns its first position, then new events.
   const seen = [];
   const enough = new AbortController(); // to leave the loop does not end the stream
   for await (const { event } of jobEvents.watchJobEvents({ namespace, filter: 'job_id = "add-2"' }, { signal: enough.signal })) {

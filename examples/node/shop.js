@@ -48,7 +48,7 @@ async function tryAnOrder() {
   const exists = await refused(Code.AlreadyExists, processes.start({ ...start, idempotencyKey: "" }));
   assert.equal(exists.reason, ErrorDetail_Reason.PROCESS_EXISTS);
 
-  // A watch tells events and statuses as they come, and ends with the process.
+  // A watch returns new events and statuses until the process ends.
   const seen = [];
   const watch = (async () => {
     for await (const { update } of processes.watchProcess(order("order-1"))) {
@@ -89,7 +89,7 @@ async function tryRepairs() {
 }
 
 async function tryOperators() {
-  // What is sent to a paused namespace is stored, and runs when it goes on.
+  // Requests to a paused namespace are stored, and run after a resume.
   await namespaces.pauseNamespace({ namespace });
   await processes.call({ ...order("order-3"), args: encode({ status: true }), wait: Wait.ACCEPTED, idempotencyKey: "later" });
   const waiting = await processes.awaitTask({ ...order("order-3"), key: { case: "idempotencyKey", value: "later" }, timeout: durationFromMs(0) });

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [url = "http://127.0.0.1:8080", namespace = "jobs", slots = "4"] = process.argv.slice(2);
 const workerId = `${hostname()}-${process.pid}-${randomUUID().slice(0, 8)}`;
-const grace = 10_000; // what runs gets after SIGTERM; what is left is given back
+const grace = 10_000; // time for running jobs after SIGTERM; the rest are released
 const stopping = new AbortController();
 const held = new Map(); // by lease token
 const seconds = (duration) => Number.parseFloat(duration) * 1000;

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-GRACE = 10  # seconds that what runs gets after SIGTERM; what is left is given back
+GRACE = 10  # seconds for running jobs after SIGTERM; the rest are released
 
 
 class Failure(Exception):

@@ -1,4 +1,3 @@
-// Package docs holds what the program serves of its documentation.
 package docs
 
 import _ "embed"

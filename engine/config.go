@@ -1,5 +1,3 @@
-// Package engine runs processes: it takes requests and due tasks, has processors handle them, and stores what follows. An attempt
-// is decided by pure functions (decide.go) and stored by one transaction (storage.SaveResult).
 package engine
 
 import (

@@ -1,4 +1,3 @@
-// Package migrations holds the schema as goose migrations, embedded in the binary.
 package migrations
 
 import "embed"

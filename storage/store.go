@@ -1,5 +1,3 @@
-// Package storage is the engine's only way to PostgreSQL. Every operation that moves a task is one item of a group commit: see
-// lane.go for the mechanism, and the file named after an operation for its statement.
 package storage
 
 import (

@@ -1,7 +1,3 @@
-// Package bulk does one verb to all processes of a namespace that match a filter. A bulk is a process of the engine itself, in the
-// namespace of the others: its kind is bulk, its id begins with ~bulk/, its metadata says what was ordered, its state how far it has come,
-// and its events are the failures. Each of its tasks does a page of processes and sets a timer for the next one, so that it goes on
-// wherever a node is alive; a page that was done and not stored is done again, which changes nothing.
 package bulk
 
 import (

@@ -1,7 +1,3 @@
-// Package crons starts runs at cron times. A cron is a process of the engine itself, in its namespace: its kind is cron, its id begins
-// with ~cron/, its state is the definition and what package cron remembers, and its timer stands at the next fire time. Every change of
-// it, a fire as well as an order of a client or the end of a run, is a task of that process: what is decided, the rows of the ledger,
-// the starts and cancels of runs and the next timer are one transaction.
 package crons
 
 import (

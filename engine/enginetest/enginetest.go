@@ -1,4 +1,3 @@
-// Package enginetest runs engines for the tests of package engine and of its kinds, on a real PostgreSQL.
 package enginetest
 
 import (

@@ -1,7 +1,3 @@
-// Package flows runs work of several steps from templates. A run is a process of the engine itself, in its namespace: its kind is flow, its id begins
-// with ~flow/, its state is what package flow remembers of its steps. What happens to it, the end of what does a step as well as an order of a client
-// or a time that has come, is a task of that process: what follows, the rows of its steps, the starts of the next ones and its timer are one
-// transaction. A step is a job, a process, a wait, a delay or another run.
 package flows
 
 import (

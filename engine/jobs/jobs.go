@@ -1,6 +1,3 @@
-// Package jobs is the job queue. A job is a process of kind job: its INIT task is what runs, handed to the processor of its namespace or leased
-// to a worker that pulls, and the end of that task is the job's end. Here stand what a job has beyond that: its options, when a failed attempt is
-// made again, its result, its cancel.
 package jobs
 
 import (

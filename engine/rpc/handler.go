@@ -1,7 +1,3 @@
-// Package rpc is the engine's front door: ProcessService, NamespaceService, InsightService, BulkService, CronService, JobService, JobEventService,
-// WorkerService and FlowService over Connect, gRPC, gRPC-Web, plain JSON and MessagePack, with health, reflection and metrics, on one port. It says who asks,
-// checks what was asked, and
-// turns the engine's errors into codes; it decides nothing.
 package rpc
 
 import (

@@ -1,4 +1,3 @@
-// Package durations formats durations for people.
 package durations
 
 import (

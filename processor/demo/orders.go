@@ -1,29 +1,3 @@
-// Package demo contains the processor of `progressor dev`: orders of a small shop. It is meant to
-// be read: each function is one type of task that the engine passes to a process.
-//
-// An order is a process. It waits for its payment until a timer fires, is shipped a second after
-// the payment, and is then COMPLETED:
-//
-//	           pay            timer, 1 s
-//	reserved ──────▶ paid ───────────────▶ shipped
-//	   │ timer: pay_within       │
-//	   ├──────▶ expired          │
-//	   │ {"cancel":true}         │ {"cancel":true}
-//	   └──────▶ cancelled ◀──────┘ (the payment is refunded)
-//
-// Try:
-//
-//	start  {"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}],"pay_within":"15m"}
-//	call   {"status":true}      the order; nothing is stored
-//	call   {"pay":200}          cents; another amount is rejected
-//	call   {"cancel":true}
-//
-// Three SKUs fail on purpose. "sold-out" makes the start a rejection. "broken" makes the payment a
-// failure, so that the process is in ERROR until a repair. "flaky" makes the first attempt to ship
-// a failure, which the retry policy retries.
-//
-//	repair {"refund":true}      refunds the payment and completes the order
-//	repair {"replace":true}     replaces broken items; the order waits for its payment again
 package demo
 
 import (
@@ -99,6 +73,27 @@ type repair struct {
 
 // Orders returns the demo processor. It has no state of its own: everything about an order is in
 // its process.
+//
+//	           pay            timer, 1 s
+//	reserved ──────▶ paid ───────────────▶ shipped
+//	   │ timer: pay_within       │
+//	   ├──────▶ expired          │
+//	   │ {"cancel":true}         │ {"cancel":true}
+//	   └──────▶ cancelled ◀──────┘ (the payment is refunded)
+//
+// Try:
+//
+//	start  {"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}],"pay_within":"15m"}
+//	call   {"status":true}      the order; nothing is stored
+//	call   {"pay":200}          cents; another amount is rejected
+//	call   {"cancel":true}
+//
+// Three SKUs fail on purpose. "sold-out" makes the start a rejection. "broken" makes the payment a
+// failure, so that the process is in ERROR until a repair. "flaky" makes the first attempt to ship
+// a failure, which the retry policy retries.
+//
+//	repair {"refund":true}      refunds the payment and completes the order
+//	repair {"replace":true}     replaces broken items; the order waits for its payment again
 func Orders() processor.Processor {
 	return &processor.JSON[Order]{
 		OnInit:    reserve,

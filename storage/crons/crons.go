@@ -1,4 +1,3 @@
-// Package crons reads and writes the ledger of crons, the table cron_fires.
 package crons
 
 import (

@@ -1,4 +1,3 @@
-// Package flows reads and writes what runs have beyond processes: the tables flow_types, flow_templates, flow_runs, flow_steps and flow_scopes.
 package flows
 
 import (

@@ -1,4 +1,3 @@
-// Package jobs reads and writes what jobs have beyond processes: the tables jobs and job_keys.
 package jobs
 
 import (

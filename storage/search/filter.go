@@ -1,9 +1,3 @@
-// Package search finds processes, runs and their waits, and what operators have done: by a filter in the language of AIP-160, in one of a few orders, page by
-// page.
-//
-// A filter is parsed and type-checked to a tree (parse.go, check.go) by the fields of a table (fields.go), and the tree becomes SQL
-// (compile.go) that is put together from constants of this package alone: what a client wrote is never more than the value of a
-// parameter.
 package search
 
 import (

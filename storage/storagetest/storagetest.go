@@ -1,16 +1,5 @@
 //go:build unix
 
-// Package storagetest gives every test a PostgreSQL database of its own, with the schema in it.
-//
-// A test binary runs one private server, started when the first test asks for it, and clones a migrated template for each
-// test in a few hundredths of a second. Needed are PostgreSQL's binaries alone (see pgembed.FindBinDir). A package that uses it says
-//
-//	func TestMain(m *testing.M) { storagetest.Main(m) }
-//
-// and then, in a test, storagetest.Pool(t) or storagetest.DSN(t). Tests may run in parallel. When a test ends, its database is
-// checked for broken invariants and dropped. The server does not sync to disk: figures measured on it say nothing.
-//
-// This package imports storage, so storage's own tests that use it are in package storage_test.
 package storagetest
 
 import (

@@ -1,0 +1,12 @@
+// Package engine runs processes: it accepts requests, claims tasks that are due, lets processors
+// execute them, and stores the results. An attempt is pushed to a processor or leased to a worker
+// that polls.
+//
+// Engine is a node. Start with engine.go, call.go and request.go (the path of a request),
+// attempt.go and decide.go (an attempt and its result), and pollers.go (claims of timers and stored
+// tasks). Kind (kind.go) is the hook for processes that the engine itself runs, such as jobs,
+// crons, flows and bulks; they are in the subpackages.
+//
+// The engine keeps nothing in memory that it could not lose. All statements are in package storage,
+// and RPC handlers in engine/rpc.
+package engine

@@ -1,0 +1,2 @@
+// Package durations formats durations for people.
+package durations

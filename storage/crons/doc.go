@@ -1,0 +1,2 @@
+// Package crons reads and writes the ledger of crons, the table cron_fires.
+package crons

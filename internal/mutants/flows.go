@@ -38,7 +38,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-other-answer", breaks: "another answer to a wait that has ended is rejected",
-		file: "engine/flows/answers.go", old: "return proto.Equal(stored, answer), err", planted: "return true, err",
+		file: "engine/flows/answers.go", old: "return proto.Equal(stored, answer), err", planted: "return stored != nil || answer != nil, err",
 		packages: "./engine/flows", run: "AnswerIsRepeated",
 	},
 	{

@@ -225,15 +225,15 @@ func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string
 		switch {
 		case err == nil && result != "":
 			m.mu.Lock()
-			defer m.mu.Unlock()
 			m.done[job] = result
+			m.mu.Unlock()
 			return
 		case err == nil:
 			return
 		case errors.Is(err, process.ErrFenced) && unsure:
 			m.mu.Lock()
-			defer m.mu.Unlock()
 			m.lost[job] = true
+			m.mu.Unlock()
 			return
 		case errors.Is(err, process.ErrFenced):
 			return

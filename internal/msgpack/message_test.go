@@ -267,13 +267,13 @@ func TestReadingIsStrict(t *testing.T) {
 // TestWritingRefuses holds: what no text can be made of is an error that names it.
 func TestWritingRefuses(t *testing.T) {
 	for want, m := range map[string]proto.Message{
-		"process_id: must be valid UTF-8":             &progressorv1.CallRequest{ProcessId: "\xff"},
+		"process_id: must be valid UTF-8":            &progressorv1.CallRequest{ProcessId: "\xff"},
 		"timeout: not a valid google.protobuf.Durat": &progressorv1.CallRequest{Timeout: &durationpb.Duration{Nanos: -1, Seconds: 1}},
 		"result: not a JSON value":                   &progressorv1.JobResult{Result: &structpb.Value{}},
-		`metadata["\xff"]: must be valid UTF-8`:       &progressorv1.StartRequest{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"\xff": structpb.NewNullValue()}}},
+		`metadata["\xff"]: must be valid UTF-8`:      &progressorv1.StartRequest{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"\xff": structpb.NewNullValue()}}},
 		"metadata.a[0]: not a JSON value":            &progressorv1.StartRequest{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})}}},
-		"leases[0].namespace: must be valid UTF-8":    &progressorv1.PollResponse{Leases: []*progressorv1.Lease{{Namespace: "\xff"}}},
-		"processor.connect.headers.a: must be valid":  &progressorv1.Namespace{Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Headers: map[string]string{"a": "\xff"}}}}},
+		"leases[0].namespace: must be valid UTF-8":   &progressorv1.PollResponse{Leases: []*progressorv1.Lease{{Namespace: "\xff"}}},
+		"processor.connect.headers.a: must be valid": &progressorv1.Namespace{Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Headers: map[string]string{"a": "\xff"}}}}},
 	} {
 		if _, err := Marshal(m); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -262,7 +262,7 @@ func TestOtherMajorVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := pgembed.Start(testContext(t), small(dir))
-	if !errors.Is(err, pgembed.ErrVersion) || !strings.Contains(err.Error(), "made by PostgreSQL 9") ||
+	if !errors.Is(err, pgembed.ErrVersion) || !strings.Contains(err.Error(), "created by PostgreSQL 9") ||
 		!strings.Contains(err.Error(), "are PostgreSQL "+strconv.Itoa(server.Version())) {
 		t.Errorf("error names not both versions: %v", err)
 	}

@@ -2,8 +2,8 @@ package engine
 
 import "sync"
 
-// activeCounter counts the claims that this node runs and the requests that may become one. It tells when there are none, and lets none
-// begin that nobody would wait for.
+// activeCounter counts the claims that this node runs and the requests that may become one. It
+// reports when there are none, and rejects new ones while the node stops.
 type activeCounter struct {
 	mu       sync.Mutex
 	n        int
@@ -12,7 +12,7 @@ type activeCounter struct {
 	empty    chan struct{} // closed when the last one leaves; nil: nobody waits for that
 }
 
-// enter lets a request begin; false: the node stops.
+// enter counts a request. It returns false if the node stops.
 func (c *activeCounter) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,7 +23,8 @@ func (c *activeCounter) enter() bool {
 	return true
 }
 
-// join lets a claim begin that is stored in this node's name, also while it drains; false: nobody waits for it any more.
+// join counts a claim that is stored for this node, also while it drains. It returns false after
+// close.
 func (c *activeCounter) join() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,14 +45,14 @@ func (c *activeCounter) leave() {
 	}
 }
 
-// refuse lets no new request begin.
+// refuse rejects new requests.
 func (c *activeCounter) refuse() {
 	c.mu.Lock()
 	c.refusing = true
 	c.mu.Unlock()
 }
 
-// idle gives a channel that is closed once nothing runs.
+// idle returns a channel that is closed when nothing runs.
 func (c *activeCounter) idle() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

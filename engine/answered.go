@@ -70,8 +70,9 @@ func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a Lea
 	return nil
 }
 
-// sameOutcome tells whether a completion says what stands of an attempt. Whether the task was to be made again does not count: that hung on what was before
-// it. Nor do a result that is not kept, the state and the events.
+// sameOutcome reports whether a completion has the stored outcome of the attempt. It does not compare
+// whether the task was to be retried, because that depended on what was stored before. It ignores
+// results that are not kept, the state and the events.
 func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	switch {
 	case stands.Finished == (len(c.Failure) > 0):
@@ -82,7 +83,7 @@ func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) && equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
 }
 
-// equalJSON tells whether two texts are one message: the database writes JSON in its own way.
+// equalJSON reports whether two texts are the same message. The database formats JSON in its own way.
 func equalJSON[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
 	x, err := read(a)
 	if err != nil {

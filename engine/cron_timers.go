@@ -130,7 +130,7 @@ func (p *timerPoller) cronEnded(ns *namespace) {
 	}
 }
 
-// cronsDeciding tells whether crons stand in line, or did so and are just being decided. What they start waits for that.
+// cronsDeciding reports whether crons are due or are deciding. The runs that they start wait for that.
 func (p *timerPoller) cronsDeciding() bool { return p.cronsDue.Load() || p.cronsRun.Load() > 0 }
 
 // foundCrons looks through what a scan for timers of all kinds has claimed. full: there may be more.

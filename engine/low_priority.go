@@ -6,21 +6,23 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// What the fires of crons have started waits in memory until all crons that are due have decided: of 10,000 that fire at the full minute
-// the last decided after 2.7 s while the runs of the first took two thirds of the machine, and after 0.9 s without them.
+// Messages that start the runs of crons wait in memory until all due crons have decided. Of 10,000
+// crons that fire at the full minute, the last decided after 2.7 s while the first runs took two
+// thirds of the machine, and after 0.9 s without them.
 const (
-	// maxLowPriorityWait is how long they wait at the most: where crons stand in line for ever, their runs go on too.
+	// maxLowPriorityWait bounds the wait, so that runs start although crons are always due.
 	maxLowPriorityWait = 5 * time.Second
-	// maxLowPriorityDeliveries is how many of these deliveries go on at a time: a flush takes 64 of them, and there are mostly two lanes.
+	// maxLowPriorityDeliveries bounds the concurrent deliveries. A flush takes 64 of them, and a node
+	// usually has two lanes.
 	maxLowPriorityDeliveries = 128
-	// maxWaitingTargets bounds what waits; what is beyond is found by the scan.
+	// maxWaitingTargets bounds the targets that wait. The scan finds the others.
 	maxWaitingTargets = 1 << 16
 )
 
 // lowPriorityQueue holds the targets whose deliveries wait.
 type lowPriorityQueue struct {
 	targets  []waitingTarget
-	waits    map[process.Key]struct{} // those in line to which nobody else has delivered meanwhile
+	waits    map[process.Key]struct{} // targets without another delivery meanwhile
 	starting int                      // deliveries under way
 }
 

@@ -155,7 +155,7 @@ func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
 
-// notifiesRun tells whether a run learns of the end by EndSteps.
+// notifiesRun reports whether EndSteps notifies a run of the end of this job.
 func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
 // starts tells whether a message is the start of a job that StartSteps carries out.
@@ -163,7 +163,7 @@ func (c *Completion) starts(m *Message) bool {
 	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
 }
 
-// StoresChanges tells whether messages and riders of the completion are stored.
+// StoresChanges reports whether the messages and effects of the completion are stored.
 func (c *Completion) StoresChanges() bool { return c.applies() || c.Outcome == Removed }
 
 // removes tells whether the process goes with this completion.

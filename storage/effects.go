@@ -9,22 +9,25 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Effect is what a result writes beside the process itself, into a table that SaveResult does not know: with the result, or not at all.
+// Effect is a write to a table that SaveResult does not know. It is stored in the transaction of a
+// result, or not at all.
 type Effect interface {
-	// Bytes is what it counts for in a flush.
+	// Bytes returns its size in the limit of a flush.
 	Bytes() int
-	// Write sends the one statement that writes all riders of this type of a flush. It has to find each by its task and fencing token in
-	// what this transaction has written (see SendMessages), so that those of a fenced attempt write nothing.
+	// Write sends the one statement that writes all effects of this type in a flush. It must find each
+	// effect by its task and fencing token in what this transaction has written (see SendMessages), so
+	// that the effects of a fenced attempt write nothing.
 	Write(ctx context.Context, db DB, all []BoundEffect) error
 }
 
-// EarlyEffect is a rider whose statement comes before those of other riders of the flush: it removes what they would find.
+// EarlyEffect is an effect whose statement runs before those of other effects of the flush, because
+// it deletes rows that they would find.
 type EarlyEffect interface {
 	Effect
 	Early()
 }
 
-// BoundEffect is a rider with the attempt whose result it goes with.
+// BoundEffect is an effect with the attempt whose result it belongs to.
 type BoundEffect struct {
 	Effect       Effect
 	Key          process.Key
@@ -33,7 +36,7 @@ type BoundEffect struct {
 	Mode         EventMode // of the namespace
 }
 
-// Attempts are what a statement finds the tasks of its riders by, as arrays.
+// Attempts returns, as arrays, what a statement needs to find the tasks of its effects.
 func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64) {
 	for _, r := range all {
 		namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
@@ -42,7 +45,8 @@ func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fenc
 	return namespaces, processIDs, taskIDs, fencingTokens
 }
 
-// Checks are what a statement finds the tasks of its riders by where an attempt has several: each attempt once, and of which of them each rider is.
+// Checks returns the same as Attempts for attempts with several effects: each attempt once, and the
+// attempt of each effect.
 func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
 	ofRiders = make([]int32, len(all))
 	for n := range all {
@@ -59,7 +63,7 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }
 
-// effectGroups are the effects of a flush, by their type.
+// effectGroups holds the effects of a flush, by their type.
 type effectGroups struct {
 	types  []reflect.Type // in the order of their statements
 	byType map[reflect.Type][]BoundEffect

@@ -77,7 +77,7 @@ func callStages(s *Store, items []*callItem) []stage {
 	}}
 }
 
-// fitsFastPath tells whether CaptureCall may do for all of them: it takes one call of a process.
+// fitsFastPath reports whether CaptureCall can store all items: at most one call of each process.
 func fitsFastPath(items []*callItem) bool {
 	keys := make(map[process.Key]struct{}, len(items))
 	for _, it := range items {

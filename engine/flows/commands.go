@@ -59,7 +59,7 @@ func (t *task) carryOut() error {
 	return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 }
 
-// isNotification tells whether nobody waits for the answer of an order: another run has sent it.
+// isNotification reports whether another run sent the command. Then no client waits for the result.
 func (t *task) isNotification() bool {
 	return t.request.GetType() == progressorv1.TaskType_TASK_TYPE_NOTIFY
 }

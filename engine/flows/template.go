@@ -112,7 +112,7 @@ func (t *template) scope(namespace, key, runID string) flows.Scope {
 	}
 }
 
-// rejectsDuplicates tells whether a run does not start where another one has its dedupe key.
+// rejectsDuplicates reports whether a run is rejected while another run holds its dedupe key.
 func (t *template) rejectsDuplicates() bool {
 	p := t.Concurrency()
 	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE

@@ -221,6 +221,9 @@ func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
 	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
 		return "send another request: nothing was changed"
 	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
+		if d.GetTaskId() == 0 { // a command that has no task, such as remove
+			return "progressor get " + args
+		}
 		return fmt.Sprintf("progressor await %s --task %d", args, d.GetTaskId())
 	case progressorv1.ErrorDetail_REASON_OVERLOADED:
 		return "try again after a while: nothing was stored"

@@ -109,6 +109,14 @@ func TestErrors(t *testing.T) {
 			`progressor: the wait is over; the task goes on (wait_timeout, task 9). Next: progressor await demo 'o'\''1' --task 9`,
 		},
 		{
+			"wait timeout of a command without a task",
+			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task goes on", &progressorv1.ErrorDetail{
+				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1",
+			}),
+			exitTimeout,
+			`progressor: the wait is over; the task goes on (wait_timeout). Next: progressor get demo 'o'\''1'`,
+		},
+		{
 			"exists",
 			engineError(connect.CodeAlreadyExists, "process exists already", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, Namespace: "demo", ProcessId: "o-1",

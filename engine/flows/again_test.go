@@ -3,8 +3,10 @@ package flows_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -64,6 +66,43 @@ func TestSecondRetry(t *testing.T) {
 	n.do(t, "each", "d", "")
 	n.answer(t, n.lease(t, "last"), "", "")
 	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
+}
+
+// TestAnswerWaitsBehindTheEnd repeats an answer. The run ends while the repeated answer waits to be run.
+func TestAnswerWaitsBehindTheEnd(t *testing.T) {
+	t.Parallel()
+	n, ctx := start(t, storagetest.DSN(t)), context.Background()
+	n.put(t, "pull", `{"type": "ask", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "wait": {"kind": "KIND_HUMAN"}}, {"step_id": "b", "wait": {"kind": "KIND_HUMAN"}},
+		{"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result.no}"}]}`)
+	n.run(t, "pull", "ask", "r", "")
+	n.until(t, "pull", "r", "WAITING_WORKER: a RUNNING b RUNNING c PENDING")
+	if _, err := n.complete("r", "a", "", result(value(t, `"yes"`))); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := n.db.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback(ctx) // where the test has failed
+	if _, err := lock.Exec(ctx, "LOCK TABLE flow_steps"); err != nil {
+		t.Fatal(err)
+	}
+	var answers sync.WaitGroup
+	answer := func(awaited, query string) {
+		answers.Go(func() {
+			if _, err := n.complete("r", "b", "", result(value(t, `"yes"`))); err != nil {
+				t.Error(err)
+			}
+		})
+		enginetest.Eventually(t, patience, awaited, func() bool { return n.ask(t, query) == "true" })
+	}
+	answer("the first answer is run and reads the steps", `SELECT (count(*) > 0)::text FROM pg_locks WHERE NOT granted AND relation = 'flow_steps'::regclass`)
+	answer("the second answer is stored", `SELECT (count(*) > 0)::text FROM schedule WHERE process_id = '~flow/r' AND waits_for = 'process' AND task_type = 'CALL'`)
+	if err := lock.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	answers.Wait()
 }
 
 // TestWaitsOfItemsFail lets too many answers of a for_each be failures: the waits that are open end, and the run with them.

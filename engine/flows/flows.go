@@ -212,7 +212,13 @@ func refused(runID string, err error) error {
 		return fmt.Errorf("%w: %w", process.ErrRunNotFound, err)
 	}
 	var task *engine.TaskError
-	if !errors.As(err, &task) || task.Rejection == nil {
+	if !errors.As(err, &task) {
+		return err
+	}
+	if task.Cancelled {
+		return &StatusError{Run: runID, Message: "it ended before it accepted the command"}
+	}
+	if task.Rejection == nil {
 		return err
 	}
 	switch no := task.Rejection; no.GetReason() {

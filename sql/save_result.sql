@@ -8,10 +8,11 @@
 --
 -- The next task of the process is, in this order: the oldest one that waits for it, the timer that
 -- is due longest, the new timer if it is due. It moves to running if the item may continue
--- (promote), otherwise it waits for a slot. After next tasks of 8 MiB have moved to running, the
--- others of the statement wait for a slot, too. In a process with a cancel request, only its CANCEL
--- task is next, and an attempt that fails permanently ends the process. (waits_for::text prevents
--- the use of the partial index of due tasks, in which the planner would read every due timer.)
+-- (promote), otherwise it waits for a slot. It also waits for a slot if it is larger than its part
+-- of 8 MiB, which all items of the statement share equally. In a process with a cancel request,
+-- only its CANCEL task is next, and an attempt that fails permanently ends the process.
+-- (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
+-- read every due timer.)
 --
 -- The rows that i and g have found are changed by ctid, which saves three searches by key: their
 -- process was locked before this statement began, so they cannot have moved. up reads no more of f
@@ -62,23 +63,21 @@ g AS (
          AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
-next_task AS (
-  SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
-         AND NOT g.cancelling AS timer_next
-    FROM g),
 h AS (
-  SELECT n.*, n.promote AND (n.wait_task_id IS NOT NULL OR n.timer_next) AS promotable,
-         CASE WHEN n.promote THEN coalesce(octet_length(n.next_args), 0) + coalesce(octet_length(n.wait_context), 0) ELSE 0 END AS next_bytes
-    FROM next_task n),
+  SELECT g.*, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
+         AND NOT g.cancelling AS timer_next,
+         g.promote AND coalesce(octet_length(g.next_args), 0) + coalesce(octet_length(g.wait_context), 0)
+           <= 8 * 1024 * 1024 / cardinality(@ords::int[]) AS promotable
+    FROM g),
 f AS MATERIALIZED (
   SELECT h.*, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
          CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
-         h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted,
-         CASE WHEN h.promotable AND h.bytes_before < 8 * 1024 * 1024 THEN nextval('fencing_tokens') END AS next_token
-    FROM (SELECT h.*, sum(h.next_bytes) OVER (ROWS UNBOUNDED PRECEDING) - h.next_bytes AS bytes_before FROM h) h),
+         h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
+         CASE WHEN h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
+    FROM h),
 up AS (
   UPDATE processes p SET
          aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),

@@ -75,19 +75,18 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b.recount()
 }
 
-// The results of one flush have next tasks of at most about 8 MiB run at once. The others wait for a place.
+// The results of one flush have next tasks of at most 8 MiB run at once: each has an equal part of that. Larger ones wait for a slot.
 func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
 	b.process("first")
-	large := func(c *storage.Call) { c.Args = make([]byte, 1<<20) }
 	var claims []*storage.Claim
 	for k := range 12 {
 		id := fmt.Sprintf("p%02d", k)
 		b.process(id)
 		claims = append(claims, b.claim(id))
-		b.call(id, large)
+		b.call(id, func(c *storage.Call) { c.Args = make([]byte, (1+k%2)<<19) })
 	}
 	release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
 	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
@@ -104,11 +103,11 @@ func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 		saved, err := save()
 		if must(t, saved, err).Next != nil {
 			next++
-			equal(t, "bytes of args", len(saved.Next.Args), 1<<20)
+			equal(t, "bytes of args", len(saved.Next.Args), 1<<19)
 		} else if saved.Deferred {
 			deferred++
 		}
 	}
-	equal(t, "next tasks that run and wait", []int{next, deferred}, []int{8, 4})
-	equal(t, "tasks that wait for a place", ask[int](b, "SELECT count(*) FROM schedule WHERE waits_for = 'place'"), 4)
+	equal(t, "next tasks that run and wait", []int{next, deferred}, []int{6, 6})
+	equal(t, "tasks that wait for a place", ask[int](b, "SELECT count(*) FROM schedule WHERE waits_for = 'place'"), 6)
 }

@@ -19,13 +19,18 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scans-do-not-wait", breaks: "scans wait while many results of scanned tasks wait to be stored",
-		file: "engine/backlog_results.go", old: "return b.results >= maxBacklogResults ||", planted: "return",
+		file: "engine/backlog_results.go", old: "return b.results >= limit ||", planted: "return",
 		packages: "./engine", run: "ScansWaitForBacklogResults",
 	},
 	{
 		name: "scans-ignore-large-args", breaks: "scans wait while results with large args wait to be stored",
 		file: "engine/backlog_results.go", old: " || b.bytes >= maxBacklogBytes", planted: "",
 		packages: "./engine", run: "ScansWaitForBacklogResults",
+	},
+	{
+		name: "scans-ignore-requests", breaks: "scans wait for fewer results while requests wait to be stored",
+		file: "engine/backlog_results.go", old: "b.pending() <= int64(b.results)", planted: "b.pending() > 0",
+		packages: "./engine", run: "ScansWaitForFewerResults",
 	},
 	{
 		name: "scans-wait-forever", breaks: "results that cannot be stored do not stop scans",
@@ -122,8 +127,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "next-tasks-unbounded", breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
-		file: "storage/internal/dbsqlc/save_result.sql.go", old: "h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted",
-		planted:  "h.promotable AS promoted",
+		file: "storage/internal/dbsqlc/save_result.sql.go", old: " / cardinality($1::int[]) AS promotable", planted: " AS promotable",
 		packages: "./storage", run: "NextTasksAreRead",
 	},
 	{

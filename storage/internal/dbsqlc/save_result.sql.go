@@ -59,23 +59,21 @@ g AS (
          AND (NOT i.cancelling OR s.task_type = 'CANCEL')
          AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
        ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
-next_task AS (
-  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.first_event_id, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
-         AND NOT g.cancelling AS timer_next
-    FROM g),
 h AS (
-  SELECT n.ord, n.namespace, n.process_id, n.task_id, n.fencing_token, n.outcome, n.aux_state, n.metadata, n.event_count, n.response, n.failure, n.rejection, n.detail, n.timer_action, n.timer_type, n.timer_at, n.timer_after_us, n.promote, n.step_timeout_us, n.worker_id, n.task_type, n.attempt, n.priority, n.scheduled_time, n.running_time, n.retry_interval, n.timer_name, n.idempotency_key, n.args, n.context, n.running_ctid, n.process_ctid, n.old_status, n.cancelling, n.first_event_id, n.new_status, n.timer_task_id, n.timer_time, n.call_task_id, n.due_task_id, n.wait_task_id, n.wait_ctid, n.wait_task_type, n.wait_attempt, n.wait_priority, n.wait_scheduled_time, n.next_retry_interval, n.wait_timer_name, n.next_history_range, n.next_idempotency_key, n.next_args, n.wait_context, n.next_child, n.timer_next, n.promote AND (n.wait_task_id IS NOT NULL OR n.timer_next) AS promotable,
-         CASE WHEN n.promote THEN coalesce(octet_length(n.next_args), 0) + coalesce(octet_length(n.wait_context), 0) ELSE 0 END AS next_bytes
-    FROM next_task n),
+  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.first_event_id, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
+         AND NOT g.cancelling AS timer_next,
+         g.promote AND coalesce(octet_length(g.next_args), 0) + coalesce(octet_length(g.wait_context), 0)
+           <= 8 * 1024 * 1024 / cardinality($1::int[]) AS promotable
+    FROM g),
 f AS MATERIALIZED (
-  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, h.next_bytes, h.bytes_before, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
+  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
          CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
          coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
          CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
          CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
-         h.promotable AND h.bytes_before < 8 * 1024 * 1024 AS promoted,
-         CASE WHEN h.promotable AND h.bytes_before < 8 * 1024 * 1024 THEN nextval('fencing_tokens') END AS next_token
-    FROM (SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, h.next_bytes, sum(h.next_bytes) OVER (ROWS UNBOUNDED PRECEDING) - h.next_bytes AS bytes_before FROM h) h),
+         h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
+         CASE WHEN h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
+    FROM h),
 up AS (
   UPDATE processes p SET
          aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
@@ -217,10 +215,11 @@ type SaveResultRow struct {
 //
 // The next task of the process is, in this order: the oldest one that waits for it, the timer that
 // is due longest, the new timer if it is due. It moves to running if the item may continue
-// (promote), otherwise it waits for a slot. After next tasks of 8 MiB have moved to running, the
-// others of the statement wait for a slot, too. In a process with a cancel request, only its CANCEL
-// task is next, and an attempt that fails permanently ends the process. (waits_for::text prevents
-// the use of the partial index of due tasks, in which the planner would read every due timer.)
+// (promote), otherwise it waits for a slot. It also waits for a slot if it is larger than its part
+// of 8 MiB, which all items of the statement share equally. In a process with a cancel request,
+// only its CANCEL task is next, and an attempt that fails permanently ends the process.
+// (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
+// read every due timer.)
 //
 // The rows that i and g have found are changed by ctid, which saves three searches by key: their
 // process was locked before this statement began, so they cannot have moved. up reads no more of f

@@ -12,6 +12,8 @@ const (
 	// maxBacklogResults and maxBacklogBytes bound the results of scanned tasks that wait to be stored when a scan begins.
 	maxBacklogResults = 128
 	maxBacklogBytes   = 1 << 20
+	// maxLoneResults replaces maxBacklogResults while no other request waits to be stored.
+	maxLoneResults = 512
 	// maxResultsWait bounds how long a scan waits for them: results may be stuck at a row that another session holds.
 	maxResultsWait = 100 * time.Millisecond
 )
@@ -19,6 +21,7 @@ const (
 // backlogResults counts the results of scanned tasks that wait to be stored. Scans claim faster than the group commit
 // stores: without a bound, new requests would wait behind the results of a whole backlog. It is safe for concurrent use.
 type backlogResults struct {
+	pending func() int64 // counts everything that waits to be stored; nil if unknown
 	mu      sync.Mutex
 	results int
 	bytes   int           // of the args of their tasks, which are stored with them
@@ -44,7 +47,11 @@ func (b *backlogResults) add(n int, c *storage.Claim) {
 
 // full reports whether a scan must wait. The caller holds the lock.
 func (b *backlogResults) full() bool {
-	return b.results >= maxBacklogResults || b.bytes >= maxBacklogBytes
+	limit := maxBacklogResults
+	if b.pending != nil && b.pending() <= int64(b.results) {
+		limit = maxLoneResults
+	}
+	return b.results >= limit || b.bytes >= maxBacklogBytes
 }
 
 // wait waits until a scan may begin.

@@ -74,6 +74,31 @@ func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	})
 }
 
+// More results may wait when nothing else does.
+func TestScansWaitForFewerResultsBesideRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var pending atomic.Int64
+		b := backlogResults{pending: pending.Load}
+		began := time.Now()
+		for range maxLoneResults - 1 {
+			b.begin(&storage.Claim{})
+			pending.Add(1)
+		}
+		if b.wait(t.Context()); time.Since(began) != 0 {
+			t.Errorf("a scan waits for %d results without other requests", b.results)
+		}
+		pending.Add(1) // a request
+		if b.wait(t.Context()); time.Since(began) != maxResultsWait {
+			t.Error("a scan does not wait although a request does")
+		}
+		b.begin(&storage.Claim{})
+		if b.wait(t.Context()); time.Since(began) != 2*maxResultsWait {
+			t.Errorf("a scan does not wait for %d results", b.results)
+		}
+	})
+}
+
 // Both pollers wait for the results of the tasks that they have claimed before they claim others.
 func TestPollersWaitForBacklogResults(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ type Engine struct {
 // New registers the node and reads the namespaces. Run must follow.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{},
+	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{}, backlog: backlogResults{pending: cfg.Store.Pending},
 		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
 	e.nodeSlots = &nodeSlots{max: cfg.MaxRunning}
 	e.doing, e.stopDoing = context.WithCancel(context.Background())

@@ -45,9 +45,6 @@ func (s *Store) Line(key process.Key) (waiting, visits int) {
 	return waiting, len(s.callQueues.windows)
 }
 
-// Pending is how many operations are under way in the lanes.
-func (s *Store) Pending() int64 { return s.pending.Load() }
-
 // FlushAsItCloses has a lane begin with calls when the store has just closed, as it may with what the last flush has left.
 func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)

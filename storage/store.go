@@ -216,3 +216,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Pending returns the number of operations that wait in the lanes or are being stored.
+func (s *Store) Pending() int64 { return s.pending.Load() }

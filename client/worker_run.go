@@ -168,7 +168,7 @@ func (r *workerRun) setMoreTasks(more bool) {
 func (r *workerRun) pollRequest(n int, wait time.Duration) *progressorv1.PollRequest {
 	req := &progressorv1.PollRequest{
 		Namespaces: r.namespaces, WorkerId: r.options.id, JobNames: r.names(), JobsOnly: r.rest == nil,
-		MaxLeases: int32(n), //nolint:gosec // at most maxAsked
+		MaxLeases: int32(n),
 	}
 	if wait > 0 {
 		req.Wait = durationpb.New(wait)

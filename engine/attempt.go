@@ -119,7 +119,7 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 //
 //go:noinline
 func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error) *decision {
-	d := decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]}) //nolint:gosec // jitter
+	d := decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]})
 	own.goWith(d)
 	return d
 }
@@ -261,10 +261,10 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
 			return response, history, err
 		}
-		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64()) //nolint:gosec // jitter
+		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64())
 		if !again && c.Kind == storage.JobKind {
 			// A job waits for a busy processor as it would for a free worker: as long as its timeout allows.
-			wait, again = ns.retry.Interval(try, rand.Float64()), true //nolint:gosec // jitter
+			wait, again = ns.retry.Interval(try, rand.Float64()), true
 		}
 		if !again {
 			return nil, history, err

@@ -265,7 +265,7 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 	if err != nil {
 		return err
 	}
-	end := attemptEnd{claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID} //nolint:gosec // jitter
+	end := attemptEnd{claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID}
 	a.into(&end)
 	d := decide(end)
 	d.completion.AnsweredBy = l.WorkerID
@@ -398,7 +398,7 @@ func leaseToken(l *storage.Lease) string {
 	b := make([]byte, 0, 1+len(c.Namespace)+16+len(c.ProcessID))
 	b = append(b, byte(len(c.Namespace)))
 	b = append(b, c.Namespace...)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.FencingToken)) //nolint:gosec // of a sequence
+	b = binary.BigEndian.AppendUint64(b, uint64(c.FencingToken))
 	b = append(b, l.Salt...)
 	b = append(b, c.ProcessID...)
 	return base64.RawURLEncoding.EncodeToString(b)
@@ -410,7 +410,7 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 		name, rest := b[1:1+int(b[0])], b[1+int(b[0]):]
 		return storage.LeaseToken{
 			Key:          process.Key{Namespace: string(name), ProcessID: string(rest[8+saltBytes:])},
-			FencingToken: int64(binary.BigEndian.Uint64(rest)), //nolint:gosec // of a sequence
+			FencingToken: int64(binary.BigEndian.Uint64(rest)),
 			Salt:         rest[8 : 8+saltBytes],
 		}, nil
 	}

@@ -292,7 +292,7 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 		if d := t.Pull.GetLeaseDuration().AsDuration(); d > maxLease {
 			return nil, &process.InvalidError{Field: "namespace.processor.pull.lease_duration", Message: fmt.Sprintf("%s is more than %s", durations.Exact(d), durations.Exact(maxLease))}
 		}
-		return nil, nil //nolint:nilnil // workers are its processor
+		return nil, nil
 	}
 	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect, pull and builtin is required"}
 }

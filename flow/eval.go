@@ -70,7 +70,7 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 func HashItem(item *structpb.Value) int64 {
 	h := fnv.New64a()
 	_ = json.NewEncoder(h).Encode(canonical(item.AsInterface())) // it came as JSON
-	return int64(h.Sum64())                                      //nolint:gosec // all bits are used
+	return int64(h.Sum64())
 }
 
 // Until is when the delay of a step that starts now is over.

@@ -27,10 +27,10 @@ func encodeArrays(conn *pgx.Conn) {
 		return append(buf, 0), true
 	})
 	useArrayCodec(m, pgtype.Int4ArrayOID, pgtype.Int4OID, func(int32) int { return 4 }, func(buf []byte, n int32) ([]byte, bool) {
-		return binary.BigEndian.AppendUint32(buf, uint32(n)), true //nolint:gosec // its bits
+		return binary.BigEndian.AppendUint32(buf, uint32(n)), true
 	})
 	useArrayCodec(m, pgtype.Int8ArrayOID, pgtype.Int8OID, func(int64) int { return 8 }, func(buf []byte, n int64) ([]byte, bool) {
-		return binary.BigEndian.AppendUint64(buf, uint64(n)), true //nolint:gosec // its bits
+		return binary.BigEndian.AppendUint64(buf, uint64(n)), true
 	})
 }
 
@@ -68,19 +68,19 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	buf = slices.Grow(buf, room)
 	head := len(buf)
 	big := binary.BigEndian
-	buf = big.AppendUint32(buf, uint32(min(len(values), 1))) //nolint:gosec // dimensions
+	buf = big.AppendUint32(buf, uint32(min(len(values), 1)))
 	buf = big.AppendUint32(buf, 0)                           // whether there are NULLs
 	buf = big.AppendUint32(buf, p.codec.element)
 	if len(values) == 0 {
 		return buf, nil
 	}
-	buf = big.AppendUint32(buf, uint32(len(values))) //nolint:gosec // a few thousand
+	buf = big.AppendUint32(buf, uint32(len(values)))
 	buf = big.AppendUint32(buf, 1)                   // the first index
 	for _, v := range values {
 		at := len(buf)
 		grown, notNull := p.codec.add(append(buf, 0, 0, 0, 0), v)
 		buf = grown
-		size := uint32(len(buf) - at - 4) //nolint:gosec // below 1 GB
+		size := uint32(len(buf) - at - 4)
 		if !notNull {
 			size = 1<<32 - 1
 			big.PutUint32(buf[head+4:], 1)

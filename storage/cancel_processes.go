@@ -70,7 +70,7 @@ func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 
 // ListOverdueCancels finds at most limit processes whose cancel is past its grace, the longest overdue first.
 func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Key, error) {
-	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit)) //nolint:gosec // a batch
+	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit))
 	return keysOf(rows), mapped("list overdue cancels", err)
 }
 
@@ -89,7 +89,7 @@ func cancelStages(s *Store, items []*cancelItem) []stage {
 	}
 	arg := dbsqlc.CancelProcessesParams{GraceExpired: []byte(graceExpired)}
 	for n, it := range items {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
 		arg.Reasons = append(arg.Reasons, it.reason)

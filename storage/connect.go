@@ -135,7 +135,7 @@ func (s *Store) openPool(ctx context.Context, dsn string, p poolConfig) (*pgxpoo
 		return nil, fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.ConnConfig.Config, p.settings, "progressor "+p.name)
-	cfg.MaxConns = int32(p.size) //nolint:gosec // a handful of connections
+	cfg.MaxConns = int32(p.size)
 	cfg.BeforeConnect = s.setPassword
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := s.confirm(ctx, conn); err != nil || !p.takesLane {

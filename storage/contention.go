@@ -275,7 +275,7 @@ func (s *Store) shortLockTimeoutStage() stage {
 func (s *Store) lockFreeStage(keys []process.Key, contended map[process.Key]bool) stage {
 	arg := dbsqlc.LockFreeProcessesParams{}
 	for n, key := range keys {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a few for each item of a flush
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
 	}

@@ -56,9 +56,9 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 			last++
 			namespaces, processIDs = append(namespaces, r.Key.Namespace), append(processIDs, r.Key.ProcessID)
 			taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
-			checks = append(checks, int32(last)) //nolint:gosec // at most maxFlushItems
+			checks = append(checks, int32(last))
 		}
-		ofRiders[n] = int32(last) //nolint:gosec // at most maxFlushItems
+		ofRiders[n] = int32(last)
 	}
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }

@@ -47,7 +47,7 @@ func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 		if !c.notifiesRun() {
 			continue
 		}
-		a.Ords = append(a.Ords, int32(len(e.items))) //nolint:gosec // at most maxFlushItems
+		a.Ords = append(a.Ords, int32(len(e.items)))
 		a.Namespaces = append(a.Namespaces, c.Key.Namespace)
 		a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
 		a.TaskIds = append(a.TaskIds, c.TaskID)

@@ -102,7 +102,7 @@ type enqueueParams struct {
 
 func (p *enqueueParams) add(j *NewJob) {
 	a := &p.jobs
-	a.Ords = append(a.Ords, int32(len(a.Ords))) //nolint:gosec // at most a batch
+	a.Ords = append(a.Ords, int32(len(a.Ords)))
 	a.Namespaces = append(a.Namespaces, j.Key.Namespace)
 	a.ProcessIds = append(a.ProcessIds, j.Key.ProcessID)
 	a.Names = append(a.Names, j.Name)

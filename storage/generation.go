@@ -97,7 +97,7 @@ type AttemptRef struct {
 func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32, error) {
 	var arg dbsqlc.MissingAttemptsParams
 	for n, r := range refs {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // as many as a node runs
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
 		arg.FencingTokens = append(arg.FencingTokens, r.FencingToken)

@@ -20,7 +20,7 @@ type Growth struct {
 // ReadGrowth reads Growth and counts to limit.
 func (s *Store) ReadGrowth(ctx context.Context, retention time.Duration, limit int) (Growth, error) {
 	r, err := s.q.ReadGrowth(ctx, s.general, dbsqlc.ReadGrowthParams{
-		RetentionUs: retention.Microseconds(), Lim: int32(limit), //nolint:gosec // a bound
+		RetentionUs: retention.Microseconds(), Lim: int32(limit),
 	})
 	if err != nil {
 		return Growth{}, mapped("read growth", err)

@@ -216,11 +216,11 @@ func addRange(arg *dbsqlc.ReadHistoriesParams, ord int, key process.Key, rng His
 	if rng.Backward && bound == 0 {
 		bound = math.MaxInt64
 	}
-	arg.Ords = append(arg.Ords, int32(ord)) //nolint:gosec // at most maxFlushItems
+	arg.Ords = append(arg.Ords, int32(ord))
 	arg.Namespaces = append(arg.Namespaces, key.Namespace)
 	arg.ProcessIds = append(arg.ProcessIds, key.ProcessID)
 	arg.Bounds = append(arg.Bounds, bound)
-	arg.Limits = append(arg.Limits, int32(rng.Limit)) //nolint:gosec // see of
+	arg.Limits = append(arg.Limits, int32(rng.Limit))
 	arg.Backwards = append(arg.Backwards, rng.Backward)
 }
 

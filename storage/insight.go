@@ -85,7 +85,7 @@ func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*expla
 	runID := strings.TrimPrefix(key.ProcessID, process.FlowPrefix)
 	row, err := s.q.ExplainRun(ctx, tx, dbsqlc.ExplainRunParams{Namespace: key.Namespace, RunID: runID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // its INIT task has not ended
+		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ type Broken = dbsqlc.ListBrokenRow
 // ListBroken lists the processes in ERROR of namespaces, the newest first; of each detail it gives so many characters.
 func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, limit int) ([]Broken, error) {
 	rows, err := s.q.ListBroken(ctx, s.general, dbsqlc.ListBrokenParams{
-		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit), //nolint:gosec // bounds of ours
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
 	})
 	return rows, mapped("list processes in ERROR", err)
 }
@@ -209,7 +209,7 @@ type FailedRun = dbsqlc.ListFailedRunsRow
 // ListFailedRuns lists the runs of namespaces that are FAILED or EXPIRED, the newest first; of each message it gives so many characters.
 func (s *Store) ListFailedRuns(ctx context.Context, namespaces []string, maxDetail, limit int) ([]FailedRun, error) {
 	rows, err := s.q.ListFailedRuns(ctx, s.general, dbsqlc.ListFailedRunsParams{
-		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit), //nolint:gosec // bounds of ours
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
 	})
 	return rows, mapped("list failed runs", err)
 }
@@ -219,7 +219,7 @@ type Waiting = dbsqlc.WaitingByWhatRow
 
 // WaitingByWhat counts the tasks that wait, each kind of each namespace to a limit.
 func (s *Store) WaitingByWhat(ctx context.Context, namespaces []string, limit int) (Waiting, error) {
-	row, err := s.q.WaitingByWhat(ctx, s.general, dbsqlc.WaitingByWhatParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound of ours
+	row, err := s.q.WaitingByWhat(ctx, s.general, dbsqlc.WaitingByWhatParams{Namespaces: namespaces, Lim: int32(limit)})
 	return row, mapped("count waiting tasks", err)
 }
 

@@ -93,7 +93,7 @@ const watchedJobEvents = 500
 func (s *Store) ReadJobEvents(ctx context.Context, watches []EventWatch) (found [][]JobEventRow, more bool, err error) {
 	a := dbsqlc.WatchJobEventsParams{Lim: watchedJobEvents}
 	for n, w := range watches {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, w.Namespace)
 		a.Xids = append(a.Xids, w.From.XID)
 		a.EventIds = append(a.EventIds, w.From.EventID)

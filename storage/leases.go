@@ -34,7 +34,7 @@ type JobRow = dbsqlc.GetJobsRow
 // JobOf reads the job of a claim; nil: it is none. What it gives is shared, and not to be changed.
 func JobOf(text json.RawMessage) (*Job, error) {
 	if len(text) == 0 {
-		return nil, nil //nolint:nilnil // no job, no error
+		return nil, nil
 	}
 	if j := readJobs.get(text); j != nil {
 		return j, nil
@@ -110,7 +110,7 @@ type Lease struct {
 
 // Poll leases at most limit tasks to a worker, by priority, then age. grouped: places of groups, too.
 func (s *Store) Poll(ctx context.Context, workerID string, lines []Subscription, limit int, grouped bool) ([]Lease, error) {
-	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))} //nolint:gosec // bounded
+	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))}
 	for _, l := range lines {
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
@@ -158,9 +158,9 @@ func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]
 
 // CountPollable tells for each line how many tasks a Poll would find there, at most limit.
 func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit int) ([]int, error) {
-	a := dbsqlc.CountPollableParams{Lim: int32(limit)} //nolint:gosec // bounded
+	a := dbsqlc.CountPollableParams{Lim: int32(limit)}
 	for n, l := range lines {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
@@ -177,7 +177,7 @@ func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit i
 func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.WantedTakersParams
 	for n, l := range lines {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
@@ -244,7 +244,7 @@ type HeartbeatResult struct {
 func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) ([]HeartbeatResult, error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
 	for n, b := range beats {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a batch
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, b.Token.Key.Namespace)
 		a.ProcessIds = append(a.ProcessIds, b.Token.Key.ProcessID)
 		a.FencingTokens = append(a.FencingTokens, b.Token.FencingToken)

@@ -192,7 +192,7 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 // at once, those of processes when they are older than age. In each namespace it goes on after the target in after, where the
 // previous search has ended, and updates it. more: some namespace has not been searched to its end.
 func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int, after map[string]string) (targets []process.Key, more bool, err error) {
-	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)} //nolint:gosec // a batch
+	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)}
 	for namespace, processID := range after {
 		arg.AfterNamespaces = append(arg.AfterNamespaces, namespace)
 		arg.AfterProcessIds = append(arg.AfterProcessIds, processID)

@@ -255,7 +255,7 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.LockWait/time.Second, 1)))) //nolint:gosec // positive
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, uint64(max(m.LockWait/time.Second, 1))))
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

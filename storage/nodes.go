@@ -16,7 +16,7 @@ import (
 // RegisterNode gives this program an identity under which it claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, address, version string) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
-		Address: address, Version: version, MaxConnections: int32(s.connections), //nolint:gosec // a few
+		Address: address, Version: version, MaxConnections: int32(s.connections),
 	})
 	if err != nil {
 		return 0, mapped("register node", err)

@@ -39,7 +39,7 @@ func callStages(s *Store, items []*callItem) []stage {
 	reserve(&arg, len(items))
 	for n, it := range items {
 		c := it.call
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
 		arg.TaskTypes = append(arg.TaskTypes, string(c.TaskType))

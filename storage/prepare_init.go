@@ -31,7 +31,7 @@ func initStages(s *Store, items []*initItem) []stage {
 	reserve(&arg, len(items))
 	for n, it := range items {
 		in := it.init
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, in.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, in.Key.ProcessID)
 		arg.Kinds = append(arg.Kinds, in.Kind)

@@ -43,7 +43,7 @@ func repairStages(s *Store, items []*repairItem) []stage {
 	arg := dbsqlc.PrepareRepairParams{NodeID: s.nodeID.Load()}
 	for n, it := range items {
 		c := it.call
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
 		arg.Args = append(arg.Args, c.Args)

@@ -138,7 +138,7 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 		c := completionOf(op)
 		switch {
 		case c != nil:
-			arg.Ords = append(arg.Ords, int32(len(completions))) //nolint:gosec // at most maxFlushItems
+			arg.Ords = append(arg.Ords, int32(len(completions)))
 			arg.Namespaces = append(arg.Namespaces, c.Key.Namespace)
 			arg.ProcessIds = append(arg.ProcessIds, c.Key.ProcessID)
 			arg.TaskIds = append(arg.TaskIds, c.TaskID)

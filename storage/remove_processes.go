@@ -59,7 +59,7 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		if c == nil {
 			c = &Completion{}
 		}
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
 		arg.FencingTokens = append(arg.FencingTokens, c.FencingToken)
@@ -155,7 +155,7 @@ type purge struct {
 }
 
 func (p *purge) deleteHistory(ctx context.Context, db DB) error {
-	arg := dbsqlc.PurgeHistoryParams{Lim: int32(max(purgeBatch/len(p.keys), 20))} //nolint:gosec // at most purgeBatch
+	arg := dbsqlc.PurgeHistoryParams{Lim: int32(max(purgeBatch/len(p.keys), 20))}
 	positions := make(map[process.Key]int, len(p.keys))
 	for n, key := range p.keys {
 		positions[key] = n

@@ -39,7 +39,7 @@ func restartStages(s *Store, items []*restartItem) []stage {
 	}
 	var arg dbsqlc.RestartHistoriesParams
 	for n, it := range items {
-		addRestart(&arg, int32(n), it.key, 0) //nolint:gosec // at most maxFlushItems
+		addRestart(&arg, int32(n), it.key, 0)
 	}
 	return []stage{func(ctx context.Context, db DB) error {
 		ords, err := s.q.RestartHistories(ctx, db, arg)

@@ -100,7 +100,7 @@ func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	b := &saveBatch{store: s, items: items}
 	reserve(&b.arg, len(items))
 	for n, it := range items {
-		b.add(int32(n), it.completion) //nolint:gosec // at most maxFlushItems
+		b.add(int32(n), it.completion)
 	}
 	return b
 }
@@ -142,7 +142,7 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	a.Outcomes = append(a.Outcomes, string(c.Outcome))
 	a.AuxStates = append(a.AuxStates, c.AuxState)
 	a.Metadatas = append(a.Metadatas, string(c.Metadata))
-	a.EventCounts = append(a.EventCounts, int32(len(c.events()))) //nolint:gosec // at most process.MaxResultEvents
+	a.EventCounts = append(a.EventCounts, int32(len(c.events())))
 	a.Responses = append(a.Responses, c.Response)
 	a.Failures = append(a.Failures, string(c.Failure))
 	a.Rejections = append(a.Rejections, string(c.Rejection))

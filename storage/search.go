@@ -30,7 +30,7 @@ func paramsOf(rooms []Room) roomParams {
 	var p roomParams
 	for _, r := range rooms {
 		p.namespaces = append(p.namespaces, r.Namespace)
-		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems))) //nolint:gosec // bounded
+		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems)))
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
 		p.owns = append(p.owns, r.Own)
 		p.crons = append(p.crons, r.Crons)
@@ -193,7 +193,7 @@ type Suspect struct {
 // ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds may exceed its deadline by margin.
 func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit int) ([]Suspect, error) {
 	rows, err := s.q.ListSuspects(ctx, s.kept, dbsqlc.ListSuspectsParams{
-		MarginUs: margin.Microseconds(), NodeID: s.nodeID.Load(), Lim: int32(limit), //nolint:gosec // a batch
+		MarginUs: margin.Microseconds(), NodeID: s.nodeID.Load(), Lim: int32(limit),
 	})
 	suspects := make([]Suspect, len(rows))
 	for n, r := range rows {
@@ -240,13 +240,13 @@ type Depth struct {
 
 // CountBacklog returns how many tasks of a namespace wait for a slot, counted to limit.
 func (s *Store) CountBacklog(ctx context.Context, namespace string, limit int) (int, error) {
-	n, err := s.q.CountBacklog(ctx, s.hot, dbsqlc.CountBacklogParams{Namespace: namespace, Lim: int32(limit)}) //nolint:gosec // a bound
+	n, err := s.q.CountBacklog(ctx, s.hot, dbsqlc.CountBacklogParams{Namespace: namespace, Lim: int32(limit)})
 	return int(n), mapped("count backlog", err)
 }
 
 // QueueDepths tells how many tasks of each namespace could run now, counted to limit, and how long the oldest has waited.
 func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
-	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)}) //nolint:gosec // a bound
+	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)})
 	depths := make([]Depth, len(rows))
 	for n, r := range rows {
 		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}

@@ -22,7 +22,7 @@ const (
 
 // queueLimit returns how many rows a statement moves of each of n processes.
 func queueLimit(n int) int32 {
-	return int32(max(queueBatch/max(n, 1), minQueueBatch)) //nolint:gosec // at most queueBatch
+	return int32(max(queueBatch/max(n, 1), minQueueBatch))
 }
 
 // SettleQueues moves one batch of the waiting tasks and held messages that changes of status have left behind, and returns

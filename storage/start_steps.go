@@ -29,7 +29,7 @@ func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 			if !c.starts(m) {
 				continue
 			}
-			a.Ords = append(a.Ords, int32(len(b.jobs))) //nolint:gosec // at most maxFlushItems results with 100 each
+			a.Ords = append(a.Ords, int32(len(b.jobs)))
 			a.Namespaces = append(a.Namespaces, c.Key.Namespace)
 			a.ProcessIds = append(a.ProcessIds, c.Key.ProcessID)
 			a.TaskIds = append(a.TaskIds, c.TaskID)

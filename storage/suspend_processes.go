@@ -102,7 +102,7 @@ func commandStages[Row commandRow](s *Store, items []*suspendItem, run func(cont
 	}
 	var arg dbsqlc.SuspendProcessesParams
 	for n, it := range items {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // at most maxFlushItems
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, it.key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, it.key.ProcessID)
 		arg.Reasons = append(arg.Reasons, it.reason)

@@ -30,7 +30,7 @@ const minTraceEvents = 1 << 20
 // TraceTasks lists the tasks of a process behind one of them. A page ends at limit, or at about ListBytes.
 func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, limit int) (Trace, error) {
 	rows, err := s.q.TraceTasks(ctx, s.general, dbsqlc.TraceTasksParams{
-		Namespace: key.Namespace, ProcessID: key.ProcessID, AfterTaskID: after, MaxBytes: ListBytes, Lim: int32(limit), //nolint:gosec // a page
+		Namespace: key.Namespace, ProcessID: key.ProcessID, AfterTaskID: after, MaxBytes: ListBytes, Lim: int32(limit),
 	})
 	if err != nil || len(rows) == 0 {
 		return Trace{}, mapped("trace "+key.String(), err)
@@ -109,7 +109,7 @@ type taskRefParams struct {
 
 func answersParams(refs []TaskRef) (arg taskRefParams) {
 	for n, r := range refs {
-		arg.ords = append(arg.ords, int32(n)) //nolint:gosec // a batch
+		arg.ords = append(arg.ords, int32(n))
 		arg.namespaces = append(arg.namespaces, r.Key.Namespace)
 		arg.processIDs = append(arg.processIDs, r.Key.ProcessID)
 		arg.taskIDs = append(arg.taskIDs, r.TaskID)

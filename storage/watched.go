@@ -37,7 +37,7 @@ type Watched struct {
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
 	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: watchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {
-		arg.Ords = append(arg.Ords, int32(n)) //nolint:gosec // a batch
+		arg.Ords = append(arg.Ords, int32(n))
 		arg.Namespaces = append(arg.Namespaces, r.Key.Namespace)
 		arg.ProcessIds = append(arg.ProcessIds, r.Key.ProcessID)
 		arg.AfterEventIds = append(arg.AfterEventIds, r.AfterEventID)

@@ -96,7 +96,7 @@ func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string
 
 // ListWorkers lists at most limit workers of a namespace whose ids come behind one, by their ids; only: no other than that one.
 func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, limit int) ([]Worker, error) {
-	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{Namespace: namespace, After: after, Exactly: only, Lim: int32(limit)}) //nolint:gosec // a page
+	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{Namespace: namespace, After: after, Exactly: only, Lim: int32(limit)})
 	list := make([]Worker, len(rows))
 	for n, r := range rows {
 		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive), Leases: r.Leases}
@@ -106,7 +106,7 @@ func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, 
 
 // LeasesOf gives the tokens of leases that workers hold, at most limit.
 func (s *Store) LeasesOf(ctx context.Context, workerIDs []string, limit int) ([]LeaseToken, error) {
-	rows, err := s.q.LeasesOf(ctx, s.kept, dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)}) //nolint:gosec // a batch
+	rows, err := s.q.LeasesOf(ctx, s.kept, dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
 	tokens := make([]LeaseToken, len(rows))
 	for n, r := range rows {
 		tokens[n] = LeaseToken{Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken, Salt: r.Salt}

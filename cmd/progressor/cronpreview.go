@@ -183,7 +183,7 @@ func firingDays(schedule *cron.Schedule, from, to time.Time) ([]firingDay, error
 func (d *firingDay) add(local time.Time) {
 	d.fires++
 	h, m, s := local.Clock()
-	d.hash = maphash.Comparable(timesSeed, [2]uint64{d.hash, uint64(h*3600 + m*60 + s)}) //nolint:gosec // seconds of a day
+	d.hash = maphash.Comparable(timesSeed, [2]uint64{d.hash, uint64(h*3600 + m*60 + s)})
 	if s == 0 {
 		d.last = local.Format("15:04")
 	} else {

@@ -171,7 +171,7 @@ func jobFlagOf(err error) error {
 // jsonValue parses the JSON of a flag. It returns nil for "".
 func (a *app) jsonValue(flag, value string) (*structpb.Value, error) {
 	if value == "" {
-		return nil, nil //nolint:nilnil // absent
+		return nil, nil
 	}
 	text, err := a.textOrFile(flag, value)
 	if err != nil {

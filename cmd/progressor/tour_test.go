@@ -82,7 +82,7 @@ func tour(t *testing.T, program, page string) {
 		t.Run(b.name(), func(t *testing.T) { b.check(ctx, t, shell, here) })
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(written(string(text), blocks)), 0o644); err != nil { //nolint:gosec // a page for everybody
+		if err := os.WriteFile(page, []byte(written(string(text), blocks)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -105,7 +105,7 @@ type traces struct {
 // open creates the tracer; nil if traces are disabled. node is the address of this node.
 func (f tracingFlags) open(ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger, registry prometheus.Registerer) (*traces, error) {
 	if !f.asked(getenv) {
-		return nil, nil //nolint:nilnil // off, and no error
+		return nil, nil
 	}
 	exporter, err := f.exporter(ctx, getenv)
 	if err != nil {

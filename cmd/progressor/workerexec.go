@@ -72,7 +72,7 @@ func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, st
 	if e.maxMemory > 0 {
 		args = []string{"-c", `ulimit -v "$1" && exec /bin/sh -c "$0"`, e.command, strconv.FormatInt(e.maxMemory>>10, 10)}
 	}
-	cmd := exec.Command("/bin/sh", args...) //nolint:gosec // the operator's command; its end is ours: a context would kill one process of its group
+	cmd := exec.Command("/bin/sh", args...)
 	cmd.Env = e.environment(req)
 	text := req.GetArgs()
 	if len(text) == 0 {

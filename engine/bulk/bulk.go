@@ -186,7 +186,7 @@ func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, page
 
 func (b *Bulks) listOf(ctx context.Context, namespace string, size int, token string) ([]*progressorv1.Bulk, string, error) {
 	page, next, err := b.engine.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
-		Namespace: namespace, Filter: `process_id = "` + prefix + `*"`, PageSize: int32(size), PageToken: token, //nolint:gosec // a page
+		Namespace: namespace, Filter: `process_id = "` + prefix + `*"`, PageSize: int32(size), PageToken: token,
 	})
 	if err != nil {
 		return nil, "", err

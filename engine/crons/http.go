@@ -113,7 +113,7 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	}
 	select {
 	case <-cancelled:
-		return nil, nil //nolint:nilnil // it was given up
+		return nil, nil
 	default:
 	}
 	switch {
@@ -190,7 +190,7 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 	read, err := io.CopyN(io.Discard, response.Body, maxAnswerBytes)
 	good := response.StatusCode >= 200 && response.StatusCode <= 299
 	if codes := target.GetSuccessCodes(); len(codes) > 0 {
-		good = slices.Contains(codes, int32(response.StatusCode)) //nolint:gosec // three digits
+		good = slices.Contains(codes, int32(response.StatusCode))
 	}
 	switch {
 	case good && err != nil && !errors.Is(err, io.EOF):

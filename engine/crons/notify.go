@@ -36,7 +36,7 @@ func (c *Crons) taskEnd(ctx context.Context, key process.Key, answer engine.Answ
 	case err != nil:
 		return nil, err
 	case task.GetFinishedTime() == nil:
-		return nil, nil //nolint:nilnil // it goes on
+		return nil, nil
 	case task.GetStatus() == progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
 		o = outcome{cron.Cancelled, "the task was cancelled"}
 	case task.GetFailure().GetReason() == process.ReasonTimeout:

@@ -43,7 +43,7 @@ func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepReques
 func (f *Flows) answeredBefore(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, o *command, rejected *StatusError,
 ) (*progressorv1.Run, error) {
-	row, found, err := flows.GetWait(ctx, f.store, r.GetNamespace(), r.GetRunId(), o.StepID, int32(o.Index)) //nolint:gosec // an item
+	row, found, err := flows.GetWait(ctx, f.store, r.GetNamespace(), r.GetRunId(), o.StepID, int32(o.Index))
 	switch {
 	case err != nil:
 		return nil, err

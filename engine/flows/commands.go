@@ -254,7 +254,7 @@ func (t *task) wait(o *command) (place, error) {
 	if step.ForEach() != (p.index != noIndex) {
 		return p, processor.Reject(rejectedInvalid, "say which item of step %s, where it has items, and else none", o.StepID).WithDetails([]byte("index"))
 	}
-	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index)) //nolint:gosec // an item
+	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index))
 	switch {
 	case err != nil:
 		return p, err
@@ -313,7 +313,7 @@ func (t *task) report(o *command) error {
 	if err != nil {
 		return err
 	}
-	r := &flows.Report{RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress} //nolint:gosec // an item
+	r := &flows.Report{RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress}
 	if o.Due > 0 {
 		r.Due = t.now.Add(o.Due)
 		t.state.Run.Postpone(p.step, p.index, r.Due)

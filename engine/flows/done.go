@@ -71,7 +71,7 @@ func (t *task) event(kind string, p place, from, to, message string) {
 		e.StepID = t.template.Steps[p.step].ID
 	}
 	if p.index != noIndex {
-		index := int32(p.index) //nolint:gosec // an item
+		index := int32(p.index)
 		e.Index = &index
 	}
 	t.events = append(t.events, e)
@@ -81,7 +81,7 @@ func (t *task) event(kind string, p place, from, to, message string) {
 func (t *task) row(p place) *flows.StepChange {
 	row, ok := t.rows[p]
 	if !ok {
-		row = &flows.StepChange{RunID: t.runID, StepID: t.template.Steps[p.step].ID, Index: int32(p.index), Ord: int32(p.step), Status: flows.StepPending} //nolint:gosec // small
+		row = &flows.StepChange{RunID: t.runID, StepID: t.template.Steps[p.step].ID, Index: int32(p.index), Ord: int32(p.step), Status: flows.StepPending}
 		t.rows[p] = row
 		t.order = append(t.order, p)
 	}

@@ -60,7 +60,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 		reads = reads || ended && (each.Failed > 0 || t.template.Steps[step].Source.GetIgnoreFailure())
 	}
 	for _, l := range t.were {
-		reads = reads || ended && flow.StepStatus(l) == flow.Failed //nolint:gosec // a letter
+		reads = reads || ended && flow.StepStatus(l) == flow.Failed
 	}
 	if !reads || t.created != nil {
 		return nil

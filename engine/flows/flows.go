@@ -257,7 +257,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 		o.RunTime = r.GetRunTime().AsTime()
 	}
 	if r.GetIdempotencyKey() != "" {
-		o.Request = rand.Uint64() //nolint:gosec // tells two requests apart, and is no secret
+		o.Request = rand.Uint64()
 	}
 	if r.GetValidateOnly() {
 		return f.wouldStart(ctx, r, t, o)

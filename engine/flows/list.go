@@ -146,7 +146,7 @@ func unknownProgress(run *progressorv1.Run) *progressorv1.Progress {
 
 func progressOf(text []byte) (*progressorv1.Progress, error) {
 	if len(text) == 0 {
-		return nil, nil //nolint:nilnil // none was told
+		return nil, nil
 	}
 	m := &progressorv1.Progress{}
 	if err := protojson.Unmarshal(text, m); err != nil {

@@ -68,7 +68,7 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 	}
 	t, err := f.template(ctx, key.namespace, key.templateType, key.version)
 	if errors.Is(err, process.ErrTemplateNotFound) || err == nil && t.stored != key.stored {
-		return nil, nil //nolint:nilnil // it is gone
+		return nil, nil
 	}
 	return t, err
 }

@@ -94,7 +94,7 @@ func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 // blocked looks at the key that a job waits for; nil: it is being found.
 func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, error) {
 	if r.Line == "" {
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil
 	}
 	at, constraints, err := jobs.ReadQueuePosition(ctx, q.store, r, maxBefore)
 	if err != nil {
@@ -103,7 +103,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	name, key, _ := strings.Cut(r.Line, "=")
 	n := slices.IndexFunc(constraints, func(c jobs.Constraint) bool { return c.Name == name })
 	if n < 0 { // that one is gone since it was evaluated
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil
 	}
 	c := constraints[n]
 	b := &explain.Blocked{

@@ -65,7 +65,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	const jobs, workers = 150, 6
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(seed, 0))
 	dsn := storagetest.DSN(t)
 	nodes := []*node{start(t, dsn, scripted()), start(t, dsn, scripted())}
 	w := &watch{running: map[string]int{}, limits: []int{2}}
@@ -73,7 +73,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		w.mu.Lock()
 		w.limits, w.putting = append(w.limits, limit), true // it may hold from now on
 		w.mu.Unlock()
-		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: int32(limit)}) //nolint:gosec // small
+		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: int32(limit)})
 		w.mu.Lock()
 		w.limits, w.putting = append(w.limits, limit), false // and no other one any more
 		w.mu.Unlock()
@@ -87,13 +87,13 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	defer stop()
 	var ended atomic.Int64
 	for k := range workers {
-		own := rand.New(rand.NewPCG(seed, uint64(k)+1)) //nolint:gosec // a test
+		own := rand.New(rand.NewPCG(seed, uint64(k)+1))
 		group.Go(func() { work(ctx, nodes[k%2], fmt.Sprint("w", k), own, w, &ended) })
 	}
 	for k := range jobs {
 		id := fmt.Sprint("j", k)
 		nodes[random.IntN(2)].limited(t, "pull", id, []string{"eu", "us", "as"}[random.IntN(3)], &progressorv1.JobOptions{
-			MaxRetry: 3, Priority: int32(random.IntN(2)), Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Millisecond)}}, //nolint:gosec // 0 or 1
+			MaxRetry: 3, Priority: int32(random.IntN(2)), Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Millisecond)}},
 		})
 		switch random.IntN(20) {
 		case 0:

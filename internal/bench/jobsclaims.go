@@ -95,7 +95,7 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 			return err
 		}
 	}
-	c := &progressorv1.Constraint{Namespace: keyedNamespace, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: int32(n)} //nolint:gosec // small
+	c := &progressorv1.Constraint{Namespace: keyedNamespace, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: int32(n)}
 	if _, err := s.jobs.PutConstraint(ctx, c); err != nil {
 		return err
 	}

@@ -128,7 +128,7 @@ func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 
 func newSpanID() (id trace.SpanID) {
 	for !id.IsValid() {
-		binary.NativeEndian.PutUint64(id[:], rand.Uint64()) //nolint:gosec // no secret
+		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
 	}
 	return id
 }
@@ -138,7 +138,7 @@ func newSpanID() (id trace.SpanID) {
 func AttemptID(in trace.TraceID, namespace, processID string, fencingToken int64) (id trace.SpanID) {
 	b := make([]byte, 0, len(in)+len(namespace)+len(processID)+10)
 	b = append(append(append(append(append(b, in[:]...), namespace...), 0), processID...), 0)
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(fencingToken))) //nolint:gosec // of a sequence
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(b, uint64(fencingToken)))
 	copy(id[:], sum[:])
 	if !id.IsValid() {
 		id[0] = 1

@@ -72,7 +72,7 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 func List(ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int) (rows []Row, err error) {
 	err = s.Read(ctx, "list fires", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListFires(ctx, tx, dbsqlc.ListFiresParams{
-			Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit), //nolint:gosec // a page
+			Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit),
 		})
 		return err
 	})

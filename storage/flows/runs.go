@@ -209,8 +209,8 @@ func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundE
 		for before, now := range d.Kept {
 			a.KeptNamespaces = append(a.KeptNamespaces, ride.Key.Namespace)
 			a.KeptRunIds, a.KeptStepIds = append(a.KeptRunIds, d.RunID), append(a.KeptStepIds, d.StepID)
-			a.OldIndexes = append(a.OldIndexes, int32(before)) //nolint:gosec // an item
-			a.NewIndexes = append(a.NewIndexes, int32(now))    //nolint:gosec // an item
+			a.OldIndexes = append(a.OldIndexes, int32(before))
+			a.NewIndexes = append(a.NewIndexes, int32(now))
 		}
 	}
 	return dbsqlc.New().DropItems(ctx, db, a)
@@ -290,7 +290,7 @@ func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, mo
 	err = s.Read(ctx, "list steps", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListSteps(ctx, tx, dbsqlc.ListStepsParams{
 			Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
-			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit), //nolint:gosec // a page
+			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit),
 			MaxBytes: q.MaxBytes,
 		})
 		return err

@@ -114,7 +114,7 @@ type Listed = dbsqlc.ListTemplatesRow
 func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, cut bool, err error) {
 	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{
-			Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes, //nolint:gosec // a page
+			Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes,
 		})
 		return err
 	})

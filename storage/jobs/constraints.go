@@ -87,7 +87,7 @@ func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int)
 			return err
 		}
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
-			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit), //nolint:gosec // small
+			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit),
 		})
 		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted)}
 		if row.NextTime.Unix() > 0 {
@@ -123,7 +123,7 @@ type Turn struct {
 	Cursor      *string       // how far the look under way has come; nil: there is none
 	Next        time.Duration // until Due or DueBuckets have something, when the turn began; negative: not by themselves
 
-	ctx context.Context //nolint:containedctx // of the transaction, whose methods these are
+	ctx context.Context
 	db  storage.DB
 	q   *dbsqlc.Queries
 

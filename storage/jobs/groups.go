@@ -72,7 +72,7 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 	var looked Looked
 	err := s.Taking(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
 		looked = Looked{}
-		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit)) //nolint:gosec // a batch
+		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit))
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -104,7 +104,7 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 
 // look is the transaction of a look at groups, with what it is about to write.
 type look struct {
-	ctx   context.Context //nolint:containedctx // of the transaction, whose methods these are
+	ctx   context.Context
 	store *storage.Store
 	db    storage.DB
 	q     *dbsqlc.Queries

@@ -73,7 +73,7 @@ func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect
 func Get(ctx context.Context, s *storage.Store, keys ...process.Key) ([]*Row, error) {
 	var a dbsqlc.GetJobsParams
 	for n, k := range keys {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a page
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, k.Namespace)
 		a.ProcessIds = append(a.ProcessIds, k.ProcessID)
 	}

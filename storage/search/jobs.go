@@ -275,7 +275,7 @@ func (l *jobList) siftAll(ctx context.Context, tx pgx.Tx, batch *int) (left bool
 func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
 	var a dbsqlc.GetJobsParams
 	for n, id := range l.ids {
-		a.Ords = append(a.Ords, int32(n)) //nolint:gosec // a page
+		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, l.query.Namespace)
 		a.ProcessIds = append(a.ProcessIds, id)
 	}

@@ -172,7 +172,7 @@ func readWaits(ctx context.Context, tx pgx.Tx, namespace string, w *windowed) (w
 		a := dbsqlc.ReadWaitsParams{Namespace: namespace}
 		for _, p := range found[:n] {
 			runID, stepID, index, _ := waitKey(p)
-			a.RunIds, a.StepIds, a.Indexes = append(a.RunIds, runID), append(a.StepIds, stepID), append(a.Indexes, int32(index)) //nolint:gosec // an item
+			a.RunIds, a.StepIds, a.Indexes = append(a.RunIds, runID), append(a.StepIds, stepID), append(a.Indexes, int32(index))
 		}
 		rows, err := dbsqlc.New().ReadWaits(ctx, tx, a)
 		if err != nil {

@@ -45,10 +45,11 @@ UNION ALL
 -- one_next_task: at most one row of a process waits for a place.
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
 UNION ALL
--- priority_is_smallest: the row of an idle process that waits for a place has the smallest priority of the waiting tasks.
+-- priority_is_smallest: in an idle process, the row that waits for a slot has the smallest priority of the waiting tasks. Queues of more
+-- than 2,000 tasks are not checked: see queue_priority.
 SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
   FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
- WHERE s.waits_for = 'place' AND (s.priority > q.priority OR s.own_priority < s.priority)
+ WHERE s.waits_for = 'place' AND (s.priority > q.priority AND q.n <= 2000 OR s.own_priority < s.priority)
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
 UNION ALL
 -- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL

@@ -53,20 +53,29 @@ SELECT i.ord::int AS ord, coalesce(i.status, 'INIT')::process_status AS status,
 -- ResumeProcesses returns suspended processes to their previous status. Timers, retries and delayed
 -- starts wait for their time again, the oldest of the other tasks for a slot, unless one runs, and
 -- the rest behind it. It runs after LockProcesses. A process with at least lim rows to change stays
--- SUSPENDED: ResumeTasks changes them first. outcome: changed, same (not suspended), unsettled,
--- not_found, status.
+-- SUSPENDED: ResumeTasks changes them first. After that, it reads only the tasks that came later
+-- and the one that was running then, because a retry keeps its task_id. outcome: changed, same (not
+-- suspended), unsettled, not_found, status.
 -- name: ResumeProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.*, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED' AND q.settled, false) AS resumes, c.task_id AS next_task_id, w.job_name, w.state
+  SELECT t.*, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED' AND q.settled, false) AS resumes, q.held_task_ids, c.task_id AS next_task_id, w.job_name, w.state
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@actors::text[]), unnest(@modes::int[]))
          AS t(ord, namespace, process_id, actor, mode)
     LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
+    LEFT JOIN queue_backlogs b ON b.namespace = ANY (ARRAY[t.namespace]) AND b.process_id = t.process_id
     LEFT JOIN LATERAL (
-      SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
-                                       AND s.waits_for = 'operator' LIMIT @lim::int) x) < @lim::int
-             AND NOT EXISTS (SELECT 1 FROM queue_backlogs b WHERE b.namespace = t.namespace AND b.process_id = t.process_id
-                                AND NOT (b.resuming AND b.after_task_id = 9223372036854775807)) AS settled
+      SELECT array_agg(held.task_id) AS held_task_ids,
+             count(*) < @lim::int AND (b.process_id IS NULL OR b.resuming AND b.after_task_id = 9223372036854775807) AS settled
+        FROM (
+          (SELECT s.task_id FROM schedule s
+            WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_id > coalesce(b.prepared_task_id, 0)
+              AND s.waits_for = 'operator'
+            ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int)
+          UNION ALL
+          SELECT s.task_id FROM schedule s
+           WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_id = b.running_task_id
+             AND s.task_id <= b.prepared_task_id AND s.waits_for = 'operator') held
        WHERE p.status = 'SUSPENDED') q ON true
     LEFT JOIN LATERAL (
       SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for IN ('operator', 'process')
@@ -101,12 +110,15 @@ wk AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
                                          WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for,
          priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN (
-             SELECT min(coalesce(q.own_priority, q.priority)) FROM schedule q
-              WHERE q.namespace = i.namespace AND q.process_id = i.process_id AND q.timer_name IS NULL AND q.scheduled_time <= statement_timestamp())
+             SELECT min(first.priority) FROM (
+               SELECT coalesce(q.own_priority, q.priority) AS priority FROM schedule q
+                WHERE q.namespace = i.namespace AND q.process_id = i.process_id AND q.timer_name IS NULL
+                  AND q.scheduled_time <= statement_timestamp()
+                ORDER BY q.namespace, q.process_id, q.task_id LIMIT 2000) first)
            ELSE coalesce(s.own_priority, s.priority) END,
          own_priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND i.resumes
-     AND (s.waits_for = 'operator' OR s.task_id = i.next_task_id))
+    FROM (SELECT i.*, unnest(i.held_task_ids || i.next_task_id) AS held_task_id FROM i WHERE i.resumes) i
+   WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.held_task_id)
 SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,
        (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'SUSPENDED' THEN 'unsettled'
              WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome

@@ -26,6 +26,9 @@ func (s *Store) WaitForLocks() *Store {
 	return s
 }
 
+// PrepareResume moves the waiting tasks of a suspended process, as ResumeProcess does before it changes the status.
+func (s *Store) PrepareResume(key process.Key) error { return s.prepareResume(key) }
+
 // EncodeArrays has a connection encode arrays as those of lanes do.
 var EncodeArrays = encodeArrays
 

@@ -2,6 +2,9 @@ package storage_test
 
 import (
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
@@ -120,6 +123,51 @@ func TestLargeQueueIsSuspendedAndResumed(t *testing.T) {
 	equal(t, "waits", []any{b.queued("p", "place"), b.queued("p", "process"), ask[int](b, `SELECT count(*) FROM queue_backlogs`)}, []any{1, largeQueue - 1, 0})
 	first := ask[int64](b, `SELECT min(task_id) FROM schedule`)
 	equal(t, "the first", b.searchCalls(9)[0].TaskID, first)
+}
+
+// A resume reads each waiting task about once, even while an old snapshot keeps the dead rows.
+func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	b.manyWait("p")
+	b.suspend("p")
+	b.settle()
+	old, err := pgx.Connect(t.Context(), b.dsn)
+	must(t, old, err)
+	defer old.Close(t.Context())
+	_, err = old.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM progressor.schedule")
+	must(t, old, err)
+	read := func() int {
+		return ask[int](b, "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'schedule'")
+	}
+	before := read()
+	other := open(t, b.dsn, storage.Config{})
+	must(t, 0, other.ResumeProcess(key("p")))
+	other.Close() // its connections report what they have read
+	b.until("the reads are reported", func() bool { return read()-before >= largeQueue })
+	if n := read() - before; n > 2*largeQueue {
+		t.Errorf("a resume read %d index entries for %d waiting tasks", n, largeQueue)
+	}
+	b.save(end(c, storage.Finished))
+}
+
+// The task that runs while a large queue is prepared for a resume may be retried. It is resumed, too, although it is older.
+func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.process("p")
+	c := b.claim("p")
+	b.manyWait("p")
+	b.suspend("p")
+	b.settle()
+	must(t, 0, b.PrepareResume(key("p")))
+	b.save(end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
+	equal(t, "held", b.queued("p", "operator"), 1)
+	b.resume("p")
+	equal(t, "held", b.queued("p", "operator"), 0)
+	equal(t, "the retry", ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
 }
 
 // A resume before the queue has followed the suspension moves it back, and whatever it has left is CANCELLED when the process ends.

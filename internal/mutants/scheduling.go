@@ -126,6 +126,16 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "ScansForget",
 	},
 	{
+		name: "resume-reads-all", breaks: "a resume does not read the tasks again that were prepared for it",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "coalesce(b.prepared_task_id, 0)", planted: "0",
+		packages: "./storage", run: "ResumeOfALargeQueue",
+	},
+	{
+		name: "resume-forgets-retry", breaks: "a retry during a resume is resumed, too",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "s.task_id = b.running_task_id", planted: "s.task_id = 0",
+		packages: "./storage", run: "RetryDuringTheResume",
+	},
+	{
 		name: "next-tasks-unbounded", breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
 		file: "storage/internal/dbsqlc/save_result.sql.go", old: " / cardinality($1::int[]) AS promotable", planted: " AS promotable",
 		packages: "./storage", run: "NextTasksAreRead",

@@ -253,7 +253,7 @@ SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place'
 UNION ALL
 SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
   FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
- WHERE s.waits_for = 'place' AND (s.priority > q.priority OR s.own_priority < s.priority)
+ WHERE s.waits_for = 'place' AND (s.priority > q.priority AND q.n <= 2000 OR s.own_priority < s.priority)
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
 UNION ALL
 SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
@@ -481,7 +481,8 @@ type FindViolationsRow struct {
 // running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
 // numbers_are_new: no task and no attempt has a number that its sequence will issue again.
 // one_next_task: at most one row of a process waits for a place.
-// priority_is_smallest: the row of an idle process that waits for a place has the smallest priority of the waiting tasks.
+// priority_is_smallest: in an idle process, the row that waits for a slot has the smallest priority of the waiting tasks. Queues of more
+// than 2,000 tasks are not checked: see queue_priority.
 // somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
 // that waits for its next attempt holds up what waits behind it.
 // in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.

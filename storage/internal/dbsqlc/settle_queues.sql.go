@@ -57,9 +57,14 @@ prepared_tasks AS (
    WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w))),
 n AS MATERIALIZED (SELECT count(*) AS moved, max(w.task_id) AS last_task_id FROM w),
 preparing AS (
-  INSERT INTO queue_backlogs (namespace, process_id, resuming, after_task_id)
-  SELECT k.namespace, k.process_id, true, CASE WHEN n.moved = $4::int THEN n.last_task_id ELSE 9223372036854775807 END FROM k, n
-  ON CONFLICT (namespace, process_id) DO UPDATE SET resuming = true, after_task_id = excluded.after_task_id)
+  INSERT INTO queue_backlogs AS b (namespace, process_id, resuming, after_task_id, prepared_task_id, running_task_id)
+  SELECT k.namespace, k.process_id, true, CASE WHEN n.moved = $4::int THEN n.last_task_id ELSE 9223372036854775807 END,
+         greatest(k.after_task_id, n.last_task_id),
+         (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id)
+    FROM k, n
+  ON CONFLICT (namespace, process_id) DO UPDATE
+     SET resuming = true, after_task_id = excluded.after_task_id, prepared_task_id = excluded.prepared_task_id,
+         running_task_id = CASE WHEN $1::bool THEN excluded.running_task_id ELSE b.running_task_id END)
 SELECT (CASE WHEN EXISTS (SELECT 1 FROM k) THEN n.moved ELSE -1 END)::bigint AS moved FROM n
 `
 

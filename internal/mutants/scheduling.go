@@ -19,7 +19,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scans-do-not-wait", breaks: "scans wait while many results of scanned tasks wait to be stored",
-		file: "engine/backlog_results.go", old: "return b.results >= limit ||", planted: "return",
+		file: "engine/backlog_results.go", old: "return b.results >= limit ||", planted: "_ = limit\n\treturn",
 		packages: "./engine", run: "ScansWaitForBacklogResults",
 	},
 	{

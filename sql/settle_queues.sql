@@ -58,12 +58,12 @@ SELECT b.namespace, b.process_id FROM queue_backlogs b
 
 -- ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the
 -- operator wait for their time or their process again. Nothing runs until ResumeProcesses changes
--- the status. It runs after LockProcesses. restart begins with the first task. moved is -1 if the
--- process is not SUSPENDED, and less than lim if all tasks are prepared. Then after_task_id is the
--- largest bigint.
+-- the status. It runs after LockProcesses and continues where the last one ended, which may be that
+-- of another client. moved is -1 if the process is not SUSPENDED, and less than lim if all tasks
+-- are prepared. Then after_task_id is the largest bigint.
 -- name: ResumeTasks :one
 WITH k AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, CASE WHEN @restart::bool THEN 0 ELSE coalesce(b.after_task_id, 0) END AS after_task_id
+  SELECT p.namespace, p.process_id, CASE WHEN b.resuming THEN b.prepared_task_id ELSE 0 END AS after_task_id
     FROM processes p LEFT JOIN queue_backlogs b ON b.namespace = p.namespace AND b.process_id = p.process_id
    WHERE p.namespace = @namespace::text AND p.process_id = @process_id::text AND p.removed_time IS NULL AND p.status = 'SUSPENDED'),
 w AS MATERIALIZED (
@@ -83,5 +83,5 @@ preparing AS (
     FROM k, n
   ON CONFLICT (namespace, process_id) DO UPDATE
      SET resuming = true, after_task_id = excluded.after_task_id, prepared_task_id = excluded.prepared_task_id,
-         running_task_id = CASE WHEN @restart::bool THEN excluded.running_task_id ELSE b.running_task_id END)
+         running_task_id = CASE WHEN b.resuming AND b.prepared_task_id > 0 THEN b.running_task_id ELSE excluded.running_task_id END)
 SELECT (CASE WHEN EXISTS (SELECT 1 FROM k) THEN n.moved ELSE -1 END)::bigint AS moved FROM n;

@@ -68,12 +68,12 @@ func (s *Store) locked(ctx context.Context, key process.Key, statement stage) er
 
 // prepareResume gives the tasks of a suspended process, in batches, what they wait for after the resume.
 func (s *Store) prepareResume(key process.Key) error {
-	for restart := true; ; restart = false {
+	for {
 		var moved int64
 		ctx, cancel := context.WithTimeout(s.stopped, flushTimeout)
 		err := s.locked(ctx, key, func(ctx context.Context, db DB) (err error) {
 			moved, err = s.q.ResumeTasks(ctx, db, dbsqlc.ResumeTasksParams{
-				Namespace: key.Namespace, ProcessID: key.ProcessID, Restart: restart, Lim: queueBatch,
+				Namespace: key.Namespace, ProcessID: key.ProcessID, Lim: queueBatch,
 			})
 			return err
 		})

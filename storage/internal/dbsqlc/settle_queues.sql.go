@@ -44,32 +44,31 @@ func (q *Queries) ListBacklogs(ctx context.Context, db DBTX, lim int32) ([]ListB
 
 const resumeTasks = `-- name: ResumeTasks :one
 WITH k AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, CASE WHEN $1::bool THEN 0 ELSE coalesce(b.after_task_id, 0) END AS after_task_id
+  SELECT p.namespace, p.process_id, CASE WHEN b.resuming THEN b.prepared_task_id ELSE 0 END AS after_task_id
     FROM processes p LEFT JOIN queue_backlogs b ON b.namespace = p.namespace AND b.process_id = p.process_id
-   WHERE p.namespace = $2::text AND p.process_id = $3::text AND p.removed_time IS NULL AND p.status = 'SUSPENDED'),
+   WHERE p.namespace = $1::text AND p.process_id = $2::text AND p.removed_time IS NULL AND p.status = 'SUSPENDED'),
 w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, s.task_id, s.task_ctid FROM k CROSS JOIN LATERAL (
     SELECT s.task_id, s.ctid AS task_ctid FROM schedule s
      WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id > k.after_task_id AND s.waits_for IN ('operator', 'place')
-     ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int) s),
+     ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) s),
 prepared_tasks AS (
   UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time' ELSE 'process' END::waits_for
    WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w))),
 n AS MATERIALIZED (SELECT count(*) AS moved, max(w.task_id) AS last_task_id FROM w),
 preparing AS (
   INSERT INTO queue_backlogs AS b (namespace, process_id, resuming, after_task_id, prepared_task_id, running_task_id)
-  SELECT k.namespace, k.process_id, true, CASE WHEN n.moved = $4::int THEN n.last_task_id ELSE 9223372036854775807 END,
+  SELECT k.namespace, k.process_id, true, CASE WHEN n.moved = $3::int THEN n.last_task_id ELSE 9223372036854775807 END,
          greatest(k.after_task_id, n.last_task_id),
          (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id)
     FROM k, n
   ON CONFLICT (namespace, process_id) DO UPDATE
      SET resuming = true, after_task_id = excluded.after_task_id, prepared_task_id = excluded.prepared_task_id,
-         running_task_id = CASE WHEN $1::bool THEN excluded.running_task_id ELSE b.running_task_id END)
+         running_task_id = CASE WHEN b.resuming AND b.prepared_task_id > 0 THEN b.running_task_id ELSE excluded.running_task_id END)
 SELECT (CASE WHEN EXISTS (SELECT 1 FROM k) THEN n.moved ELSE -1 END)::bigint AS moved FROM n
 `
 
 type ResumeTasksParams struct {
-	Restart   bool
 	Namespace string
 	ProcessID string
 	Lim       int32
@@ -77,16 +76,11 @@ type ResumeTasksParams struct {
 
 // ResumeTasks prepares the resume of a suspended process: at most lim tasks that wait for the
 // operator wait for their time or their process again. Nothing runs until ResumeProcesses changes
-// the status. It runs after LockProcesses. restart begins with the first task. moved is -1 if the
-// process is not SUSPENDED, and less than lim if all tasks are prepared. Then after_task_id is the
-// largest bigint.
+// the status. It runs after LockProcesses and continues where the last one ended, which may be that
+// of another client. moved is -1 if the process is not SUSPENDED, and less than lim if all tasks
+// are prepared. Then after_task_id is the largest bigint.
 func (q *Queries) ResumeTasks(ctx context.Context, db DBTX, arg ResumeTasksParams) (int64, error) {
-	row := db.QueryRow(ctx, resumeTasks,
-		arg.Restart,
-		arg.Namespace,
-		arg.ProcessID,
-		arg.Lim,
-	)
+	row := db.QueryRow(ctx, resumeTasks, arg.Namespace, arg.ProcessID, arg.Lim)
 	var moved int64
 	err := row.Scan(&moved)
 	return moved, err

@@ -175,7 +175,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		Add(time.Duration(rapid.IntRange(1, 1e6).Draw(t, "microseconds")) * time.Microsecond)
 	running := l.running()
 	overlap := OverlapAction(rapid.IntRange(0, 5).Draw(t, "order's overlap"))
-	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "pause", "resume", "trigger", "backfill"}).Draw(t, "event"); event {
+	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "withdraw", "pause", "resume", "trigger", "backfill"}).Draw(t, "event"); event {
 	case "end":
 		if len(running) == 0 {
 			return "nothing"
@@ -209,6 +209,23 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		row.Decision, row.status, row.Attempt = SkippedConcurrency, Skipped, 0
 		l.apply(l.cron.Refused(l.state, fire, l.now))
 		m.refuse(fire)
+		return event
+	case "withdraw":
+		waiting := m.waiting()
+		if len(waiting) == 0 {
+			return "nothing"
+		}
+		fire := rapid.SampledFrom(waiting).Draw(t, "fire").Time
+		step, withdrawn := l.cron.Withdraw(l.state, fire, l.now)
+		if !withdrawn {
+			t.Fatalf("%s waits, but was not withdrawn", fire)
+		}
+		l.row(fire).status = Cancelled
+		l.apply(step)
+		m.withdraw(fire)
+		if _, again := l.cron.Withdraw(l.state, fire, l.now); again {
+			t.Fatalf("%s was withdrawn twice", fire)
+		}
 		return event
 	case "pause":
 		l.apply(l.cron.Pause(l.state, l.now))

@@ -21,6 +21,19 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 // maxEarlier limits the stored earlier runs: 9 KB of the state. A forgotten run counts as unknown.
 const maxEarlier = 100
 
+// Withdraw removes a fire from the queue, so that it never starts, and reports whether the fire
+// waited there. The fires behind it may start.
+func (c Cron) Withdraw(state State, fire, now time.Time) (Step, bool) {
+	d := c.begin(state, now)
+	waiting := len(d.s.Queue)
+	d.s.Queue = slices.DeleteFunc(d.s.Queue, func(w Wait) bool { return w.Fire.Equal(fire) })
+	withdrawn := len(d.s.Queue) < waiting
+	if withdrawn {
+		d.startQueued()
+	}
+	return d.finish(), withdrawn
+}
+
 // Refused handles a run that did not start after all, because another run has the same effect. Its
 // fire becomes SKIPPED_CONCURRENCY. It does not count, not even for max_fires, and the previous run
 // is the one before it.

@@ -290,6 +290,16 @@ func (m *model) refuse(at time.Time) {
 	}
 }
 
+// withdraw ends a fire that waits: it never starts.
+func (m *model) withdraw(at time.Time) {
+	for _, row := range m.waiting() {
+		if row.Time.Equal(at) {
+			row.status = Cancelled
+		}
+	}
+	m.startWaiting()
+}
+
 func (m *model) resume(skipMissed bool, times []time.Time, now time.Time) {
 	if m.paused {
 		m.paused = false

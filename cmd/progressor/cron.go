@@ -22,6 +22,7 @@ type cronCmd struct {
 	Pause    cronPauseCmd    `cmd:"" help:"Pause a cron."`
 	Resume   cronResumeCmd   `cmd:"" help:"Resume a paused cron."`
 	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, also if the cron is paused."`
+	Cancel   cronCancelCmd   `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
 	Backfill cronBackfillCmd `cmd:"" help:"Decide past fire times."`
 	Preview  cronPreviewCmd  `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
 	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
@@ -270,6 +271,31 @@ func (c *cronTriggerCmd) Run(a *app) error {
 		return err
 	}
 	return ask(a, c.outputFlag, c.client().Cron.TriggerCron, req, func(resp *progressorv1.TriggerCronResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
+}
+
+type cronCancelCmd struct {
+	cronArgs
+	clientFlags
+	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+}
+
+func (cronCancelCmd) Help() string {
+	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A fire that waits is
+taken out of the queue and never starts. The answer is its row of the ledger.
+
+    progressor cron cancel demo nightly 2026-11-21T02:00:00Z --reason 'wrong data'`
+}
+
+func (c *cronCancelCmd) Run(a *app) error {
+	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
+	var err error
+	if req.FireTime, err = timeFrom("FIRE_TIME", c.Fire); err != nil {
+		return err
+	}
+	return ask(a, c.outputFlag, c.client().Cron.CancelFire, req, func(resp *progressorv1.CancelFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 	})
 }

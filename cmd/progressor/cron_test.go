@@ -39,6 +39,10 @@ func (f *fakeEngine) TriggerCron(_ context.Context, req *progressorv1.TriggerCro
 	return answer(f, req, &progressorv1.TriggerCronResponse{Fire: f.fires[0]})
 }
 
+func (f *fakeEngine) CancelFire(_ context.Context, req *progressorv1.CancelFireRequest) (*progressorv1.CancelFireResponse, error) {
+	return answer(f, req, &progressorv1.CancelFireResponse{Fire: f.fires[0]})
+}
+
 func (f *fakeEngine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	return answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
@@ -255,6 +259,8 @@ func TestCronGetListFires(t *testing.T) {
 	wantLines(t, p.ok(t, "cron", "fires", "demo", "nightly"), append(ledger, "2026-11-20T02:00:00.000Z MISSED 1,234 SKIPPED paused")...)
 	wantLines(t, p.ok(t, "cron", "trigger", "demo", "nightly", "--overlap", "parallel"), ledger...)
 	wantRequest(t, f.last, &progressorv1.TriggerCronRequest{Namespace: "demo", CronId: "nightly", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL})
+	wantLines(t, p.ok(t, "cron", "cancel", "demo", "nightly", "2026-11-20T02:00:00Z", "--reason", "wrong data"), ledger...)
+	wantRequest(t, f.last, &progressorv1.CancelFireRequest{Namespace: "demo", CronId: "nightly", FireTime: utc("2026-11-20T02:00:00Z"), Reason: "wrong data"})
 	wantLines(t, p.ok(t, "cron", "backfill", "demo", "nightly", "--from", "2026-11-01T00:00:00Z", "--to", "2026-11-02T00:00:00Z"), "decided 1,234 fire times")
 	wantRequest(t, f.last, &progressorv1.BackfillCronRequest{
 		Namespace: "demo", CronId: "nightly", FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,7 @@ type command struct {
 	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
 	From       time.Time          `json:"from,omitzero"`
 	To         time.Time          `json:"to,omitzero"`
+	Fire       time.Time          `json:"fire,omitzero"` // of CancelFire
 }
 
 // The methods.
@@ -42,6 +44,7 @@ const (
 	methodResume   = "ResumeCron"
 	methodTrigger  = "TriggerCron"
 	methodBackfill = "BackfillCron"
+	methodCancel   = "CancelFire"
 )
 
 // answered is what an order is answered with, if anything.
@@ -105,6 +108,8 @@ func (t *task) obey(ctx context.Context, o *command) error {
 		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
 	case methodBackfill:
 		return t.startBackfill(o)
+	case methodCancel:
+		return t.cancelFire(o.Fire)
 	default:
 		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 	}
@@ -181,6 +186,25 @@ func (t *task) update(o *command) error {
 	s.Revision++
 	t.follow(t.cron.Tick(s.Cron, t.now))
 	t.metadata = definition.GetMetadata().AsMap()
+	return nil
+}
+
+// cancelFire withdraws a fire that waits, or asks the run of a fire to end.
+func (t *task) cancelFire(fire time.Time) error {
+	s := t.state
+	if step, withdrawn := t.cron.Withdraw(s.Cron, fire, t.now); withdrawn {
+		t.endRow(fire, cron.Cancelled, "the fire was cancelled before it started")
+		t.follow(step)
+		return nil
+	}
+	asked := slices.ContainsFunc(s.Unsent, func(o outgoing) bool { return o.Fire.Equal(fire) && o.Cancel != "" })
+	switch {
+	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // it is being cancelled
+	case slices.ContainsFunc(s.Cron.Running, fire.Equal):
+		t.send(outgoing{Fire: fire, Cancel: cancelCommand})
+	default:
+		return processor.Reject(rejectedStatus, "the fire of %s neither runs nor waits", fire.UTC().Format(time.RFC3339Nano))
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ const (
 	httpMargin = time.Second
 	// maxAnswerBytes is how much of an answer is read: its status counts, and the rest lets the connection be used again.
 	maxAnswerBytes = 64 << 10
-	// cancelPoll is how often a request that is under way asks whether its run is to end: its CANCEL task waits for it.
+	// cancelPoll is how often a run that waits for a response checks whether it was asked to end: its CANCEL task waits for that.
 	cancelPoll = time.Second
 )
 
@@ -210,7 +210,7 @@ func headerText(id string) string {
 	return id
 }
 
-// watchCancel gives a request up whose run was asked to end.
+// watchCancel closes cancelled and calls cancel when the run is asked to end. It returns when ctx ends.
 func (c *Crons) watchCancel(ctx context.Context, run process.Key, cancelled chan<- struct{}, cancel func()) {
 	look := time.NewTicker(cancelPoll)
 	defer look.Stop()

@@ -26,7 +26,7 @@ func (c *Crons) start(ctx context.Context, run process.Key, w *work, target *pro
 	answer, err := c.engine.Start(ctx, engine.StartParams{
 		Key: key, Args: target.GetArgs(), Metadata: metadata, IdempotencyKey: run.ProcessID, Accepted: true,
 	})
-	return c.taskEnd(ctx, key, answer, err)
+	return c.taskEnd(ctx, run, key, answer, err)
 }
 
 // cancelStarted asks the process that a run has started to end, for nobody else does: it is not the run's child. target nil: there is none.

@@ -12,25 +12,38 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// taskWait is how long one task of a run waits for the end of what it has ordered: a cancel waits for its end, and so does its place.
+// taskWait is how long one task of a run waits for the end of the task that it has ordered. The run holds a slot meanwhile.
 const taskWait = 5 * time.Second
 
 // notify gives a process a NOTIFY task, once by the id of the run, and waits for its end. nil: it has not ended.
 func (c *Crons) notify(ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget) (*outcome, error) {
 	key := process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: target.GetProcessId()}
 	answer, err := c.engine.Call(ctx, engine.CallParams{Key: key, Args: target.GetArgs(), IdempotencyKey: run.ProcessID, Accepted: true})
-	return c.taskEnd(ctx, key, answer, err)
+	return c.taskEnd(ctx, run, key, answer, err)
 }
 
-// taskEnd waits for the end of a task that a run has ordered, or was refused. nil: it has not ended.
-func (c *Crons) taskEnd(ctx context.Context, key process.Key, answer engine.Answer, err error) (*outcome, error) {
+// taskEnd waits for the end of a task that a run has ordered, or was refused. It returns nil if the task has not ended, or if the run was
+// asked to end meanwhile.
+func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine.Answer, err error) (*outcome, error) {
 	var task *progressorv1.Task
+	cancelled := make(chan struct{})
 	if err == nil {
-		task, err = c.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: answer.TaskID, Timeout: taskWait})
+		waiting, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go c.watchCancel(waiting, run, cancelled, cancel)
+		task, err = c.engine.AwaitTask(waiting, engine.AwaitParams{Key: key, TaskID: answer.TaskID, Timeout: taskWait})
+	}
+	asked := false
+	select {
+	case <-cancelled:
+		asked = true
+	default:
 	}
 	var status *process.WrongStatusError
 	var o outcome
 	switch {
+	case asked && err != nil:
+		return nil, nil //nolint:nilnil // the CANCEL task is next
 	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.As(err, &status):
 		o = failed("%s", err)
 	case err != nil:

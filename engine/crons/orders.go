@@ -2,7 +2,10 @@ package crons
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/engine"
@@ -59,11 +62,47 @@ func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest,
 	if err != nil {
 		return nil, err
 	}
-	row, err := crons.Get(ctx, c.store, r.GetNamespace(), r.GetCronId(), a.Fire)
+	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), a.Fire)
+}
+
+// CancelFire withdraws a fire that waits, or asks the run of a fire to end. It returns the row of the fire, which
+// is RUNNING until the run has ended.
+func (c *Crons) CancelFire(ctx context.Context, r *progressorv1.CancelFireRequest, by process.Actor) (*progressorv1.Fire, error) {
+	fire, err := c.existingFire(ctx, r.GetNamespace(), r.GetCronId(), r.GetFireTime())
 	if err != nil {
 		return nil, err
 	}
-	return fireOf(r.GetCronId(), &row), nil
+	o := &command{Method: methodCancel, Fire: fire, Note: r.GetReason()}
+	if _, err = c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by); err != nil {
+		return nil, err
+	}
+	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), fire)
+}
+
+// fire reads the row of a fire.
+func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Time) (*progressorv1.Fire, error) {
+	row, err := crons.Get(ctx, c.store, namespace, cronID, fire)
+	if err != nil {
+		return nil, err
+	}
+	return fireOf(cronID, &row), nil
+}
+
+// existingFire returns the fire time of a request. It returns an error if the cron has no row for it.
+func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp) (time.Time, error) {
+	fire := timeOf(at)
+	if fire.IsZero() {
+		return fire, invalid("fire_time", "is required")
+	}
+	s, err := c.read(ctx, namespace, cronID)
+	if err != nil {
+		return fire, err
+	}
+	row, err := crons.Get(ctx, c.store, namespace, cronID, fire)
+	if errors.Is(err, process.ErrTaskNotFound) || err == nil && row.DecidedTime.Before(s.Created) {
+		return fire, invalid("fire_time", "the cron has no fire at this time: see ListFires")
+	}
+	return fire, err
 }
 
 // deleteTime is how long a request deletes the ledger of its cron; what is left goes with its retention.

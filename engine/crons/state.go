@@ -60,11 +60,13 @@ type outgoing struct {
 const (
 	cancelLate     = "late"
 	cancelReplaced = "replaced"
+	cancelCommand  = "command"
 )
 
 // cancelReasons are what the runs are told.
 var cancelReasons = map[string]string{
 	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron takes its place",
+	cancelCommand: "its fire was cancelled",
 }
 
 type backfill struct {

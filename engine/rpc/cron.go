@@ -85,6 +85,15 @@ func (s *cronService) TriggerCron(ctx context.Context, r *progressorv1.TriggerCr
 	return &progressorv1.TriggerCronResponse{Fire: f}, nil
 }
 
+// CancelFire withdraws a fire that waits, or asks its run to end.
+func (s *cronService) CancelFire(ctx context.Context, r *progressorv1.CancelFireRequest) (*progressorv1.CancelFireResponse, error) {
+	f, err := s.crons.CancelFire(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.CancelFireResponse{Fire: f}, nil
+}
+
 // BackfillCron has the fire times of a time that has passed decided.
 func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))

@@ -36,6 +36,12 @@ var cronMutants = []mutant{
 		packages: "./engine/crons", run: "PauseAndResume",
 	},
 	{
+		name: "cron-withdrawn-starts", breaks: "a fire that waits and is cancelled never starts",
+		file: "cron/events.go", old: "func(w Wait) bool { return w.Fire.Equal(fire) })\n	withdrawn := len(d.s.Queue) < waiting",
+		planted:  "func(w Wait) bool { return false })\n	withdrawn := waiting > 0",
+		packages: "./cron", run: "Decisions",
+	},
+	{
 		name: "cron-oldest-first", breaks: "of several fire times that are due the newest run",
 		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))", planted: "keep = later(keep, time.Time{})",
 		packages: "./cron", run: "Late|History",

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { crons, readOnly, useRead } from "../api";
 import { count, durationMillis, exact, millis, plural, span, timestamp } from "../format";
-import { OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
+import { FireStatus, OverlapAction, type Cron, type Fire } from "../gen/progressor/v1/cron_pb";
 import { useCommands } from "../palette";
 import { Pager } from "../paging";
 import { go, href, useParam } from "../router";
@@ -124,6 +124,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
 }
 
 function Ledger({ c }: { c: Cron }) {
+  const [cancelled, setCancelled] = useState<Fire>();
   const after = useParam("after");
   const { data, error, isPending } = useRead(["fires", c.namespace, c.cronId, after], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 50, pageToken: after }, o), { every: after ? 0 : 3000, keep: true });
   const took = (f: Fire) => {
@@ -161,7 +162,10 @@ function Ledger({ c }: { c: Cron }) {
                     {decisionName(f.decision)} {f.manual && <span className="tag">manual</span>} {f.count > 1n && <span className="tag">{count(f.count)} times</span>}
                   </td>
                   <td>
-                    <Status look={lookOfFire(f.status)} />
+                    <Status look={lookOfFire(f.status)} />{" "}
+                    {!readOnly && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
+                      <button onClick={() => setCancelled(f)}>Cancel…</button>
+                    )}
                   </td>
                   <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
                   <td className="number" data-label="took">
@@ -182,6 +186,17 @@ function Ledger({ c }: { c: Cron }) {
         </Scroll>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {cancelled && (
+        <Confirm
+          title={`Cancel the fire of ${exact(millis(cancelled.fireTime) ?? 0, false)}?`}
+          says={cancelled.status === FireStatus.SCHEDULED ? "It is taken out of the queue and never starts." : "Its run is asked to end."}
+          verb="Cancel the fire"
+          bad
+          run={() => crons.cancelFire({ namespace: c.namespace, cronId: c.cronId, fireTime: cancelled.fireTime })}
+          done="The cancellation is requested."
+          onClose={() => setCancelled(undefined)}
+        />
+      )}
     </Card>
   );
 }

@@ -49,6 +49,8 @@ const (
 	CronServiceResumeCronProcedure = "/progressor.v1.CronService/ResumeCron"
 	// CronServiceTriggerCronProcedure is the fully-qualified name of the CronService's TriggerCron RPC.
 	CronServiceTriggerCronProcedure = "/progressor.v1.CronService/TriggerCron"
+	// CronServiceCancelFireProcedure is the fully-qualified name of the CronService's CancelFire RPC.
+	CronServiceCancelFireProcedure = "/progressor.v1.CronService/CancelFire"
 	// CronServiceBackfillCronProcedure is the fully-qualified name of the CronService's BackfillCron
 	// RPC.
 	CronServiceBackfillCronProcedure = "/progressor.v1.CronService/BackfillCron"
@@ -68,6 +70,10 @@ type CronServiceClient interface {
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
+	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would, or takes
+	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
+	// FAILED_PRECONDITION.
+	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
@@ -134,6 +140,12 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cronServiceMethods.ByName("TriggerCron")),
 			connect.WithClientOptions(opts...),
 		),
+		cancelFire: connect.NewClient[v1.CancelFireRequest, v1.CancelFireResponse](
+			httpClient,
+			baseURL+CronServiceCancelFireProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("CancelFire")),
+			connect.WithClientOptions(opts...),
+		),
 		backfillCron: connect.NewClient[v1.BackfillCronRequest, v1.BackfillCronResponse](
 			httpClient,
 			baseURL+CronServiceBackfillCronProcedure,
@@ -165,6 +177,7 @@ type cronServiceClient struct {
 	pauseCron    *connect.Client[v1.PauseCronRequest, v1.PauseCronResponse]
 	resumeCron   *connect.Client[v1.ResumeCronRequest, v1.ResumeCronResponse]
 	triggerCron  *connect.Client[v1.TriggerCronRequest, v1.TriggerCronResponse]
+	cancelFire   *connect.Client[v1.CancelFireRequest, v1.CancelFireResponse]
 	backfillCron *connect.Client[v1.BackfillCronRequest, v1.BackfillCronResponse]
 	previewCron  *connect.Client[v1.PreviewCronRequest, v1.PreviewCronResponse]
 	listFires    *connect.Client[v1.ListFiresRequest, v1.ListFiresResponse]
@@ -242,6 +255,15 @@ func (c *cronServiceClient) TriggerCron(ctx context.Context, req *v1.TriggerCron
 	return nil, err
 }
 
+// CancelFire calls progressor.v1.CronService.CancelFire.
+func (c *cronServiceClient) CancelFire(ctx context.Context, req *v1.CancelFireRequest) (*v1.CancelFireResponse, error) {
+	response, err := c.cancelFire.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // BackfillCron calls progressor.v1.CronService.BackfillCron.
 func (c *cronServiceClient) BackfillCron(ctx context.Context, req *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error) {
 	response, err := c.backfillCron.CallUnary(ctx, connect.NewRequest(req))
@@ -279,6 +301,10 @@ type CronServiceHandler interface {
 	PauseCron(context.Context, *v1.PauseCronRequest) (*v1.PauseCronResponse, error)
 	ResumeCron(context.Context, *v1.ResumeCronRequest) (*v1.ResumeCronResponse, error)
 	TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error)
+	// CancelFire cancels the run of a fire, as CancelProcess, CancelJob or CancelRun would, or takes
+	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
+	// FAILED_PRECONDITION.
+	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
@@ -341,6 +367,12 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cronServiceMethods.ByName("TriggerCron")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cronServiceCancelFireHandler := connect.NewUnaryHandlerSimple(
+		CronServiceCancelFireProcedure,
+		svc.CancelFire,
+		connect.WithSchema(cronServiceMethods.ByName("CancelFire")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cronServiceBackfillCronHandler := connect.NewUnaryHandlerSimple(
 		CronServiceBackfillCronProcedure,
 		svc.BackfillCron,
@@ -377,6 +409,8 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 			cronServiceResumeCronHandler.ServeHTTP(w, r)
 		case CronServiceTriggerCronProcedure:
 			cronServiceTriggerCronHandler.ServeHTTP(w, r)
+		case CronServiceCancelFireProcedure:
+			cronServiceCancelFireHandler.ServeHTTP(w, r)
 		case CronServiceBackfillCronProcedure:
 			cronServiceBackfillCronHandler.ServeHTTP(w, r)
 		case CronServicePreviewCronProcedure:
@@ -422,6 +456,10 @@ func (UnimplementedCronServiceHandler) ResumeCron(context.Context, *v1.ResumeCro
 
 func (UnimplementedCronServiceHandler) TriggerCron(context.Context, *v1.TriggerCronRequest) (*v1.TriggerCronResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.TriggerCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.CancelFire is not implemented"))
 }
 
 func (UnimplementedCronServiceHandler) BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error) {

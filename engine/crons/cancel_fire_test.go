@@ -1,0 +1,91 @@
+package crons_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progressorv1.Fire, error) {
+	t.Helper()
+	return n.CancelFire(t.Context(), &progressorv1.CancelFireRequest{Namespace: "ns", CronId: id, FireTime: f.GetFireTime(), Reason: "wrong data"}, kim)
+}
+
+// The run of a fire ends as CANCELLED, whatever its target is.
+func TestCancelFire(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after the body
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	n := startPull(t)
+	n.putTemplate(t, asks(`"cancel_policy": {"grace": "0s"},`))
+	init := starts("init", never, "hold")
+	init.GetTarget().GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
+	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("busy")}); err != nil {
+		t.Fatal(err)
+	}
+	notify := starts("notify", never, "")
+	notify.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_NotifyProcess{
+		NotifyProcess: &progressorv1.NotifyProcessTarget{Namespace: "ns", ProcessId: "busy", Args: []byte("hold")},
+	}}
+	for _, c := range []*progressorv1.Cron{
+		starts("process", never, "wait"), init, enqueues("job", nil), runs(t, "flow", ""), target("http", server.URL), notify,
+	} {
+		n.create(t, c)
+		f := n.trigger(t, c.GetCronId())
+		if c.GetCronId() == "flow" {
+			n.waits(t, runOf(t, f))
+		}
+		got, err := n.cancelFire(t, c.GetCronId(), f)
+		if err != nil || !got.GetFireTime().AsTime().Equal(f.GetFireTime().AsTime()) {
+			t.Fatalf("%s: %v, %v", c.GetCronId(), got, err)
+		}
+		n.awaits(t, c.GetCronId(), "FIRED CANCELLED 1")
+		if _, err = n.cancelFire(t, c.GetCronId(), f); !errors.As(err, new(*process.WrongStatusError)) {
+			t.Errorf("%s: cancel of a fire that has ended: %v", c.GetCronId(), err)
+		}
+	}
+	close(n.gate)
+	if k := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelFire' AND actor = 'kim' AND details->>'note' = 'wrong data'"); k != 6 {
+		t.Errorf("the audit log has %d of 6 commands", k)
+	}
+}
+
+// A fire that waits is taken out of the queue, and the next one takes its turn.
+func TestCancelFireThatWaits(t *testing.T) {
+	t.Parallel()
+	n := startPull(t)
+	c := starts("c", never, "wait")
+	c.Policy.ConcurrencyPolicy = progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
+	n.create(t, c)
+	first, second := n.trigger(t, "c"), n.trigger(t, "c")
+	n.trigger(t, "c")
+	n.awaits(t, "c", "FIRED RUNNING 1, QUEUED SCHEDULED, QUEUED SCHEDULED")
+	got, err := n.cancelFire(t, "c", second)
+	if err != nil || got.GetStatus() != progressorv1.FireStatus_FIRE_STATUS_CANCELLED || got.GetDetail() == "" || got.GetEndedTime() == nil {
+		t.Fatalf("%v, %v", got, err)
+	}
+	n.call(t, first.GetProcessId(), "complete")
+	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED CANCELLED, QUEUED RUNNING 1")
+	wrong := &progressorv1.Fire{FireTime: stamp(time.Unix(1, 0))}
+	if _, err := n.cancelFire(t, "c", wrong); !isInvalid(err, "fire_time") {
+		t.Errorf("a fire that does not exist: %v", err)
+	}
+	if _, err := n.cancelFire(t, "d", first); !errors.Is(err, process.ErrCronNotFound) {
+		t.Errorf("a cron that does not exist: %v", err)
+	}
+}
+
+func isInvalid(err error, field string) bool {
+	wrong, ok := errors.AsType[*process.InvalidError](err)
+	return ok && wrong.Field == field
+}

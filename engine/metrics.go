@@ -97,6 +97,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
 		&slotsCollector{engine: e}, &depthsCollector{engine: e}, &growthCollector{engine: e},
+		&failingCollector{engine: e},
 	)
 	return m
 }

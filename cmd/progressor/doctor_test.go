@@ -88,3 +88,27 @@ func TestFrozenLate(t *testing.T) {
 		}
 	}
 }
+
+func TestDoctorFindsFailingRuns(t *testing.T) {
+	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
+	pool := storagetest.Connect(t, dsn)
+	for _, sql := range []string{
+		`INSERT INTO progressor.namespaces (namespace, config) VALUES ('n', '{}')`,
+		`INSERT INTO progressor.schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, attempt)
+		 SELECT 'n', id, 7, 'NOTIFY', 'time', now(), 8 FROM unnest(ARRAY['~flow/r 1', '~cron/nightly', '~bulk/b', '~run/x']) id`,
+		`INSERT INTO progressor.failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time,
+		   failed_time, first_scheduled_time)
+		 SELECT namespace, process_id, 7, 8, 'exception', 'no such table', 1, now(), now() - interval '125 s', now() FROM progressor.schedule`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+	out := p.run(t, "doctor").stdout
+	for object, id := range map[string]string{
+		"run n/r 1": "'~flow/r 1'", "cron n/nightly": "'~cron/nightly'", "bulk operation n/b": "'~bulk/b'", "run of a cron n/x": "'~run/x'",
+	} {
+		wantLines(t, out, "- "+object+" has made no progress for 125 s: attempt 8 of its task 7 (NOTIFY) failed: exception: no such table. Next: progressor explain n "+id+"; look for the error")
+	}
+}

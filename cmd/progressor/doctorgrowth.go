@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 )
 
 const (
@@ -25,6 +29,9 @@ const (
 	lateKeys = time.Hour
 	// keyRetention is the retention of idempotency keys.
 	keyRetention = 24 * time.Hour
+	// longFailing is how long a task of a run, a cron or a bulk operation may fail before doctor
+	// warns. A restart of the database takes less.
+	longFailing = time.Minute
 	// longestListed is the maximum number of processes in a kind of warning.
 	longestListed = 10
 )
@@ -98,6 +105,35 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	})
 	return err
+}
+
+// lookAtFailing finds runs, crons and bulk operations that make no progress because their own tasks
+// fail. Such a failure is one of the engine or of the database.
+func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
+	if e.Schema.Version == 0 {
+		return nil
+	}
+	tasks, err := storage.ListFailingTasks(ctx, conn, longFailing, longestListed)
+	for _, t := range tasks {
+		e.warn(fmt.Sprintf("progressor explain %s %s; look for the error in the log of PostgreSQL and of the nodes",
+			shellWord(t.Key.Namespace), shellWord(t.Key.ProcessID)),
+			"%s has made no progress for %.0f s: attempt %d of its task %d (%s) failed: %s: %s",
+			internalObject(t.Key), t.For.Seconds(), t.Attempt, t.TaskID, t.Type, t.Reason, t.Message)
+	}
+	return err
+}
+
+// internalObject names what a process of an internal kind stands for, such as "run shop/r-1".
+func internalObject(key process.Key) string {
+	for prefix, name := range map[string]string{
+		process.FlowPrefix: "run", process.CronPrefix: "cron", process.CronRunPrefix: "run of a cron",
+		process.BulkPrefix: "bulk operation",
+	} {
+		if id, ok := strings.CutPrefix(key.ProcessID, prefix); ok {
+			return name + " " + key.Namespace + "/" + id
+		}
+	}
+	return "process " + key.Namespace + "/" + key.ProcessID
 }
 
 func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {

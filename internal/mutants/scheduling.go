@@ -146,6 +146,11 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
+		name: "failing-runs-unreported", breaks: "runs whose own task fails for more than a minute are reported",
+		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0", planted: "WHERE s.attempt > 10",
+		packages: "./storage", run: "TestListFailingTasks",
+	},
+	{
 		name: "trim-from-the-start", breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
 		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id AND", planted: "AND",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",

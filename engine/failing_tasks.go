@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+const (
+	// failingFor is how long a task of an internal kind must fail before the metric counts it. A
+	// restart of the database takes less.
+	failingFor = time.Minute
+	// failingLimit is the highest count that the metric shows.
+	failingLimit = 1000
+)
+
+var failingProcesses = prometheus.NewDesc("progressor_failing_internal_processes",
+	"Processes of an internal kind (flow, cron, run of a cron, bulk) whose own task has failed for more than a minute and is "+
+		"retried, counted up to 1,000 of all kinds. All nodes show the same.", []string{"kind"}, nil)
+
+// failingCollector counts processes of internal kinds whose tasks fail. It reads the database when
+// it is scraped.
+type failingCollector struct {
+	engine *Engine
+	mu     sync.Mutex
+	read   time.Time
+	counts map[string]int // by kind
+}
+
+// Describe implements prometheus.Collector.
+func (c *failingCollector) Describe(ch chan<- *prometheus.Desc) { ch <- failingProcesses }
+
+// Collect implements prometheus.Collector. It returns no metric while the database is down.
+func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read.IsZero() || time.Since(c.read) > growthAge {
+		if err := c.count(); err != nil {
+			c.engine.log.Warn("failing tasks not read", "error", err)
+			return
+		}
+	}
+	for name, k := range c.engine.kinds {
+		if k.Processor != nil {
+			ch <- prometheus.MustNewConstMetric(failingProcesses, prometheus.GaugeValue, float64(c.counts[name]), name)
+		}
+	}
+}
+
+func (c *failingCollector) count() error {
+	ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
+	defer cancel()
+	tasks, err := c.engine.store.ListFailingTasks(ctx, failingFor, failingLimit)
+	if err != nil {
+		return err
+	}
+	failing := map[process.Key]bool{}
+	c.counts, c.read = map[string]int{}, time.Now()
+	for _, t := range tasks {
+		if failing[t.Key] {
+			continue
+		}
+		failing[t.Key] = true
+		kind, _, _ := strings.Cut(strings.TrimPrefix(t.Key.ProcessID, process.OwnPrefix), "/")
+		c.counts[kind]++
+	}
+	return nil
+}

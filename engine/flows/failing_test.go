@@ -1,0 +1,63 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// A run whose own task has failed for more than a minute is reported, and no longer once the task
+// has succeeded.
+func TestFailingRunIsReported(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "join", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}, "depends_on": ["a", "b"], "input": "${steps.a.result}"}]}`)
+	n.run(t, "pull", "join", "r", "")
+	a, b := n.lease(t, "a"), n.lease(t, "b")
+	n.answer(t, a, `"of a"`, "")
+	n.until(t, "pull", "r", "RUNNING: a SUCCEEDED b RUNNING")
+	lock, err := n.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Rollback(context.Background()) // where the test has failed
+	if _, err := lock.Exec(t.Context(), "LOCK TABLE flow_steps"); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, b, `"of b"`, "")
+	enginetest.Eventually(t, patience, "the run's task fails", func() bool {
+		if _, err := n.db.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`); err != nil {
+			t.Fatal(err)
+		}
+		return enginetest.Count(t, n.db, "SELECT count(*) FROM failed_attempts WHERE process_id = '~flow/r'") > 0
+	})
+	report := func() string {
+		t.Helper()
+		tasks, err := n.store.ListFailingTasks(t.Context(), time.Minute, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := ""
+		for _, f := range tasks {
+			list += fmt.Sprintf("%s %s %s ", f.Key.Namespace, f.Key.ProcessID, f.Type)
+		}
+		return list
+	}
+	same(t, report(), "")
+	if _, err := n.db.Exec(t.Context(), "UPDATE failed_attempts SET failed_time = failed_time - interval '1 minute'"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, report(), "pull ~flow/r NOTIFY ")
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t, "c"), "", "")
+	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
+	same(t, report(), "")
+}

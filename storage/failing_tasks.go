@@ -1,0 +1,46 @@
+package storage
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// FailingTask is a task of an internal kind that fails and is retried.
+type FailingTask struct {
+	Key     process.Key
+	TaskID  int64
+	Type    process.TaskType
+	Attempt int32 // the newest that failed
+	Reason  string
+	Message string
+	For     time.Duration // since the oldest recorded failure
+}
+
+// ListFailingTasks returns tasks of processes of internal kinds that have failed for longer than
+// minAge, in no particular order, up to limit. Tasks that wait for an operator are not among them.
+// db needs the search_path progressor.
+func ListFailingTasks(ctx context.Context, db DB, minAge time.Duration, limit int) ([]FailingTask, error) {
+	rows, err := dbsqlc.New().ListFailingTasks(ctx, db, dbsqlc.ListFailingTasksParams{
+		MinAgeUs: minAge.Microseconds(), Lim: int32(limit), //nolint:gosec // a bound
+	})
+	if err != nil {
+		return nil, mapped("list failing tasks", err)
+	}
+	tasks := make([]FailingTask, len(rows))
+	for i, r := range rows {
+		tasks[i] = FailingTask{
+			Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, TaskID: r.TaskID,
+			Type: process.TaskType(r.TaskType), Attempt: r.Attempt, Reason: r.Reason, Message: r.Message,
+			For: time.Duration(r.FailingSeconds * float64(time.Second)),
+		}
+	}
+	return tasks, nil
+}
+
+// ListFailingTasks is the function of the same name on the database of the store.
+func (s *Store) ListFailingTasks(ctx context.Context, minAge time.Duration, limit int) ([]FailingTask, error) {
+	return ListFailingTasks(ctx, s.general, minAge, limit)
+}

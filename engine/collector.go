@@ -25,6 +25,9 @@ type collector struct {
 	settling bool
 	// trimming is true if the last pass ran out of time before it removed all old histories.
 	trimming bool
+	// orphans is the failed attempt after which the search for orphaned ones continues in the next
+	// pass. It is zero if the last search came to the end.
+	orphans storage.AttemptKey
 	// forgetting: the last pass had no time for all old rows of kinds.
 	forgetting bool
 
@@ -142,6 +145,9 @@ func (c *collector) remove(ctx context.Context) error {
 	}
 	if c.due("trim", 5) || c.trimming {
 		errs = append(errs, c.trim(ctx))
+	}
+	if c.due("orphans", 3600) || c.orphans != (storage.AttemptKey{}) {
+		errs = append(errs, c.deleteOrphans(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -277,6 +283,19 @@ func (c *collector) trim(ctx context.Context) error {
 		}
 	}
 	c.trimming = true
+	return nil
+}
+
+// deleteOrphans deletes failed attempts whose task does not exist, for at most purgeTime. The next
+// pass continues.
+func (c *collector) deleteOrphans(ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < purgeTime; {
+		var err error
+		c.orphans, err = c.engine.store.DeleteOrphanedAttempts(ctx, c.orphans)
+		if err != nil || c.orphans == (storage.AttemptKey{}) {
+			return err
+		}
+	}
 	return nil
 }
 

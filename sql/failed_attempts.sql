@@ -39,3 +39,40 @@ SELECT f.task_id, f.attempt, f.reason, f.message, f.node_id, f.running_time, f.f
    AND f.process_id = @process_id
    AND f.task_id = ANY (@task_ids::bigint[])
  ORDER BY f.task_id, f.attempt;
+
+-- DeleteOrphanedAttempts looks at the next lim attempts in key order and deletes those whose task
+-- does not exist. Engines from before the table existed remove processes and tasks without them.
+-- It returns the last key that it has looked at, and the number of them: fewer than lim at the end.
+-- name: DeleteOrphanedAttempts :one
+WITH batch AS MATERIALIZED (
+  SELECT f.namespace, f.process_id, f.task_id, f.attempt FROM failed_attempts f
+   WHERE (f.namespace, f.process_id, f.task_id, f.attempt)
+         > (@after_namespace::text, @after_process_id::text, @after_task_id::bigint, @after_attempt::int)
+   ORDER BY f.namespace, f.process_id, f.task_id, f.attempt
+   LIMIT @lim::int),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING batch
+   WHERE f.namespace = batch.namespace
+     AND f.process_id = batch.process_id
+     AND f.task_id = batch.task_id
+     AND f.attempt = batch.attempt
+     AND NOT EXISTS (SELECT 1 FROM tasks t
+                      WHERE t.namespace = batch.namespace
+                        AND t.process_id = batch.process_id
+                        AND t.task_id = batch.task_id)
+     AND NOT EXISTS (SELECT 1 FROM running r
+                      WHERE r.namespace = batch.namespace
+                        AND r.process_id = batch.process_id
+                        AND r.task_id = batch.task_id)
+     AND NOT EXISTS (SELECT 1 FROM schedule s
+                      WHERE s.namespace = batch.namespace
+                        AND s.process_id = batch.process_id
+                        AND s.task_id = batch.task_id))
+SELECT (SELECT count(*) FROM batch)::int AS looked_at,
+       coalesce(last.namespace, '')::text AS last_namespace, coalesce(last.process_id, '')::text AS last_process_id,
+       coalesce(last.task_id, 0)::bigint AS last_task_id, coalesce(last.attempt, 0)::int AS last_attempt
+  FROM (SELECT 1) one
+  LEFT JOIN LATERAL (
+    SELECT b.namespace, b.process_id, b.task_id, b.attempt FROM batch b
+     ORDER BY b.namespace DESC, b.process_id DESC, b.task_id DESC, b.attempt DESC
+     LIMIT 1) last ON true;

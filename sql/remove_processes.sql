@@ -71,12 +71,13 @@ SELECT i.ord::int AS ord FROM i;
 -- end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 -- a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 -- It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
--- after_…: earlier batches have deleted the rows up to this one. Without them, each batch would read the dead rows of all earlier
+-- after_…: earlier batches have deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each batch would read the dead rows of all earlier
 -- batches for as long as an old snapshot keeps vacuum from removing them.
 -- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
   SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@after_event_ids::bigint[]), unnest(@after_task_ids::bigint[]),
-                             unnest(@after_waiting_ids::bigint[])) AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id)
+                             unnest(@after_waiting_ids::bigint[]), unnest(@after_failed_ids::bigint[]))
+         AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id, after_failed_id)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
@@ -95,13 +96,13 @@ deleted_attempts AS (
   DELETE FROM failed_attempts f USING (
     SELECT attempt.* FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id, v.attempt FROM failed_attempts v
-       WHERE v.namespace = k.namespace AND v.process_id = k.process_id
+       WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id >= k.after_failed_id
        ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT @lim::int) attempt) old
    WHERE f.namespace = ANY (ARRAY[old.namespace])
      AND f.process_id = old.process_id
      AND f.task_id = old.task_id
      AND f.attempt = old.attempt
-  RETURNING f.namespace, f.process_id),
+  RETURNING f.namespace, f.process_id, f.task_id),
 q AS (
   DELETE FROM schedule s USING (
     SELECT k.namespace, k.process_id, k.after_waiting_id, (SELECT max(w.task_id) FROM (
@@ -154,13 +155,13 @@ an AS (
 SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0) + coalesce(a.n, 0))::bigint AS deleted,
        greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0), coalesce(a.n, 0))::bigint AS largest,
        coalesce(e.last, k.after_event_id)::bigint AS last_event_id, coalesce(t.last, k.after_task_id)::bigint AS last_task_id,
-       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id
+       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id, coalesce(a.last, k.after_failed_id)::bigint AS last_failed_id
   FROM k
   LEFT JOIN (SELECT e.namespace, e.process_id, count(*) AS n, max(e.event_id) AS last FROM e GROUP BY 1, 2) e USING (namespace, process_id)
   LEFT JOIN (SELECT t.namespace, t.process_id, count(*) AS n, max(t.task_id) AS last FROM t GROUP BY 1, 2) t USING (namespace, process_id)
   LEFT JOIN (SELECT q.namespace, q.process_id, count(*) AS n, max(q.task_id) AS last FROM q GROUP BY 1, 2) q USING (namespace, process_id)
   LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id)
-  LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id);
+  LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id);
 
 -- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
 -- name: DeleteRemoved :exec

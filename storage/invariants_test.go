@@ -23,6 +23,8 @@ var planted = []struct{ invariant, process, sql string }{
 		SELECT namespace, process_id, task_id, task_type, 'FINISHED', now() FROM tasks WHERE process_id = $1`},
 	{"no_orphans", "calls", `DELETE FROM processes WHERE process_id = $1`},
 	{"no_orphans", "gone", `INSERT INTO events (namespace, process_id, event_id, task_id, timestamp, payload) VALUES ('shop', $1, 1, 0, now(), '')`},
+	{"no_orphans", "gone", `INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time, failed_time, first_scheduled_time)
+		VALUES ('shop', $1, 1, 1, '', '', 1, now(), now(), now())`},
 	{"running_fits_status", "calls", `UPDATE running SET task_type = 'INIT' WHERE process_id = $1`},
 	{"running_fits_status", "new", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},
 	{"running_fits_status", "repairs", `UPDATE running SET task_type = 'CALL' WHERE process_id = $1`},

@@ -109,8 +109,8 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 }
 
 // purgeProgress is how far the deletion of the history of one process has come: rows up to these
-// IDs are deleted.
-type purgeProgress struct{ eventID, taskID, waitingID int64 }
+// IDs are deleted, and some failed attempts of the task failedID.
+type purgeProgress struct{ eventID, taskID, waitingID, failedID int64 }
 
 // purges holds the progress of the purges of this node. Losing it costs time only: the next batch
 // starts at the beginning of the history and reads the rows that are dead there.
@@ -163,6 +163,7 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 		arg.AfterEventIds = append(arg.AfterEventIds, p.progress[n].eventID)
 		arg.AfterTaskIds = append(arg.AfterTaskIds, p.progress[n].taskID)
 		arg.AfterWaitingIds = append(arg.AfterWaitingIds, p.progress[n].waitingID)
+		arg.AfterFailedIds = append(arg.AfterFailedIds, p.progress[n].failedID)
 	}
 	rows, err := p.store.q.PurgeHistory(ctx, db, arg)
 	if err != nil {
@@ -171,7 +172,7 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 	p.deleted, p.unfinished = 0, map[process.Key]bool{}
 	for _, r := range rows {
 		key := process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
-		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID}
+		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID, r.LastFailedID}
 		p.deleted += r.Deleted
 		if r.Largest >= int64(arg.Lim) {
 			p.unfinished[key] = true

@@ -155,11 +155,13 @@ func TestRemoveByMany(t *testing.T) {
 func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	equal(t, "index entries read by a removal", b.readBesideAnOldSnapshot("p", func(s *storage.Store) error {
-		return s.RemoveProcess(t.Context(), key("p"))
-	}), "5 times the tasks at most")
-	b.is("p", "none")
-	equal(t, "index entries read by a trim", b.readBesideAnOldSnapshot("q", func(s *storage.Store) error {
+	for id, index := range map[string]string{"p": "tasks_pkey", "f": "failed_attempts_pkey"} {
+		equal(t, "entries of "+index+" read by a removal", b.readBesideAnOldSnapshot(id, index, func(s *storage.Store) error {
+			return s.RemoveProcess(t.Context(), key(id))
+		}), "5 times the tasks at most")
+		b.is(id, "none")
+	}
+	equal(t, "index entries read by a trim", b.readBesideAnOldSnapshot("q", "tasks_pkey", func(s *storage.Store) error {
 		if err := s.RestartHistory(key("q")); err != nil {
 			return err
 		}
@@ -170,11 +172,12 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 		}
 	}), "5 times the tasks at most")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), 0)
+	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
 }
 
-// readBesideAnOldSnapshot gives a new process many tasks, has remove delete them while a snapshot is
-// open, and says how many entries of their index that read.
-func (b *bench) readBesideAnOldSnapshot(id string, remove func(*storage.Store) error) string {
+// readBesideAnOldSnapshot gives a new process many tasks with a failed attempt each, has remove
+// delete them while a snapshot is open, and says how many entries of an index that read.
+func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()
 	const tasks = 20_000
@@ -183,13 +186,16 @@ func (b *bench) readBesideAnOldSnapshot(id string, remove func(*storage.Store) e
 			running_time, finished_time)
 		SELECT namespace, process_id, nextval('task_ids'), 'CALL', 'FINISHED', 1, nextval('fencing_tokens'), now(), now(), now()
 		  FROM tasks, generate_series(1, $1::int) n WHERE process_id = $2`, tasks, id)
+	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time, failed_time,
+			first_scheduled_time)
+		SELECT namespace, process_id, task_id, 1, '', '', 1, now(), now(), now() FROM tasks WHERE process_id = $1`, id)
 	old, err := pgx.Connect(t.Context(), b.dsn)
 	must(t, old, err)
 	defer old.Close(t.Context())
 	_, err = old.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM progressor.tasks")
 	must(t, old, err)
 	read := func() int {
-		return ask[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'tasks_pkey'")
+		return ask[int](b, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = $1", index)
 	}
 	before := read()
 	other := open(t, b.dsn, storage.Config{})

@@ -146,6 +146,21 @@ var schedulingMutants = []mutant{
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
+		name: "purge-attempts-from-the-start", breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= k.after_failed_id", planted: "AND k.after_failed_id >= 0",
+		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+	},
+	{
+		name: "orphans-of-the-first-batch", breaks: "the search for orphaned failed attempts reads the whole table",
+		file: "storage/failed_attempts.go", old: "if r.LookedAt < orphanBatch {", planted: "if r.LookedAt <= orphanBatch {",
+		packages: "./storage", run: "TestDeleteOrphanedAttempts",
+	},
+	{
+		name: "attempts-of-waiting-tasks-are-orphans", breaks: "failed attempts are kept as long as their task exists",
+		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "AND NOT EXISTS (SELECT 1 FROM schedule s", planted: "AND NOT EXISTS (SELECT 1 FROM running s",
+		packages: "./storage", run: "TestDeleteOrphanedAttempts",
+	},
+	{
 		name: "failing-runs-unreported", breaks: "runs whose own task fails for more than a minute are reported",
 		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0", planted: "WHERE s.attempt > 10",
 		packages: "./storage", run: "TestListFailingTasks",

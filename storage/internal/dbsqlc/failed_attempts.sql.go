@@ -10,6 +10,79 @@ import (
 	"time"
 )
 
+const deleteOrphanedAttempts = `-- name: DeleteOrphanedAttempts :one
+WITH batch AS MATERIALIZED (
+  SELECT f.namespace, f.process_id, f.task_id, f.attempt FROM failed_attempts f
+   WHERE (f.namespace, f.process_id, f.task_id, f.attempt)
+         > ($1::text, $2::text, $3::bigint, $4::int)
+   ORDER BY f.namespace, f.process_id, f.task_id, f.attempt
+   LIMIT $5::int),
+deleted_attempts AS (
+  DELETE FROM failed_attempts f USING batch
+   WHERE f.namespace = batch.namespace
+     AND f.process_id = batch.process_id
+     AND f.task_id = batch.task_id
+     AND f.attempt = batch.attempt
+     AND NOT EXISTS (SELECT 1 FROM tasks t
+                      WHERE t.namespace = batch.namespace
+                        AND t.process_id = batch.process_id
+                        AND t.task_id = batch.task_id)
+     AND NOT EXISTS (SELECT 1 FROM running r
+                      WHERE r.namespace = batch.namespace
+                        AND r.process_id = batch.process_id
+                        AND r.task_id = batch.task_id)
+     AND NOT EXISTS (SELECT 1 FROM schedule s
+                      WHERE s.namespace = batch.namespace
+                        AND s.process_id = batch.process_id
+                        AND s.task_id = batch.task_id))
+SELECT (SELECT count(*) FROM batch)::int AS looked_at,
+       coalesce(last.namespace, '')::text AS last_namespace, coalesce(last.process_id, '')::text AS last_process_id,
+       coalesce(last.task_id, 0)::bigint AS last_task_id, coalesce(last.attempt, 0)::int AS last_attempt
+  FROM (SELECT 1) one
+  LEFT JOIN LATERAL (
+    SELECT b.namespace, b.process_id, b.task_id, b.attempt FROM batch b
+     ORDER BY b.namespace DESC, b.process_id DESC, b.task_id DESC, b.attempt DESC
+     LIMIT 1) last ON true
+`
+
+type DeleteOrphanedAttemptsParams struct {
+	AfterNamespace string
+	AfterProcessID string
+	AfterTaskID    int64
+	AfterAttempt   int32
+	Lim            int32
+}
+
+type DeleteOrphanedAttemptsRow struct {
+	LookedAt      int32
+	LastNamespace string
+	LastProcessID string
+	LastTaskID    int64
+	LastAttempt   int32
+}
+
+// DeleteOrphanedAttempts looks at the next lim attempts in key order and deletes those whose task
+// does not exist. Engines from before the table existed remove processes and tasks without them.
+// It returns the last key that it has looked at, and the number of them: fewer than lim at the end.
+func (q *Queries) DeleteOrphanedAttempts(ctx context.Context, db DBTX, arg DeleteOrphanedAttemptsParams) (DeleteOrphanedAttemptsRow, error) {
+	row := db.QueryRow(ctx, deleteOrphanedAttempts,
+		arg.AfterNamespace,
+		arg.AfterProcessID,
+		arg.AfterTaskID,
+		arg.AfterAttempt,
+		arg.Lim,
+	)
+	var i DeleteOrphanedAttemptsRow
+	err := row.Scan(
+		&i.LookedAt,
+		&i.LastNamespace,
+		&i.LastProcessID,
+		&i.LastTaskID,
+		&i.LastAttempt,
+	)
+	return i, err
+}
+
 const listFailedAttempts = `-- name: ListFailedAttempts :many
 SELECT f.task_id, f.attempt, f.reason, f.message, f.node_id, f.running_time, f.failed_time, f.first_scheduled_time
   FROM failed_attempts f

@@ -19,6 +19,7 @@ ended AS MATERIALIZED (
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'task_in_one_place' AS invariant, (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) AS n
   UNION ALL SELECT 'no_orphans', (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) + (SELECT count(*) FROM events)
+                                  + (SELECT count(*) FROM failed_attempts)
   UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM ran)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
@@ -233,7 +234,8 @@ SELECT 'task_in_one_place' AS invariant, namespace, process_id,
   FROM placed GROUP BY namespace, process_id, task_id HAVING count(*) > 1
 UNION ALL
 SELECT 'no_orphans', o.namespace, o.process_id, format('rows in %s without a process', string_agg(DISTINCT o.place, ', '))
-  FROM (SELECT namespace, process_id, place FROM placed WHERE place <> 'answers' UNION ALL SELECT namespace, process_id, 'events' FROM numbered) o
+  FROM (SELECT namespace, process_id, place FROM placed WHERE place <> 'answers' UNION ALL SELECT namespace, process_id, 'events' FROM numbered
+        UNION ALL SELECT namespace, process_id, 'failed_attempts' FROM failed_attempts) o
   LEFT JOIN processes p ON p.namespace = o.namespace AND p.process_id = o.process_id
  WHERE p.process_id IS NULL GROUP BY o.namespace, o.process_id
 UNION ALL

@@ -65,38 +65,39 @@ func (q *Queries) ListRemoved(ctx context.Context, db DBTX, lim int32) ([]ListRe
 
 const purgeHistory = `-- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
-  SELECT t.namespace, t.process_id, t.after_event_id, t.after_task_id, t.after_waiting_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                             unnest($5::bigint[])) AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id)
+  SELECT t.namespace, t.process_id, t.after_event_id, t.after_task_id, t.after_waiting_id, t.after_failed_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+                             unnest($5::bigint[]), unnest($6::bigint[]))
+         AS t(namespace, process_id, after_event_id, after_task_id, after_waiting_id, after_failed_id)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND (p.removed_time IS NULL)::int = 0),
 e AS (
   DELETE FROM events e USING (
     SELECT x.namespace, x.process_id, x.event_id FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.event_id FROM events v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.event_id > k.after_event_id
-       ORDER BY v.namespace, v.process_id, v.event_id LIMIT $6::int) x) d
+       ORDER BY v.namespace, v.process_id, v.event_id LIMIT $7::int) x) d
    WHERE e.namespace = ANY (ARRAY[d.namespace]) AND e.process_id = d.process_id AND e.event_id = d.event_id
   RETURNING e.namespace, e.process_id, e.event_id),
 t AS (
   DELETE FROM tasks t USING (
     SELECT x.namespace, x.process_id, x.task_id FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id FROM tasks v WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id > k.after_task_id
-       ORDER BY v.namespace, v.process_id, v.task_id LIMIT $6::int) x) d
+       ORDER BY v.namespace, v.process_id, v.task_id LIMIT $7::int) x) d
    WHERE t.namespace = ANY (ARRAY[d.namespace]) AND t.process_id = d.process_id AND t.task_id = d.task_id RETURNING t.namespace, t.process_id, t.task_id, t.task_type, t.status, t.attempt, t.priority, t.fencing_token, t.cancelled_by, t.scheduled_time, t.running_time, t.finished_time, t.retry_interval, t.timer_name, t.idempotency_key, t.args, t.context, t.response, t.failure, t.rejection, t.worker_id),
 deleted_attempts AS (
   DELETE FROM failed_attempts f USING (
     SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.attempt FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.process_id, v.task_id, v.attempt FROM failed_attempts v
-       WHERE v.namespace = k.namespace AND v.process_id = k.process_id
-       ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT $6::int) attempt) old
+       WHERE v.namespace = k.namespace AND v.process_id = k.process_id AND v.task_id >= k.after_failed_id
+       ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT $7::int) attempt) old
    WHERE f.namespace = ANY (ARRAY[old.namespace])
      AND f.process_id = old.process_id
      AND f.task_id = old.task_id
      AND f.attempt = old.attempt
-  RETURNING f.namespace, f.process_id),
+  RETURNING f.namespace, f.process_id, f.task_id),
 q AS (
   DELETE FROM schedule s USING (
     SELECT k.namespace, k.process_id, k.after_waiting_id, (SELECT max(w.task_id) FROM (
         SELECT w.task_id FROM schedule w WHERE w.namespace = k.namespace AND w.process_id = k.process_id AND w.task_id > k.after_waiting_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $6::int) w) AS last_task_id
+         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w) AS last_task_id
       FROM k) first
    WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id > first.after_waiting_id AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
@@ -105,7 +106,7 @@ fs AS (
     SELECT x.namespace, x.run_id, x.step_id, x.index FROM k CROSS JOIN LATERAL (
       SELECT v.namespace, v.run_id, v.step_id, v.index FROM flow_steps v
        WHERE starts_with(k.process_id, '~flow/') AND v.namespace = k.namespace AND v.run_id = substr(k.process_id, 7)
-       ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $6::int) x) d
+       ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $7::int) x) d
    WHERE f.namespace = ANY (ARRAY[d.namespace]) AND f.run_id = d.run_id AND f.step_id = d.step_id AND f.index = d.index
    RETURNING f.namespace, f.run_id, f.status, f.process_namespace, f.process_id),
 fc AS (
@@ -144,13 +145,13 @@ an AS (
 SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coalesce(e.n, 0) + coalesce(t.n, 0) + coalesce(q.n, 0) + coalesce(f.n, 0) + coalesce(a.n, 0))::bigint AS deleted,
        greatest(coalesce(e.n, 0), coalesce(t.n, 0), coalesce(q.n, 0), coalesce(f.n, 0), coalesce(a.n, 0))::bigint AS largest,
        coalesce(e.last, k.after_event_id)::bigint AS last_event_id, coalesce(t.last, k.after_task_id)::bigint AS last_task_id,
-       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id
+       coalesce(q.last, k.after_waiting_id)::bigint AS last_waiting_id, coalesce(a.last, k.after_failed_id)::bigint AS last_failed_id
   FROM k
   LEFT JOIN (SELECT e.namespace, e.process_id, count(*) AS n, max(e.event_id) AS last FROM e GROUP BY 1, 2) e USING (namespace, process_id)
   LEFT JOIN (SELECT t.namespace, t.process_id, count(*) AS n, max(t.task_id) AS last FROM t GROUP BY 1, 2) t USING (namespace, process_id)
   LEFT JOIN (SELECT q.namespace, q.process_id, count(*) AS n, max(q.task_id) AS last FROM q GROUP BY 1, 2) q USING (namespace, process_id)
   LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id)
-  LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id)
+  LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id)
 `
 
 type PurgeHistoryParams struct {
@@ -159,6 +160,7 @@ type PurgeHistoryParams struct {
 	AfterEventIds   []int64
 	AfterTaskIds    []int64
 	AfterWaitingIds []int64
+	AfterFailedIds  []int64
 	Lim             int32
 }
 
@@ -170,13 +172,14 @@ type PurgeHistoryRow struct {
 	LastEventID   int64
 	LastTaskID    int64
 	LastWaitingID int64
+	LastFailedID  int64
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
 // end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
 // a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
 // It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
-// after_…: earlier batches have deleted the rows up to this one. Without them, each batch would read the dead rows of all earlier
+// after_…: earlier batches have deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each batch would read the dead rows of all earlier
 // batches for as long as an old snapshot keeps vacuum from removing them.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) ([]PurgeHistoryRow, error) {
 	rows, err := db.Query(ctx, purgeHistory,
@@ -185,6 +188,7 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 		arg.AfterEventIds,
 		arg.AfterTaskIds,
 		arg.AfterWaitingIds,
+		arg.AfterFailedIds,
 		arg.Lim,
 	)
 	if err != nil {
@@ -202,6 +206,7 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 			&i.LastEventID,
 			&i.LastTaskID,
 			&i.LastWaitingID,
+			&i.LastFailedID,
 		); err != nil {
 			return nil, err
 		}

@@ -56,9 +56,12 @@ jc AS (
                               (m.begun, m.job_state, -1), (m.begun AND m.asks, 'cancel_requested', 1)) AS x(counts, state, n)
    WHERE x.counts AND m.job AND (m.ends OR m.asks) AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
+-- A retry that this transaction has stored may have moved a job with a cancel request: no event
+-- tells that, because CancelRetried would end it.
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)
-  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END, i.job_state,
+  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END,
+         CASE WHEN i.cancelling THEN 'cancel_requested' ELSE i.job_state END,
          CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
     FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
 -- In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task

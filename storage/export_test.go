@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -65,6 +66,20 @@ func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 		errs = append(errs, op.base().err)
 	}
 	return errs
+}
+
+// SaveAndCancel stores a result and ends or requests a cancel of its process in one transaction.
+func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
+	l := newLane(s, 0, s.lanes[0].config)
+	if err := l.connect(); err != nil {
+		return err
+	}
+	defer l.disconnect()
+	save := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
+	save.general = !c.plain()
+	cancel := &cancelItem{item: newItem(c.Key, 200, true), overdue: overdue}
+	l.flush([]operation{save, cancel}, lockAll)
+	return errors.Join(save.err, cancel.err)
 }
 
 // FlushTimeout bounds the flushes of a store that is not used yet.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // stepEvents have a result write events as a run does.
@@ -64,6 +65,39 @@ func TestJobEventsRide(t *testing.T) {
 	mode = storage.EventsNone
 	b.save(end(b.claim("p"), storage.Removed, stepEvents(run)))
 	written("where none are kept", "p status_changed running succeeded 0")
+}
+
+// An attempt that is to be retried after a cancel request, and a cancel that ends its job in the same transaction: the
+// events of the job follow from each other.
+func TestEventsOfCancelWithRetry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		overdue bool
+		ends    string
+	}{
+		{"the grace is over", true, "cancel_grace_expired cancel_requested>cancelled"},
+		{"another request", false, "cancelled cancel_requested>cancelled"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.OnEventMode(func(string) storage.EventMode { return storage.EventsAll })
+			b.enqueue("j")
+			claim := b.leased("j")
+			b.cancelFor("j", 0)
+			retry := end(claim, storage.Retry, of(&jobs.End{}, jobs.Again{}), func(c *storage.Completion) {
+				c.RetryAfter, c.Job = time.Hour, &storage.JobEnd{Name: "j", Type: "attempt_failed"}
+			})
+			if err := b.SaveAndCancel(retry, c.overdue); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "the events", ask[string](b, `SELECT string_agg(type || coalesce(' ' || from_status || '>' || to_status, ''), ', '
+				ORDER BY event_id) FROM job_events WHERE from_status IS NOT NULL OR type = 'attempt_failed'`),
+				"started available>running, cancel_requested running>cancel_requested, attempt_failed, "+c.ends)
+			b.is("j", "CANCELLED e0: INIT CANCELLED")
+		})
+	}
 }
 
 // Below the oldest transaction that runs no event is missing, and the events of one job come in their order, also where the second transaction

@@ -45,8 +45,7 @@ func TestRandomRuns(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
-	defer modelInvariants(t, dsn)
+	dsn := storagetest.DSN(t)
 	over := time.Now().Add(*modelTime)
 	for ; ; seed++ {
 		m := &model{t: t, dsn: dsn, seed: seed, done: map[string]string{}, lost: map[string]bool{}}

@@ -5,36 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
-	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
 // The checks of TestRandomRuns.
-
-// modelInvariants checks the invariants of the database. The events of jobs are left out: they do not follow from each
-// other if the grace of a cancel ends while the job waits for its next attempt.
-func modelInvariants(t *testing.T, dsn string) {
-	conn, err := storagetest.Connect(t, dsn).Acquire(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	report, err := storage.CheckInvariants(context.Background(), conn.Conn())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range report.Violations {
-		if v.Invariant != "events_agree" {
-			t.Errorf("invariant broken: %v", v)
-		}
-	}
-}
 
 // modelEvent is a job event of a run.
 type modelEvent struct {

@@ -15,6 +15,11 @@ var jobEventMutants = []mutant{
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
+		name: "job-event-cancel-of-retry", breaks: "the events of a job with a cancel request follow from each other, also if its attempt is retried",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "CASE WHEN i.cancelling THEN 'cancel_requested' ELSE i.job_state END", planted: "i.job_state",
+		packages: "./storage", run: "TestEventsOfCancelWithRetry",
+	},
+	{
 		name: "job-event-success-untold", breaks: "each change of a job's state is told: it has succeeded, by the quick statement",
 		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM f WHERE f.job_name <> '' AND f.mode > 0)", planted: "FROM f WHERE f.job_name <> '' AND f.mode > 2)",
 		packages: "./engine/jobs", run: "TestJobEvents|TestKeptJobEvents",

@@ -77,7 +77,8 @@ jc AS (
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
 je AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)
-  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END, i.job_state,
+  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END,
+         CASE WHEN i.cancelling THEN 'cancel_requested' ELSE i.job_state END,
          CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
     FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
 be AS (
@@ -180,6 +181,8 @@ type CancelProcessesRow struct {
 // At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
 // the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
 // same (a cancel is in progress), cancelled, not_found, status.
+// A retry that this transaction has stored may have moved a job with a cancel request: no event
+// tells that, because CancelRetried would end it.
 // In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
 // before it. (waits_for::text: see SaveResult.)
 // A group cancels its members first.

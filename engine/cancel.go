@@ -90,6 +90,13 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// endOverdueCancel ends a process whose cancel has no grace. If that fails, the next pass of endOverdueCancels ends it.
+func (e *Engine) endOverdueCancel(key process.Key) {
+	if ended, err := e.store.EndOverdueCancel(key); err == nil && ended {
+		e.cancelled(key)
+	}
+}
+
 // extended is the step timeout, or the longer one that the kind of the process has for this attempt.
 func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
 	timeout := e.kinds[c.Kind].Timeout

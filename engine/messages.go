@@ -111,6 +111,9 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	}
 	calls, timers, noted := false, false, false
 	for _, m := range deliveries {
+		if m.Overdue {
+			e.endOverdueCancel(k)
+		}
 		if m.Outcome == storage.TargetFull {
 			d.rest(k, fullRetry)
 			continue

@@ -50,16 +50,17 @@ type EffectKind string
 
 // The deeds. All of one decision are written in one transaction.
 const (
-	EffectBegin              EffectKind = "begin"    // what does a step, or an item of it
-	EffectEnd                EffectKind = "end"      // the step has a status for good
-	EffectCancel             EffectKind = "ask"      // whatever does the step is asked to end
-	EffectCompensate         EffectKind = "undo"     // begins the compensation of a step
-	EffectCompensated        EffectKind = "undone"   // it ended
-	EffectCancelCompensation EffectKind = "ask undo" // the compensation of a step is asked to end
-	EffectRunStatus          EffectKind = "change"   // the status of the run
-	EffectNotStarted         EffectKind = "broken"   // a step could not begin: Err says why; End follows
-	EffectReset              EffectKind = "reset"    // a step that has ended is PENDING again
-	EffectDropItems          EffectKind = "drop"     // the stored items of a step are of an earlier round: but for Kept, they go
+	EffectBegin              EffectKind = "begin"     // what does a step, or an item of it
+	EffectEnd                EffectKind = "end"       // the step has a status for good
+	EffectCancel             EffectKind = "ask"       // whatever does the step is asked to end
+	EffectCompensate         EffectKind = "undo"      // begins the compensation of a step
+	EffectCompensated        EffectKind = "undone"    // it ended
+	EffectCancelCompensation EffectKind = "ask undo"  // the compensation of a step is asked to end
+	EffectRunStatus          EffectKind = "change"    // the status of the run
+	EffectNotStarted         EffectKind = "broken"    // a step could not begin: Err says why; End follows
+	EffectReset              EffectKind = "reset"     // a step that has ended is PENDING again
+	EffectEndSuspended       EffectKind = "suspended" // ends the SUSPENDED processes of a step that was asked to end
+	EffectDropItems          EffectKind = "drop"      // the stored items of a step are of an earlier round: but for Kept, they go
 )
 
 // ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
@@ -164,7 +165,7 @@ func (d *Decision) attempt() {
 	s.Round++
 	s.Attempt++
 	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Deadlines, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
-	s.BadResult = ""
+	s.BadResult, s.CheckAsked = "", time.Time{}
 	d.mode(ModeRunning)
 	for step := range d.statuses {
 		d.check = append(d.check, step)
@@ -189,6 +190,9 @@ func (d *Decision) Tick() error {
 	if passed(s.Grace) {
 		s.Grace = time.Time{}
 		d.endWaits(func(*PlanStep) bool { return true }, "cancel_grace_expired")
+	}
+	if passed(s.CheckAsked) {
+		d.checkAsked()
 	}
 	if s.More {
 		s.More = false
@@ -450,11 +454,13 @@ func (d *Decision) ask(step int) {
 		if each := d.State.Each[step]; !each.Stopped {
 			each.Stopped = true
 			d.askItems(step)
+			d.checkLater(step, d.Plan.Grace)
 			d.items(step)
 		}
 		return
 	}
 	d.effect(Effect{Kind: EffectCancel, Step: step, Index: NoIndex})
+	d.checkLater(step, d.Plan.Grace)
 }
 
 // endWaits ends the waits that are open, of some kinds.

@@ -48,6 +48,7 @@ func (d *Decision) items(step int) {
 func (d *Decision) stopItems(step int) {
 	if d.Plan.Steps[step].Waits == NoWait {
 		d.askItems(step)
+		d.checkLater(step, d.Plan.Grace)
 		return
 	}
 	d.endItems(step, ReasonItemsFailed)

@@ -33,7 +33,8 @@ func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
 		p.Steps[i] = PlanStep{
 			Deps: s.DependsOn, Dependants: s.Dependants, Join: s.Join, Conditional: s.condition != nil, Each: s.ForEach(),
 			MaxRunning: int(each.GetMaxRunning()), MaxFailures: int(each.GetMaxFailures()), Cancelable: s.Cancelable,
-			Ignore: s.Source.GetIgnoreFailure(), Undoable: s.Source.GetCompensation() != nil,
+			Process: s.Action == ActionProcess,
+			Ignore:  s.Source.GetIgnoreFailure(), Undoable: s.Source.GetCompensation() != nil,
 		}
 		switch {
 		case s.Action == ActionDelay:

@@ -15,7 +15,7 @@ type Plan struct {
 	MaxAttempts int32                             // of a run; the first one counted
 	Backoff     func(attempt int32) time.Duration // before that attempt
 	Timeout     time.Duration                     // from the first step's start; 0: none
-	Grace       time.Duration                     // of waits that are asked to end; 0: they end at once
+	Grace       time.Duration                     // of steps that are asked to end; 0: they end at once
 }
 
 // PlanStep is a step of a plan. Steps are named by their place in it.
@@ -27,6 +27,7 @@ type PlanStep struct {
 	MaxRunning       int  // items at a time; 0: no limit
 	MaxFailures      int  // of items
 	Waits            Waiting
+	Process          bool // a process does it, which an operator may suspend
 	Cancelable       bool
 	Ignore           bool // its failure is none of the run
 	Undoable         bool // it has a compensation
@@ -114,7 +115,9 @@ type State struct {
 	Deadline  time.Time  `json:"deadline,omitzero"` // of the run
 	Rest      time.Time  `json:"rest,omitzero"`     // until the next attempt
 	Grace     time.Time  `json:"grace,omitzero"`    // of waits that were asked to end
-	More      bool       `json:"more,omitempty"`    // steps are ready that have not begun: a result begins a part of them
+	// CheckAsked is when to look whether processes that were asked to end are suspended.
+	CheckAsked time.Time `json:"check_asked,omitzero"`
+	More       bool      `json:"more,omitempty"` // steps are ready that have not begun: a result begins a part of them
 }
 
 // Each is how far a step is that is done once for each item.
@@ -189,6 +192,7 @@ func (s *State) Timer(now time.Time) time.Time {
 			sooner(d.At)
 		}
 		sooner(s.Grace)
+		sooner(s.CheckAsked)
 	case ModeEnded:
 		return at
 	}

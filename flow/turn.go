@@ -348,5 +348,6 @@ func (d *Decision) undone(step int, l StepStatus, reason string) {
 func (d *Decision) finish(status Cause) {
 	s := d.State
 	s.Status, s.Deadlines, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{}, time.Time{}, false, nil
+	s.CheckAsked = time.Time{}
 	d.mode(ModeEnded)
 }

@@ -182,6 +182,22 @@ SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_na
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
 
+-- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at most
+-- lim.
+-- name: ReadSuspended :many
+SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace, f.process_id::text AS process_id
+  FROM flow_steps f
+ CROSS JOIN LATERAL (
+   SELECT p.status FROM processes p
+    WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL
+    LIMIT 1) p
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.step_id = ANY (@step_ids::text[])
+   AND f.status = 'running'
+   AND p.status = 'SUSPENDED'
+ ORDER BY f.ord, f.index LIMIT @lim::int;
+
 -- GetWait returns a wait, to check a response. An ended wait has a result or a failure.
 -- name: GetWait :one
 SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait FROM flow_steps f

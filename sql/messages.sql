@@ -1,14 +1,14 @@
 -- SendMessages stores messages of results to other processes. It runs after SaveResult and
 -- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
--- item sends nothing. It returns the targets.
+-- item sends nothing. grace_us -1: none. It returns the targets.
 -- name: SendMessages :many
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                              unnest(@kinds::text[]), unnest(@target_namespaces::text[]), unnest(@target_process_ids::text[]), unnest(@args::bytea[]), unnest(@contexts::bytea[]),
                              unnest(@metadatas::text[]), unnest(@start_times::timestamptz[]), unnest(@notify_parent_args::bytea[]), unnest(@reasons::text[]),
-                             unnest(@jobs::text[]))
+                             unnest(@jobs::text[]), unnest(@graces_us::bigint[]))
          WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, context, metadata, start_time,
-                              notify_parent_args, reason, job, n)
+                              notify_parent_args, reason, job, grace_us, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
@@ -16,9 +16,10 @@ WITH i AS MATERIALIZED (
      SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
         AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
      LIMIT 1) e)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job, grace)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, '0001-01-01Z'),
-       NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
+       NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb,
+       NULLIF(grace_us, -1) * interval '1 microsecond' FROM i ORDER BY n
 RETURNING namespace, process_id;
 
 -- TellParents sends the messages to parents of processes that have ended, are in ERROR or are being
@@ -265,7 +266,8 @@ SELECT DISTINCT w.namespace, w.process_id, 'notify', 'full', false FROM w WHERE 
 -- parent is notified; a running job is told by the next heartbeat of its worker, and has its own
 -- grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
 -- longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
--- there may be more messages, or other kinds.
+-- there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends the
+-- process at once: no node takes its CANCEL task.
 -- name: DeliverCancels :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, k.mode, m.message_id, m.more
@@ -283,7 +285,8 @@ m AS (
   RETURNING m.*),
 a AS MATERIALIZED (
   SELECT x.*, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
-         (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
+         coalesce((SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id),
+                  x.grace, (@grace_us::bigint) * interval '1 microsecond') AS any_grace
     FROM (
       SELECT m.*, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, coalesce(q.job_name, f.name) AS job_name, q.begun, coalesce(q.state, CASE WHEN f.name IS NULL THEN 'running' ELSE 'failed' END) AS state, coalesce(p.kind = 'job', false) AS is_job,
              coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED' OR f.name IS NOT NULL, false) AS open,
@@ -300,7 +303,7 @@ a AS MATERIALIZED (
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
          cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
-         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + coalesce(a.own_grace, (@grace_us::bigint) * interval '1 microsecond') END,
+         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + a.any_grace END,
          status = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.status END,
          previous_status = CASE WHEN a.ends THEN p.status ELSE p.previous_status END,
          status_changed_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.status_changed_time END,
@@ -324,7 +327,8 @@ lowered AS (
      AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
-  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL',
+         CASE WHEN status = 'RUNNING' AND NOT busy AND any_grace > interval '0' THEN 'place' ELSE 'process' END::waits_for,
          CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
 -- A group cancels its members first.
@@ -367,6 +371,7 @@ dead AS (
     FROM a WHERE NOT open)
 SELECT a.namespace, a.process_id, a.kind::text AS kind,
        (CASE WHEN a.open THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more,
+       (a.asks AND a.any_grace <= interval '0')::bool AS overdue,
        coalesce(pa.parent_namespace, '')::text AS parent_namespace, coalesce(pa.parent_process_id, '')::text AS parent_process_id
   FROM a LEFT JOIN pa ON a.ends AND pa.namespace = a.namespace AND pa.process_id = a.process_id;
 

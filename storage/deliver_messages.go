@@ -31,6 +31,7 @@ type Delivery struct {
 	Kind    MessageKind
 	Outcome string
 	Later   bool // of a start: at its time
+	Overdue bool // of a cancel: its grace is 0, so EndOverdueCancel ends the process now
 }
 
 type deliverItem struct {
@@ -79,9 +80,9 @@ func deliverStages(s *Store, items []*deliverItem, told *outgoing) []stage {
 	return []stage{b.lockKeys, b.starts, s.tryLockStage(targets), b.notifies, b.cancels}
 }
 
-func (b *deliverBatch) add(namespace, processID, kind, outcome string, later, more bool) {
+func (b *deliverBatch) add(namespace, processID string, d Delivery, more bool) {
 	for _, it := range b.byTarget[process.Key{Namespace: namespace, ProcessID: processID}] {
-		it.deliveries = append(it.deliveries, Delivery{Kind: MessageKind(kind), Outcome: outcome, Later: later})
+		it.deliveries = append(it.deliveries, d)
 		it.more = it.more || more
 	}
 }
@@ -98,7 +99,7 @@ func (b *deliverBatch) starts(ctx context.Context, db DB) error {
 		it.deliveries, it.more = nil, false
 	}
 	for _, r := range rows {
-		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, r.Later, r.More)
+		b.add(r.Namespace, r.ProcessID, Delivery{Kind: MessageKind(r.Kind), Outcome: r.Outcome, Later: r.Later}, r.More)
 	}
 	return err
 }
@@ -109,7 +110,7 @@ func (b *deliverBatch) notifies(ctx context.Context, db DB) error {
 		HoldLim: queueLimit(len(b.keys.namespaces)), MaxTasks: maxQueuedTasks,
 	})
 	for _, r := range rows {
-		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
+		b.add(r.Namespace, r.ProcessID, Delivery{Kind: MessageKind(r.Kind), Outcome: r.Outcome}, r.More)
 	}
 	return err
 }
@@ -119,7 +120,8 @@ func (b *deliverBatch) cancels(ctx context.Context, db DB) error {
 		Namespaces: b.keys.namespaces, ProcessIds: b.keys.processIDs, Modes: b.modes, Lim: deliverLimit, GraceUs: process.DefaultCancelGrace.Microseconds(),
 	})
 	for _, r := range rows {
-		b.add(r.Namespace, r.ProcessID, r.Kind, r.Outcome, false, r.More)
+		d := Delivery{Kind: MessageKind(r.Kind), Outcome: r.Outcome, Overdue: r.Overdue}
+		b.add(r.Namespace, r.ProcessID, d, r.More)
 		if r.ParentProcessID != "" {
 			b.outgoing.targets = append(b.outgoing.targets, process.Key{Namespace: r.ParentNamespace, ProcessID: r.ParentProcessID})
 		}

@@ -32,6 +32,7 @@ type Message struct {
 	Job              []byte    // of a start: what makes the process a job, see NewJob.Message; nil: it is none
 	Plain            bool      // of a job: it has no unique key, no constraint, no time, and one worker runs it
 	Reason           string
+	Grace            *time.Duration // of a cancel; nil: process.DefaultCancelGrace
 }
 
 func (m *Message) bytes() int {
@@ -149,6 +150,11 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 		s.NotifyParentArgs = append(s.NotifyParentArgs, m.NotifyParentArgs)
 		s.Reasons = append(s.Reasons, m.Reason)
 		s.Jobs = append(s.Jobs, string(m.Job))
+		grace := int64(-1)
+		if m.Grace != nil {
+			grace = m.Grace.Microseconds()
+		}
+		s.GracesUs = append(s.GracesUs, grace)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	equal(t, "a start at its time", b.deliver("far"), "start delivered later")
 	b.is("far", "INIT e0: INIT waits for time#0")
 	deliveries, _, err := b.DeliverMessages(process.Key{Namespace: "none", ProcessID: "x"})
-	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false}]")
+	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
 // A NOTIFY goes behind what waits, and at once where nothing does; max_waiting does not bound it.

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
@@ -50,3 +52,56 @@ func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Ac
 // cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. They end by messages, which
 // takes milliseconds.
 const cancelWait = 2 * time.Second
+
+// ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
+func (t *task) ask(p place, reason string) {
+	s := &t.template.Steps[p.step]
+	if s.ForEach() && p.index == noIndex {
+		return
+	}
+	id, reason := t.doer(p, false), orElse(reason, t.asks())
+	cancel := storage.Message{Kind: storage.MessageCancel, Reason: reason}
+	switch s.Action {
+	case flow.ActionJob:
+		namespace := orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace)
+		cancel.Target = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + id}
+	case flow.ActionProcess:
+		namespace := orElse(s.Source.GetProcess().GetNamespace(), t.key.Namespace)
+		cancel.Target = process.Key{Namespace: namespace, ProcessID: id}
+		grace := t.template.Grace()
+		cancel.Grace = &grace
+	case flow.ActionRun:
+		t.sendCommand(id, &command{Method: methodCancel, Reason: reason})
+		return
+	case flow.ActionWait, flow.ActionDelay:
+		return
+	}
+	t.messages = append(t.messages, cancel)
+}
+
+// endSuspended cancels the processes of asked steps that an operator has suspended, so that the run does not wait for
+// their resume. They are CANCELLED at once, as by CancelProcess, and the run is told of their ends like of others.
+func (t *task) endSuspended() error {
+	if len(t.endsSuspended) == 0 {
+		return nil
+	}
+	keys, err := flows.SuspendedProcesses(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.endsSuspended)
+	if err != nil {
+		return t.faulted(err)
+	}
+	for _, key := range keys {
+		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
+			Key: key, Reason: t.asks(), Actor: process.Actor{Name: "run " + t.runID},
+		})
+		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {
+			return t.faulted(err)
+		}
+	}
+	return nil
+}
+
+// ended reports whether a command was rejected because of the status of its process.
+func ended(err error) bool {
+	_, rejected := errors.AsType[*process.WrongStatusError](err)
+	return rejected
+}

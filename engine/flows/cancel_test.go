@@ -12,6 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -145,4 +147,76 @@ func TestNotCancellable(t *testing.T) {
 	n.answer(t, n.lease(t), "", "")
 	n.ended(t, "pull", "x")
 	refused()
+}
+
+// patientProcess is a process that waits until it is called or cancelled. It sends the time that each CANCEL task has.
+func patientProcess(cancels chan<- time.Duration) processor.Func {
+	return func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		switch r.GetType() {
+		case progressorv1.TaskType_TASK_TYPE_CANCEL:
+			cancels <- time.Until(r.GetDeadline().AsTime())
+		case progressorv1.TaskType_TASK_TYPE_CALL:
+			return nil, processor.Fail("broken", "as told").NonRetryable()
+		default:
+		}
+		return processor.Result().Done()
+	}
+}
+
+// The cancel policy of a template holds for the processes of its steps.
+func TestCancelPolicyOfProcesses(t *testing.T) {
+	t.Parallel()
+	cancels := make(chan time.Duration, 10)
+	n := startWith(t, storagetest.DSN(t), patientProcess(cancels))
+	cancelled := func(id, policy string) {
+		t.Helper()
+		n.put(t, "ns", `{"type": "`+id+`", "cancel_policy": `+policy+`, "steps": [{"step_id": "p", "process": {}}]}`)
+		n.run(t, "ns", id, id, "")
+		n.until(t, "ns", id, "RUNNING: p RUNNING")
+		enginetest.Eventually(t, patience, "the process is idle", func() bool {
+			return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = '"+id+"/p' AND status = 'RUNNING'") == 1
+		})
+		n.cancel(t, "ns", id)
+		same(t, runSummary(n.ended(t, "ns", id)), "CANCELLED: p CANCELLED")
+	}
+	cancelled("short", `{"grace": "5s"}`)
+	if left := <-cancels; left <= 0 || left > 5*time.Second {
+		t.Errorf("the CANCEL task has %v, want at most 5 s", left)
+	}
+	cancelled("none", `{"mode": "MODE_IMMEDIATE"}`)
+	if len(cancels) > 0 {
+		t.Error("the processor was called although the template has no grace")
+	}
+}
+
+// A run that asks its steps to end does not wait for the resume of a suspended process.
+func TestStopOfSuspendedProcess(t *testing.T) {
+	t.Parallel()
+	n := startWith(t, storagetest.DSN(t), patientProcess(make(chan time.Duration, 10)))
+	suspend := func(id string) {
+		t.Helper()
+		enginetest.Eventually(t, patience, "the process is suspended", func() bool {
+			_, err := n.SuspendProcess(context.Background(), process.Key{Namespace: "ns", ProcessID: id}, "look", kim)
+			return err == nil
+		})
+	}
+	n.put(t, "ns", `{"type": "one", "cancel_policy": {"grace": "0s"}, "steps": [{"step_id": "p", "process": {}}]}`)
+	n.run(t, "ns", "one", "one", "")
+	suspend("one/p")
+	n.cancel(t, "ns", "one")
+	same(t, runSummary(n.ended(t, "ns", "one")), "CANCELLED: p CANCELLED")
+
+	n.put(t, "ns", `{"type": "items", "cancel_policy": {"grace": "0s"},
+		"steps": [{"step_id": "p", "for_each": {"items": "[1, 2]"}, "process": {}}]}`)
+	n.run(t, "ns", "items", "items", "")
+	suspend("items/p.0")
+	enginetest.Eventually(t, patience, "the other item fails", func() bool {
+		_, err := n.Call(context.Background(), engine.CallParams{Key: process.Key{Namespace: "ns", ProcessID: "items/p.1"}})
+		var failed *engine.TaskError
+		return errors.As(err, &failed)
+	})
+	same(t, runSummary(n.ended(t, "ns", "items")), "FAILED: p FAILED")
+	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); k != 0 {
+		t.Errorf("%d processes are suspended", k)
+	}
 }

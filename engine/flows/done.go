@@ -133,6 +133,8 @@ func (t *task) apply(e *flow.Effect) error {
 		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
 	case flow.EffectDropItems:
 		t.attempt.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
+	case flow.EffectEndSuspended:
+		t.endsSuspended = append(t.endsSuspended, t.template.Steps[e.Step].ID)
 	case flow.EffectRunStatus:
 	}
 	return nil
@@ -171,34 +173,15 @@ func (t *task) ended(p place, e *flow.Effect) error {
 	return nil
 }
 
-// ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
-func (t *task) ask(p place, reason string) {
-	s := &t.template.Steps[p.step]
-	if s.ForEach() && p.index == noIndex {
-		return
-	}
-	id, reason := t.doer(p, false), orElse(reason, t.asks())
-	switch s.Action {
-	case flow.ActionJob:
-		t.messages = append(t.messages, storage.Message{
-			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetJob().GetNamespace(), t.key.Namespace), ProcessID: process.StepPrefix + id}, Reason: reason,
-		})
-	case flow.ActionProcess:
-		t.messages = append(t.messages, storage.Message{
-			Kind: storage.MessageCancel, Target: process.Key{Namespace: orElse(s.Source.GetProcess().GetNamespace(), t.key.Namespace), ProcessID: id}, Reason: reason,
-		})
-	case flow.ActionRun:
-		t.sendCommand(id, &command{Method: methodCancel, Reason: reason})
-	case flow.ActionWait, flow.ActionDelay:
-	}
-}
-
 // done makes the result of the task.
 func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	for n := range t.decision.Effects {
 		if err := t.apply(&t.decision.Effects[n]); err != nil {
 			return nil, err
 		}
+	}
+	if err := t.endSuspended(); err != nil {
+		return nil, err
 	}
 	if err := t.collect(); err != nil {
 		return nil, err

@@ -79,6 +79,9 @@ type task struct {
 	messages []storage.Message
 	failed   []failedJob // whose end this task was told
 	removes  bool
+
+	endsSuspended []string // steps whose suspended processes are to be ended
+
 	// fault is why something could not be read that was asked for. What follows from it, such as the failure of a step that needs it, is not decided:
 	// the task is tried again.
 	fault error

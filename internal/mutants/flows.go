@@ -42,6 +42,16 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "AnswerIsRepeated",
 	},
 	{
+		name: "flow-grace-of-processes", breaks: "the processes of steps have the grace of the template",
+		file: "engine/flows/cancel.go", old: "		cancel.Grace = &grace\n", planted: "		_ = grace\n",
+		packages: "./engine/flows", run: "CancelPolicyOfProcesses",
+	},
+	{
+		name: "flow-waits-for-the-suspended", breaks: "a suspended process does not hold up a run that asks it to end",
+		file: flowDecide, old: "if passed(s.CheckAsked) {", planted: "if passed(s.CheckAsked) && s.Mode == ModeWaiting {",
+		packages: "./engine/flows", run: "StopOfSuspendedProcess",
+	},
+	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",

@@ -360,6 +360,26 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 	return rows, err
 }
 
+// maxSuspended bounds the processes that SuspendedProcesses reads.
+const maxSuspended = 100
+
+// SuspendedProcesses reads the first processes of open steps, and of their items, that are SUSPENDED.
+func SuspendedProcesses(
+	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs []string,
+) (keys []process.Key, err error) {
+	err = s.Read(ctx, "read suspended processes", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := dbsqlc.New().ReadSuspended(ctx, tx, dbsqlc.ReadSuspendedParams{
+			Namespace: namespace, RunID: runID, StepIds: stepIDs, Lim: maxSuspended,
+		})
+		keys = nil
+		for _, row := range rows {
+			keys = append(keys, process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID})
+		}
+		return err
+	})
+	return keys, err
+}
+
 // Wait is what an answer to a wait is checked against.
 type Wait = dbsqlc.GetWaitRow
 

@@ -330,7 +330,7 @@ type CancelPolicy_Mode int32
 const (
 	CancelPolicy_MODE_UNSPECIFIED CancelPolicy_Mode = 0 // COOPERATIVE
 	CancelPolicy_MODE_COOPERATIVE CancelPolicy_Mode = 1 // the worker stops at its next checkpoint and acknowledges it
-	CancelPolicy_MODE_IMMEDIATE   CancelPolicy_Mode = 2 // leases are taken away at once
+	CancelPolicy_MODE_IMMEDIATE   CancelPolicy_Mode = 2 // leases are taken away, and processes are CANCELLED, at once
 )
 
 // Enum value maps for CancelPolicy_Mode.

@@ -719,6 +719,60 @@ func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) (
 	return items, nil
 }
 
+const readSuspended = `-- name: ReadSuspended :many
+SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace, f.process_id::text AS process_id
+  FROM flow_steps f
+ CROSS JOIN LATERAL (
+   SELECT p.status FROM processes p
+    WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL
+    LIMIT 1) p
+ WHERE f.namespace = $1
+   AND f.run_id = $2
+   AND f.step_id = ANY ($3::text[])
+   AND f.status = 'running'
+   AND p.status = 'SUSPENDED'
+ ORDER BY f.ord, f.index LIMIT $4::int
+`
+
+type ReadSuspendedParams struct {
+	Namespace string
+	RunID     string
+	StepIds   []string
+	Lim       int32
+}
+
+type ReadSuspendedRow struct {
+	Namespace string
+	ProcessID string
+}
+
+// ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at most
+// lim.
+func (q *Queries) ReadSuspended(ctx context.Context, db DBTX, arg ReadSuspendedParams) ([]ReadSuspendedRow, error) {
+	rows, err := db.Query(ctx, readSuspended,
+		arg.Namespace,
+		arg.RunID,
+		arg.StepIds,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadSuspendedRow
+	for rows.Next() {
+		var i ReadSuspendedRow
+		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readWaits = `-- name: ReadWaits :many
 SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
        (r.status = 'cancel_requested')::bool AS cancel_requested

@@ -24,12 +24,13 @@ WITH w AS MATERIALIZED (
         AND (p.status IN ('SUSPENDED', 'ERROR') AND p.kind <> 'job' OR p.xmax <> pg_current_xact_id()::xid AND p.xmin <> pg_current_xact_id()::xid))),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid),
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid),
 a AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.context, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.begun, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
-         (SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id) AS own_grace
+  SELECT x.namespace, x.process_id, x.message_id, x.kind, x.held, x.sender_namespace, x.sender_process_id, x.sender_task_id, x.created_time, x.start_time, x.reason, x.args, x.metadata, x.notify_parent_args, x.child, x.job, x.context, x.grace, x.ctid, x.status, x.cancel_deadline, x.busy, x.attempt, x.job_name, x.begun, x.state, x.is_job, x.open, x.first, x.more, x.mode, x.first AND x.open AND x.cancel_deadline IS NULL AND (NOT x.is_job OR x.busy) AS asks, x.first AND x.open AND x.is_job AND NOT x.busy AS ends,
+         coalesce((SELECT (j.options->>'cancelGrace')::interval FROM jobs j WHERE x.is_job AND j.namespace = x.namespace AND j.process_id = x.process_id),
+                  x.grace, ($5::bigint) * interval '1 microsecond') AS any_grace
     FROM (
-      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, coalesce(q.job_name, f.name) AS job_name, q.begun, coalesce(q.state, CASE WHEN f.name IS NULL THEN 'running' ELSE 'failed' END) AS state, coalesce(p.kind = 'job', false) AS is_job,
+      SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid, p.status, p.cancel_deadline, r.task_id IS NOT NULL OR q.grouped IS TRUE AS busy, coalesce(r.attempt, 0) AS attempt, coalesce(q.job_name, f.name) AS job_name, q.begun, coalesce(q.state, CASE WHEN f.name IS NULL THEN 'running' ELSE 'failed' END) AS state, coalesce(p.kind = 'job', false) AS is_job,
              coalesce(p.status IN ('INIT', 'RUNNING') OR p.kind = 'job' AND p.status = 'SUSPENDED' OR f.name IS NOT NULL, false) AS open,
              row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
              ((m.namespace, m.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more,
@@ -44,7 +45,7 @@ a AS MATERIALIZED (
 up AS (
   UPDATE processes p SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
          cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(a.reason, '') ELSE p.cancel_reason END,
-         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + coalesce(a.own_grace, ($5::bigint) * interval '1 microsecond') END,
+         cancel_deadline = CASE WHEN a.asks THEN statement_timestamp() + a.any_grace END,
          status = CASE WHEN a.ends THEN 'CANCELLED' ELSE p.status END,
          previous_status = CASE WHEN a.ends THEN p.status ELSE p.previous_status END,
          status_changed_time = CASE WHEN a.ends THEN statement_timestamp() ELSE p.status_changed_time END,
@@ -68,7 +69,8 @@ lowered AS (
      AND s.waits_for::text = 'place' AND s.priority > 0),
 ct AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
-  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL',
+         CASE WHEN status = 'RUNNING' AND NOT busy AND any_grace > interval '0' THEN 'place' ELSE 'process' END::waits_for,
          CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
          statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM a WHERE asks AND NOT is_job),
 gr AS (
@@ -110,6 +112,7 @@ dead AS (
     FROM a WHERE NOT open)
 SELECT a.namespace, a.process_id, a.kind::text AS kind,
        (CASE WHEN a.open THEN 'delivered' WHEN a.status IS NULL THEN 'not_found' ELSE 'ended' END)::text AS outcome, a.more::bool AS more,
+       (a.asks AND a.any_grace <= interval '0')::bool AS overdue,
        coalesce(pa.parent_namespace, '')::text AS parent_namespace, coalesce(pa.parent_process_id, '')::text AS parent_process_id
   FROM a LEFT JOIN pa ON a.ends AND pa.namespace = a.namespace AND pa.process_id = a.process_id
 `
@@ -128,6 +131,7 @@ type DeliverCancelsRow struct {
 	Kind            string
 	Outcome         string
 	More            bool
+	Overdue         bool
 	ParentNamespace string
 	ParentProcessID string
 }
@@ -138,7 +142,8 @@ type DeliverCancelsRow struct {
 // parent is notified; a running job is told by the next heartbeat of its worker, and has its own
 // grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
 // longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
-// there may be more messages, or other kinds.
+// there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends the
+// process at once: no node takes its CANCEL task.
 // A group cancels its members first.
 func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {
 	rows, err := db.Query(ctx, deliverCancels,
@@ -161,6 +166,7 @@ func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancel
 			&i.Kind,
 			&i.Outcome,
 			&i.More,
+			&i.Overdue,
 			&i.ParentNamespace,
 			&i.ParentProcessID,
 		); err != nil {
@@ -195,9 +201,9 @@ h AS (
   RETURNING m.namespace, m.process_id, m.kind),
 m AS (
   DELETE FROM messages m WHERE m.ctid = ANY (ARRAY(SELECT w.message_ctid FROM w WHERE w.leading AND NOT w.holds AND w.is_full IS NOT TRUE))
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid),
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid),
 a AS MATERIALIZED (
-  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.context, o.ctid, o.status, o.process_kind, o.cancel_deadline, o.n,
+  SELECT nextval('task_ids') AS task_id, coalesce(o.status IN ('INIT', 'RUNNING') AND o.process_kind <> 'job', false) AS delivered, o.namespace, o.process_id, o.message_id, o.kind, o.held, o.sender_namespace, o.sender_process_id, o.sender_task_id, o.created_time, o.start_time, o.reason, o.args, o.metadata, o.notify_parent_args, o.child, o.job, o.context, o.grace, o.ctid, o.status, o.process_kind, o.cancel_deadline, o.n,
          (SELECT l.process_id FROM job_places l WHERE o.process_kind = 'job' AND o.kind = 'child_end' AND l.namespace = o.namespace AND l.process_id = o.child->>'processId'
                                             AND l.job_id = o.process_id AND l.state IS NULL) AS member_id,
          o.n = 1 AND o.status = 'RUNNING' AND o.cancel_deadline IS NULL
@@ -205,7 +211,7 @@ a AS MATERIALIZED (
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[o.namespace]) AND s.process_id = o.process_id
                             AND s.waits_for::text IN ('process', 'place')) AS free,
          ((o.namespace, o.process_id) IN (SELECT w.namespace, w.process_id FROM w WHERE w.more)) IS TRUE AS more
-    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid, p.status, p.kind AS process_kind, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
+    FROM (SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid, p.status, p.kind AS process_kind, p.cancel_deadline, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) AS n
             FROM m LEFT JOIN processes p ON p.namespace = ANY (ARRAY[m.namespace]) AND p.process_id = m.process_id AND p.removed_time IS NULL
            ORDER BY m.namespace, m.process_id, m.message_id) o),
 sch AS (
@@ -318,9 +324,9 @@ WITH v AS MATERIALIZED (
 w AS MATERIALIZED (SELECT v.namespace, v.process_id, v.message_id, v.more, v.mode FROM v WHERE NOT v.behind),
 m AS (
   DELETE FROM messages m USING w WHERE m.namespace = ANY (ARRAY[w.namespace]) AND m.process_id = w.process_id AND m.message_id = w.message_id
-  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid),
+  RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid),
 a AS MATERIALIZED (
-  SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.ctid, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
+  SELECT m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid, nextval('task_ids') AS new_task_id, row_number() OVER (PARTITION BY m.namespace, m.process_id ORDER BY m.message_id) = 1 AS first,
          EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = m.namespace) AS known,
          coalesce(m.start_time > statement_timestamp(), false) AS later, h.process_id AS holder,
          m.job IS NOT NULL AND (m.job->'options' ? 'workers') IS NOT TRUE AND coalesce((SELECT x.version FROM constraint_sets x WHERE x.namespace = m.namespace), 0) <> coalesce((m.job->>'constraintsVersion')::bigint, 0) AS stale,
@@ -346,7 +352,7 @@ cn AS (
   SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 c AS MATERIALIZED (
-  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.context, a.ctid, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, a.told, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
+  SELECT a.namespace, a.process_id, a.message_id, a.kind, a.held, a.sender_namespace, a.sender_process_id, a.sender_task_id, a.created_time, a.start_time, a.reason, a.args, a.metadata, a.notify_parent_args, a.child, a.job, a.context, a.grace, a.ctid, a.new_task_id, a.first, a.known, a.later, a.holder, a.stale, a.more, a.told, (a.first AND (a.namespace, a.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
          CASE WHEN a.later THEN 'scheduled' ELSE 'available' END AS state FROM a),
 jc AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -620,12 +626,12 @@ func (q *Queries) SearchMessages(ctx context.Context, db DBTX, arg SearchMessage
 
 const sendMessages = `-- name: SendMessages :many
 WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.kind, x.target_namespace, x.target_process_id, x.args, x.context, x.metadata, x.start_time, x.notify_parent_args, x.reason, x.job, x.n FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
+  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.kind, x.target_namespace, x.target_process_id, x.args, x.context, x.metadata, x.start_time, x.notify_parent_args, x.reason, x.job, x.grace_us, x.n FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
                              unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bytea[]), unnest($9::bytea[]),
                              unnest($10::text[]), unnest($11::timestamptz[]), unnest($12::bytea[]), unnest($13::text[]),
-                             unnest($14::text[]))
+                             unnest($14::text[]), unnest($15::bigint[]))
          WITH ORDINALITY AS x(namespace, process_id, task_id, fencing_token, kind, target_namespace, target_process_id, args, context, metadata, start_time,
-                              notify_parent_args, reason, job, n)
+                              notify_parent_args, reason, job, grace_us, n)
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
         AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
@@ -633,9 +639,10 @@ WITH i AS MATERIALIZED (
      SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
         AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
      LIMIT 1) e)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job)
+INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, start_time, reason, args, context, metadata, notify_parent_args, job, grace)
 SELECT target_namespace, target_process_id, kind::message_kind, namespace, process_id, task_id, statement_timestamp(), NULLIF(start_time, '0001-01-01Z'),
-       NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb FROM i ORDER BY n
+       NULLIF(reason, ''), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, NULLIF(job, '')::jsonb,
+       NULLIF(grace_us, -1) * interval '1 microsecond' FROM i ORDER BY n
 RETURNING namespace, process_id
 `
 
@@ -654,6 +661,7 @@ type SendMessagesParams struct {
 	NotifyParentArgs [][]byte
 	Reasons          []string
 	Jobs             []string
+	GracesUs         []int64
 }
 
 type SendMessagesRow struct {
@@ -663,7 +671,7 @@ type SendMessagesRow struct {
 
 // SendMessages stores messages of results to other processes. It runs after SaveResult and
 // RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
-// item sends nothing. It returns the targets.
+// item sends nothing. grace_us -1: none. It returns the targets.
 func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesParams) ([]SendMessagesRow, error) {
 	rows, err := db.Query(ctx, sendMessages,
 		arg.Namespaces,
@@ -680,6 +688,7 @@ func (q *Queries) SendMessages(ctx context.Context, db DBTX, arg SendMessagesPar
 		arg.NotifyParentArgs,
 		arg.Reasons,
 		arg.Jobs,
+		arg.GracesUs,
 	)
 	if err != nil {
 		return nil, err

@@ -171,25 +171,56 @@ var errRemoved = errors.New("the process was removed")
 
 // RemoveProcess deletes a process with everything it has, in whatever status, at once.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
-	share := e.shareOf(key.Namespace)
+	return e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
+		if err := e.store.RemoveProcess(ctx, key, by); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	})
+}
+
+// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess, and ignores those that do not exist.
+// namespace is that of the command.
+func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []process.Key) error {
+	return e.remove(ctx, namespace, keys, func() error { return e.store.RemoveProcesses(ctx, keys) })
+}
+
+// RemoveEnded deletes a process that is COMPLETED or CANCELLED, for the method of a kind. It reports whether there was
+// one.
+func (e *Engine) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
+	err = e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
+		removed, err = e.store.RemoveEnded(ctx, key, method, by)
+		return err
+	})
+	return removed, err
+}
+
+// remove runs a removal, then ends the attempts of the processes on this node and tells those who wait for them.
+func (e *Engine) remove(ctx context.Context, namespace string, keys []process.Key, store func() error) error {
+	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
 		return err
 	}
 	defer e.leave(share)
-	ns, err := e.namespace(ctx, key.Namespace)
+	ns, err := e.namespace(ctx, namespace)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	running := e.attempts.of(key) // not afterwards: another process may have the id by then
-	if err := e.store.RemoveProcess(ctx, key, by); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+	var attempts []*running
+	for _, key := range keys { // not afterwards: another process may have the id by then
+		attempts = append(attempts, e.attempts.of(key)...)
 	}
-	for _, r := range running {
+	if err := store(); err != nil {
+		return err
+	}
+	for _, r := range attempts {
 		r.cancel(errRemoved)
 	}
 	ns.metrics.removed(began)
-	e.waiters.recheck(key)
-	e.watchers.recheck(key)
+	for _, key := range keys {
+		e.waiters.recheck(key)
+		e.watchers.recheck(key)
+	}
 	return nil
 }

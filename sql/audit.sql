@@ -14,6 +14,7 @@ SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details,
           p.history_restarted_time FROM processes p
     WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
  WHERE CASE k.method WHEN 'RemoveProcess' THEN p.removed_time >= now()
+                     WHEN 'RemoveRun' THEN p.removed_time >= now()
                      WHEN 'CancelProcess' THEN p.cancel_requested_time >= now()
                      WHEN 'SuspendProcess' THEN p.status_changed_time >= now() AND p.status = 'SUSPENDED'
                      WHEN 'ResumeProcess' THEN p.status_changed_time >= now() AND p.previous_status = 'SUSPENDED'

@@ -182,6 +182,29 @@ SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_na
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
 
+-- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id in
+-- theirs, and at most lim of its steps' jobs in other namespaces.
+-- name: ReadRunJobs :many
+(SELECT p.namespace, p.process_id
+   FROM processes p
+  WHERE p.namespace = @namespace::text
+    AND p.process_id > '~job/' || @run_id::text || '/'
+    AND p.process_id < '~job/' || @run_id::text || '0'
+    AND strpos(substr(p.process_id, length(@run_id::text) + 7), '/') = 0
+    AND p.removed_time IS NULL
+  LIMIT @lim::int)
+UNION ALL
+(SELECT f.process_namespace::text, f.process_id::text
+   FROM flow_steps f
+  WHERE f.namespace = @namespace::text
+    AND f.run_id = @run_id::text
+    AND f.process_namespace IS NOT NULL
+    AND starts_with(f.process_id, '~job/')
+    AND EXISTS (
+      SELECT 1 FROM processes p
+       WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id AND p.removed_time IS NULL)
+  LIMIT @lim::int);
+
 -- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at most
 -- lim.
 -- name: ReadSuspended :many

@@ -3,6 +3,7 @@
 -- the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers. The members of a group are asked to end.
 -- At most lim waiting tasks of each process go here. If there may be more, the status becomes CANCELLED, so that no claim takes them, and
 -- PurgeHistory deletes them.
+-- only_ended: a process that has not ended stays.
 -- dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 -- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
@@ -13,14 +14,15 @@ WITH i AS MATERIALIZED (
               WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
     FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]),
                     unnest(@responses::bytea[]), unnest(@rejections::text[]), unnest(@dropped::uuid[]), unnest(@open_dropped::uuid[]), unnest(@actors::text[]),
-                    unnest(@modes::int[]))
-         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode)
+                    unnest(@modes::int[]), unnest(@only_endeds::bool[]))
+         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode, only_ended)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
     LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.task_type = 'INIT' LIMIT 1) w ON true
-   WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
+   WHERE (t.fencing_token = 0 OR r.fencing_token = t.fencing_token)
+     AND (NOT t.only_ended OR p.status IN ('COMPLETED', 'CANCELLED'))),
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp(), status = CASE WHEN i.more THEN 'CANCELLED' ELSE p.status END
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id

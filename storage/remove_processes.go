@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ const purgeBatch = 1000
 type removeItem struct {
 	item
 	completion *Completion // nil: asked for by an operator
+	onlyEnded  bool        // unless the process is COMPLETED or CANCELLED, it stays
 	removed    bool
 }
 
@@ -41,8 +43,44 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...proces
 	if !it.removed && !it.repeated { // a process that a repeated item does not find may be its work
 		return process.ErrProcessNotFound
 	}
+	return s.purgeAll(ctx, []process.Key{key})
+}
+
+// RemoveEnded removes a process that is COMPLETED or CANCELLED, as RemoveProcess does. It reports whether there was one.
+func (s *Store) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
+	it := &removeItem{item: newItem(key, 100, true), onlyEnded: true}
+	it.noted(method, "", []process.Actor{by})
+	if err := s.submit(it); err != nil {
+		return false, err
+	}
+	if !it.removed && it.repeated { // the first try may have removed it
+		_, err := s.GetProcess(ctx, key)
+		it.removed = errors.Is(err, process.ErrProcessNotFound)
+	}
+	if !it.removed {
+		return false, nil
+	}
+	return true, s.purgeAll(ctx, []process.Key{key})
+}
+
+// RemoveProcesses removes processes as RemoveProcess does. Those that do not exist are ignored.
+func (s *Store) RemoveProcesses(ctx context.Context, keys []process.Key) error {
+	errs := make([]error, len(keys))
+	var removals sync.WaitGroup
+	for n, key := range keys {
+		removals.Go(func() { errs[n] = s.submit(&removeItem{item: newItem(key, 100, true)}) })
+	}
+	removals.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.purgeAll(ctx, keys)
+}
+
+// purgeAll deletes the rest of the histories of removed processes.
+func (s *Store) purgeAll(ctx context.Context, keys []process.Key) error {
 	for {
-		more, err := s.purge(ctx, []process.Key{key})
+		more, err := s.purge(ctx, keys)
 		if err != nil || !more {
 			return err
 		}
@@ -73,6 +111,7 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
 		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
 		arg.Actors = append(arg.Actors, it.actor())
+		arg.OnlyEndeds = append(arg.OnlyEndeds, it.onlyEnded)
 	}
 	arg.Modes, arg.Lim = s.eventModes(arg.Namespaces), queueLimit(len(items))
 	return []stage{

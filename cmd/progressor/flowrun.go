@@ -24,6 +24,7 @@ type flowCmd struct {
 	Cancel   flowCancelCmd   `cmd:"" help:"Cancel a run."`
 	Retry    flowRetryCmd    `cmd:"" help:"Continue a failed, expired or cancelled run."`
 	Repeat   flowRepeatCmd   `cmd:"" help:"Start a new run with the payload of another run."`
+	Remove   flowRemoveCmd   `cmd:"" help:"Remove a run that has ended, with its steps and jobs."`
 	Skip     flowSkipCmd     `cmd:"" help:"End a step with a given result."`
 	Waits    flowWaitsCmd    `cmd:"" help:"List steps that wait for a person or an external worker."`
 	Complete flowCompleteCmd `cmd:"" help:"Complete a wait."`
@@ -266,6 +267,30 @@ func (c *flowRepeatCmd) Run(a *app) error {
 		return printMessage(a.Stdout, resp)
 	}
 	return printRun(a, c.clientFlags, resp.GetRun())
+}
+
+type flowRemoveCmd struct {
+	flowArgs
+	clientFlags
+}
+
+func (flowRemoveCmd) Help() string {
+	return `Remove deletes a run that has ended, with its steps and jobs. It cannot be undone. A run that has not
+ended is rejected: end it with cancel, or with cancel --force. The processes and runs of its steps
+stay.
+
+    progressor run remove demo task-1`
+}
+
+func (c *flowRemoveCmd) Run(a *app) error {
+	req := &progressorv1.RemoveRunRequest{Namespace: c.NS, RunId: c.ID}
+	err := ask(a, c.outputFlag, c.client().Flow.RemoveRun, req, func(*progressorv1.RemoveRunResponse) error {
+		return printFields(a.Stdout, field{"run", oneLine(c.NS + "/" + c.ID)}, field{"status", "removed"})
+	})
+	if client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_STATUS {
+		return &advised{error: err, next: "progressor run cancel " + shellWord(c.NS) + " " + shellWord(c.ID)}
+	}
+	return ofRun(c.flowArgs, err)
 }
 
 // ofRun returns the next step for an error about a run rather than its process.

@@ -2,10 +2,15 @@ package flows_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -67,4 +72,58 @@ func TestRunsLeaveWhole(t *testing.T) {
 	if runs, steps, jobs, processes := count("flow_runs"), count("flow_steps"), count("jobs"), count("processes"); runs != 1 || steps != 4 || jobs != 2 || processes != 3 {
 		t.Fatalf("%d runs, %d steps, %d jobs and %d processes are left", runs, steps, jobs, processes)
 	}
+}
+
+// RemoveRun removes a run that has ended, its steps and its jobs, but not those of a run whose id begins alike.
+func TestRemoveRun(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "ns", `{"type": "whole", "steps": [
+		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "other", "job": {"namespace": "pull"}}]}`)
+	n.run(t, "ns", "whole", "r", "[0, 1, 2]")
+	n.run(t, "ns", "whole", "r/2", "[0]")
+	l := n.lease(t)
+	n.answer(t, n.lease(t), "", "")
+
+	var status *flows.StatusError
+	unended, removed := "r", "r/2"
+	if l.GetJob().GetJobId() == "~job/r/2/other" {
+		unended, removed = removed, unended
+	}
+	if err := n.Remove(ctx, "ns", unended, kim); !errors.As(err, &status) || !strings.Contains(status.Message, "CancelRun") {
+		t.Fatalf("a run that has not ended: %v", err)
+	}
+	n.ended(t, "ns", removed)
+	jobs := enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")
+	if err := n.Remove(ctx, "ns", removed, kim); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(ctx, "ns", removed, kim); !errors.Is(err, process.ErrRunNotFound) {
+		t.Fatalf("a run that was removed: %v", err)
+	}
+	items := map[string]int{"r": 3, "r/2": 1}
+	same(t, fmt.Sprint("jobs: ", enginetest.Count(t, n.db, "SELECT count(*) FROM jobs")), fmt.Sprint("jobs: ", jobs-items[removed]-1))
+	for _, table := range []string{"flow_runs", "flow_steps"} {
+		if k := enginetest.Count(t, n.db, "SELECT count(*) FROM "+table+" WHERE run_id = '"+removed+"'"); k != 0 {
+			t.Errorf("%d rows in %s", k, table)
+		}
+	}
+	same(t, n.audited(t), "kim RemoveRun ~flow/"+removed)
+	n.answer(t, l, "", "")
+	same(t, runSummary(n.ended(t, "ns", unended)), "SUCCEEDED: each SUCCEEDED other SUCCEEDED")
+	n.run(t, "ns", "whole", removed, "[0]") // its id is free again
+	n.answer(t, n.lease(t), "", "")
+	same(t, runSummary(n.ended(t, "ns", removed)), "SUCCEEDED: each SUCCEEDED other SUCCEEDED")
+}
+
+// audited returns the commands in audit.
+func (n *node) audited(t *testing.T) (commands string) {
+	t.Helper()
+	row := n.db.QueryRow(context.Background(), `SELECT coalesce(string_agg(concat_ws(' ', actor, method, subject), ', ' ORDER BY audit_id), '')
+		FROM audit WHERE method LIKE '%Run'`)
+	if err := row.Scan(&commands); err != nil {
+		t.Fatal(err)
+	}
+	return commands
 }

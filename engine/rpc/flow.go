@@ -140,6 +140,14 @@ func (s *flowService) RepeatRun(ctx context.Context, r *progressorv1.RepeatRunRe
 	return &progressorv1.RepeatRunResponse{Run: run}, nil
 }
 
+// RemoveRun removes a run that has ended.
+func (s *flowService) RemoveRun(ctx context.Context, r *progressorv1.RemoveRunRequest) (*progressorv1.RemoveRunResponse, error) {
+	if err := s.flows.Remove(ctx, r.GetNamespace(), r.GetRunId(), actorOf(ctx)); err != nil {
+		return nil, err
+	}
+	return &progressorv1.RemoveRunResponse{}, nil
+}
+
 // CompleteStep answers a wait.
 func (s *flowService) CompleteStep(ctx context.Context, r *progressorv1.CompleteStepRequest) (*progressorv1.CompleteStepResponse, error) {
 	run, err := s.flows.Complete(ctx, r, actorOf(ctx))

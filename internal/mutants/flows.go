@@ -52,6 +52,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StopOfSuspendedProcess",
 	},
 	{
+		name: "flow-removed-while-it-runs", breaks: "only a run that has ended is removed",
+		file: "engine/flows/remove.go", old: "row.ProcessStatus != process.StatusCompleted && ", planted: "row.ProcessStatus == \"\" && ",
+		packages: "./engine/flows", run: "TestRemoveRun",
+	},
+	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",

@@ -360,6 +360,22 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 	return rows, err
 }
 
+// maxJobs bounds the jobs that Jobs reads in each of its parts.
+const maxJobs = 500
+
+// Jobs reads jobs of a run that are not removed. None: it has none left.
+func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys []process.Key, err error) {
+	err = s.Read(ctx, "read jobs of a run", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := dbsqlc.New().ReadRunJobs(ctx, tx, dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
+		keys = nil
+		for _, row := range rows {
+			keys = append(keys, process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID})
+		}
+		return err
+	})
+	return keys, err
+}
+
 // maxSuspended bounds the processes that SuspendedProcesses reads.
 const maxSuspended = 100
 

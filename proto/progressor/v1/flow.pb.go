@@ -3674,6 +3674,94 @@ func (x *RetryRunResponse) GetRun() *Run {
 	return nil
 }
 
+type RemoveRunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	RunId         string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRunRequest) Reset() {
+	*x = RemoveRunRequest{}
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRunRequest) ProtoMessage() {}
+
+func (x *RemoveRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRunRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRunRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *RemoveRunRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RemoveRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+type RemoveRunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRunResponse) Reset() {
+	*x = RemoveRunResponse{}
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRunResponse) ProtoMessage() {}
+
+func (x *RemoveRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRunResponse.ProtoReflect.Descriptor instead.
+func (*RemoveRunResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
+}
+
 type RepeatRunRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Namespace      string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -3685,7 +3773,7 @@ type RepeatRunRequest struct {
 
 func (x *RepeatRunRequest) Reset() {
 	*x = RepeatRunRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3785,7 @@ func (x *RepeatRunRequest) String() string {
 func (*RepeatRunRequest) ProtoMessage() {}
 
 func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[39]
+	mi := &file_progressor_v1_flow_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3798,7 @@ func (x *RepeatRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunRequest.ProtoReflect.Descriptor instead.
 func (*RepeatRunRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{39}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RepeatRunRequest) GetNamespace() string {
@@ -3743,7 +3831,7 @@ type RepeatRunResponse struct {
 
 func (x *RepeatRunResponse) Reset() {
 	*x = RepeatRunResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3843,7 @@ func (x *RepeatRunResponse) String() string {
 func (*RepeatRunResponse) ProtoMessage() {}
 
 func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[40]
+	mi := &file_progressor_v1_flow_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3856,7 @@ func (x *RepeatRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatRunResponse.ProtoReflect.Descriptor instead.
 func (*RepeatRunResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{40}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RepeatRunResponse) GetRun() *Run {
@@ -3791,7 +3879,7 @@ type ListOpenWaitsRequest struct {
 
 func (x *ListOpenWaitsRequest) Reset() {
 	*x = ListOpenWaitsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3891,7 @@ func (x *ListOpenWaitsRequest) String() string {
 func (*ListOpenWaitsRequest) ProtoMessage() {}
 
 func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[41]
+	mi := &file_progressor_v1_flow_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3904,7 @@ func (x *ListOpenWaitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsRequest.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{41}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOpenWaitsRequest) GetNamespace() string {
@@ -3857,7 +3945,7 @@ type ListOpenWaitsResponse struct {
 
 func (x *ListOpenWaitsResponse) Reset() {
 	*x = ListOpenWaitsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3869,7 +3957,7 @@ func (x *ListOpenWaitsResponse) String() string {
 func (*ListOpenWaitsResponse) ProtoMessage() {}
 
 func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[42]
+	mi := &file_progressor_v1_flow_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3882,7 +3970,7 @@ func (x *ListOpenWaitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpenWaitsResponse.ProtoReflect.Descriptor instead.
 func (*ListOpenWaitsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{42}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListOpenWaitsResponse) GetWaits() []*OpenWait {
@@ -3919,7 +4007,7 @@ type CompleteStepRequest struct {
 
 func (x *CompleteStepRequest) Reset() {
 	*x = CompleteStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4019,7 @@ func (x *CompleteStepRequest) String() string {
 func (*CompleteStepRequest) ProtoMessage() {}
 
 func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[43]
+	mi := &file_progressor_v1_flow_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4032,7 @@ func (x *CompleteStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepRequest.ProtoReflect.Descriptor instead.
 func (*CompleteStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{43}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CompleteStepRequest) GetNamespace() string {
@@ -4054,7 +4142,7 @@ type CompleteStepResponse struct {
 
 func (x *CompleteStepResponse) Reset() {
 	*x = CompleteStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4154,7 @@ func (x *CompleteStepResponse) String() string {
 func (*CompleteStepResponse) ProtoMessage() {}
 
 func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[44]
+	mi := &file_progressor_v1_flow_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4167,7 @@ func (x *CompleteStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteStepResponse.ProtoReflect.Descriptor instead.
 func (*CompleteStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{44}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CompleteStepResponse) GetRun() *Run {
@@ -4105,7 +4193,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4205,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[45]
+	mi := &file_progressor_v1_flow_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4218,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{45}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportStepRequest) GetNamespace() string {
@@ -4191,7 +4279,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4291,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[46]
+	mi := &file_progressor_v1_flow_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4304,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{46}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReportStepResponse) GetDirective() *LeaseDirective {
@@ -4240,7 +4328,7 @@ type SkipStepRequest struct {
 
 func (x *SkipStepRequest) Reset() {
 	*x = SkipStepRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4340,7 @@ func (x *SkipStepRequest) String() string {
 func (*SkipStepRequest) ProtoMessage() {}
 
 func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[47]
+	mi := &file_progressor_v1_flow_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4353,7 @@ func (x *SkipStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepRequest.ProtoReflect.Descriptor instead.
 func (*SkipStepRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{47}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SkipStepRequest) GetNamespace() string {
@@ -4319,7 +4407,7 @@ type SkipStepResponse struct {
 
 func (x *SkipStepResponse) Reset() {
 	*x = SkipStepResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4419,7 @@ func (x *SkipStepResponse) String() string {
 func (*SkipStepResponse) ProtoMessage() {}
 
 func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[48]
+	mi := &file_progressor_v1_flow_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4432,7 @@ func (x *SkipStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipStepResponse.ProtoReflect.Descriptor instead.
 func (*SkipStepResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{48}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SkipStepResponse) GetRun() *Run {
@@ -4367,7 +4455,7 @@ type ListJobEventsRequest struct {
 
 func (x *ListJobEventsRequest) Reset() {
 	*x = ListJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4467,7 @@ func (x *ListJobEventsRequest) String() string {
 func (*ListJobEventsRequest) ProtoMessage() {}
 
 func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[49]
+	mi := &file_progressor_v1_flow_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4480,7 @@ func (x *ListJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{49}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListJobEventsRequest) GetNamespace() string {
@@ -4433,7 +4521,7 @@ type ListJobEventsResponse struct {
 
 func (x *ListJobEventsResponse) Reset() {
 	*x = ListJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4533,7 @@ func (x *ListJobEventsResponse) String() string {
 func (*ListJobEventsResponse) ProtoMessage() {}
 
 func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[50]
+	mi := &file_progressor_v1_flow_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4546,7 @@ func (x *ListJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{50}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListJobEventsResponse) GetEvents() []*JobEvent {
@@ -4486,7 +4574,7 @@ type WatchJobEventsRequest struct {
 
 func (x *WatchJobEventsRequest) Reset() {
 	*x = WatchJobEventsRequest{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4586,7 @@ func (x *WatchJobEventsRequest) String() string {
 func (*WatchJobEventsRequest) ProtoMessage() {}
 
 func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[51]
+	mi := &file_progressor_v1_flow_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4599,7 @@ func (x *WatchJobEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{51}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchJobEventsRequest) GetNamespace() string {
@@ -4546,7 +4634,7 @@ type WatchJobEventsResponse struct {
 
 func (x *WatchJobEventsResponse) Reset() {
 	*x = WatchJobEventsResponse{}
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4646,7 @@ func (x *WatchJobEventsResponse) String() string {
 func (*WatchJobEventsResponse) ProtoMessage() {}
 
 func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_flow_proto_msgTypes[52]
+	mi := &file_progressor_v1_flow_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4659,7 @@ func (x *WatchJobEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobEventsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{52}
+	return file_progressor_v1_flow_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchJobEventsResponse) GetEvent() *JobEvent {
@@ -4904,7 +4992,12 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\x12%\n" +
 	"\x0enewest_version\x18\x03 \x01(\bR\rnewestVersion\"8\n" +
 	"\x10RetryRunResponse\x12$\n" +
-	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"\xa4\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x12.progressor.v1.RunR\x03run\"q\n" +
+	"\x10RemoveRunRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06run_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05runId\"\x13\n" +
+	"\x11RemoveRunResponse\"\xa4\x01\n" +
 	"\x10RepeatRunRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06run_id\x18\x02 \x01(\tB\n" +
@@ -5016,7 +5109,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\x15STEP_STATUS_SUCCEEDED\x10\x03\x12\x16\n" +
 	"\x12STEP_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13STEP_STATUS_SKIPPED\x10\x05\x12\x19\n" +
-	"\x15STEP_STATUS_CANCELLED\x10\x062\xa8\v\n" +
+	"\x15STEP_STATUS_CANCELLED\x10\x062\xf8\v\n" +
 	"\vFlowService\x12T\n" +
 	"\vPutTemplate\x12!.progressor.v1.PutTemplateRequest\x1a\".progressor.v1.PutTemplateResponse\x12T\n" +
 	"\vGetTemplate\x12!.progressor.v1.GetTemplateRequest\x1a\".progressor.v1.GetTemplateResponse\x12Z\n" +
@@ -5030,7 +5123,8 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tListSteps\x12\x1f.progressor.v1.ListStepsRequest\x1a .progressor.v1.ListStepsResponse\x12N\n" +
 	"\tCancelRun\x12\x1f.progressor.v1.CancelRunRequest\x1a .progressor.v1.CancelRunResponse\x12K\n" +
 	"\bRetryRun\x12\x1e.progressor.v1.RetryRunRequest\x1a\x1f.progressor.v1.RetryRunResponse\x12N\n" +
-	"\tRepeatRun\x12\x1f.progressor.v1.RepeatRunRequest\x1a .progressor.v1.RepeatRunResponse\x12Z\n" +
+	"\tRepeatRun\x12\x1f.progressor.v1.RepeatRunRequest\x1a .progressor.v1.RepeatRunResponse\x12N\n" +
+	"\tRemoveRun\x12\x1f.progressor.v1.RemoveRunRequest\x1a .progressor.v1.RemoveRunResponse\x12Z\n" +
 	"\rListOpenWaits\x12#.progressor.v1.ListOpenWaitsRequest\x1a$.progressor.v1.ListOpenWaitsResponse\x12W\n" +
 	"\fCompleteStep\x12\".progressor.v1.CompleteStepRequest\x1a#.progressor.v1.CompleteStepResponse\x12Q\n" +
 	"\n" +
@@ -5054,7 +5148,7 @@ func file_progressor_v1_flow_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_flow_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_progressor_v1_flow_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_progressor_v1_flow_proto_goTypes = []any{
 	(ScopePolicy)(0),                // 0: progressor.v1.ScopePolicy
 	(StepOrder)(0),                  // 1: progressor.v1.StepOrder
@@ -5103,110 +5197,112 @@ var file_progressor_v1_flow_proto_goTypes = []any{
 	(*CancelRunResponse)(nil),       // 44: progressor.v1.CancelRunResponse
 	(*RetryRunRequest)(nil),         // 45: progressor.v1.RetryRunRequest
 	(*RetryRunResponse)(nil),        // 46: progressor.v1.RetryRunResponse
-	(*RepeatRunRequest)(nil),        // 47: progressor.v1.RepeatRunRequest
-	(*RepeatRunResponse)(nil),       // 48: progressor.v1.RepeatRunResponse
-	(*ListOpenWaitsRequest)(nil),    // 49: progressor.v1.ListOpenWaitsRequest
-	(*ListOpenWaitsResponse)(nil),   // 50: progressor.v1.ListOpenWaitsResponse
-	(*CompleteStepRequest)(nil),     // 51: progressor.v1.CompleteStepRequest
-	(*CompleteStepResponse)(nil),    // 52: progressor.v1.CompleteStepResponse
-	(*ReportStepRequest)(nil),       // 53: progressor.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),      // 54: progressor.v1.ReportStepResponse
-	(*SkipStepRequest)(nil),         // 55: progressor.v1.SkipStepRequest
-	(*SkipStepResponse)(nil),        // 56: progressor.v1.SkipStepResponse
-	(*ListJobEventsRequest)(nil),    // 57: progressor.v1.ListJobEventsRequest
-	(*ListJobEventsResponse)(nil),   // 58: progressor.v1.ListJobEventsResponse
-	(*WatchJobEventsRequest)(nil),   // 59: progressor.v1.WatchJobEventsRequest
-	(*WatchJobEventsResponse)(nil),  // 60: progressor.v1.WatchJobEventsResponse
-	nil,                             // 61: progressor.v1.Step.ItemsByStatusEntry
-	(*structpb.Struct)(nil),         // 62: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 63: google.protobuf.Duration
-	(*structpb.Value)(nil),          // 64: google.protobuf.Value
-	(*timestamppb.Timestamp)(nil),   // 65: google.protobuf.Timestamp
-	(*Backoff)(nil),                 // 66: progressor.v1.Backoff
-	(*JobOptions)(nil),              // 67: progressor.v1.JobOptions
-	(*Progress)(nil),                // 68: progressor.v1.Progress
-	(*Failure)(nil),                 // 69: progressor.v1.Failure
-	(*Cancelled)(nil),               // 70: progressor.v1.Cancelled
-	(*LeaseDirective)(nil),          // 71: progressor.v1.LeaseDirective
+	(*RemoveRunRequest)(nil),        // 47: progressor.v1.RemoveRunRequest
+	(*RemoveRunResponse)(nil),       // 48: progressor.v1.RemoveRunResponse
+	(*RepeatRunRequest)(nil),        // 49: progressor.v1.RepeatRunRequest
+	(*RepeatRunResponse)(nil),       // 50: progressor.v1.RepeatRunResponse
+	(*ListOpenWaitsRequest)(nil),    // 51: progressor.v1.ListOpenWaitsRequest
+	(*ListOpenWaitsResponse)(nil),   // 52: progressor.v1.ListOpenWaitsResponse
+	(*CompleteStepRequest)(nil),     // 53: progressor.v1.CompleteStepRequest
+	(*CompleteStepResponse)(nil),    // 54: progressor.v1.CompleteStepResponse
+	(*ReportStepRequest)(nil),       // 55: progressor.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),      // 56: progressor.v1.ReportStepResponse
+	(*SkipStepRequest)(nil),         // 57: progressor.v1.SkipStepRequest
+	(*SkipStepResponse)(nil),        // 58: progressor.v1.SkipStepResponse
+	(*ListJobEventsRequest)(nil),    // 59: progressor.v1.ListJobEventsRequest
+	(*ListJobEventsResponse)(nil),   // 60: progressor.v1.ListJobEventsResponse
+	(*WatchJobEventsRequest)(nil),   // 61: progressor.v1.WatchJobEventsRequest
+	(*WatchJobEventsResponse)(nil),  // 62: progressor.v1.WatchJobEventsResponse
+	nil,                             // 63: progressor.v1.Step.ItemsByStatusEntry
+	(*structpb.Struct)(nil),         // 64: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
+	(*structpb.Value)(nil),          // 66: google.protobuf.Value
+	(*timestamppb.Timestamp)(nil),   // 67: google.protobuf.Timestamp
+	(*Backoff)(nil),                 // 68: progressor.v1.Backoff
+	(*JobOptions)(nil),              // 69: progressor.v1.JobOptions
+	(*Progress)(nil),                // 70: progressor.v1.Progress
+	(*Failure)(nil),                 // 71: progressor.v1.Failure
+	(*Cancelled)(nil),               // 72: progressor.v1.Cancelled
+	(*LeaseDirective)(nil),          // 73: progressor.v1.LeaseDirective
 }
 var file_progressor_v1_flow_proto_depIdxs = []int32{
-	62,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
+	64,  // 0: progressor.v1.Template.payload_schema:type_name -> google.protobuf.Struct
 	0,   // 1: progressor.v1.Template.concurrency_policy:type_name -> progressor.v1.ScopePolicy
-	63,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
+	65,  // 2: progressor.v1.Template.timeout:type_name -> google.protobuf.Duration
 	9,   // 3: progressor.v1.Template.cancel_policy:type_name -> progressor.v1.CancelPolicy
 	10,  // 4: progressor.v1.Template.retry_policy:type_name -> progressor.v1.RunRetryPolicy
 	1,   // 5: progressor.v1.Template.step_order:type_name -> progressor.v1.StepOrder
 	11,  // 6: progressor.v1.Template.steps:type_name -> progressor.v1.StepTemplate
-	64,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
-	65,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
-	65,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
+	66,  // 7: progressor.v1.Template.result:type_name -> google.protobuf.Value
+	67,  // 8: progressor.v1.Template.created_time:type_name -> google.protobuf.Timestamp
+	67,  // 9: progressor.v1.Template.updated_time:type_name -> google.protobuf.Timestamp
 	5,   // 10: progressor.v1.CancelPolicy.mode:type_name -> progressor.v1.CancelPolicy.Mode
-	63,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
-	66,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
-	63,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
+	65,  // 11: progressor.v1.CancelPolicy.grace:type_name -> google.protobuf.Duration
+	68,  // 12: progressor.v1.RunRetryPolicy.backoff:type_name -> progressor.v1.Backoff
+	65,  // 13: progressor.v1.StepTemplate.timeout:type_name -> google.protobuf.Duration
 	2,   // 14: progressor.v1.StepTemplate.join_rule:type_name -> progressor.v1.JoinRule
 	12,  // 15: progressor.v1.StepTemplate.for_each:type_name -> progressor.v1.ForEach
-	64,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
+	66,  // 16: progressor.v1.StepTemplate.input:type_name -> google.protobuf.Value
 	13,  // 17: progressor.v1.StepTemplate.job:type_name -> progressor.v1.JobAction
 	14,  // 18: progressor.v1.StepTemplate.process:type_name -> progressor.v1.ProcessAction
 	15,  // 19: progressor.v1.StepTemplate.wait:type_name -> progressor.v1.WaitAction
 	16,  // 20: progressor.v1.StepTemplate.delay:type_name -> progressor.v1.DelayAction
 	17,  // 21: progressor.v1.StepTemplate.run:type_name -> progressor.v1.RunAction
 	13,  // 22: progressor.v1.StepTemplate.compensation:type_name -> progressor.v1.JobAction
-	67,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
-	62,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
+	69,  // 23: progressor.v1.JobAction.options:type_name -> progressor.v1.JobOptions
+	64,  // 24: progressor.v1.ProcessAction.metadata:type_name -> google.protobuf.Struct
 	6,   // 25: progressor.v1.WaitAction.kind:type_name -> progressor.v1.WaitAction.Kind
-	62,  // 26: progressor.v1.WaitAction.result_schema:type_name -> google.protobuf.Struct
-	63,  // 27: progressor.v1.WaitAction.due:type_name -> google.protobuf.Duration
+	64,  // 26: progressor.v1.WaitAction.result_schema:type_name -> google.protobuf.Struct
+	65,  // 27: progressor.v1.WaitAction.due:type_name -> google.protobuf.Duration
 	7,   // 28: progressor.v1.WaitAction.due_action:type_name -> progressor.v1.WaitAction.DueAction
-	64,  // 29: progressor.v1.WaitAction.due_result:type_name -> google.protobuf.Value
-	63,  // 30: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
-	64,  // 31: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
+	66,  // 29: progressor.v1.WaitAction.due_result:type_name -> google.protobuf.Value
+	65,  // 30: progressor.v1.DelayAction.duration:type_name -> google.protobuf.Duration
+	66,  // 31: progressor.v1.RunAction.payload:type_name -> google.protobuf.Value
 	3,   // 32: progressor.v1.Run.status:type_name -> progressor.v1.RunStatus
-	64,  // 33: progressor.v1.Run.payload:type_name -> google.protobuf.Value
-	68,  // 34: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
+	66,  // 33: progressor.v1.Run.payload:type_name -> google.protobuf.Value
+	70,  // 34: progressor.v1.Run.progress:type_name -> progressor.v1.Progress
 	19,  // 35: progressor.v1.Run.steps:type_name -> progressor.v1.Step
-	64,  // 36: progressor.v1.Run.result:type_name -> google.protobuf.Value
-	69,  // 37: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
-	65,  // 38: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
-	65,  // 39: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	65,  // 40: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
-	65,  // 41: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
-	65,  // 42: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
-	65,  // 43: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
-	65,  // 44: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
-	65,  // 45: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
-	62,  // 46: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
+	66,  // 36: progressor.v1.Run.result:type_name -> google.protobuf.Value
+	71,  // 37: progressor.v1.Run.failure:type_name -> progressor.v1.Failure
+	67,  // 38: progressor.v1.Run.lease_expires_time:type_name -> google.protobuf.Timestamp
+	67,  // 39: progressor.v1.Run.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	67,  // 40: progressor.v1.Run.run_time:type_name -> google.protobuf.Timestamp
+	67,  // 41: progressor.v1.Run.running_time:type_name -> google.protobuf.Timestamp
+	67,  // 42: progressor.v1.Run.finished_time:type_name -> google.protobuf.Timestamp
+	67,  // 43: progressor.v1.Run.created_time:type_name -> google.protobuf.Timestamp
+	67,  // 44: progressor.v1.Run.updated_time:type_name -> google.protobuf.Timestamp
+	67,  // 45: progressor.v1.Run.fire_time:type_name -> google.protobuf.Timestamp
+	64,  // 46: progressor.v1.Run.metadata:type_name -> google.protobuf.Struct
 	4,   // 47: progressor.v1.Step.status:type_name -> progressor.v1.StepStatus
-	68,  // 48: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
-	64,  // 49: progressor.v1.Step.input:type_name -> google.protobuf.Value
-	64,  // 50: progressor.v1.Step.result:type_name -> google.protobuf.Value
-	69,  // 51: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
-	65,  // 52: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
-	65,  // 53: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
-	65,  // 54: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
+	70,  // 48: progressor.v1.Step.progress:type_name -> progressor.v1.Progress
+	66,  // 49: progressor.v1.Step.input:type_name -> google.protobuf.Value
+	66,  // 50: progressor.v1.Step.result:type_name -> google.protobuf.Value
+	71,  // 51: progressor.v1.Step.failure:type_name -> progressor.v1.Failure
+	67,  // 52: progressor.v1.Step.lease_expires_time:type_name -> google.protobuf.Timestamp
+	67,  // 53: progressor.v1.Step.running_time:type_name -> google.protobuf.Timestamp
+	67,  // 54: progressor.v1.Step.finished_time:type_name -> google.protobuf.Timestamp
 	4,   // 55: progressor.v1.Step.compensation_status:type_name -> progressor.v1.StepStatus
-	61,  // 56: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
-	64,  // 57: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
-	62,  // 58: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
+	63,  // 56: progressor.v1.Step.items_by_status:type_name -> progressor.v1.Step.ItemsByStatusEntry
+	66,  // 57: progressor.v1.StartRunTarget.payload_template:type_name -> google.protobuf.Value
+	64,  // 58: progressor.v1.StartRunTarget.metadata:type_name -> google.protobuf.Struct
 	6,   // 59: progressor.v1.OpenWait.kind:type_name -> progressor.v1.WaitAction.Kind
-	62,  // 60: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
-	64,  // 61: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
-	65,  // 62: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
-	65,  // 63: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
-	62,  // 64: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
-	65,  // 65: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
+	64,  // 60: progressor.v1.OpenWait.result_schema:type_name -> google.protobuf.Struct
+	66,  // 61: progressor.v1.OpenWait.input:type_name -> google.protobuf.Value
+	67,  // 62: progressor.v1.OpenWait.created_time:type_name -> google.protobuf.Timestamp
+	67,  // 63: progressor.v1.OpenWait.due_time:type_name -> google.protobuf.Timestamp
+	64,  // 64: progressor.v1.JobEvent.metadata:type_name -> google.protobuf.Struct
+	67,  // 65: progressor.v1.JobEvent.created_time:type_name -> google.protobuf.Timestamp
 	8,   // 66: progressor.v1.PutTemplateRequest.template:type_name -> progressor.v1.Template
 	8,   // 67: progressor.v1.PutTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 68: progressor.v1.GetTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 69: progressor.v1.ListTemplatesResponse.templates:type_name -> progressor.v1.Template
 	8,   // 70: progressor.v1.EnableTemplateResponse.template:type_name -> progressor.v1.Template
 	8,   // 71: progressor.v1.DisableTemplateResponse.template:type_name -> progressor.v1.Template
-	64,  // 72: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
-	65,  // 73: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
-	62,  // 74: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
+	66,  // 72: progressor.v1.StartRunRequest.payload:type_name -> google.protobuf.Value
+	67,  // 73: progressor.v1.StartRunRequest.run_time:type_name -> google.protobuf.Timestamp
+	64,  // 74: progressor.v1.StartRunRequest.metadata:type_name -> google.protobuf.Struct
 	18,  // 75: progressor.v1.StartRunResponse.run:type_name -> progressor.v1.Run
-	63,  // 76: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
+	65,  // 76: progressor.v1.GetRunRequest.await_end:type_name -> google.protobuf.Duration
 	18,  // 77: progressor.v1.GetRunResponse.run:type_name -> progressor.v1.Run
 	18,  // 78: progressor.v1.ListRunsResponse.runs:type_name -> progressor.v1.Run
 	19,  // 79: progressor.v1.ListStepsResponse.steps:type_name -> progressor.v1.Step
@@ -5214,14 +5310,14 @@ var file_progressor_v1_flow_proto_depIdxs = []int32{
 	18,  // 81: progressor.v1.RetryRunResponse.run:type_name -> progressor.v1.Run
 	18,  // 82: progressor.v1.RepeatRunResponse.run:type_name -> progressor.v1.Run
 	21,  // 83: progressor.v1.ListOpenWaitsResponse.waits:type_name -> progressor.v1.OpenWait
-	64,  // 84: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
-	69,  // 85: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
-	70,  // 86: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
+	66,  // 84: progressor.v1.CompleteStepRequest.result:type_name -> google.protobuf.Value
+	71,  // 85: progressor.v1.CompleteStepRequest.failure:type_name -> progressor.v1.Failure
+	72,  // 86: progressor.v1.CompleteStepRequest.cancelled:type_name -> progressor.v1.Cancelled
 	18,  // 87: progressor.v1.CompleteStepResponse.run:type_name -> progressor.v1.Run
-	68,  // 88: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
-	63,  // 89: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
-	71,  // 90: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
-	64,  // 91: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
+	70,  // 88: progressor.v1.ReportStepRequest.progress:type_name -> progressor.v1.Progress
+	65,  // 89: progressor.v1.ReportStepRequest.due:type_name -> google.protobuf.Duration
+	73,  // 90: progressor.v1.ReportStepResponse.directive:type_name -> progressor.v1.LeaseDirective
+	66,  // 91: progressor.v1.SkipStepRequest.result:type_name -> google.protobuf.Value
 	18,  // 92: progressor.v1.SkipStepResponse.run:type_name -> progressor.v1.Run
 	22,  // 93: progressor.v1.ListJobEventsResponse.events:type_name -> progressor.v1.JobEvent
 	22,  // 94: progressor.v1.WatchJobEventsResponse.event:type_name -> progressor.v1.JobEvent
@@ -5237,34 +5333,36 @@ var file_progressor_v1_flow_proto_depIdxs = []int32{
 	41,  // 104: progressor.v1.FlowService.ListSteps:input_type -> progressor.v1.ListStepsRequest
 	43,  // 105: progressor.v1.FlowService.CancelRun:input_type -> progressor.v1.CancelRunRequest
 	45,  // 106: progressor.v1.FlowService.RetryRun:input_type -> progressor.v1.RetryRunRequest
-	47,  // 107: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
-	49,  // 108: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
-	51,  // 109: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
-	53,  // 110: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
-	55,  // 111: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
-	57,  // 112: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
-	59,  // 113: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
-	24,  // 114: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
-	26,  // 115: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
-	28,  // 116: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
-	30,  // 117: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
-	32,  // 118: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
-	34,  // 119: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
-	36,  // 120: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
-	38,  // 121: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
-	40,  // 122: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
-	42,  // 123: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
-	44,  // 124: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
-	46,  // 125: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
-	48,  // 126: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
-	50,  // 127: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
-	52,  // 128: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
-	54,  // 129: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
-	56,  // 130: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
-	58,  // 131: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
-	60,  // 132: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
-	114, // [114:133] is the sub-list for method output_type
-	95,  // [95:114] is the sub-list for method input_type
+	49,  // 107: progressor.v1.FlowService.RepeatRun:input_type -> progressor.v1.RepeatRunRequest
+	47,  // 108: progressor.v1.FlowService.RemoveRun:input_type -> progressor.v1.RemoveRunRequest
+	51,  // 109: progressor.v1.FlowService.ListOpenWaits:input_type -> progressor.v1.ListOpenWaitsRequest
+	53,  // 110: progressor.v1.FlowService.CompleteStep:input_type -> progressor.v1.CompleteStepRequest
+	55,  // 111: progressor.v1.FlowService.ReportStep:input_type -> progressor.v1.ReportStepRequest
+	57,  // 112: progressor.v1.FlowService.SkipStep:input_type -> progressor.v1.SkipStepRequest
+	59,  // 113: progressor.v1.JobEventService.ListJobEvents:input_type -> progressor.v1.ListJobEventsRequest
+	61,  // 114: progressor.v1.JobEventService.WatchJobEvents:input_type -> progressor.v1.WatchJobEventsRequest
+	24,  // 115: progressor.v1.FlowService.PutTemplate:output_type -> progressor.v1.PutTemplateResponse
+	26,  // 116: progressor.v1.FlowService.GetTemplate:output_type -> progressor.v1.GetTemplateResponse
+	28,  // 117: progressor.v1.FlowService.ListTemplates:output_type -> progressor.v1.ListTemplatesResponse
+	30,  // 118: progressor.v1.FlowService.EnableTemplate:output_type -> progressor.v1.EnableTemplateResponse
+	32,  // 119: progressor.v1.FlowService.DisableTemplate:output_type -> progressor.v1.DisableTemplateResponse
+	34,  // 120: progressor.v1.FlowService.DeleteTemplate:output_type -> progressor.v1.DeleteTemplateResponse
+	36,  // 121: progressor.v1.FlowService.StartRun:output_type -> progressor.v1.StartRunResponse
+	38,  // 122: progressor.v1.FlowService.GetRun:output_type -> progressor.v1.GetRunResponse
+	40,  // 123: progressor.v1.FlowService.ListRuns:output_type -> progressor.v1.ListRunsResponse
+	42,  // 124: progressor.v1.FlowService.ListSteps:output_type -> progressor.v1.ListStepsResponse
+	44,  // 125: progressor.v1.FlowService.CancelRun:output_type -> progressor.v1.CancelRunResponse
+	46,  // 126: progressor.v1.FlowService.RetryRun:output_type -> progressor.v1.RetryRunResponse
+	50,  // 127: progressor.v1.FlowService.RepeatRun:output_type -> progressor.v1.RepeatRunResponse
+	48,  // 128: progressor.v1.FlowService.RemoveRun:output_type -> progressor.v1.RemoveRunResponse
+	52,  // 129: progressor.v1.FlowService.ListOpenWaits:output_type -> progressor.v1.ListOpenWaitsResponse
+	54,  // 130: progressor.v1.FlowService.CompleteStep:output_type -> progressor.v1.CompleteStepResponse
+	56,  // 131: progressor.v1.FlowService.ReportStep:output_type -> progressor.v1.ReportStepResponse
+	58,  // 132: progressor.v1.FlowService.SkipStep:output_type -> progressor.v1.SkipStepResponse
+	60,  // 133: progressor.v1.JobEventService.ListJobEvents:output_type -> progressor.v1.ListJobEventsResponse
+	62,  // 134: progressor.v1.JobEventService.WatchJobEvents:output_type -> progressor.v1.WatchJobEventsResponse
+	115, // [115:135] is the sub-list for method output_type
+	95,  // [95:115] is the sub-list for method input_type
 	95,  // [95:95] is the sub-list for extension type_name
 	95,  // [95:95] is the sub-list for extension extendee
 	0,   // [0:95] is the sub-list for field type_name
@@ -5294,20 +5392,20 @@ func file_progressor_v1_flow_proto_init() {
 	file_progressor_v1_flow_proto_msgTypes[13].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[14].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[15].OneofWrappers = []any{}
-	file_progressor_v1_flow_proto_msgTypes[43].OneofWrappers = []any{
+	file_progressor_v1_flow_proto_msgTypes[45].OneofWrappers = []any{
 		(*CompleteStepRequest_Result)(nil),
 		(*CompleteStepRequest_Failure)(nil),
 		(*CompleteStepRequest_Cancelled)(nil),
 	}
-	file_progressor_v1_flow_proto_msgTypes[45].OneofWrappers = []any{}
 	file_progressor_v1_flow_proto_msgTypes[47].OneofWrappers = []any{}
+	file_progressor_v1_flow_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_flow_proto_rawDesc), len(file_progressor_v1_flow_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   54,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

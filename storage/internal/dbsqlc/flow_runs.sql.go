@@ -524,6 +524,61 @@ func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) (
 	return items, nil
 }
 
+const readRunJobs = `-- name: ReadRunJobs :many
+(SELECT p.namespace, p.process_id
+   FROM processes p
+  WHERE p.namespace = $1::text
+    AND p.process_id > '~job/' || $2::text || '/'
+    AND p.process_id < '~job/' || $2::text || '0'
+    AND strpos(substr(p.process_id, length($2::text) + 7), '/') = 0
+    AND p.removed_time IS NULL
+  LIMIT $3::int)
+UNION ALL
+(SELECT f.process_namespace::text, f.process_id::text
+   FROM flow_steps f
+  WHERE f.namespace = $1::text
+    AND f.run_id = $2::text
+    AND f.process_namespace IS NOT NULL
+    AND starts_with(f.process_id, '~job/')
+    AND EXISTS (
+      SELECT 1 FROM processes p
+       WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id AND p.removed_time IS NULL)
+  LIMIT $3::int)
+`
+
+type ReadRunJobsParams struct {
+	Namespace string
+	RunID     string
+	Lim       int32
+}
+
+type ReadRunJobsRow struct {
+	Namespace string
+	ProcessID string
+}
+
+// ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id in
+// theirs, and at most lim of its steps' jobs in other namespaces.
+func (q *Queries) ReadRunJobs(ctx context.Context, db DBTX, arg ReadRunJobsParams) ([]ReadRunJobsRow, error) {
+	rows, err := db.Query(ctx, readRunJobs, arg.Namespace, arg.RunID, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadRunJobsRow
+	for rows.Next() {
+		var i ReadRunJobsRow
+		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readRuns = `-- name: ReadRuns :many
 SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
        r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,

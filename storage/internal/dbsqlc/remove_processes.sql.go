@@ -220,21 +220,22 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 
 const removeProcesses = `-- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT $1::int) x) = $1::int AS more,
+  SELECT t.ord, t.namespace, t.process_id, t.fencing_token, t.response, t.rejection, t.dropped, t.open_dropped, t.actor, t.mode, t.only_ended, (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT $1::int) x) = $1::int AS more,
          r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt, coalesce(w.begun, false) AS begun, j.name AS job_name,
          CASE WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED') THEN CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END
               WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
               WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state
     FROM ROWS FROM (unnest($2::int[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bigint[]),
                     unnest($6::bytea[]), unnest($7::text[]), unnest($8::uuid[]), unnest($9::uuid[]), unnest($10::text[]),
-                    unnest($11::int[]))
-         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode)
+                    unnest($11::int[]), unnest($12::bool[]))
+         AS t(ord, namespace, process_id, fencing_token, response, rejection, dropped, open_dropped, actor, mode, only_ended)
     JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
     LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
     LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
     LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
                           AND s.task_type = 'INIT' LIMIT 1) w ON true
-   WHERE t.fencing_token = 0 OR r.fencing_token = t.fencing_token),
+   WHERE (t.fencing_token = 0 OR r.fencing_token = t.fencing_token)
+     AND (NOT t.only_ended OR p.status IN ('COMPLETED', 'CANCELLED'))),
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp(), status = CASE WHEN i.more THEN 'CANCELLED' ELSE p.status END
     FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id
@@ -293,6 +294,7 @@ type RemoveProcessesParams struct {
 	OpenDropped   []uuid.UUID
 	Actors        []string
 	Modes         []int32
+	OnlyEndeds    []bool
 }
 
 // RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
@@ -300,6 +302,7 @@ type RemoveProcessesParams struct {
 // the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers. The members of a group are asked to end.
 // At most lim waiting tasks of each process go here. If there may be more, the status becomes CANCELLED, so that no claim takes them, and
 // PurgeHistory deletes them.
+// only_ended: a process that has not ended stays.
 // dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
@@ -315,6 +318,7 @@ func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProces
 		arg.OpenDropped,
 		arg.Actors,
 		arg.Modes,
+		arg.OnlyEndeds,
 	)
 	if err != nil {
 		return nil, err

@@ -65,6 +65,8 @@ const (
 	FlowServiceRetryRunProcedure = "/progressor.v1.FlowService/RetryRun"
 	// FlowServiceRepeatRunProcedure is the fully-qualified name of the FlowService's RepeatRun RPC.
 	FlowServiceRepeatRunProcedure = "/progressor.v1.FlowService/RepeatRun"
+	// FlowServiceRemoveRunProcedure is the fully-qualified name of the FlowService's RemoveRun RPC.
+	FlowServiceRemoveRunProcedure = "/progressor.v1.FlowService/RemoveRun"
 	// FlowServiceListOpenWaitsProcedure is the fully-qualified name of the FlowService's ListOpenWaits
 	// RPC.
 	FlowServiceListOpenWaitsProcedure = "/progressor.v1.FlowService/ListOpenWaits"
@@ -117,6 +119,9 @@ type FlowServiceClient interface {
 	// RepeatRun starts a new run with the payload of an old one. It fails if the template is not
 	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
+	// RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
+	// RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+	RemoveRun(context.Context, *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
 	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
@@ -218,6 +223,12 @@ func NewFlowServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(flowServiceMethods.ByName("RepeatRun")),
 			connect.WithClientOptions(opts...),
 		),
+		removeRun: connect.NewClient[v1.RemoveRunRequest, v1.RemoveRunResponse](
+			httpClient,
+			baseURL+FlowServiceRemoveRunProcedure,
+			connect.WithSchema(flowServiceMethods.ByName("RemoveRun")),
+			connect.WithClientOptions(opts...),
+		),
 		listOpenWaits: connect.NewClient[v1.ListOpenWaitsRequest, v1.ListOpenWaitsResponse](
 			httpClient,
 			baseURL+FlowServiceListOpenWaitsProcedure,
@@ -260,6 +271,7 @@ type flowServiceClient struct {
 	cancelRun       *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
 	retryRun        *connect.Client[v1.RetryRunRequest, v1.RetryRunResponse]
 	repeatRun       *connect.Client[v1.RepeatRunRequest, v1.RepeatRunResponse]
+	removeRun       *connect.Client[v1.RemoveRunRequest, v1.RemoveRunResponse]
 	listOpenWaits   *connect.Client[v1.ListOpenWaitsRequest, v1.ListOpenWaitsResponse]
 	completeStep    *connect.Client[v1.CompleteStepRequest, v1.CompleteStepResponse]
 	reportStep      *connect.Client[v1.ReportStepRequest, v1.ReportStepResponse]
@@ -383,6 +395,15 @@ func (c *flowServiceClient) RepeatRun(ctx context.Context, req *v1.RepeatRunRequ
 	return nil, err
 }
 
+// RemoveRun calls progressor.v1.FlowService.RemoveRun.
+func (c *flowServiceClient) RemoveRun(ctx context.Context, req *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error) {
+	response, err := c.removeRun.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListOpenWaits calls progressor.v1.FlowService.ListOpenWaits.
 func (c *flowServiceClient) ListOpenWaits(ctx context.Context, req *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error) {
 	response, err := c.listOpenWaits.CallUnary(ctx, connect.NewRequest(req))
@@ -453,6 +474,9 @@ type FlowServiceHandler interface {
 	// RepeatRun starts a new run with the payload of an old one. It fails if the template is not
 	// repeatable.
 	RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error)
+	// RemoveRun removes a run that has ended, with its steps and its jobs. If it has not ended,
+	// RemoveRun fails with FAILED_PRECONDITION; CancelRun ends it.
+	RemoveRun(context.Context, *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error)
 	// ListOpenWaits lists the steps that wait for a person or an external worker.
 	ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error)
 	// CompleteStep ends a wait. After a cancel request, it accepts only `cancelled`. The same outcome
@@ -550,6 +574,12 @@ func NewFlowServiceHandler(svc FlowServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(flowServiceMethods.ByName("RepeatRun")),
 		connect.WithHandlerOptions(opts...),
 	)
+	flowServiceRemoveRunHandler := connect.NewUnaryHandlerSimple(
+		FlowServiceRemoveRunProcedure,
+		svc.RemoveRun,
+		connect.WithSchema(flowServiceMethods.ByName("RemoveRun")),
+		connect.WithHandlerOptions(opts...),
+	)
 	flowServiceListOpenWaitsHandler := connect.NewUnaryHandlerSimple(
 		FlowServiceListOpenWaitsProcedure,
 		svc.ListOpenWaits,
@@ -602,6 +632,8 @@ func NewFlowServiceHandler(svc FlowServiceHandler, opts ...connect.HandlerOption
 			flowServiceRetryRunHandler.ServeHTTP(w, r)
 		case FlowServiceRepeatRunProcedure:
 			flowServiceRepeatRunHandler.ServeHTTP(w, r)
+		case FlowServiceRemoveRunProcedure:
+			flowServiceRemoveRunHandler.ServeHTTP(w, r)
 		case FlowServiceListOpenWaitsProcedure:
 			flowServiceListOpenWaitsHandler.ServeHTTP(w, r)
 		case FlowServiceCompleteStepProcedure:
@@ -669,6 +701,10 @@ func (UnimplementedFlowServiceHandler) RetryRun(context.Context, *v1.RetryRunReq
 
 func (UnimplementedFlowServiceHandler) RepeatRun(context.Context, *v1.RepeatRunRequest) (*v1.RepeatRunResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.FlowService.RepeatRun is not implemented"))
+}
+
+func (UnimplementedFlowServiceHandler) RemoveRun(context.Context, *v1.RemoveRunRequest) (*v1.RemoveRunResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.FlowService.RemoveRun is not implemented"))
 }
 
 func (UnimplementedFlowServiceHandler) ListOpenWaits(context.Context, *v1.ListOpenWaitsRequest) (*v1.ListOpenWaitsResponse, error) {

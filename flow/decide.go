@@ -203,7 +203,7 @@ func (d *Decision) Tick() error {
 	return d.done()
 }
 
-// DueNow gives the waits and delays whose time has come; what becomes of each its template says.
+// DueNow returns the deadlines that have passed: of steps, and of steps that may have items whose time has come.
 func (s *State) DueNow(now time.Time) (due []Deadline) {
 	for _, d := range s.Deadlines {
 		if !d.At.After(now) {
@@ -242,7 +242,6 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 
 func (d *Decision) ended(o Outcome) {
 	s := d.State
-	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(due Deadline) bool { return due.Step == o.Step && due.Index == o.Index })
 	if o.Index == NoIndex {
 		d.end(o.Step, o.Status, "", o.Lost)
 		return
@@ -280,6 +279,7 @@ func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 		l = Ignored
 	}
 	d.statuses[step] = byte(l)
+	s.ClearDeadline(step)
 	d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: l, Reason: reason})
 	if l == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
@@ -355,7 +355,6 @@ func (d *Decision) Skip(step, index int) error {
 			d.dropItems(step, "its step was skipped by hand")
 		}
 	}
-	d.State.Deadlines = slices.DeleteFunc(d.State.Deadlines, func(due Deadline) bool { return due.Step == step && (index == NoIndex || due.Index == index) })
 	if index != NoIndex {
 		each := d.State.Each[step]
 		each.Skipped = append(each.Skipped, index)
@@ -471,7 +470,6 @@ func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 			continue
 		}
 		if !p.Each {
-			d.State.Deadlines = slices.DeleteFunc(d.State.Deadlines, func(due Deadline) bool { return due.Step == step })
 			d.end(step, Cancelled, reason, false)
 			continue
 		}

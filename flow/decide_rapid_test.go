@@ -28,6 +28,7 @@ type world struct {
 	ends      map[int]flow.StepStatus // of the steps that have ended
 	stale     map[int]bool            // steps that were undone, and not done again
 	order     []int                   // steps in the order of their success
+	due       map[[2]int]time.Time    // of what is open
 	undoing   int                     // -1: none
 	undone    []int
 	left      []int // their compensation failed
@@ -125,7 +126,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		}
 		w.ends, w.stale = map[int]flow.StepStatus{}, map[int]bool{}
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
-		w.stored, w.redone = map[[2]int]bool{}, map[[2]int]bool{}
+		w.stored, w.redone, w.due = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]time.Time{}
 		w.state = flow.NewState(w.plan)
 		w.decide(func(d *flow.Decision) error { return d.Start() })
 		for range 5000 {
@@ -179,7 +180,7 @@ func (w *world) something() {
 			w.now = at
 		}
 		for _, due := range w.state.DueNow(w.now) {
-			w.end([2]int{due.Step, due.Index}, flow.Outcome{Status: rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed, flow.Skipped}).Draw(w.t, "at its due time")})
+			w.endDue(due)
 		}
 		w.decide(func(d *flow.Decision) error { return d.Tick() })
 	case w.undoing >= 0:
@@ -198,6 +199,43 @@ func (w *world) something() {
 			letters = append(letters, flow.Cancelled, flow.Cancelled)
 		}
 		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "end"), Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
+	}
+}
+
+// endDue ends what a deadline is for: a step, or those items of a step whose time has come.
+func (w *world) endDue(due flow.Deadline) {
+	keys := [][2]int{{due.Step, due.Index}}
+	if due.Index != flow.NoIndex {
+		keys = nil
+		w.state.ClearDeadline(due.Step)
+		for _, index := range w.itemsOf(w.open, due.Step) {
+			switch k := [2]int{due.Step, index}; {
+			case w.due[k].IsZero():
+			case w.due[k].After(w.now):
+				w.state.SetDeadline(due.Step, index, w.due[k])
+			default:
+				keys = append(keys, k)
+			}
+		}
+	}
+	for _, k := range keys {
+		letters := []flow.StepStatus{flow.Succeeded, flow.Failed, flow.Skipped}
+		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "at its due time")})
+	}
+}
+
+// checkDeadlines checks that what waits for a time is not forgotten.
+func (w *world) checkDeadlines() {
+	for k, at := range w.due {
+		known := slices.ContainsFunc(w.state.Deadlines, func(d flow.Deadline) bool {
+			return d.Step == k[0] && (d.Index == flow.NoIndex) == (k[1] == flow.NoIndex) && !d.At.After(at)
+		})
+		if w.open[k] && !at.IsZero() && !known && w.state.Mode != flow.ModeEnded {
+			w.t.Fatalf("%v is due at %s, and the deadlines are %v", k, at, w.state.Deadlines)
+		}
+	}
+	if len(w.state.Deadlines) > len(w.plan.Steps) {
+		w.t.Fatalf("%d deadlines of %d steps", len(w.state.Deadlines), len(w.plan.Steps))
 	}
 }
 
@@ -282,6 +320,7 @@ func (w *world) decide(event func(*flow.Decision) error) {
 	if begun > 101 {
 		w.t.Fatalf("one decision begins %d", begun)
 	}
+	w.checkDeadlines()
 }
 
 func (w *world) take(e flow.Effect) {
@@ -294,7 +333,7 @@ func (w *world) take(e flow.Effect) {
 		if !w.open[[2]int{e.Step, flow.NoIndex}] {
 			w.begins(e.Step)
 		}
-		w.open[k] = true
+		w.open[k], w.due[k] = true, e.Due
 		delete(w.stored, k)
 		if e.Index != flow.NoIndex {
 			if limit := w.plan.Steps[e.Step].MaxRunning; limit > 0 && len(w.itemsOf(w.open, e.Step)) > limit {

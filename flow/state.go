@@ -3,6 +3,7 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -134,7 +135,8 @@ type Each struct {
 	Redo      []byte `json:"redo,omitempty"`    // one bit for each item that this attempt has to do; nil: all
 }
 
-// Deadline is when something has waited long enough.
+// Deadline is when a step has waited long enough. With an index, it is when the first item of a step may have: only the
+// stored items tell which are due.
 type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`
@@ -202,13 +204,23 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// Postpone moves the due time of a wait.
-func (s *State) Postpone(step, index int, at time.Time) {
+// SetDeadline sets when a step, or an item of it, has waited long enough. Of the items of a step, the state keeps the
+// earliest deadline only: 10,000 of them would exceed the size of a state.
+func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
-		if d := &s.Deadlines[n]; d.Step == step && d.Index == index {
-			d.At = at
-			return
+		d := &s.Deadlines[n]
+		if d.Step != step || (d.Index == NoIndex) != (index == NoIndex) {
+			continue
 		}
+		if index == NoIndex || at.Before(d.At) {
+			*d = Deadline{Step: step, Index: index, At: at}
+		}
+		return
 	}
 	s.Deadlines = append(s.Deadlines, Deadline{Step: step, Index: index, At: at})
+}
+
+// ClearDeadline removes the deadline of a step and of its items. The caller sets that of the items that are still open.
+func (s *State) ClearDeadline(step int) {
+	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d Deadline) bool { return d.Step == step })
 }

@@ -239,7 +239,7 @@ func (d *Decision) start(step, index int) {
 		return
 	}
 	if !due.IsZero() {
-		d.State.Deadlines = append(d.State.Deadlines, Deadline{Step: step, Index: index, At: due})
+		d.State.SetDeadline(step, index, due)
 	}
 }
 

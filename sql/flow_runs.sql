@@ -182,6 +182,22 @@ SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_na
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
  WHERE f.namespace = @namespace AND f.run_id = @run_id AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index;
 
+-- ReadDueItems returns the open items of a step with the times at which they are due, the earliest
+-- first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
+-- timeout_us 0: none.
+-- name: ReadDueItems :many
+SELECT x.index, x.due::timestamptz AS due
+  FROM (SELECT f.index, coalesce(f.due_time, CASE WHEN f.process_id IS NOT NULL THEN f.running_time END
+                                 + NULLIF(@timeout_us::bigint, 0) * interval '1 microsecond') AS due
+          FROM flow_steps f
+         WHERE f.namespace = @namespace
+           AND f.run_id = @run_id
+           AND f.step_id = @step_id
+           AND f.index >= 0
+           AND f.status = 'running') x
+ WHERE x.due IS NOT NULL
+ ORDER BY x.due, x.index LIMIT @lim::int;
+
 -- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id in
 -- theirs, and at most lim of its steps' jobs in other namespaces.
 -- name: ReadRunJobs :many

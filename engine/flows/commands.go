@@ -316,7 +316,7 @@ func (t *task) report(o *command) error {
 	r := &flows.Report{RunID: t.runID, StepID: o.StepID, Index: int32(p.index), Progress: o.Progress}
 	if o.Due > 0 {
 		r.Due = t.now.Add(o.Due)
-		t.state.Run.Postpone(p.step, p.index, r.Due)
+		t.state.Run.SetDeadline(p.step, p.index, r.Due)
 	}
 	t.attempt.AddEffects(r)
 	a := answered{Directive: int32(progressorv1.LeaseDirective_DIRECTIVE_CONTINUE)}

@@ -136,3 +136,31 @@ func TestCompensationWithoutInput(t *testing.T) {
 		t.Errorf("%d events say why", k)
 	}
 }
+
+// Two steps of 10,000 delays each: the due times do not make the state of the run too large.
+func TestManyDelays(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	items := strings.Repeat("0,", 9_999) + "0"
+	n.put(t, "pull", `{"type": "many", "step_order": "STEP_ORDER_GRAPH", "steps": [
+		{"step_id": "a", "for_each": {"items": "payload"}, "delay": {"duration": "1s"}},
+		{"step_id": "b", "for_each": {"items": "payload"}, "delay": {"time": "run.created_time + duration('2s')"}}]}`)
+	n.run(t, "pull", "many", "many", "["+items+"]")
+	var largest int
+	enginetest.Eventually(t, 5*patience, "the run ends", func() bool {
+		var size int
+		row := n.db.QueryRow(context.Background(), `SELECT octet_length(aux_state) FROM processes WHERE process_id = '~flow/many'`)
+		if err := row.Scan(&size); err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, size)
+		return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_runs WHERE finished_time IS NOT NULL") == 1
+	})
+	same(t, runSummary(n.ended(t, "pull", "many")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
+	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE index >= 0 AND status = 'succeeded'"); k != 20_000 {
+		t.Errorf("%d items succeeded, want 20000", k)
+	}
+	if largest > 4096 {
+		t.Errorf("the state of the run has %d bytes", largest)
+	}
+}

@@ -320,26 +320,67 @@ func (t *task) tick() error {
 	if s.Mode == flow.ModeEnded {
 		return nil // it was reopened, and nobody has ordered anything
 	}
+	looked := map[int]bool{}
 	for _, due := range s.DueNow(t.now) {
-		p := place{due.Step, due.Index}
-		o := flow.Outcome{Step: due.Step, Index: due.Index, Round: s.Round, Status: flow.Succeeded}
-		if t.decision.Status(due.Step) != flow.Open {
-			continue // it has ended with another one
+		var err error
+		switch {
+		case due.Index == noIndex:
+			err = t.endDue(place{due.Step, noIndex})
+		case !looked[due.Step]:
+			looked[due.Step] = true
+			err = t.endDueItems(due.Step)
 		}
-		switch t.template.Steps[due.Step].Action {
-		case flow.ActionWait:
-			o.Status = t.overdue(p)
-		case flow.ActionProcess, flow.ActionRun:
-			o.Status, o.Overdue = flow.Failed, true
-			timeout := t.template.Steps[due.Step].Source.GetTimeout().AsDuration()
-			t.ends[p] = failed(process.ReasonTimeout, "it has not ended within "+durations.Exact(timeout))
-		case flow.ActionJob, flow.ActionDelay:
-		}
-		if _, err := t.decision.Ended(o); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return t.decision.Tick()
+}
+
+// maxDueItems bounds the items that one task ends because their time has come.
+const maxDueItems = 500
+
+// endDueItems ends the open items of a step whose time has come, and sets the deadline of the next ones.
+func (t *task) endDueItems(step int) error {
+	source := t.template.Steps[step].Source
+	items, err := flows.DueItems(
+		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(), maxDueItems+1)
+	if err != nil {
+		return t.faulted(err)
+	}
+	t.state.Run.ClearDeadline(step)
+	due := 0
+	for ; due < len(items); due++ {
+		if at := items[due].Due; due == maxDueItems || at.After(t.now) {
+			t.state.Run.SetDeadline(step, int(items[due].Index), at)
+			break
+		}
+	}
+	for _, item := range items[:due] {
+		if err := t.endDue(place{step, int(item.Index)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endDue ends a step, or an item of it, whose time has come.
+func (t *task) endDue(p place) error {
+	if t.decision.Status(p.step) != flow.Open {
+		return nil // it has ended with another one
+	}
+	o := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, Status: flow.Succeeded}
+	switch t.template.Steps[p.step].Action {
+	case flow.ActionWait:
+		o.Status = t.overdue(p)
+	case flow.ActionProcess, flow.ActionRun:
+		o.Status, o.Overdue = flow.Failed, true
+		timeout := t.template.Steps[p.step].Source.GetTimeout().AsDuration()
+		t.ends[p] = failed(process.ReasonTimeout, "it has not ended within "+durations.Exact(timeout))
+	case flow.ActionJob, flow.ActionDelay:
+	}
+	_, err := t.decision.Ended(o)
+	return err
 }
 
 // overdue ends a wait whose due time has come.

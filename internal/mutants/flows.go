@@ -57,6 +57,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestRemoveRun",
 	},
 	{
+		name: "flow-item-due-forgotten", breaks: "the earliest due time of the items of a step is the deadline of the step",
+		file: "flow/state.go", old: "if index == NoIndex || at.Before(d.At) {", planted: "if index == NoIndex {",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",
@@ -113,7 +118,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
-		file: "engine/flows/task.go", old: "t.decision.Status(due.Step) != flow.Open", planted: "t.decision.Status(due.Step) == flow.Pending",
+		file: "engine/flows/task.go", old: "t.decision.Status(p.step) != flow.Open", planted: "t.decision.Status(p.step) == flow.Pending",
 		packages: "./engine/flows", run: "CancelledWhenDue",
 	},
 	{

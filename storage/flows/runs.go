@@ -360,6 +360,23 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 	return rows, err
 }
 
+// DueItem is an open item of a step and when it is due.
+type DueItem = dbsqlc.ReadDueItemsRow
+
+// DueItems reads the open items of a step that have a due time, the earliest first, at most limit. timeout is that of a
+// step whose items are processes or runs.
+func DueItems(
+	ctx context.Context, s *storage.Store, namespace, runID, stepID string, timeout time.Duration, limit int,
+) (rows []DueItem, err error) {
+	err = s.Read(ctx, "read due items", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err = dbsqlc.New().ReadDueItems(ctx, tx, dbsqlc.ReadDueItemsParams{
+			Namespace: namespace, RunID: runID, StepID: stepID, TimeoutUs: timeout.Microseconds(), Lim: int32(limit),
+		})
+		return err
+	})
+	return rows, err
+}
+
 // maxJobs bounds the jobs that Jobs reads in each of its parts.
 const maxJobs = 500
 

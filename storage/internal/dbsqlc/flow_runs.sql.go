@@ -411,6 +411,62 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 	return items, nil
 }
 
+const readDueItems = `-- name: ReadDueItems :many
+SELECT x.index, x.due::timestamptz AS due
+  FROM (SELECT f.index, coalesce(f.due_time, CASE WHEN f.process_id IS NOT NULL THEN f.running_time END
+                                 + NULLIF($1::bigint, 0) * interval '1 microsecond') AS due
+          FROM flow_steps f
+         WHERE f.namespace = $2
+           AND f.run_id = $3
+           AND f.step_id = $4
+           AND f.index >= 0
+           AND f.status = 'running') x
+ WHERE x.due IS NOT NULL
+ ORDER BY x.due, x.index LIMIT $5::int
+`
+
+type ReadDueItemsParams struct {
+	TimeoutUs int64
+	Namespace string
+	RunID     string
+	StepID    string
+	Lim       int32
+}
+
+type ReadDueItemsRow struct {
+	Index int32
+	Due   time.Time
+}
+
+// ReadDueItems returns the open items of a step with the times at which they are due, the earliest
+// first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
+// timeout_us 0: none.
+func (q *Queries) ReadDueItems(ctx context.Context, db DBTX, arg ReadDueItemsParams) ([]ReadDueItemsRow, error) {
+	rows, err := db.Query(ctx, readDueItems,
+		arg.TimeoutUs,
+		arg.Namespace,
+		arg.RunID,
+		arg.StepID,
+		arg.Lim,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReadDueItemsRow
+	for rows.Next() {
+		var i ReadDueItemsRow
+		if err := rows.Scan(&i.Index, &i.Due); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readFailedJobs = `-- name: ReadFailedJobs :many
 SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f
  CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p

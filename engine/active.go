@@ -7,9 +7,9 @@ import "sync"
 type activeCounter struct {
 	mu       sync.Mutex
 	n        int
-	refusing bool          // no new requests
-	closed   bool          // nothing begins any more
-	empty    chan struct{} // closed when the last one leaves; nil: nobody waits for that
+	refusing bool          // new requests are rejected
+	closed   bool          // new claims are rejected
+	empty    chan struct{} // closed when the count reaches 0; nil if no caller waits for that
 }
 
 // enter counts a request. It returns false if the node stops.

@@ -17,15 +17,16 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// origin is where a claim comes from.
+// origin describes where a claim comes from.
 type origin struct {
-	asked   *trace.SpanContext // of its request, see traces; nil if there is none
-	scanned bool               // a scan claimed it
-	release func()             // returns its slot
+	asked   *trace.SpanContext // span of the request, see traces; nil if there is none
+	scanned bool               // the claim comes from a scan
+	release func()             // releases the slot
 }
 
-// run runs a claim and the tasks that follow it in the same process, or from a run to its step and back. Then it
-// returns the slot. The caller has taken the slot and has entered the claim into the crew.
+// run runs a claim and the tasks that follow it: the next tasks of the same process, or the step of
+// a flow run and the run again. Then it releases the slot. The caller must have taken the slot and
+// entered the active counter.
 func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	defer e.active.leave()
 	defer from.release()
@@ -40,7 +41,8 @@ func (e *Engine) run(ns *namespace, c *storage.Claim, from origin) {
 	}
 }
 
-// current is a namespace as it is now: it may have been put anew, or paused, since an attempt began.
+// current returns the current configuration of a namespace. The namespace may have been updated or
+// paused since the attempt began.
 func (e *Engine) current(ns *namespace) *namespace {
 	if current, ok := e.registry.all()[ns.name]; ok {
 		return current
@@ -48,8 +50,8 @@ func (e *Engine) current(ns *namespace) *namespace {
 	return ns
 }
 
-// step makes one attempt and stores its result. It returns the next task to run here: of the process, of the run whose
-// step it was, or of a step that begins.
+// step makes one attempt and stores its result. It returns the next task to run on this node: a
+// task of the same process, of the run that the finished step belongs to, or of a step that begins.
 func (e *Engine) step(
 	ns *namespace, c *storage.Claim, known *knownHistory, from origin, step int,
 ) (*storage.Claim, *knownHistory, bool) {
@@ -78,16 +80,17 @@ func (e *Engine) step(
 		return nil, nil, false
 	}
 	if saved.Next.ProcessID != c.ProcessID {
-		return saved.Next, nil, true // the run whose step has ended, or a step that the run has begun
+		return saved.Next, nil, true // the run whose step has ended, or a step that the run started
 	}
 	return following(c, &d.completion, saved.Next), history.with(&d.completion, saved.Next), true
 }
 
-// decided makes the attempt and decides what follows from it. given: it was not made, and its task is given back. A panic, which only
-// a fault of the engine or an odd row can cause here, ends this one task.
+// decided makes the attempt and decides the result. given reports that the attempt was not made and
+// its task is released. A panic here is a defect of the engine or a corrupt row; it fails only this
+// task.
 //
-// While a processor works, nothing large stands in the frames above it: what decides is in functions of its own. A thousand attempts that wait for
-// processors had stacks of 16 KiB, and have ones of 8.
+// The functions that decide are not inlined, so that the frames above a waiting processor stay
+// small. This halved the stacks of 1,000 waiting attempts from 16 KiB to 8 KiB.
 func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (d *decision, history *knownHistory, given bool) {
 	ns = e.effectiveConfig(ns, c.Kind)
 	defer func() {
@@ -109,13 +112,14 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 		return decide(acknowledged(attemptEnd{claim: c, kind: e.kinds[c.Kind]})), history, false
 	}
 	if interrupted || errors.Is(err, errGivenBack) {
-		// Not the processor's doing: the node stops, lost its heartbeat, or cannot serve the namespace.
+		// The processor is not the cause: the node is stopping, lost its heartbeat, or cannot serve
+		// the namespace.
 		return e.givenBack(c, err), history, true
 	}
 	return e.conclude(e.effectiveConfig(e.current(ns), c.Kind), c, own, response, err), history, false
 }
 
-// conclude decides about an attempt that was made.
+// conclude decides the result of an attempt that was made.
 //
 //go:noinline
 func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error) *decision {
@@ -124,7 +128,7 @@ func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, respons
 	return d
 }
 
-// givenBack gives the task of an attempt back that was not made.
+// givenBack returns the decision that releases the task of an attempt that was not made.
 //
 //go:noinline
 func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
@@ -133,15 +137,16 @@ func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
 	return d
 }
 
-// save stores a decision and tells everybody whom it concerns. Where PostgreSQL takes it from nobody, d becomes what was stored instead. An error
-// was logged.
+// save stores d and notifies waiters. If PostgreSQL rejects the result, the task is stored as
+// failed and d is replaced by that failure. save logs errors.
 func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Saved, error) {
 	began := time.Now()
 	key := d.completion.Key
 	saved, err := e.store.SaveResult(&d.completion)
 	if err != nil && !errors.Is(err, process.ErrFenced) && !errors.Is(err, process.ErrUnavailable) && d.completion.Outcome != storage.Retry {
-		// PostgreSQL takes the result from nobody: an answer that passed every check here. The task fails, by name.
-		e.log.ErrorContext(e.traces.of(c), "result cannot be stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
+		// PostgreSQL rejects the result although it passed every check here. The task fails with a
+		// reason.
+		e.log.ErrorContext(e.traces.of(c), "cannot store the result", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
 		failed := decide(attemptEnd{claim: c, err: &processor.BadResponseError{Err: fmt.Errorf("the result cannot be stored: %w", err)}, kind: e.kinds[c.Kind], workerID: d.workerID})
 		failed.completion.StepTimeout, failed.completion.Leased = d.completion.StepTimeout, d.completion.Leased
 		*d = *failed
@@ -151,11 +156,11 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	switch {
 	case errors.Is(err, process.ErrFenced):
 		ns.metrics.stale.Inc()
-		e.log.InfoContext(e.traces.of(c), "late result refused: the attempt is over", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "fencing_token", c.FencingToken)
+		e.log.InfoContext(e.traces.of(c), "late result rejected: the attempt has ended", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "fencing_token", c.FencingToken)
 		e.waiters.recheck(key)
 		return saved, err
 	case err != nil && e.doing.Err() != nil:
-		return saved, err // the drain is over and its task was given back
+		return saved, err // the drain has ended and released the task
 	case err != nil:
 		e.log.ErrorContext(e.traces.of(c), "result not stored", "namespace", key.Namespace, "process_id", key.ProcessID, "task_id", c.TaskID, "error", err)
 		e.waiters.recheck(key)
@@ -173,9 +178,10 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 	return saved, nil
 }
 
-// announce wakes who waits for what was stored.
+// announce notifies everyone who waits for the stored result.
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
-	if d.completion.Outcome != storage.Retry && !saved.Lost { // of a lost answer only the database knows what became of the process
+	// after a lost commit, only the database knows the status of the process
+	if d.completion.Outcome != storage.Retry && !saved.Lost {
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
 	}
 	for _, id := range saved.Cancelled {
@@ -193,7 +199,7 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		e.timers.alarm(c.Namespace, saved.TimerDelay)
 	}
 	if len(d.completion.NamedTimers) > 0 {
-		e.timers.alarm(c.Namespace, 0) // a scan says how far off they are by the database's clock
+		e.timers.alarm(c.Namespace, 0) // the next scan gets the delays by the database clock
 	}
 	if next := saved.Next; next != nil && next.TaskType.Timer() {
 		e.timerLate(next.RunningTime.Sub(next.ScheduledTime))
@@ -202,16 +208,18 @@ func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 		switch {
 		case d.completion.RetryAfter == 0:
 			e.calls.wake()
-		case !d.completion.Uncounted: // a kind that this node does not know is for others: it must not be the first each time
+		// a task whose kind this node does not know is left for other nodes, not retried first by
+		// this one
+		case !d.completion.Uncounted:
 			e.timers.alarm(c.Namespace, d.completion.RetryAfter)
 		}
 	}
 	if c.TaskType == process.TaskRepair && d.completion.Outcome == storage.Finished {
-		e.timers.alarm(c.Namespace, 0) // timers may be due that the error had cancelled
+		e.timers.alarm(c.Namespace, 0) // timers that the error had suspended may be due
 	}
 }
 
-// notifyWatchers hands out the events of what was stored; of a change of status the database tells.
+// notifyWatchers publishes the stored events. Status changes are read from the database.
 func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Saved) {
 	switch outcome := d.completion.Outcome; {
 	case saved.Now.IsZero() || saved.Status != c.Status || outcome == storage.Removed:
@@ -221,8 +229,9 @@ func (e *Engine) notifyWatchers(c *storage.Claim, d *decision, saved *storage.Sa
 	}
 }
 
-// attempt asks the processor. A request that surely never reached it is made again by the retry policy while the step timeout
-// lasts, where nobody else would repeat it: the task keeps its place in the order of its process.
+// attempt calls the processor. If the request certainly did not reach the processor and the task
+// type has no retries of its own, attempt repeats it by the retry policy until the step timeout.
+// This keeps the order of tasks in the process.
 func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, known *knownHistory) (*progressorv1.ProcessResponse, *knownHistory, error) {
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
@@ -243,7 +252,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	history, err := e.historyOf(ns, c, known)
 	if err != nil {
 		if errors.Is(err, errGivenBack) {
-			e.pause(ctx, unreadablePause) // the next attempt would fail as well
+			e.pause(ctx, unreadablePause) // the next attempt would probably fail as well
 		}
 		return nil, nil, err
 	}
@@ -263,7 +272,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		}
 		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64())
 		if !again && c.Kind == storage.JobKind {
-			// A job waits for a busy processor as it would for a free worker: as long as its timeout allows.
+			// A job waits for a busy processor as it would for a free worker: until its timeout.
 			wait, again = ns.retry.Interval(try, rand.Float64()), true
 		}
 		if !again {
@@ -275,12 +284,15 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		case <-ctx.Done():
 			return nil, history, err
 		case <-e.drained:
-			return nil, history, errGivenBack // it has not reached its processor: another node may try at once
+			// the request has not reached the processor, so another node may try at once
+			return nil, history, errGivenBack
 		case <-time.After(wait):
-			if ctx.Err() != nil { // both at the same moment: nothing has reached it, and nothing will
+			// the deadline passed at the same time: the request did not and will not reach the
+			// processor
+			if ctx.Err() != nil {
 				return nil, history, err
 			}
-			// The namespace may have another processor by now, or none.
+			// The processor of the namespace may have been changed or removed.
 			if ns = e.effectiveConfig(e.current(ns), c.Kind); ns.processor == nil {
 				return nil, history, errGivenBack
 			}
@@ -288,10 +300,11 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	}
 }
 
-// unreadablePause is how long an attempt waits before it is given back because its history cannot be read.
+// unreadablePause is how long an attempt waits before its task is released because its history
+// cannot be read.
 const unreadablePause = 200 * time.Millisecond
 
-// pause waits until d has passed, ctx ends or the node drains.
+// pause waits until d has passed, ctx is cancelled or the node drains.
 func (e *Engine) pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -300,7 +313,7 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// reached logs that a processor is away, or is there again: once, not for each of its tasks.
+// reached logs once when a processor becomes unreachable and once when it is reachable again.
 func (e *Engine) reached(ns *namespace, err error) {
 	if ns.away == nil {
 		return
@@ -313,7 +326,8 @@ func (e *Engine) reached(ns *namespace, err error) {
 	}
 }
 
-// following is the next claim of the process: what storage promoted, with the process as the completion has left it.
+// following returns the next claim of the process: the task that storage promoted, with the state
+// of the process after the completion.
 func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) *storage.Claim {
 	next.PreviousStatus, next.StatusChangedTime, next.CreatedTime, next.Kind = c.PreviousStatus, c.StatusChangedTime, c.CreatedTime, c.Kind
 	if next.Status != c.Status {
@@ -332,7 +346,7 @@ func following(c *storage.Claim, done *storage.Completion, next *storage.Claim) 
 	return next
 }
 
-// adopt runs claims of this node that came out of a commit whose answer was lost.
+// adopt runs claims of this node that were committed although the response of the commit was lost.
 func (e *Engine) adopt(claims []storage.Claim) {
 	for n := range claims {
 		c := &claims[n]

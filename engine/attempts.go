@@ -13,8 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// attempts are what this node runs now. A fencing token alone does not identify an attempt: a
-// database that was restored behind the engine's back may issue it again.
+// attempts holds the attempts that this node runs. A fencing token alone does not identify an
+// attempt: a database that was restored from a backup may issue it again.
 type attempts struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*running
@@ -26,9 +26,9 @@ type running struct {
 	claim       *storage.Claim
 	began       time.Time
 	cancel      context.CancelCauseFunc
-	failedTries int32  // how often its processor was not reached
-	cause       string // why not
-	fenced      bool   // cancelled by cancelAll
+	failedTries int32  // how often the processor was not reached
+	cause       string // error of the last such try
+	fenced      bool   // already cancelled by cancelThese or cancelAll
 }
 
 func newAttempts() *attempts {
@@ -39,7 +39,8 @@ func attemptOf(c *storage.Claim) storage.AttemptRef {
 	return storage.AttemptRef{Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, FencingToken: c.FencingToken}
 }
 
-// begin registers a claim; false: it runs already (it was adopted and handed out both).
+// begin registers a claim. It returns false if the claim is already registered, which happens if it
+// was both adopted and returned by a scan.
 func (a *attempts) begin(c *storage.Claim, cancel context.CancelCauseFunc) bool {
 	key := process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}
 	a.mu.Lock()
@@ -62,7 +63,7 @@ func (a *attempts) end(c *storage.Claim) {
 	}
 }
 
-// runs tells whether this node runs a task of the process.
+// runs reports whether this node runs a task of the process.
 func (a *attempts) runs(key process.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,7 +82,7 @@ func (a *attempts) beganOf(task storage.TaskRef) (at time.Time, runs bool) {
 	return time.Time{}, false
 }
 
-// unreached notes that an attempt has not reached its processor so often.
+// unreached records how many times an attempt failed to reach its processor, and why.
 func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	cause := err.Error()
 	if unreachable, ok := errors.AsType[*processor.UnreachableError](err); ok {
@@ -94,7 +95,7 @@ func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
 	}
 }
 
-// failedTriesOf returns how often a task that this node runs has not reached its processor, and why.
+// failedTriesOf returns how often a running task failed to reach its processor, and why.
 func (a *attempts) failedTriesOf(task storage.TaskRef) (times int32, cause string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,14 +133,15 @@ func (a *attempts) claims() []*storage.Claim {
 	return claims
 }
 
-// cancelOf ends the contexts of the attempts of a process.
+// cancelOf cancels the attempts of a process.
 func (a *attempts) cancelOf(key process.Key, cause error) {
 	for _, r := range a.of(key) {
 		r.cancel(cause)
 	}
 }
 
-// cancelJob tells the attempts of a job that its end was requested. Processes of other kinds get a CANCEL task instead.
+// cancelJob cancels the attempts of a job because a cancel was requested. Processes of other kinds
+// get a CANCEL task instead.
 func (a *attempts) cancelJob(key process.Key) {
 	for _, r := range a.of(key) {
 		if r.claim.Kind == storage.JobKind {
@@ -148,7 +150,7 @@ func (a *attempts) cancelJob(key process.Key) {
 	}
 }
 
-// cancelAttempt ends the context of an attempt, if this node runs it.
+// cancelAttempt cancels an attempt if this node runs it.
 func (a *attempts) cancelAttempt(ref storage.AttemptRef, cause error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,7 +171,7 @@ func (a *attempts) runsJobs() bool {
 	return false
 }
 
-// of are the attempts of a process that this node runs now.
+// of returns the attempts of a process that this node runs.
 func (a *attempts) of(key process.Key) []*running {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,7 +187,7 @@ func (a *attempts) of(key process.Key) []*running {
 	return found
 }
 
-// cancelThese cancels those of these attempts that still run, and returns how many.
+// cancelThese cancels those of refs that still run and returns how many it cancelled.
 func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,14 +201,14 @@ func (a *attempts) cancelThese(refs []storage.AttemptRef, cause error) (n int) {
 	return n
 }
 
-// refs returns all attempts.
+// refs returns the references of all attempts.
 func (a *attempts) refs() []storage.AttemptRef {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Keys(a.byToken))
 }
 
-// cancelAll cancels all attempts and returns how many it had not cancelled before.
+// cancelAll cancels all attempts and returns how many were not already cancelled.
 func (a *attempts) cancelAll(cause error) (cancelled int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

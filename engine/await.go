@@ -12,15 +12,16 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// AwaitParams names a task, by its id or by the key of the request that it came from.
+// AwaitParams identifies a task by its ID or by the idempotency key of its request.
 type AwaitParams struct {
 	Key            process.Key
 	TaskID         int64
 	IdempotencyKey string
-	Timeout        time.Duration // 0: answer at once
+	Timeout        time.Duration // 0 returns the task at once
 }
 
-// AwaitTask waits for the end of a task. Past the timeout it answers with the task as it is.
+// AwaitTask waits for the end of a task. After the timeout it returns the task in its current
+// status.
 func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
 	share := e.shareOf(p.Key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -57,15 +58,17 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 	return e.task(ctx, p.Key, taskID)
 }
 
-// A wait lasts as long as a step by default, so that both end at the same moment where the processor does not answer: without more, it was
-// chance which of the two the client was told.
+// By default, the timeout of a wait equals the step timeout. If the processor does not answer, both
+// expire at the same time. Without the constants below, the client would get either error by
+// chance.
 const (
-	tiePortion = 10                     // of the wait: an attempt that ends within such a part of it ends with it
-	maxTie     = 250 * time.Millisecond // at most
-	tieWait    = time.Second            // for the end of the attempt to be stored
+	tiePortion = 10                     // if the attempt ends within this part of the wait, they tie
+	maxTie     = 250 * time.Millisecond // upper limit of that part
+	tieWait    = time.Second            // time for the end of the attempt to be stored
 )
 
-// outlast waits a little longer, at the end of a wait, if the attempt of the task on this node is over too. It leaves an answer in answers.
+// outlast waits a little longer if the timeout of a wait and the attempt on this node expire
+// together. It leaves the answer in answers.
 func (e *Engine) outlast(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]
@@ -73,21 +76,23 @@ func (e *Engine) outlast(ctx context.Context, ref storage.TaskRef, waited time.D
 		return
 	}
 	left := time.Until(began.Add(ns.stepTimeout))
-	if left > min(waited/tiePortion, maxTie) || left < -tieWait { // it ends later, or its processor does not heed its end
+	// it ends later, or its processor ignores the deadline
+	if left > min(waited/tiePortion, maxTie) || left < -tieWait {
 		return
 	}
 	timer := time.NewTimer(max(left, 0) + tieWait)
 	defer timer.Stop()
 	select {
 	case a := <-answers:
-		answers <- a // it holds one, and is filled but once
+		answers <- a // the channel holds one answer and is filled once
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-e.waiters.done:
 	}
 }
 
-// taskOfKey finds the task of an idempotent request; its scope is the process, or the namespace where the engine chose the id.
+// taskOfKey returns the task of an idempotent request. The scope of the key is the process, or the
+// namespace if the engine chose the process ID.
 func (e *Engine) taskOfKey(ctx context.Context, p AwaitParams) (int64, error) {
 	requests, err := e.store.ReadRequests(ctx, process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),
 		process.RequestID(p.Key.Namespace, "", p.IdempotencyKey))

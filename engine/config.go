@@ -12,34 +12,50 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Config of an Engine. Zero values stand for the defaults.
+// Config configures an Engine. Zero values select the defaults.
 type Config struct {
 	Store      *storage.Store
-	Logger     *slog.Logger          // default: slog.Default
-	Registerer prometheus.Registerer // nil: no metrics
-	// Traces makes the spans of tasks; nil: there are none, and nothing of a trace is stored. Its ids have to be made by tracing.IDs: the span of
-	// a task that a worker has is begun by one node and ended by another.
+	Logger     *slog.Logger          // slog.Default() if nil
+	Registerer prometheus.Registerer // no metrics if nil
+	// Traces creates the spans of tasks. If nil, tracing is off and trace contexts are not stored.
+	// Its ID generator must be tracing.IDs, because the span of a leased task may be started by one
+	// node and ended by another.
 	Traces trace.TracerProvider
 
-	// Builtins are Go processors by the name that a namespace's processor.builtin.name gives.
+	// Builtins maps the names in processor.builtin.name of a namespace to Go processors.
 	Builtins map[string]processor.Processor
-	// Dial makes the processor of a namespace that is pushed to.
+	// Dial creates the processor of a namespace with a push processor.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int) (processor.Processor, error)
 
-	Address string // shown in table nodes
+	Address string // stored in table nodes
 	Version string
 
-	MaxInFlight  int           // requests in this node at a time, those that wait for an answer included; default 20,000
-	MaxRunning   int           // tasks that this node runs at a time, of all namespaces together; default 10,000
-	ZombieAfter  time.Duration // a node that has not beaten for so long is dead; default 10 s
-	ZombieMargin time.Duration // what a live node may hold a task past its deadline; default 5 s
-	KeyRetention time.Duration // how long idempotency keys, and answers of removed processes, are kept after the end of their task; default 24 h
-	DrainTimeout time.Duration // at the end: how long what runs may go on; default 30 s
-	ScanInterval time.Duration // at rest, between two looks for calls; timers are looked for every third time; default 1 s
-	AnswerPoll   time.Duration // between two looks for answers of tasks that run on other nodes; default 75 ms
+	// MaxInFlight is the maximum number of concurrent requests to this node, including those that
+	// wait for a response. The default is 20,000.
+	MaxInFlight int
+	// MaxRunning is the maximum number of tasks that this node runs at a time, over all namespaces.
+	// The default is 10,000.
+	MaxRunning int
+	// ZombieAfter is the time without a heartbeat after which a node is considered dead. The
+	// default is 10 s.
+	ZombieAfter time.Duration
+	// ZombieMargin is how long a live node may exceed the deadline of a task. The default is 5 s.
+	ZombieMargin time.Duration
+	// KeyRetention is how long idempotency keys, and the answers of removed processes, are kept
+	// after the end of their task. The default is 24 h.
+	KeyRetention time.Duration
+	// DrainTimeout is how long running attempts may continue after the drain begins. The default is
+	// 30 s.
+	DrainTimeout time.Duration
+	// ScanInterval is the interval between scans for calls of an idle node. Timers are scanned
+	// every third interval. The default is 1 s.
+	ScanInterval time.Duration
+	// AnswerPoll is the interval between queries for the answers of tasks that run on other nodes.
+	// The default is 75 ms.
+	AnswerPoll time.Duration
 }
 
-// maxSteps is how many tasks of one process run in a row while others wait for a place.
+// maxSteps is how many tasks of one process run in a row while others wait for a slot.
 const maxSteps = 16
 
 func (c *Config) setDefaults() {

@@ -34,7 +34,7 @@ type Engine struct {
 	timers        *timerPoller
 	pulls         *pulls
 	leased        leased
-	polling       chan struct{} // holds an entry for each poll that is in the database
+	polling       chan struct{} // has one entry per poll that is using the database
 	workers       *workers
 	messages      *deliverer
 	peers         *peers
@@ -45,25 +45,25 @@ type Engine struct {
 	nodeSlots *nodeSlots
 
 	inFlight atomic.Int64
-	unknown  share // of namespaces that this node does not know
+	unknown  share // requests for namespaces that this node does not know
 	draining atomic.Bool
 	drained  chan struct{} // closed when the drain begins
 
 	drainOnce   sync.Once
-	beating     sync.Mutex   // held during a heartbeat: two at once would both register a lost node
+	beating     sync.Mutex   // held during a heartbeat; two concurrent ones would register a lost node twice
 	lastBeat    atomic.Int64 // when the last successful heartbeat was sent, in nanoseconds since started
 	started     time.Time
 	active      activeCounter
-	doubt       atomic.Int64  // until when the collector looks out for claims whose answer was lost, likewise
-	setBack     atomic.Bool   // the database's clock was set back since the collector looked
-	generations chan struct{} // receives when the database has failed over
-	removals    atomic.Bool   // a process was removed since the collector looked: its history may be left
+	doubt       atomic.Int64  // until when the collector searches for lost claims, in nanoseconds since started
+	setBack     atomic.Bool   // the database clock was set back since the collector last ran
+	generations chan struct{} // receives a value after a database failover
+	removals    atomic.Bool   // a process was removed since the collector last ran; its history may remain
 
-	doing     context.Context // of attempts; ends when the drain is over
+	doing     context.Context // context of attempts; cancelled when the drain ends
 	stopDoing context.CancelFunc
 }
 
-// New registers the node and reads the namespaces. Run must follow.
+// New registers the node and reads the namespaces. The caller must then call Run.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
 	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{}, backlog: backlogResults{pending: cfg.Store.Pending},
@@ -92,8 +92,11 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Run takes and does tasks until ctx ends, or an operator asks the node to drain (it takes nothing new then, and waits for ctx). At
-// the end it drains: it takes nothing new, lets what runs come to its end, gives back what has not after DrainTimeout, and returns nil.
+// Run runs tasks until ctx is cancelled. If an operator drains the node, Run stops taking new tasks
+// and waits for ctx.
+//
+// On return, the node has been drained: Run takes no new tasks, waits up to DrainTimeout for
+// running attempts, releases the rest and returns nil.
 func (e *Engine) Run(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
@@ -116,7 +119,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-e.drained: // an operator has asked for it
+	case <-e.drained: // an operator requested a drain
 		stopTaking()
 		e.awaitIdle(ctx)
 		<-ctx.Done()
@@ -131,12 +134,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if deleteErr := e.store.DeleteNode(end); deleteErr != nil {
-		e.log.Warn("node row stays behind", "error", deleteErr)
+		e.log.Warn("cannot delete the node row", "error", deleteErr)
 	}
 	return err
 }
 
-// beginDrain has the node take nothing new. What runs comes to its end.
+// beginDrain stops taking new work. Running attempts continue.
 func (e *Engine) beginDrain() {
 	e.drainOnce.Do(func() {
 		e.log.Info("draining", "running", e.attempts.count())
@@ -146,24 +149,25 @@ func (e *Engine) beginDrain() {
 	})
 }
 
-// awaitIdle tells the log when nothing runs any more on a node that was asked to drain.
+// awaitIdle logs when a node that is draining has become idle.
 func (e *Engine) awaitIdle(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-e.active.idle():
-		e.log.Info("drained: nothing runs on this node any more, and it can be stopped")
+		e.log.Info("drained: no task is running on this node, it can be stopped")
 	}
 }
 
 const (
-	// drainGrace is how long attempts may take to end once their contexts have: a task that its processor let go is given back
-	// by its attempt, and no other node begins with it before.
+	// drainGrace is how long an attempt may take to return after its context was cancelled. An
+	// attempt that returns in time releases its own task, so that no other node starts it earlier.
 	drainGrace = time.Second
-	// storeTimeout bounds what a node that stops waits for the database.
+	// storeTimeout limits how long a stopping node waits for the database.
 	storeTimeout = 5 * time.Second
 )
 
-// drain waits for what runs, then gives the rest back to other nodes. A late result finds its token gone.
+// drain waits for running attempts, then releases the remaining tasks to other nodes. Results that
+// arrive later are rejected because their fencing token is no longer valid.
 func (e *Engine) drain() {
 	defer e.active.close()
 	defer e.stopDoing()
@@ -191,7 +195,7 @@ func (e *Engine) drain() {
 	}
 }
 
-// giveAllBack gives the tasks of attempts back that do not end.
+// giveAllBack releases the tasks of all attempts that are still running.
 func (e *Engine) giveAllBack() {
 	var group sync.WaitGroup
 	for _, c := range e.attempts.claims() {
@@ -206,7 +210,7 @@ func (e *Engine) giveAllBack() {
 	group.Wait()
 }
 
-// Ready returns nil if the node takes requests, or an error that says why it does not.
+// Ready returns nil if the node accepts requests, or an error with the reason if it does not.
 func (e *Engine) Ready() error {
 	if e.draining.Load() {
 		return errors.New("draining")
@@ -221,17 +225,17 @@ func (e *Engine) age() time.Duration { return time.Since(e.started) }
 
 var errDraining = fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
 
-// wakeAll makes the pollers look.
+// wakeAll wakes the pollers.
 func (e *Engine) wakeAll() {
 	e.calls.wake()
 	e.timers.wake()
 }
 
-// doubtTime is how long the collector looks out for claims of this node after a scan whose answer was lost: as long as that
-// statement may still run, and two passes.
+// doubtTime is how long the collector searches for lost claims of this node after the response of a
+// scan was lost: as long as the statement may still run, plus two collector passes.
 const doubtTime = scanTimeout + 3*time.Second
 
-// doubtClaims has the collector look out for claims that this node may hold without knowing.
+// doubtClaims makes the collector search for claims that this node may hold without knowing.
 func (e *Engine) doubtClaims() { e.doubt.Store(int64(e.age() + doubtTime)) }
 
 func (e *Engine) doubts() bool { return int64(e.age()) < e.doubt.Load() }

@@ -20,25 +20,27 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// PollParams is a worker's request for tasks.
+// PollParams is a request of a worker for tasks.
 type PollParams struct {
 	Namespaces []string
 	WorkerID   string
-	JobNames   []string // only jobs of these names; none: whatever there is
-	JobsOnly   bool     // but no tasks of processes that are no jobs
+	JobNames   []string // only jobs with these names; empty means all tasks
+	JobsOnly   bool     // no tasks of processes that are not jobs
 	Max        int
 	Wait       time.Duration
-	Lease      time.Duration // 0: the namespace's
+	Lease      time.Duration // 0 means the lease duration of the namespace
 }
 
 const (
-	// defaultLease is how long a worker may be silent where neither it nor its namespace nor the job says.
+	// defaultLease is the lease duration if neither the worker nor the namespace nor the job sets
+	// one.
 	defaultLease = 30 * time.Second
 	maxLease     = process.MaxLease
 )
 
-// Poll leases tasks to a worker: at once where there are some, else as soon as there are, at most Wait from now. One that was told to take
-// nothing new gets nothing, after a moment: it may ask again and again.
+// Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
+// passed. A worker that was told to take no new tasks gets none after a short pause, because it may
+// poll again at once.
 func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	share := e.pollShareOf(p.Namespaces)
 	if err := e.admit(share); err != nil {
@@ -66,7 +68,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		}
 		wait := e.pulls.join(&p, lines)
 		if e.workers.lastCommand(p.WorkerID) != storage.WorkerGoesOn || e.registry.byName.Load() != known {
-			// The order or a change of a namespace came before the poll could be woken.
+			// The command or the change of a namespace came before the poll could be woken.
 			e.pulls.leave(wait)
 			continue
 		}
@@ -87,7 +89,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	}
 }
 
-// rest lets time go by, as long as somebody waits for the answer.
+// rest waits until d has passed, ctx is cancelled or the node drains.
 func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -98,7 +100,7 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// subscriptions are where a worker looks now: paused namespaces are left out.
+// subscriptions returns what a poll can take now. It skips paused namespaces.
 func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Subscription, error) {
 	var lines []storage.Subscription
 	names := p.JobNames
@@ -131,7 +133,7 @@ func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Sub
 	return lines, nil
 }
 
-// lease claims for a worker once.
+// lease claims tasks for a worker once.
 func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscription) ([]*progressorv1.Lease, error) {
 	if len(lines) == 0 || p.Max <= 0 || !e.isConnected() {
 		return nil, nil
@@ -145,7 +147,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscr
 	leases := make([]*progressorv1.Lease, 0, len(held))
 	histories := 0
 	for n := range held {
-		// Nobody would get it, or may, or the histories that were read fill the response.
+		// The worker is gone, the kind does not admit the job, or the histories fill the response.
 		if ctx.Err() != nil || histories > maxHistoriesBytes || !e.admits(&held[n].Claim) {
 			e.release(&held[n])
 			continue
@@ -163,14 +165,14 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscr
 	return leases, nil
 }
 
-// maxHistoriesBytes bounds the events of all leases of a response. The tasks themselves are bounded by the claim.
+// maxHistoriesBytes limits the events of all leases in a response. The claim limits the tasks.
 const maxHistoriesBytes = process.MaxHistoryBytes
 
-// pollsAtOnce is how many polls are in the database at a time. Each passes over the rows that the others have locked: with eight of them, a
-// hundred jobs each, that was a third of what a claim costs.
+// pollsAtOnce is how many polls use the database at a time. Each skips the rows that others have
+// locked. With eight polls of 100 jobs each, skipping was a third of the cost of a claim.
 const pollsAtOnce = 2
 
-// polled claims when it is this poll's turn.
+// polled claims tasks when it is the turn of this poll.
 func (e *Engine) polled(ctx context.Context, p PollParams, lines []storage.Subscription) ([]storage.Lease, error) {
 	select {
 	case e.polling <- struct{}{}:
@@ -181,7 +183,7 @@ func (e *Engine) polled(ctx context.Context, p PollParams, lines []storage.Subsc
 	return e.store.Poll(ctx, p.WorkerID, lines, p.Max, e.pulls.grouped(lines))
 }
 
-// leaseMessage returns a lease as its worker gets it, and the bytes of the events in it.
+// leaseMessage converts a lease to its message. It also returns the size of its events in bytes.
 func (e *Engine) leaseMessage(l *storage.Lease) (lease *progressorv1.Lease, history int, err error) {
 	c := &l.Claim
 	ns, ok := e.registry.all()[c.Namespace]
@@ -208,7 +210,8 @@ func (e *Engine) leaseMessage(l *storage.Lease) (lease *progressorv1.Lease, hist
 	}, read.bytes, nil
 }
 
-// refuseLease ends an attempt that cannot be handed out, such as one of a process whose history is too large.
+// refuseLease ends an attempt that cannot be handed out, for example because the history of its
+// process is too large.
 func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 	if errors.Is(cause, errGivenBack) {
 		e.release(l)
@@ -216,10 +219,11 @@ func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 	}
 	ns := e.registry.all()[l.Claim.Namespace]
 	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
-	_ = e.endLease(ns, l, d) // it has logged what went wrong; the lease expires
+	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
 }
 
-// release gives the task of a lease back unanswered: no attempt is counted, and another worker takes it at once.
+// release releases the task of a lease. The attempt is not counted, and another worker may take the
+// task at once.
 func (e *Engine) release(l *storage.Lease) {
 	ns, ok := e.registry.all()[l.Claim.Namespace]
 	if !ok {
@@ -229,22 +233,23 @@ func (e *Engine) release(l *storage.Lease) {
 	if d.completion.Job != nil {
 		d.completion.Job.WorkerID = l.WorkerID
 	}
-	_ = e.endLease(ns, l, d) // it has logged what went wrong; the lease expires
+	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
 }
 
-// endLease stores the end of an attempt that a worker held, and its lease goes.
+// endLease stores the end of a leased attempt and deletes the lease.
 func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
 	span := e.traces.leased(l)
 	sendAlong(span, d.completion.Messages)
 	saved, err := e.save(ns, &l.Claim, d)
-	if err == nil { // of one that is over already its end was told, and an answer that could not be stored comes again
+	if err == nil { // a lease that is over has a span already, and an answer that could not be stored is sent again
 		endSpan(span, d, saved.Now, nil)
 	}
 	return err
 }
 
-// CompleteLease stores the answer of a worker. process.ErrFenced: the lease was lost, and nothing is stored.
+// CompleteLease stores the answer of a worker. It returns process.ErrFenced if the lease was lost;
+// then nothing is stored.
 func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer) error {
 	if err := e.admit(nil); err != nil {
 		return err
@@ -277,16 +282,18 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 	return err
 }
 
-// LeaseEnd is an answer with the lease that it is of.
+// LeaseEnd is an answer with the token of its lease.
 type LeaseEnd struct {
 	Token  string
 	Answer LeaseAnswer
 }
 
-// maxEndsAtOnce bounds how many answers of one batch are on their way to the database: enough to fill the flushes of every lane.
+// maxEndsAtOnce is how many answers of a batch are stored concurrently. This fills the flushes of
+// every lane.
 const maxEndsAtOnce = 256
 
-// CompleteLeases stores answers, as CompleteLease does each: side by side, so that they ride in common flushes. It gives an error for each.
+// CompleteLeases calls CompleteLease for each answer, concurrently so that they share flushes. It
+// returns one error per answer.
 func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	failed := make([]error, len(ends))
 	room := make(chan struct{}, maxEndsAtOnce)
@@ -303,7 +310,7 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	return failed
 }
 
-// ReleaseLeases gives leases back unanswered. Those that were lost are left out.
+// ReleaseLeases releases leases without an answer. It skips leases that were lost.
 func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 	for n, token := range tokens {
 		t, err := parseLeaseToken(fmt.Sprintf("lease_tokens[%d]", n), token)
@@ -323,7 +330,7 @@ func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
 	return nil
 }
 
-// BeatLeases takes the heartbeat of a worker and tells it what to do with each of its leases.
+// BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.
 func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
 	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
 		return nil, err
@@ -349,7 +356,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		beats = append(beats, storage.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), maxLease)})
 		order[n] = n
 	}
-	// In one order, so that two heartbeats, or one and a result, do not wait for each other.
+	// Sort the beats so that concurrent heartbeats and results lock rows in the same order.
 	slices.SortFunc(order, func(a, b int) int { return beats[a].Token.Key.Compare(beats[b].Token.Key) })
 	sorted := make([]storage.Beat, len(beats))
 	for n, at := range order {
@@ -378,7 +385,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 	return directives, nil
 }
 
-// heldLease is the lease of a token: from memory where this node has handed it out, which spares a read.
+// heldLease returns the lease of a token. If this node handed it out, that saves a read.
 func (e *Engine) heldLease(ctx context.Context, t storage.LeaseToken) (*storage.Lease, error) {
 	if l := e.leased.get(t); l != nil {
 		return l, nil
@@ -390,7 +397,8 @@ func (e *Engine) heldLease(ctx context.Context, t storage.LeaseToken) (*storage.
 	return &l, nil
 }
 
-// A lease token is base64url of: length of the namespace (1 byte), namespace, fencing token (8 bytes), salt (16 bytes), process id.
+// A lease token is the base64url encoding of: length of the namespace (1 byte), namespace, fencing
+// token (8 bytes), salt (16 bytes), process ID.
 const saltBytes = 16
 
 func leaseToken(l *storage.Lease) string {
@@ -414,10 +422,11 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 			Salt:         rest[8 : 8+saltBytes],
 		}, nil
 	}
-	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "this is no lease token: give back the one of the lease, as it is"}
+	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "not a lease token: send the lease_token of the lease unchanged"}
 }
 
-// leased remembers leases that this node has handed out, without what only their workers need. Of the context it keeps a trace.
+// leased caches leases that this node handed out, without the parts that only workers need. Of the
+// context it keeps the trace.
 type leased struct {
 	mu      sync.Mutex
 	byToken map[storage.AttemptRef]*heldLease
@@ -426,10 +435,10 @@ type leased struct {
 // heldLease is a lease that this node has handed out.
 type heldLease struct {
 	storage.Lease
-	since time.Time // by the clock of this node
+	since time.Time // on the clock of this node
 }
 
-// maxLeased bounds what is remembered; of what is beyond the database knows.
+// maxLeased is the size of the cache. Other leases are read from the database.
 const maxLeased = 20_000
 
 func (l *leased) put(held *storage.Lease, context []byte) {
@@ -438,7 +447,8 @@ func (l *leased) put(held *storage.Lease, context []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.byToken) >= maxLeased {
-		// Any one: most are of leases that were answered elsewhere, or by nobody, and this one's answer is yet to come.
+		// Drop any entry. Most are of leases that other nodes completed or that were never
+		// answered, and the new lease is not yet answered.
 		for token := range l.byToken {
 			delete(l.byToken, token)
 			break
@@ -473,14 +483,14 @@ func (l *leased) drop(t storage.LeaseToken) {
 	l.mu.Unlock()
 }
 
-// clear forgets all leases: the database knows them.
+// clear drops all leases. They are read from the database when needed.
 func (l *leased) clear() {
 	l.mu.Lock()
 	clear(l.byToken)
 	l.mu.Unlock()
 }
 
-// prune forgets leases whose attempt is over by its time, whoever has answered them.
+// prune drops leases whose attempt must have ended.
 func (l *leased) prune() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

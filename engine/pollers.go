@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// callPoller claims stored tasks that wait for a place. It looks at once while there is work, is woken inside the node when a
-// place becomes free or a task is left, and looks every ScanInterval otherwise, for what other nodes have left.
+// callPoller claims stored tasks that wait for a slot. While there is work it scans without pause.
+// It is woken when a slot becomes free or a task is queued on this node. Otherwise it scans every
+// ScanInterval, for tasks that other nodes stored.
 type callPoller struct {
 	engine *Engine
 	woken  chan struct{}
 	bound  scanBound
-	names  []string // namespaces in which tasks waited at the last look; only Run uses it
+	names  []string // namespaces with waiting tasks in the last scan; used only by Run
 }
 
 func newCallPoller(e *Engine) *callPoller {
@@ -31,7 +32,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// minCallGap is the least time until a scan is repeated that passed over a task; it grows with the time that this goes on.
+// minCallGap is the minimum time before a scan that skipped a task is repeated. The gap grows while
+// this continues.
 const minCallGap = time.Millisecond
 
 // Run polls until ctx ends.
@@ -39,9 +41,9 @@ func (p *callPoller) Run(ctx context.Context) error {
 	rest := p.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
-	asked := false      // this look is not only the regular one
-	var began time.Time // when scans began to pass over tasks
-	failures := 0       // of scans in a row
+	asked := false      // the scan was requested, not only regular
+	var began time.Time // when scans began to skip tasks
+	failures := 0       // consecutive failed scans
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,8 +78,8 @@ func (p *callPoller) Run(ctx context.Context) error {
 	}
 }
 
-// passedOver reports whether tasks were left for which there was room: a flush held their process at the moment of the scan. Of a
-// process that gets many requests some flush does so most of the time.
+// passedOver reports whether tasks were left although there are free slots. A flush held the lock
+// of their process during the scan. This is common for a process with many requests.
 func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
 	var names []string
@@ -93,7 +95,8 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 	return err == nil && left
 }
 
-// runOnce claims once for all namespaces in which tasks wait. more: there is more that could run now.
+// runOnce claims once for all namespaces with waiting tasks. more reports whether further tasks
+// could run now.
 func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err error) {
 	e := p.engine
 	e.backlog.wait(ctx)
@@ -130,7 +133,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	return len(claims), more, err
 }
 
-// look finds the namespaces in which tasks wait for a slot.
+// look finds the namespaces with tasks that wait for a slot.
 func (p *callPoller) look(ctx context.Context) error {
 	waiting, err := p.engine.store.NamespacesWaiting(ctx)
 	if err != nil {

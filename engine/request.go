@@ -12,25 +12,25 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Answer is what a request is answered with.
+// Answer is the result of a request.
 type Answer struct {
 	ProcessID string
 	TaskID    int64
 	Response  []byte
 }
 
-// TaskError says what became of a task, where that is not a response. Exactly one of Failure, Rejection, Cancelled, Lost,
-// WaitTimeout and Draining is set.
+// TaskError describes how a task ended without a response, or why the wait for it ended. Exactly
+// one of Failure, Rejection, Cancelled, Lost, WaitTimeout and Draining is set.
 type TaskError struct {
 	Key           process.Key
 	TaskID        int64
-	Failure       *progressorv1.Failure   // the task failed for good
-	Rejection     *progressorv1.Rejection // the processor said no
-	Cancelled     bool                    // the task ended with its process, or with what broke it
-	Lost          bool                    // a failover of the database lost the task: nothing of it is stored
-	WaitTimeout   bool                    // the wait is over; the task goes on
-	Draining      bool                    // the node stops before the wait is over; the task goes on, and another node can be asked
-	ProcessStatus process.Status          // "": not known
+	Failure       *progressorv1.Failure   // the task failed permanently
+	Rejection     *progressorv1.Rejection // the processor rejected the task
+	Cancelled     bool                    // the task was cancelled, with its process or because the process failed
+	Lost          bool                    // a database failover lost the task; nothing of it is stored
+	WaitTimeout   bool                    // the wait timed out; the task continues
+	Draining      bool                    // the node stops before the task ends; ask another node
+	ProcessStatus process.Status          // "" if unknown
 }
 
 func (e *TaskError) Error() string {
@@ -51,7 +51,7 @@ func (e *TaskError) Error() string {
 	}
 }
 
-// errorOf is the error that an answer stands for; nil for a response.
+// errorOf converts a to an error. It returns nil for a response.
 func (a answer) errorOf(key process.Key, taskID int64) error {
 	err := &TaskError{Key: key, TaskID: taskID, Failure: a.failure, Rejection: a.rejection}
 	switch {
@@ -70,17 +70,18 @@ func (a answer) errorOf(key process.Key, taskID int64) error {
 	return err
 }
 
-// request is what Start, Call and Repair have in common.
+// request holds what Start, Call and Repair have in common.
 type request struct {
 	ns       *namespace
-	method   string // of the fingerprint
+	method   string // part of the fingerprint
 	accepted bool
 	timeout  time.Duration
-	internal bool // it is for the engine's own processor: neither a pause of its namespace nor the want of a processor holds it
+	internal bool // addressed to the engine itself: runs even if the namespace is paused or has no processor
 	call     storage.Call
 }
 
-// accept takes a place if there is one to take, has the request stored, and runs it or leaves it waiting. prepare stores it.
+// accept takes a slot if one is free, stores the request by calling prepare, and runs it or leaves
+// it queued.
 func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskType, canRun bool, prepare func() (storage.Prepared, error)) (Answer, error) {
 	if err := e.admit(r.ns.requests); err != nil {
 		return Answer{}, err
@@ -93,7 +94,8 @@ func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskTy
 	return e.settle(ctx, r, p)
 }
 
-// prepare stores a request, in a place if it can run. The place, and a number in the crew, are left only to a captured one.
+// prepare stores a request by calling store. If the request can run, prepare takes a slot first and
+// enters the active counter; both are kept only if the request was captured.
 func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskType, canRun bool, store func() (storage.Prepared, error)) (storage.Prepared, error) {
 	if !e.active.enter() {
 		return storage.Prepared{}, errDraining
@@ -106,7 +108,8 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	}()
 	ns := r.ns
 	if canRun && (ns.servable() || r.internal) && e.isConnected() {
-		// A request that need not run now, or must wait for its process anyway, is stored and waits if it gets no slot.
+		// An accepted request, or one whose process is busy, does not wait for a slot. It is stored
+		// and queued if none is free.
 		if r.accepted {
 			r.call.Capture = ns.slots.tryTakeIdle()
 		} else if e.attempts.runs(r.call.Key) {
@@ -136,7 +139,7 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	return p, err
 }
 
-// settle answers a request by what it met.
+// settle completes a request according to the outcome of prepare.
 func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (Answer, error) {
 	key := process.Key{Namespace: r.call.Key.Namespace, ProcessID: p.ProcessID}
 	ans := Answer{ProcessID: p.ProcessID, TaskID: p.TaskID}
@@ -170,7 +173,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 	return e.await(ctx, r, ans, e.waiters.register(ref, true))
 }
 
-// refusal is the error of a request of which nothing was stored.
+// refusal returns the error for a request that was not stored.
 func refusal(r *request, p storage.Prepared) error {
 	key := r.call.Key
 	switch p.Outcome {
@@ -204,10 +207,11 @@ func refusal(r *request, p storage.Prepared) error {
 	return fmt.Errorf("%s: unknown outcome %q", key, p.Outcome)
 }
 
-// minRequestWait is the shortest wait of which a part may go by before a call is stored: lines take 100 ms at the most.
+// minRequestWait is the shortest timeout with which a call may wait in a call queue before it is
+// stored. Call queues take at most 100 ms.
 const minRequestWait = time.Second
 
-// wait is how long a request is to be waited for.
+// wait returns how long to wait for the response.
 func (r *request) wait() time.Duration {
 	if r.timeout > 0 {
 		return r.timeout
@@ -215,7 +219,8 @@ func (r *request) wait() time.Duration {
 	return r.ns.stepTimeout
 }
 
-// await waits for the answer of a task, at most as long as the request says, and as its caller does.
+// await waits for the response of a task until the timeout of the request or until ctx is
+// cancelled.
 func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) (Answer, error) {
 	a, err := e.waitFor(ctx, wt, r.wait())
 	if err != nil {
@@ -225,7 +230,8 @@ func (e *Engine) await(ctx context.Context, r *request, ans Answer, wt *waiter) 
 	return ans, a.errorOf(wt.ref.Key, wt.ref.TaskID)
 }
 
-// waitFor waits for one answer. Where the wait and the attempt that runs here end at the same moment, the task's end is the answer.
+// waitFor waits for one answer. If the timeout and the attempt on this node end at the same time,
+// the end of the task takes precedence.
 func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration) (answer, error) {
 	answers := wt.answers
 	timer := time.NewTimer(timeout)
@@ -249,7 +255,8 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	}
 }
 
-// The methods that fingerprints tell apart. A NOTIFY is a call: the same key and args get its answer.
+// The methods that are part of fingerprints. A NOTIFY counts as a call, so the same key and args
+// get its answer.
 const (
 	methodStart        = "start"
 	methodCall         = "call"
@@ -257,7 +264,8 @@ const (
 	methodSimpleRepair = "repair simple"
 )
 
-// newProcessID is the id of a process whose client leaves the choice to the engine: UUIDv7, so that new rows stand side by side.
+// newProcessID returns a process ID for a request without one. It is a UUIDv7, so that new rows are
+// adjacent in the index.
 func newProcessID() (string, error) {
 	id, err := uuid.NewV7()
 	return id.String(), err

@@ -13,23 +13,23 @@ import (
 
 // StartParams is a request to start a process.
 type StartParams struct {
-	Key            process.Key // ProcessID "": the engine chooses one
+	Key            process.Key // the engine chooses an ID if ProcessID is ""
 	Args           []byte
 	Context        []byte
-	Metadata       []byte // JSON object; nil: none
+	Metadata       []byte // JSON object, or nil
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
-	Accepted       bool          // answer when the task is durable; it need not have run
-	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
-	StartTime      time.Time     // not before; zero: now
-	Priority       int32         // smaller first, between processes
-	Kind           string        // "": a plain process
-	Note           *storage.Note // the order of an operator by which it comes; nil: none
-	Internal       bool          // as of CallParams
-	Asked          []byte        // what a request with the same key has to be like; nil: Args
+	Accepted       bool          // answer when the task is stored, without waiting for it
+	Timeout        time.Duration // of the wait; 0 means the step timeout of the namespace
+	StartTime      time.Time     // earliest start; zero means now
+	Priority       int32         // tasks of processes with a smaller value run first
+	Kind           string        // "" for a plain process
+	Note           *storage.Note // audit note of an operator's command, or nil
+	Internal       bool          // see CallParams.Internal
+	Asked          []byte        // args that the fingerprint covers; nil means Args
 }
 
-// Start makes a process and runs its INIT task.
+// Start creates a process and runs its INIT task.
 func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 	ns, err := e.namespace(ctx, p.Key.Namespace)
 	if err != nil {
@@ -67,7 +67,8 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		in.Call = r.call
 		prepared, err := e.store.PrepareInit(in)
 		if err == nil && prepared.Outcome == storage.Postponed {
-			// It waits for a place, or for its time: a scan says how far off that is by the database's clock.
+			// The task waits for a slot or for its start time. The next scan gets the delay by the
+			// database clock.
 			e.calls.wake()
 			if !p.StartTime.IsZero() {
 				e.timers.alarm(p.Key.Namespace, 0)

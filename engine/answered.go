@@ -14,13 +14,14 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// LeaseAnswer is how a worker answers a lease. Exactly one of Response and Acknowledged is set.
+// LeaseAnswer is the answer of a worker to a lease. Exactly one of Response and Acknowledged is
+// set.
 type LeaseAnswer struct {
 	Response     *progressorv1.ProcessResponse
-	Acknowledged *string // it stopped because it was told to, with what it says of that
+	Acknowledged *string // the worker stopped on a cancel directive, with its message
 }
 
-// into makes an answer the end of its attempt.
+// into copies the answer into the end of its attempt.
 func (a LeaseAnswer) into(end *attemptEnd) {
 	end.response = a.Response
 	if a.Acknowledged != nil {
@@ -31,8 +32,8 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 	}
 }
 
-// DistinctLeases refuses a list of a request that names one lease twice: what is said of it would hang on which comes first. What is no token is
-// refused where it is read.
+// DistinctLeases returns an error if a list in a request names a lease twice, because the result
+// would depend on the order. Invalid tokens are rejected where they are parsed.
 func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {
 	type lease struct {
 		key   process.Key
@@ -46,15 +47,16 @@ func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []
 		}
 		l := lease{t.Key, t.FencingToken}
 		if first, twice := seen[l]; twice {
-			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("it is that of %s[%d] too", field, first)}
+			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("same lease as %s[%d]", field, first)}
 		}
 		seen[l] = n
 	}
 	return nil
 }
 
-// answeredBefore is nil where this answer of a lease is stored already: it came twice, because the first one's acknowledgement was lost. One that
-// says something else than what stands, which the worker or the engine has stored before, is lost: nobody may take it for stored.
+// answeredBefore returns nil if this answer of a lease is already stored, because the worker sent
+// it again after the response was lost. If a different answer is stored, by the worker or by the
+// engine, it returns process.ErrFenced.
 func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a LeaseAnswer) error {
 	stands, err := e.store.LeaseAnswered(ctx, t)
 	if err != nil {
@@ -70,9 +72,9 @@ func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a Lea
 	return nil
 }
 
-// sameOutcome reports whether a completion has the stored outcome of the attempt. It does not compare
-// whether the task was to be retried, because that depended on what was stored before. It ignores
-// results that are not kept, the state and the events.
+// sameOutcome reports whether a completion has the stored outcome of the attempt. It does not
+// compare whether the task was to be retried, because that depended on what was stored before. It
+// ignores results that are not kept, the state and the events.
 func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	switch {
 	case stands.Finished == (len(c.Failure) > 0):
@@ -83,7 +85,8 @@ func sameOutcome(c *storage.Completion, stands *storage.Answered) bool {
 	return bytes.Equal(c.Response, stands.Response) && equalJSON(wire.Failure, c.Failure, stands.Failure) && equalJSON(wire.Rejection, c.Rejection, stands.Rejection)
 }
 
-// equalJSON reports whether two texts are the same message. The database formats JSON in its own way.
+// equalJSON reports whether two texts are the same message. The database formats JSON in its own
+// way.
 func equalJSON[M proto.Message](read func(json.RawMessage) (M, error), a, b []byte) bool {
 	x, err := read(a)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ListAudit lists what operators have done that matches a filter (see storage/search), the newest first; namespace "": in all, and to
-// nodes. A page may hold fewer than asked for, or none, and still have a next.
+// ListAudit lists audit entries that match a filter (see storage/search), newest first. If the
+// namespace is "", it lists all entries, including those of nodes. A page may have fewer entries
+// than requested, or none, and still have a next page.
 func (e *Engine) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {

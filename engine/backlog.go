@@ -9,13 +9,14 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// backlogRest is how many times longer than a count of the backlog lasts the next one waits: counting takes at most 5%
-// of the time.
+// backlogRest is the pause between two counts of the backlog, as a multiple of the duration of the
+// last count. Counting takes at most 5% of the time.
 const backlogRest = 20
 
-// backlog bounds how many tasks of a namespace wait in the database for a slot, so that clients that wait for a response
-// do not wait for long. The number is counted in the database while requests get no slot. In between, those that this
-// node stores are added. Several nodes may exceed the bound by what they store between two counts.
+// backlog limits how many tasks of a namespace wait in the database for a slot, so that clients do
+// not wait long for a response. While requests get no slot, the tasks in the database are counted
+// periodically. Between counts, the tasks that this node stores are added. Several nodes together
+// may exceed the limit by what they store between two counts.
 type backlog struct {
 	counting sync.Mutex // held during a count
 	mu       sync.Mutex
@@ -25,7 +26,7 @@ type backlog struct {
 
 // add counts a request that is about to be stored. It fails if limit tasks wait already.
 func (b *backlog) add(limit int, now time.Time, count func() (int, error)) (bool, error) {
-	if b.isDue(now) && b.counting.TryLock() { // others use the number that is known
+	if b.isDue(now) && b.counting.TryLock() { // concurrent requests use the known number
 		defer b.counting.Unlock()
 		n, err := count()
 		if err != nil {
@@ -55,10 +56,11 @@ func (b *backlog) counted(n int, began, ended time.Time) {
 	b.next = ended.Add(backlogRest * ended.Sub(began))
 }
 
-// addToBacklog counts a request that got no slot and is about to be stored. It rejects the request if the backlog of its
-// namespace is full, or if the tasks wait for the database rather than for their processor: a request that is stored
-// first costs the database more than twice as much as one that runs at once. (Storing all of them, calls at twice the
-// peak ended at 44% of the peak instead of 65%.)
+// addToBacklog counts a request that got no slot and is about to be stored. It rejects the request
+// if the backlog of its namespace is full, or if the tasks wait for the database rather than for
+// their processor: a request that is stored first costs the database more than twice as much as one
+// that runs at once. (Storing all of them, calls at twice the peak ended at 44% of the peak instead
+// of 65%.)
 func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 	if taken, _ := ns.slots.inUse(); !ns.usage.byProcessors(taken, time.Now()) {
 		e.metrics.refused.WithLabelValues("place").Inc()

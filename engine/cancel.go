@@ -11,16 +11,17 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// CancelParams is a request that a process ends.
+// CancelParams is a request to cancel a process.
 type CancelParams struct {
 	Key    process.Key
-	Reason string         // handed to the processor
-	Grace  *time.Duration // how long it may take; nil: process.DefaultCancelGrace
+	Reason string         // passed to the processor
+	Grace  *time.Duration // nil means process.DefaultCancelGrace
 	Actor  process.Actor
 }
 
-// CancelProcess asks a process to end, and answers when the request is stored. One in INIT or RUNNING gets a CANCEL task, which goes
-// before everything that waits; when the grace is over the engine ends it by itself. One in ERROR or SUSPENDED ends at once.
+// CancelProcess requests the end of a process and returns when the request is stored. A process in
+// INIT or RUNNING gets a CANCEL task, which runs before all waiting tasks. When the grace period is
+// over, the engine ends the process. A process in ERROR or SUSPENDED ends at once.
 func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressorv1.Process, error) {
 	c := storage.Cancel{Key: p.Key, Reason: p.Reason, Context: e.traces.keep(ctx, p.Key.ProcessID, nil), Grace: process.DefaultCancelGrace}
 	if p.Grace != nil {
@@ -45,13 +46,14 @@ func (e *Engine) CancelProcess(ctx context.Context, p CancelParams) (*progressor
 	})
 }
 
-// errCancelled is why an attempt of this node ends whose process was CANCELLED: nobody can store its result.
+// errCancelled cancels the attempts of a process that was CANCELLED. Their results cannot be
+// stored.
 var errCancelled = errors.New("the process was cancelled")
 
-// errCancelRequested is the cause of the context of an attempt whose job was asked to end.
+// errCancelRequested cancels the attempt of a job whose cancel was requested.
 var errCancelRequested = errors.New("the job was cancelled")
 
-// acknowledged returns the end of an attempt that stopped because its job was asked to end.
+// acknowledged returns the end of an attempt that stopped because its job was cancelled.
 func acknowledged(end attemptEnd) attemptEnd {
 	none := ""
 	LeaseAnswer{Acknowledged: &none}.into(&end)
@@ -59,17 +61,18 @@ func acknowledged(end attemptEnd) attemptEnd {
 	return end
 }
 
-// cancelled tells everybody of this node whom the end of a process concerns.
+// cancelled cancels the attempts of a process that has ended and notifies its waiters and watchers.
 func (e *Engine) cancelled(key process.Key) {
 	e.attempts.cancelOf(key, errCancelled)
 	e.waiters.recheck(key)
 	e.watchers.recheck(key)
 }
 
-// overdueBatch is how many cancels past their grace one pass ends.
+// overdueBatch is how many overdue cancels one pass ends.
 const overdueBatch = 200
 
-// endOverdueCancels ends processes whose cancel is past its grace. Every node does so: of two that find the same the first one wins.
+// endOverdueCancels ends processes whose grace period is over. Every node does this; if two nodes
+// find the same process, the first one wins.
 func (e *Engine) endOverdueCancels(ctx context.Context) error {
 	keys, err := e.store.ListOverdueCancels(ctx, overdueBatch)
 	if err != nil {
@@ -97,7 +100,8 @@ func (e *Engine) endOverdueCancel(key process.Key) {
 	}
 }
 
-// extended is the step timeout, or the longer one that the kind of the process has for this attempt.
+// extended returns the step timeout, or the longer timeout that the kind of the process has for
+// this attempt.
 func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) time.Duration {
 	timeout := e.kinds[c.Kind].Timeout
 	if timeout == nil || c.TaskType != process.TaskTimeout {
@@ -110,16 +114,17 @@ func (e *Engine) extended(ctx context.Context, ns *namespace, c *storage.Claim) 
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := e.store.ExtendAttempt(ctx, c, longer); err != nil {
-		e.log.WarnContext(ctx, "timeout of an attempt not extended", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+		e.log.WarnContext(ctx, "cannot extend the timeout of an attempt", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 		return ns.stepTimeout
 	}
 	return longer
 }
 
-// errGraceOver ends a CANCEL task: its process is CANCELLED with it.
+// errGraceOver is the end of a CANCEL task whose grace period is over. Its process is CANCELLED.
 var errGraceOver = errors.New(process.GraceExpiredMessage)
 
-// timeoutOf is how long an attempt may take. graceful: that is the grace of a cancel, and not the step timeout.
+// timeoutOf returns how long an attempt may take. graceful reports that the limit is the grace
+// period of a cancel, not the step timeout.
 func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim) (timeout time.Duration, graceful bool) {
 	if c.TaskType != process.TaskCancel {
 		if job, err := storage.JobOf(c.Job); err == nil && job != nil {
@@ -131,8 +136,8 @@ func (e *Engine) timeoutOf(ctx context.Context, ns *namespace, c *storage.Claim)
 	defer cancel()
 	left, err := e.store.CancelGrace(ctx, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
 	if err != nil {
-		e.log.WarnContext(ctx, "grace of a cancel not read", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
-		return ns.stepTimeout, false // the collector ends the process in time, whatever this attempt does
+		e.log.WarnContext(ctx, "cannot read the grace period of a cancel", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+		return ns.stepTimeout, false // the collector ends the process when the grace period is over
 	}
 	return min(left, ns.stepTimeout), left <= ns.stepTimeout
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Enqueue stores a job and lets whoever waits for its like know.
+// Enqueue stores a job and wakes the pollers and workers that may run it.
 func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueued, error) {
 	share := e.shareOf(j.Key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -34,7 +34,7 @@ func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueu
 	return done, nil
 }
 
-// EnqueueBatch stores jobs, all of them or none.
+// EnqueueBatch stores all jobs or none.
 func (e *Engine) EnqueueBatch(ctx context.Context, jobs []*storage.NewJob) ([]storage.Enqueued, error) {
 	share := e.shareOf(firstNamespace(jobs))
 	if err := e.admit(share); err != nil {
@@ -67,7 +67,7 @@ func ofItem(n int, j *storage.NewJob, err error) error {
 	return &process.ItemError{Field: fmt.Sprintf("jobs[%d]", n), Key: j.Key, Err: err}
 }
 
-// enqueued wakes whoever may take what was stored.
+// enqueued wakes the pollers and workers that may run the stored jobs.
 func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	all := e.registry.all()
 	places, later := false, map[string]bool{}
@@ -75,7 +75,8 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	for n, j := range jobs {
 		ns, ok := all[j.Key.Namespace]
 		switch {
-		case done[n].Outcome != storage.JobEnqueued || !ok || len(j.Constraints.Keys) > 0: // what waits for a key is told of by Placed
+		// for jobs that wait for a key, Placed is called later
+		case done[n].Outcome != storage.JobEnqueued || !ok || len(j.Constraints.Keys) > 0:
 		case done[n].Later:
 			later[j.Key.Namespace] = true
 		case ns.pulled():
@@ -91,17 +92,19 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 		e.calls.wake()
 	}
 	for namespace := range later {
-		e.timers.alarm(namespace, 0) // a scan says how far off they are by the database's clock
+		e.timers.alarm(namespace, 0) // the next scan gets the delay by the database clock
 	}
 }
 
-// Hands tells whether this node hands out tasks of a namespace: it is there and not paused, and the node is in touch.
+// Hands reports whether this node may hand out tasks of a namespace: the namespace exists and is
+// not paused, and the node is connected.
 func (e *Engine) Hands(namespace string) bool {
 	ns, ok := e.registry.all()[namespace]
 	return ok && !ns.paused && e.isConnected()
 }
 
-// Placed wakes whoever may take jobs that wait for a place since a moment ago; byName: how many of each name.
+// Placed wakes the pollers and workers that may run jobs that now wait for a slot. byName maps job
+// names to counts.
 func (e *Engine) Placed(namespace string, byName map[string]int) {
 	ns, ok := e.registry.all()[namespace]
 	switch {
@@ -115,18 +118,20 @@ func (e *Engine) Placed(namespace string, byName map[string]int) {
 	}
 }
 
-// ScanFailed counts and logs that a kind could not look for its work.
+// ScanFailed counts and logs a failed scan of a kind.
 func (e *Engine) ScanFailed(ctx context.Context, what string, err error) {
 	e.scanFailed(ctx, what, err)
 }
 
-// Pulls reports whether workers take the tasks of a namespace, also while it is paused. It returns true if the namespace cannot be read.
+// Pulls reports whether workers take the tasks of a namespace, even if it is paused. It returns
+// true if the namespace cannot be read.
 func (e *Engine) Pulls(ctx context.Context, namespace string) bool {
 	ns, err := e.namespace(ctx, namespace)
 	return err != nil || ns.lease > 0
 }
 
-// Moved tells everybody of this node whom it concerns that processes have come to their end, and that messages stand for others.
+// Moved notifies the waiters and watchers of processes that have ended, and delivers the messages
+// that were stored for the processes in told.
 func (e *Engine) Moved(ended, told []process.Key) {
 	for _, k := range ended {
 		e.cancelled(k)
@@ -137,5 +142,5 @@ func (e *Engine) Moved(ended, told []process.Key) {
 	e.messages.deliver(told)
 }
 
-// Retried wakes whoever may take a job that waits again.
+// Retried wakes the pollers for jobs that wait again.
 func (e *Engine) Retried() { e.wakeAll() }

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// failovers compares what the node has in memory with the database after that has failed over or was
-// restored. The new server may have lost the last commits of the old one.
+// failovers compares the memory of the node with the database after a failover or restore. The new
+// server may have lost the last commits of the old one.
 type failovers struct{ engine *Engine }
 
 const (
@@ -24,7 +24,7 @@ var errLost = errors.New("a failover of the database lost the attempt")
 
 func newFailovers(e *Engine) *failovers { return &failovers{e} }
 
-// Run compares after each failover until ctx ends.
+// Run compares after each failover until ctx is cancelled.
 func (f *failovers) Run(ctx context.Context) error {
 	rest := time.NewTimer(failoverRest)
 	defer rest.Stop()
@@ -45,12 +45,12 @@ func (f *failovers) Run(ctx context.Context) error {
 		if err := f.check(ctx); err == nil {
 			left--
 		} else if ctx.Err() == nil {
-			f.engine.log.Warn("not known yet what the failover of the database lost", "error", err)
+			f.engine.log.Warn("cannot check yet which commits the database failover lost", "error", err)
 		}
 	}
 }
 
-// begin drops what the database knows better, and registers the node if its row was lost.
+// begin clears cached state and registers the node again if its row was lost.
 func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
 	e.leased.clear()
@@ -59,8 +59,8 @@ func (f *failovers) begin(ctx context.Context) {
 	e.wakeAll()
 }
 
-// check tells clients which of their tasks are lost, and cancels attempts that hold their process no
-// longer.
+// check notifies clients whose tasks were lost, and cancels attempts that no longer hold their
+// process.
 func (f *failovers) check(ctx context.Context) error {
 	e := f.engine
 	limit, cancel := context.WithTimeout(ctx, scanTimeout)
@@ -74,10 +74,10 @@ func (f *failovers) check(ctx context.Context) error {
 	for n, at := range missing {
 		over[n] = attempts[at]
 	}
-	// Most ended a moment ago: the query took its time. Of those that still run, the result would be
-	// refused in any case.
+	// Most of these attempts ended during the query. The results of those that still run would be
+	// rejected.
 	if n := e.attempts.cancelThese(over, errLost); n > 0 {
-		e.log.Warn("attempts cancelled: a failover of the database lost them", "attempts", n)
+		e.log.Warn("attempts cancelled: a database failover lost them", "attempts", n)
 	}
 	tasks := e.waiters.refs()
 	for len(tasks) > 0 {

@@ -8,11 +8,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// heartbeater keeps the node alive in table nodes, and cancels its attempts when it cannot: other nodes may take them over.
+// heartbeater keeps the row of the node in table nodes alive. If it cannot, it cancels the attempts
+// of the node, because other nodes may take over their tasks.
 //
-// Times are compared by Go's monotonic clock. It counts the time for which the program is stopped (SIGSTOP, a debugger, a cgroup
-// freezer). On Linux it does not count the time for which the machine is suspended; then the first heartbeat after the wake-up
-// tells the node that it was declared dead.
+// Times are compared by Go's monotonic clock. It counts time during which the program is stopped
+// (SIGSTOP, a debugger, a cgroup freezer). On Linux it does not count time during which the machine
+// is suspended. In that case the first heartbeat after the wake-up reports that the node was
+// declared dead.
 type heartbeater struct {
 	engine   *Engine
 	interval time.Duration
@@ -22,7 +24,7 @@ func newHeartbeater(e *Engine) *heartbeater {
 	return &heartbeater{engine: e, interval: e.cfg.ZombieAfter * 3 / 10}
 }
 
-// Run sends heartbeats until ctx ends.
+// Run sends heartbeats until ctx is cancelled.
 func (h *heartbeater) Run(ctx context.Context) error {
 	ticker := time.NewTicker(h.interval)
 	defer ticker.Stop()
@@ -40,7 +42,7 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 	e := h.engine
 	e.beating.Lock()
 	defer e.beating.Unlock()
-	if !e.isConnected() { // the program may have been stopped: nothing comes before this
+	if !e.isConnected() { // the program may have been stopped; fence first
 		e.fence()
 	}
 	limit, cancel := context.WithTimeout(ctx, h.interval)
@@ -66,8 +68,8 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 	}
 }
 
-// watch fences the node off when it has had no heartbeat for too long, until ctx ends. It does not depend on runOnce, which may
-// wait for the database.
+// watch fences the node when it has had no heartbeat for too long, until ctx is cancelled. It is
+// independent of runOnce, which may block on the database.
 func (h *heartbeater) watch(ctx context.Context) error {
 	e := h.engine
 	timer := time.NewTimer(e.fenceAfter())
@@ -89,8 +91,8 @@ func (h *heartbeater) watch(ctx context.Context) error {
 
 var errNoHeartbeat = errors.New("the node lost its heartbeat")
 
-// fence cancels all attempts of this node: other nodes may have taken their tasks over, or may do so soon. What workers hold is
-// theirs, whichever node handed it out.
+// fence cancels all attempts of this node, because other nodes may take over their tasks. It does
+// not affect leases of workers, which are valid on every node.
 func (e *Engine) fence() {
 	if n := e.attempts.cancelAll(errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
@@ -98,8 +100,8 @@ func (e *Engine) fence() {
 	}
 }
 
-// recordHeartbeat records a heartbeat that was sent at the given age of the node. After a gap the node cancels what it runs, and claims tasks
-// again.
+// recordHeartbeat records a heartbeat that was sent at the given age of the node. After a gap, the
+// node cancels its attempts and claims tasks again.
 func (e *Engine) recordHeartbeat(sent time.Duration) {
 	gap := !e.isConnected()
 	if gap {
@@ -115,9 +117,10 @@ func (e *Engine) recordHeartbeat(sent time.Duration) {
 // sinceBeat returns the time since the last successful heartbeat was sent.
 func (e *Engine) sinceBeat() time.Duration { return e.age() - time.Duration(e.lastBeat.Load()) }
 
-// fenceAfter is how long after its last heartbeat a node stops what it runs. What is left until other nodes take its tasks over is
-// for attempts to end.
+// fenceAfter is how long after its last heartbeat a node cancels its attempts. The rest of
+// ZombieAfter is the time for the attempts to end before other nodes take over their tasks.
 func (e *Engine) fenceAfter() time.Duration { return e.cfg.ZombieAfter * 2 / 3 }
 
-// isConnected reports whether the last heartbeat is recent. A node that is not in touch claims nothing and cancels what it runs.
+// isConnected reports whether the last heartbeat is recent. A node that is not connected claims
+// nothing and cancels its attempts.
 func (e *Engine) isConnected() bool { return e.sinceBeat() <= e.fenceAfter() }

@@ -9,22 +9,25 @@ import (
 )
 
 const (
-	// shareFactor is how many times the node's free requests a share may hold. A share that is alone reaches 80% of
-	// MaxInFlight. With n full shares, each holds 4/(4n+1) of it and 1/(4n+1) stays free (a dynamic threshold, as in
-	// switches that share one buffer).
+	// shareFactor is how many times the node's free requests a share may hold. A share that is
+	// alone reaches 80% of MaxInFlight. With n full shares, each holds 4/(4n+1) of it and 1/(4n+1)
+	// stays free (a dynamic threshold, as in switches that share one buffer).
 	shareFactor = 4
-	// guaranteedPortion is the part of MaxInFlight that a share may hold however few requests are free.
+	// guaranteedPortion is the part of MaxInFlight that a share may hold however few requests are
+	// free.
 	guaranteedPortion = 100
 )
 
-// share counts the requests of one namespace that are in this node. It survives changes of the namespace.
+// share counts the requests of one namespace that are in this node. It survives changes of the
+// namespace.
 type share struct {
 	holder string // in errors
 	used   atomic.Int64
 }
 
-// shareOf returns the share that a request of a namespace counts against, nil if it names none. Namespaces that this
-// node has not read yet, or that do not exist, have one share together, so that names from clients use no memory.
+// shareOf returns the share that a request of a namespace counts against, nil if it names none.
+// Namespaces that this node has not read yet, or that do not exist, have one share together, so
+// that names from clients use no memory.
 func (e *Engine) shareOf(name string) *share {
 	if name == "" {
 		return nil
@@ -35,8 +38,9 @@ func (e *Engine) shareOf(name string) *share {
 	return &e.unknown
 }
 
-// pollShareOf returns the share that a poll counts against: of the first namespace, if it names several. Polls have
-// shares of their own, so that clients that wait for workers do not shut out these workers.
+// pollShareOf returns the share that a poll counts against: of the first namespace, if it names
+// several. Polls have shares of their own, so that clients that wait for workers do not shut out
+// these workers.
 func (e *Engine) pollShareOf(names []string) *share {
 	if len(names) == 0 {
 		return nil
@@ -55,8 +59,8 @@ func firstNamespace(jobs []*storage.NewJob) string {
 	return jobs[0].Key.Namespace
 }
 
-// admit counts a request, or rejects it if the node or the share has reached its bound. A request with a nil share
-// counts only against the node. leave must follow if admit returns nil.
+// admit counts a request, or rejects it if the node or the share has reached its bound. A request
+// with a nil share counts only against the node. leave must follow if admit returns nil.
 func (e *Engine) admit(s *share) error {
 	if e.draining.Load() {
 		return errDraining

@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Attempt is what the processor of a kind has beyond a user's one. It is of one attempt and of one goroutine.
+// Attempt gives the processor of a kind access to features that user processors do not have. It
+// belongs to one attempt and is not safe for concurrent use.
 type Attempt struct {
 	claim    *storage.Claim
 	began    time.Time
@@ -18,30 +19,31 @@ type Attempt struct {
 
 type attemptKey struct{}
 
-// AttemptOf gives the attempt that the processor of a kind makes; nil outside of one.
+// AttemptOf returns the attempt of a kind's processor, or nil if ctx does not belong to one.
 func AttemptOf(ctx context.Context) *Attempt {
 	a, _ := ctx.Value(attemptKey{}).(*Attempt)
 	return a
 }
 
-// Now is the time by the clock of the database, as far as this attempt knows it: never before the time of the task, and late by no more
-// than the answer of its claim took.
+// Now returns the database time as known to this attempt. It is never before the running time of
+// the task, and late by at most the time that the response of the claim took.
 func (a *Attempt) Now() time.Time { return a.claim.RunningTime.Add(time.Since(a.began)) }
 
-// ChildEnds are the ends of children that a NOTIFY holds; nil: it is none, or says a single one by itself.
+// ChildEnds returns the ends of children in a batched NOTIFY, or nil if the task is not one.
 func (a *Attempt) ChildEnds() ([]storage.ChildEnd, error) { return storage.ChildEnds(a.claim) }
 
-// Send says something to other processes as a command of the result does, and to the engine's own (~…), too: a start makes one of the
-// kind that its id names.
+// Send adds messages to other processes, like commands of the result. Unlike those, it may address
+// the engine's own processes (~…). A start creates a process of the kind that its ID names.
 func (a *Attempt) Send(m ...storage.Message) { a.messages = append(a.messages, m...) }
 
-// AddEffects has something written with the result.
+// AddEffects adds effects to the transaction that stores the result.
 func (a *Attempt) AddEffects(r ...storage.Effect) { a.effects = append(a.effects, r...) }
 
-// Stored has something done once the result is stored, such as counting it. It must not wait.
+// Stored registers a function to call after the result is stored. It must not block.
 func (a *Attempt) Stored(then func()) { a.stored = append(a.stored, then) }
 
-// internalAttempt is the attempt of a claim whose kind has a processor of its own; nil: it has none.
+// internalAttempt returns the Attempt of a claim whose kind has a processor, or nil for other
+// claims.
 func (e *Engine) internalAttempt(c *storage.Claim) *Attempt {
 	if e.kinds[c.Kind].Processor == nil {
 		return nil
@@ -56,13 +58,13 @@ func (a *Attempt) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// goWith puts what was gathered into the completion, if that stores anything.
+// goWith adds the messages and effects to the completion if it stores changes.
 func (a *Attempt) goWith(d *decision) {
 	if a == nil || !d.completion.StoresChanges() {
 		return
 	}
 	d.completion.Messages = append(d.completion.Messages, a.messages...)
 	d.completion.Effects = append(d.completion.Effects, a.effects...)
-	d.completion.LowPriority = a.claim.Kind == cronKind // what crons decide goes before what they start
+	d.completion.LowPriority = a.claim.Kind == cronKind // messages of crons wait for more urgent ones
 	d.stored = a.stored
 }

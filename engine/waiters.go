@@ -13,14 +13,14 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// answer is how a task ended, as the client that waits for it is told.
+// answer is the end of a task, as it is sent to the clients that wait for it.
 type answer struct {
 	status        process.TaskStatus
 	response      []byte
 	failure       *progressorv1.Failure
 	rejection     *progressorv1.Rejection
-	processStatus process.Status // of a task that failed; "": the process is gone
-	lost          bool           // a failover of the database lost the task
+	processStatus process.Status // of the process of a failed task; "" if it was removed
+	lost          bool           // a database failover lost the task
 }
 
 func answerOf(d *decision, saved *storage.Saved) answer {
@@ -42,33 +42,36 @@ func answerOfRow(r *storage.Answer) (answer, error) {
 }
 
 const (
-	// maxPolled is how many waiting tasks one query asks for; more take turns.
+	// maxPolled is the maximum number of tasks in one query. If more are waited for, they take
+	// turns.
 	maxPolled = 1000
-	// maxUnasked is how long a task is not asked for because its process runs on this node. Its end is delivered in memory then,
-	// unless another node had the process for a moment, or has taken it from an attempt here that does not end.
+	// maxUnasked is how long a task is not queried while its process runs on this node. Normally
+	// its end is delivered in memory. It is not if another node ran the process in between, or took
+	// it over from an attempt here that does not end.
 	maxUnasked = time.Second
 )
 
 // waiter is one client that waits for a task.
 type waiter struct {
 	ref     storage.TaskRef
-	answers chan answer // holds one
-	fresh   bool        // the task may have ended without a delivery, so the database is asked for it once
-	asked   time.Time   // when the database was last asked; of a new one: when it came
+	answers chan answer // buffered for one answer
+	fresh   bool        // the task may have ended without a delivery, so the database is queried once
+	asked   time.Time   // time of the last query, initially of the registration
 }
 
-// waiters holds the clients of this node that wait for tasks. What ends on this node is delivered in memory; for what runs
-// elsewhere one query for all of them is made every AnswerPoll, and none while there is nothing to ask.
+// waiters holds the clients of this node that wait for tasks. Tasks that end on this node are
+// delivered in memory. For tasks that run elsewhere, one query for all clients runs every
+// AnswerPoll, and none if there is nothing to query.
 type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // in the order of registration, for taking turns; those that are gone are dropped in passing
+	order  []*waiter // in order of registration, to take turns; ended ones are dropped on the way
 	kick   chan struct{}
-	stale  map[process.Key]struct{} // processes whose waiters the next turn marks as fresh
+	stale  map[process.Key]struct{} // processes whose waiters are marked fresh in the next turn
 	done   chan struct{}
 
-	failing bool // the last query failed; Run alone looks at it
+	failing bool // the last query failed; used only by Run
 }
 
 func newWaiters(e *Engine) *waiters {
@@ -77,7 +80,7 @@ func newWaiters(e *Engine) *waiters {
 	}
 }
 
-// register begins to wait for a task. fresh: the task was there before this client came.
+// register starts a wait for a task. fresh reports that the task existed before this call.
 func (w *waiters) register(ref storage.TaskRef, fresh bool) *waiter {
 	wt := &waiter{ref: ref, answers: make(chan answer, 1), fresh: fresh, asked: time.Now()}
 	w.mu.Lock()
@@ -109,20 +112,20 @@ func (w *waiters) forget(wt *waiter) {
 	wt.answers = nil
 }
 
-// deliver notifies all clients that wait for a task of its end.
+// deliver sends the end of a task to all clients that wait for it.
 func (w *waiters) deliver(ref storage.TaskRef, a answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wt := range w.byTask[ref] {
 		select {
 		case wt.answers <- a:
-		default: // answered already
+		default: // already answered
 		}
 	}
 	delete(w.byTask, ref)
 }
 
-// recheck has the database asked for everything that waits for a process.
+// recheck queries the database for all tasks of a process that are waited for.
 func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +133,7 @@ func (w *waiters) recheck(key process.Key) {
 	signal(w.kick)
 }
 
-// count is how many clients wait.
+// count returns the number of tasks that are waited for.
 func (w *waiters) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +150,7 @@ func (w *waiters) refs() []storage.TaskRef {
 // close ends all waits.
 func (w *waiters) close() { close(w.done) }
 
-// Run asks for answers until ctx ends.
+// Run queries answers until ctx is cancelled.
 func (w *waiters) Run(ctx context.Context) error {
 	timer := time.NewTimer(w.engine.cfg.AnswerPoll)
 	defer timer.Stop()
@@ -162,7 +165,7 @@ func (w *waiters) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.kick:
-			if !idle { // at most one query in AnswerPoll, however many clients come and go
+			if !idle { // at most one query per AnswerPoll, however many clients come and go
 				select {
 				case <-tick:
 				case <-ctx.Done():
@@ -174,7 +177,8 @@ func (w *waiters) Run(ctx context.Context) error {
 	}
 }
 
-// runOnce makes one query for all tasks that may have ended elsewhere. idle: nobody waits.
+// runOnce makes one query for all tasks that may have ended elsewhere. idle reports that no client
+// waits.
 func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	refs, waiting := w.due()
 	if len(refs) == 0 {
@@ -184,7 +188,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	defer cancel()
 	rows, cut, err := w.engine.store.ReadAnswers(limit, refs)
 	if err != nil {
-		if ctx.Err() == nil && !w.failing { // not every AnswerPoll while the database is away
+		if ctx.Err() == nil && !w.failing { // log only once while the database is unavailable
 			w.failing = true
 			w.engine.log.Warn("answers not read", "tasks", len(refs), "error", err)
 		}
@@ -197,7 +201,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 		w.failing = false
 		w.engine.log.Info("answers are read again", "tasks", len(refs))
 	}
-	if cut { // the others are asked for again
+	if cut { // query the others again
 		read := int(slices.MaxFunc(rows, func(a, b storage.Answer) int { return int(a.Ord - b.Ord) }).Ord)
 		for _, r := range refs[read+1:] {
 			w.recheck(r.Key)
@@ -214,8 +218,9 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	return false
 }
 
-// due takes the next turn of at most maxPolled tasks to ask for: those whose process does not run on this node, those that may
-// have been missed, and those that were not asked for in a while.
+// due returns the next turn of at most maxPolled tasks to query: those whose process does not run
+// on this node, those whose end may have been missed, and those that were not queried for
+// maxUnasked.
 func (w *waiters) due() (refs []storage.TaskRef, waiting int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,31 +10,36 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// collector looks once a second for what dead nodes have left: tasks in running (zombies), and this node's own rows that nobody
-// in memory knows. It also reads the namespaces anew, ends cancels that are past their grace, and goes on with removals.
+// collector runs once a second. It collects what dead nodes left behind: zombies in running. It
+// also looks for rows of this node that are unknown in memory, reloads the namespaces, ends overdue
+// cancels and continues removals.
 type collector struct {
 	engine  *Engine
 	passes  int
-	endNext int // the pass from which on cancels past their grace are ended again
-	// unknown are tokens of this node that the last pass saw and nobody ran: seen twice, they are adopted.
+	endNext int // the pass from which overdue cancels are ended again
+	// unknown has the tokens of this node that the last pass found and that no attempt has. Tokens
+	// found twice are adopted.
 	unknown map[storage.AttemptRef]struct{}
-	// expiring: the last pass had no time for all processes whose retention is over. expiry is how long a pass has for them.
+	// expiring is true if the last pass ran out of time before it removed all expired processes.
+	// expiry is the time that a pass has for them.
 	expiring bool
 	expiry   time.Duration
-	// settling: the last pass had no time for all large queues.
+	// settling is true if the last pass ran out of time before it settled all large queues.
 	settling bool
 	// trimming is true if the last pass ran out of time before it removed all old histories.
 	trimming bool
 	// orphans is the failed attempt after which the search for orphaned ones continues in the next
 	// pass. It is zero if the last search came to the end.
 	orphans storage.AttemptKey
-	// forgetting: the last pass had no time for all old rows of kinds.
+	// forgetting is true if the last pass ran out of time before it removed all old rows of kinds.
 	forgetting bool
 
 	suspects map[storage.AttemptRef]suspicion
 
-	mu     sync.Mutex
-	saving map[storage.AttemptRef]struct{} // tokens of zombies that are being saved: one may wait for a row that another session holds
+	mu sync.Mutex
+	// saving has the tokens of zombies that are being saved. A save may wait for a row that another
+	// session has locked.
+	saving map[storage.AttemptRef]struct{}
 }
 
 func newCollector(e *Engine) *collector {
@@ -45,20 +50,21 @@ func newCollector(e *Engine) *collector {
 }
 
 const (
-	// maxZombieSaves bounds the zombies that a node saves at the same time.
+	// maxZombieSaves is how many zombies a node saves at the same time.
 	maxZombieSaves = 2000
-	// purgeTime is how long one pass may go on with removals.
+	// purgeTime is the time limit of removals in one pass.
 	purgeTime = 500 * time.Millisecond
-	// adoptAge is how old a row has to be before it can be one that nobody knows; adoptDoubt, where there is reason to expect one.
+	// adoptAge is the minimum age of a row that is considered unknown. adoptDoubt applies instead
+	// while lost claims are expected.
 	adoptAge   = 5 * time.Second
 	adoptDoubt = time.Second
 )
 
-// Run collects until ctx ends.
+// Run collects until ctx is cancelled.
 func (c *collector) Run(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
-	for { // the first pass is at once: the kinds of this node are told how the namespaces stand
+	for { // the first pass runs at once, because it passes the namespaces to the kinds of this node
 		if err := c.runOnce(ctx); err != nil && ctx.Err() == nil {
 			c.engine.log.Warn("collector", "error", err)
 		}
@@ -82,7 +88,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if errs = append(errs, err); (overdue || err != nil) && c.passes >= c.endNext {
 		if err := c.engine.endOverdueCancels(limit); err != nil {
 			errs = append(errs, err)
-			c.endNext = c.passes + 3 // somebody holds a process: each try costs its lane the lock timeout
+			c.endNext = c.passes + 3 // a process is locked: each try costs its lane the lock timeout
 		}
 	}
 	errs = append(errs, c.cancelJobs(limit))
@@ -101,10 +107,12 @@ func (c *collector) runOnce(ctx context.Context) error {
 	return errors.Join(append(errs, c.remove(limit))...)
 }
 
-// backupFactor is how much more rarely a node does the chores of another: in case that one lives, but cannot do them.
+// backupFactor is how much more rarely a node does the chores of another node, in case that node is
+// alive but cannot do them.
 const backupFactor = 20
 
-// due reports whether this node does a chore in this pass that one node can do for all. Its owner does it every so many passes.
+// due reports whether this node does a shared chore in this pass. The node that is responsible for
+// the chore does it every `every` passes.
 func (c *collector) due(chore string, every int) bool {
 	if !c.engine.peers.isResponsibleFor(chore) {
 		every *= backupFactor
@@ -112,12 +120,12 @@ func (c *collector) due(chore string, every int) bool {
 	return c.passes%every == 0
 }
 
-// repairTimes repairs the times that a backward step of the clock left in the future. Retries are repaired by the nodes that have
-// seen the step.
+// repairTimes corrects times that are in the future because the clock was set back. Retries are
+// corrected by the nodes that noticed the step.
 func (c *collector) repairTimes(ctx context.Context, setBack bool) error {
 	n, err := c.engine.store.RepairTimes(ctx, setBack)
 	if n > 0 {
-		c.engine.log.Warn("times in the future count from now: the clock of the database was set back", "rows", n)
+		c.engine.log.Warn("corrected times in the future: the database clock was set back", "rows", n)
 	}
 	if n > 0 && setBack {
 		c.engine.wakeAll()
@@ -125,7 +133,7 @@ func (c *collector) repairTimes(ctx context.Context, setBack bool) error {
 	return err
 }
 
-// remove deletes what is over.
+// remove deletes data whose retention is over.
 func (c *collector) remove(ctx context.Context) error {
 	var errs []error
 	if c.due("purge", 30) || c.engine.removals.Swap(false) {
@@ -166,7 +174,7 @@ func (c *collector) begin(ref storage.AttemptRef) bool {
 	return true
 }
 
-// save ends the attempt of one zombie.
+// save ends the attempt of a zombie.
 func (c *collector) save(ns *namespace, z storage.Zombie) {
 	defer func() {
 		c.mu.Lock()
@@ -180,10 +188,10 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	d.completion.StepTimeout = ns.stepTimeout
 	saved, err := e.store.SaveResult(&d.completion)
 	if errors.Is(err, process.ErrFenced) {
-		return // it was quicker
+		return // the attempt ended first
 	}
 	if err != nil {
-		e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "zombie not collected", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
+		e.log.WarnContext(e.traces.of(&storage.Claim{Context: z.Context}), "cannot collect zombie", "namespace", z.Namespace, "process_id", z.ProcessID, "task_id", z.TaskID, "error", err)
 		return
 	}
 	ns.metrics.zombies.Inc()
@@ -200,7 +208,7 @@ func (c *collector) save(ns *namespace, z storage.Zombie) {
 	}
 }
 
-// forgetLeases does so with leases.
+// forgetLeases deletes old leases.
 func (c *collector) forgetLeases(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if more, err := c.engine.store.ForgetLeases(ctx); err != nil || !more {
@@ -210,7 +218,8 @@ func (c *collector) forgetLeases(ctx context.Context) error {
 	return nil
 }
 
-// forgetOfKinds does so in the tables of kinds, whose rows are kept for days: it looks every five minutes, for the sake of a node at rest.
+// forgetOfKinds deletes old rows in the tables of kinds. They are kept for days, so this runs every
+// five minutes only, to spare an idle database.
 func (c *collector) forgetOfKinds(ctx context.Context) error {
 	c.forgetting = false
 	var errs []error
@@ -226,7 +235,8 @@ func (c *collector) forgetOfKinds(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// expire removes processes whose retention is over, in batches, for as long as the pass may last; the next pass goes on.
+// expire removes processes whose retention is over, in batches, until the time limit of the pass.
+// The next pass continues.
 func (c *collector) expire(ctx context.Context) error {
 	e := c.engine
 	c.expiring = false
@@ -261,7 +271,7 @@ func (c *collector) expire(ctx context.Context) error {
 	return nil
 }
 
-// settle moves what changes of status have left of large queues.
+// settle moves the tasks that changes of status have left in large queues.
 func (c *collector) settle(ctx context.Context) error {
 	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
@@ -299,19 +309,20 @@ func (c *collector) deleteOrphans(ctx context.Context) error {
 	return nil
 }
 
-// purge goes on with removals: what one transaction leaves of a long history, and what dead nodes have left.
+// purge continues removals: the rest of long histories after the first transaction, and what dead
+// nodes have left.
 func (c *collector) purge(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if n, err := c.engine.store.PurgeRemoved(ctx); err != nil || n == 0 {
 			return err
 		}
 	}
-	c.engine.removals.Store(true) // there is more: the next pass goes on
+	c.engine.removals.Store(true) // the next pass continues
 	return nil
 }
 
-// adopt runs what stands in running for this node although nobody runs it, once it was seen so by two passes: a claim whose
-// answer is still on its way is not among them.
+// adopt runs tasks of this node that are in running but not in memory. A task must be found by two
+// passes, because the response of its claim may still be on the way.
 func (c *collector) adopt(ctx context.Context, age time.Duration) error {
 	e := c.engine
 	claims, err := e.store.ListRunning(ctx, e.attempts.tokens(), age)

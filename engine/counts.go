@@ -7,8 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// CountProcesses tells how many processes a namespace has in each status, by its name in lower case; namespace "": all of them
-// together. Those in INIT are counted as running.
+// CountProcesses returns the number of processes in each status, by its lower case name. If the
+// namespace is "", it counts all namespaces together. Processes in INIT count as running.
 func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
 	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
@@ -25,7 +25,7 @@ func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[stri
 	return namedCounts(counted), nil
 }
 
-// namedCounts has the counts under the statuses' names in lower case, as the API does.
+// namedCounts returns counts by the lower case names of the statuses, as in the API.
 func namedCounts(counted map[process.Status]int64) map[string]int64 {
 	counts := map[string]int64{}
 	for _, status := range process.Statuses() {

@@ -9,24 +9,27 @@ import (
 )
 
 const (
-	// maxCrons is how many tasks of crons of a namespace run on a node beyond its places. Theirs take milliseconds: these are two full
-	// flushes, and one more that is being prepared.
+	// maxCrons is how many tasks of crons of a namespace run on a node in addition to its slots.
+	// These tasks take milliseconds. The limit is two full flushes, and one more that is being
+	// prepared.
 	maxCrons = 768
-	// cronBatch is the least that is claimed at a time while more is due than may run: a scan for a few costs as much as one for many.
+	// cronBatch is the minimum size of a claim while more crons are due than may run. A scan for a
+	// few rows costs as much as one for many.
 	cronBatch = 128
-	// cronsGap is the time between two looks for crons of a node whose places are all taken.
+	// cronsGap is the interval between scans for crons while all slots of the node are taken.
 	cronsGap = 200 * time.Millisecond
 )
 
-// cronSlots bounds how many timers of crons of a namespace a node runs beside its places.
+// cronSlots limits how many timers of crons of a namespace run on this node in addition to its
+// slots.
 type cronSlots struct {
 	mu    sync.Mutex
 	taken int
-	short bool // a scan had less room than it could use
+	short bool // a scan could have used more slots
 	wake  func()
 }
 
-// take takes at most limit places for a scan, or none if a scan is not worth it yet.
+// take takes at most limit slots for a scan. It returns 0 if too few are free to be worth a scan.
 func (p *cronSlots) take(limit int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,9 +56,10 @@ func (p *cronSlots) giveBack(n int) {
 	}
 }
 
-// claimCrons claims the timers of crons alone. They wait neither for places nor behind other timers: a cron that is late because users'
-// work stands in line would be late by all of it. It costs a statement, so it is asked only where there is such a line. more: it had no
-// room for all that may be due, and there is room for the rest.
+// claimCrons claims only the timers of crons. These do not wait for slots or behind other timers,
+// because a cron would otherwise be late by the whole backlog of other tasks. It costs a statement,
+// so it runs only if there is a backlog. more reports that more crons may be due and that there are
+// slots for them.
 func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 	e := p.engine
 	if _, runs := e.kinds[cronKind]; !runs {
@@ -82,8 +86,8 @@ func (p *timerPoller) claimCrons(ctx context.Context) (more bool) {
 	return more
 }
 
-// claimCronCalls claims what else crons are told, such as the ends of their runs: a timer waits behind it in its process, so that it must not
-// wait for places either.
+// claimCronCalls claims the other tasks of crons, such as the ends of their runs. A timer waits
+// behind them in its process, so they must not wait for slots either.
 func (p *timerPoller) claimCronCalls(ctx context.Context) {
 	e := p.engine
 	rooms := p.cronRooms()
@@ -105,13 +109,14 @@ func (p *timerPoller) claimCronCalls(ctx context.Context) {
 	}
 }
 
-// cronRooms takes places of crons in all namespaces.
+// cronRooms takes cron slots in all namespaces.
 func (p *timerPoller) cronRooms() *rooms {
 	e := p.engine
 	return e.rooms(&p.cronBound, e.NamespaceNames(), func(ns *namespace, n int) int { return ns.cronSlots.take(n) })
 }
 
-// startCrons runs what was claimed for crons, and gives back the places that were too many. more: there were too few.
+// startCrons runs claimed tasks of crons and returns the unused slots. more reports that there were
+// too few slots.
 func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more bool) {
 	p.cronsRun.Add(int64(len(claims)))
 	left, cut := rooms.start(claims, func(ns *namespace) func() { return func() { p.cronEnded(ns) } })
@@ -122,7 +127,7 @@ func (p *timerPoller) startCrons(rooms *rooms, claims []storage.Claim) (more boo
 	return more || cut
 }
 
-// cronEnded gives the place of a cron's task back.
+// cronEnded returns the slot of a cron's task.
 func (p *timerPoller) cronEnded(ns *namespace) {
 	ns.cronSlots.giveBack(1)
 	if p.cronsRun.Add(-1) == 0 && !p.cronsDue.Load() {
@@ -130,10 +135,11 @@ func (p *timerPoller) cronEnded(ns *namespace) {
 	}
 }
 
-// cronsDeciding reports whether crons are due or are deciding. The runs that they start wait for that.
+// cronsDeciding reports whether crons are due or running. The runs that they start wait for that.
 func (p *timerPoller) cronsDeciding() bool { return p.cronsDue.Load() || p.cronsRun.Load() > 0 }
 
-// foundCrons looks through what a scan for timers of all kinds has claimed. full: there may be more.
+// foundCrons checks the claims of a scan for timers of all kinds. full reports that there may be
+// more.
 func (p *timerPoller) foundCrons(claims []storage.Claim, full bool) {
 	if !full {
 		p.setCronsDue(false)
@@ -147,7 +153,7 @@ func (p *timerPoller) foundCrons(claims []storage.Claim, full bool) {
 	}
 }
 
-// setCronsDue notes whether more crons are due than this node has claimed.
+// setCronsDue records whether more crons are due than this node has claimed.
 func (p *timerPoller) setCronsDue(due bool) {
 	if p.cronsDue.Swap(due) && !p.cronsDeciding() {
 		p.engine.messages.startWaiting()

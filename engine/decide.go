@@ -14,7 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// attemptEnd is all that decide looks at: what ran, what came of it, and the policy. Random is drawn by the caller.
+// attemptEnd is the input of decide: the claim, its outcome and the policies. The caller draws
+// random.
 type attemptEnd struct {
 	claim    *storage.Claim
 	response *progressorv1.ProcessResponse
@@ -22,22 +23,23 @@ type attemptEnd struct {
 	retry    process.RetryPolicy
 	random   float64
 	kind     Kind
-	workerID string // who held it as a lease; "": a node ran it
-	// acknowledged: the worker stopped because it was told to.
+	workerID string // worker that held the lease; "" if a node ran the attempt
+	// acknowledged reports that the worker stopped on a cancel directive.
 	acknowledged bool
 }
 
-// decision is a Completion and, beside it, what the caller is told.
+// decision is a Completion with what the caller needs besides.
 type decision struct {
 	completion storage.Completion
 	failure    *progressorv1.Failure
 	rejection  *progressorv1.Rejection
-	workerID   string         // who held the attempt as a lease; "": a node ran it
-	claim      *storage.Claim // of a zombie whose kind decides
-	stored     []func()       // run once it is stored
+	workerID   string         // worker that held the lease; "" if a node ran the attempt
+	claim      *storage.Claim // claim of a zombie whose kind decides
+	stored     []func()       // called after the decision is stored
 }
 
-// decide turns the end of an attempt into what is stored. It is pure: no clock, no database, no status of the process.
+// decide turns the end of an attempt into a Completion. It is pure: it reads no clock, no database
+// and no status of the process.
 func decide(end attemptEnd) *decision {
 	d := decideAny(&end)
 	if end.kind.Decide != nil {
@@ -48,7 +50,7 @@ func decide(end attemptEnd) *decision {
 	return d
 }
 
-// decideAny is what holds whatever the kind of the process is.
+// decideAny applies the rules for processes of all kinds.
 func decideAny(end *attemptEnd) *decision {
 	c := end.claim
 	d := &decision{}
@@ -80,7 +82,7 @@ func decideAny(end *attemptEnd) *decision {
 	return d
 }
 
-// begin makes the Completion that leaves nothing yet.
+// begin sets the Completion to one without any results.
 func (d *decision) begin(c *storage.Claim) {
 	d.completion = storage.Completion{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
@@ -92,19 +94,20 @@ func (d *decision) begin(c *storage.Claim) {
 func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 	finished := &d.completion
 	if err := wire.Apply(finished, wire.CleanResult(result)); err != nil {
-		// Nothing of a result that cannot be written may stay: a failed attempt stores neither state nor response.
+		// A failed attempt stores neither state nor response, so drop the parts that were already
+		// converted.
 		d.begin(end.claim)
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return
 	}
 	if finished.TaskType == process.TaskCancel && finished.Outcome != storage.Removed {
-		// Its process ends, whatever the result would have become of it and of its timers.
+		// The process ends, whatever status and timers the result asked for.
 		finished.Outcome, finished.Timer, finished.UnsetTimers, finished.NamedTimers, finished.UnsetNames = storage.Cancelled, nil, false, nil, nil
 	}
 }
 
 func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
-	rejection = wire.CleanRejection(rejection) // the caller is told what a replay will tell
+	rejection = wire.CleanRejection(rejection) // the client gets the same text as a later replay
 	text, err := wire.RejectionJSON(rejection)
 	if err != nil {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "rejection: " + err.Error()})
@@ -113,13 +116,13 @@ func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
 	d.completion.Outcome, d.completion.Rejection, d.rejection = storage.Rejected, text, rejection
 }
 
-// fail decides between another attempt and the end of the task in error.
+// fail decides between another attempt and the end of the task with an error.
 func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
-	failure = wire.CleanFailure(failure) // the caller is told what a replay will tell
+	failure = wire.CleanFailure(failure) // the client gets the same text as a later replay
 	text, err := wire.FailureJSON(failure)
 	if err != nil {
 		failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "failure: " + err.Error()}
-		text, _ = wire.FailureJSON(failure) // two plain strings: this cannot fail
+		text, _ = wire.FailureJSON(failure) // only plain strings: this cannot fail
 	}
 	d.completion.Failure, d.failure = text, failure
 	if end.kind.Processor != nil && !d.completion.TaskType.RetriedOnFailure() {
@@ -135,9 +138,9 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 	d.completion.Outcome, d.completion.Detail = storage.Failed, detailOf(failure)
 }
 
-// failCommand decides about an INIT, CALL or REPAIR task of a process that the engine runs itself. Such a task
-// fails because of the database or of this program, and must not break the process: it is tried again, and then
-// rejected.
+// failCommand handles the failure of an INIT, CALL or REPAIR task of a process that the engine runs
+// itself. The cause is the database or a defect of the engine, and must not break the process. The
+// task is retried, then rejected.
 func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure) {
 	wait, again := commandRetry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random)
 	if again {
@@ -148,7 +151,8 @@ func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure) {
 	d.reject(end, &progressorv1.Rejection{Reason: failure.GetReason(), Message: failure.GetMessage()})
 }
 
-// detailOf is what a process that broke shows: the failure's message, or where it has none its reason.
+// detailOf returns the detail of a process in ERROR: the message of the failure, or its reason if
+// it has no message.
 func detailOf(f *progressorv1.Failure) string {
 	if f.GetMessage() != "" {
 		return cut(f.GetMessage())
@@ -156,14 +160,15 @@ func detailOf(f *progressorv1.Failure) string {
 	return cut(f.GetReason())
 }
 
-// maxDetail bounds the detail of a process: it is shown in lists.
+// maxDetail is the maximum length of a detail in bytes. Details are shown in lists.
 const maxDetail = 4096
 
 func cut(s string) string {
 	return wire.Plain(s[:min(len(s), maxDetail)])
 }
 
-// releaseCompletion is the Completion of an attempt that ends without having been made: its task waits for another node.
+// releaseCompletion returns the Completion of an attempt that was not made. Its task waits for
+// another node.
 func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
 	completion := decideAny(&attemptEnd{claim: c, err: errGivenBack}).completion
 	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
@@ -179,14 +184,15 @@ var (
 	errNotAdmitted = fmt.Errorf("%w: its kind does not admit it", errGivenBack)
 )
 
-// decideZombie ends the attempt of a node that is dead or has held it for too long, by the namespace's zombie policy.
+// decideZombie ends the attempt of a dead node, or of one that exceeded its deadline, by the zombie
+// policy of the namespace.
 func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) *decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
 	d := &decision{failure: failure, completion: storage.Completion{
 		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
 		FencingToken: z.FencingToken, Outcome: storage.Failed, Detail: process.ZombieDetail,
 	}}
-	d.completion.Failure, _ = wire.FailureJSON(failure) // two plain strings: this cannot fail
+	d.completion.Failure, _ = wire.FailureJSON(failure) // only plain strings: this cannot fail
 	if policy == process.ZombieRetry {
 		if _, again := retry.Next(z.Attempt, process.ReasonZombie, false, 0); again {
 			d.completion.Outcome = storage.Retry
@@ -207,7 +213,7 @@ func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.R
 	return d
 }
 
-// failureOf is the failure that an error on the way to the processor, or of its context, stands for.
+// failureOf converts an error of the call to the processor, or of its context, to a failure.
 func failureOf(err error) *progressorv1.Failure {
 	var large *historyTooLargeError
 	if errors.As(err, &large) {
@@ -216,8 +222,9 @@ func failureOf(err error) *progressorv1.Failure {
 	if errors.Is(err, errGraceOver) {
 		return &progressorv1.Failure{Reason: process.ReasonGraceExpired, Message: process.GraceExpiredMessage, NonRetryable: true}
 	}
-	if errors.Is(err, context.DeadlineExceeded) && !processor.Unreachable(err) { // a connection that was not made in time is no attempt that took too long
-		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt passed the step timeout"}
+	// A connection that could not be made in time is not an attempt that timed out.
+	if errors.Is(err, context.DeadlineExceeded) && !processor.Unreachable(err) {
+		return &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "the attempt exceeded the step timeout"}
 	}
 	return processor.FailureOf(err)
 }

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	depthLimit   = 10_000          // a longer queue is shown as this long
-	depthAge     = 5 * time.Second // how old a figure may be: scrapes of several Prometheis cost one look
+	depthLimit   = 10_000          // longer queues are shown with this length
+	depthAge     = 5 * time.Second // maximum age of the values, so that several Prometheus servers cost one query
 	depthTimeout = 2 * time.Second
 )
 
-// depthsCollector shows the backlog of each namespace. It looks when it is scraped, and never otherwise.
+// depthsCollector exports the backlog of each namespace. It queries the database only during
+// scrapes.
 type depthsCollector struct {
 	engine *Engine
 	mu     sync.Mutex
@@ -37,14 +38,14 @@ func (c *depthsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- depthOldest
 }
 
-// Collect implements prometheus.Collector. While the database is away it shows nothing: no figure is better than a wrong one.
+// Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
 func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.looked) > depthAge {
 		names := make([]string, 0, len(c.engine.registry.all()))
 		for name, ns := range c.engine.registry.all() {
-			if !ns.paused { // what is paused is not meant to run
+			if !ns.paused { // a paused namespace is not expected to run tasks
 				names = append(names, name)
 			}
 		}
@@ -52,7 +53,7 @@ func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 		defer cancel()
 		depths, err := c.engine.store.QueueDepths(ctx, names, depthLimit)
 		if err != nil {
-			c.engine.log.Warn("queue depths not read", "error", err)
+			c.engine.log.Warn("cannot read queue depths", "error", err)
 			return
 		}
 		c.depths, c.looked = depths, time.Now()

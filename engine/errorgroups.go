@@ -21,32 +21,35 @@ import (
 )
 
 const (
-	// maxBroken is how many processes in ERROR a list of errors looks at, of each namespace and in all: the newest.
+	// maxBroken is how many processes in ERROR ListErrors reads, the newest first, per namespace
+	// and in total.
 	maxBroken = 10_000
-	// maxErrorDetail is how many characters of a detail count.
+	// maxErrorDetail is how many characters of a detail are compared.
 	maxErrorDetail = 512
 )
 
-// The parts of a message that differ from process to process: what stands in quotes, and words with a digit, with what is joined to them
-// (7f3c-12, A-9, 10.0.0.1:5432, /orders/17).
+// errorParts matches the parts of a message that differ from process to process: quoted text, and
+// words with a digit together with the words joined to them (7f3c-12, A-9, 10.0.0.1:5432,
+// /orders/17).
 var errorParts = regexp.MustCompile(`"[^"]*"|'[^']*'|(?:[\pL\pN_]*[-.:/@])*[\pL\pN_]*\pN[\pL\pN_]*(?:[-.:/@][\pL\pN_]+)*`)
 
-// fingerprint is the same for errors of the same reason and message, but for their numbers and ids.
+// fingerprint returns the same value for errors with the same reason and message, ignoring numbers
+// and IDs.
 func fingerprint(reason, message string) string {
 	sum := sha256.Sum256([]byte(reason + "\x00" + errorParts.ReplaceAllString(message, "#")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// errorGroup is processes that were broken by the same.
+// errorGroup is a group of processes with the same error.
 type errorGroup struct {
 	message *progressorv1.ErrorGroup
-	common  string // what the details of all of them begin with
-	whole   bool   // it is all of the detail of all of them
+	common  string // common prefix of all details
+	whole   bool   // all details are equal to common
 }
 
 func (g *errorGroup) add(b *storage.Broken) {
 	g.message.Count++
-	g.message.FirstTime = timestamppb.New(b.ErrorTime) // the newest came first
+	g.message.FirstTime = timestamppb.New(b.ErrorTime) // the processes are ordered by time, newest first
 	n := 0
 	for n < len(g.common) && n < len(b.Detail) && g.common[n] == b.Detail[n] {
 		n++
@@ -58,7 +61,7 @@ func (g *errorGroup) add(b *storage.Broken) {
 	g.common = g.common[:n]
 }
 
-// filter finds the processes of the group in a list.
+// filter returns a list filter that matches the processes of the group.
 func (g *errorGroup) filter() string {
 	if g.common == "" {
 		return "status = ERROR"
@@ -66,10 +69,11 @@ func (g *errorGroup) filter() string {
 	return "status = ERROR AND detail = " + search.Quote(g.common, !g.whole)
 }
 
-// groupKey tells groups from each other: a filter finds those of one namespace.
+// groupKey identifies a group. It includes the namespace because a filter applies to one namespace.
 type groupKey struct{ namespace, fingerprint string }
 
-// groupErrors groups processes in ERROR, the newest of which comes first, by their namespaces and fingerprints. The largest group comes first.
+// groupErrors groups processes in ERROR by namespace and fingerprint. broken must be ordered by
+// time, newest first. The largest group comes first.
 func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
 	byKey := map[groupKey]*errorGroup{}
 	var groups []*errorGroup
@@ -99,7 +103,8 @@ func sortGroups(list []*progressorv1.ErrorGroup) {
 	slices.SortFunc(list, func(a, b *progressorv1.ErrorGroup) int { return rankOf(a).compare(rankOf(b)) })
 }
 
-// groupRuns groups runs that are FAILED or EXPIRED, the newest of which comes first, by their namespaces and fingerprints.
+// groupRuns groups runs that are FAILED or EXPIRED by namespace and fingerprint. runs must be
+// ordered by time, newest first.
 func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	type kinds struct{ statuses, types []string }
 	byKey := map[groupKey]*progressorv1.ErrorGroup{}
@@ -111,7 +116,8 @@ func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	}
 	for n := range runs {
 		r := &runs[n]
-		key := groupKey{r.Namespace, fingerprint("run "+r.Reason, r.Detail)} // another one than that of processes which say the same
+		// differs from the key of processes with the same message
+		key := groupKey{r.Namespace, fingerprint("run "+r.Reason, r.Detail)}
 		if byKey[key] == nil {
 			byKey[key] = &progressorv1.ErrorGroup{
 				Namespace: key.namespace, Fingerprint: key.fingerprint, Reason: r.Reason, Message: r.Detail, LastTime: timestamppb.New(r.FinishedTime), Runs: true,
@@ -139,7 +145,8 @@ func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
 	return list
 }
 
-// errorsToken is where a group stands in the list; a page token is that of its last one.
+// errorsToken is the position of a group in the list. A page token has the position of the last
+// group of its page.
 type errorsToken struct {
 	Count       int64  `json:"c"`
 	Namespace   string `json:"n"`
@@ -150,12 +157,13 @@ func rankOf(g *progressorv1.ErrorGroup) errorsToken {
 	return errorsToken{g.GetCount(), g.GetNamespace(), g.GetFingerprint()}
 }
 
-// compare orders groups, the largest first.
+// compare orders groups by size, largest first.
 func (t errorsToken) compare(other errorsToken) int {
 	return cmp.Or(cmp.Compare(other.Count, t.Count), strings.Compare(t.Namespace, other.Namespace), strings.Compare(t.Fingerprint, other.Fingerprint))
 }
 
-// ListErrors groups the processes in ERROR, and the runs of flows that have failed, by what broke them. Namespace "": of all. PageSize: default 100, at most 1,000 groups.
+// ListErrors groups processes in ERROR and failed runs of flows by their errors. If the namespace
+// is "", it covers all namespaces. The page size is 100 by default and at most 1,000 groups.
 func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
 	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
@@ -174,7 +182,7 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 	if err != nil {
 		return nil, "", err
 	}
-	// What a job of a step has failed by its run says, which alone can be taken up.
+	// A failed job of a step is reported by its run, because only the run can be retried.
 	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, process.StepPrefix) })
 	groups := append(groupErrors(broken), groupRuns(runs)...)
 	sortGroups(groups)
@@ -185,7 +193,7 @@ func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int,
 			err = json.Unmarshal(raw, &after)
 		}
 		if err != nil || after.Count < 1 {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is not of a list of errors"}
+			return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 		}
 		first := slices.IndexFunc(groups, func(g *progressorv1.ErrorGroup) bool { return after.compare(rankOf(g)) < 0 })
 		if first < 0 {

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// forgetEvery is how often a node looks for idempotency keys and answers whose retention is over.
+// forgetEvery is the interval between removals of idempotency keys and answers whose retention is
+// over.
 const forgetEvery = 30 * time.Second
 
-// forgetKeys drops idempotency keys and answers whose retention is over, until ctx ends. It has a goroutine of its own: after
-// hours at 20,000 keys/s a pass lasts as long as there are any, and the collector must not be late meanwhile.
+// forgetKeys removes idempotency keys and answers whose retention is over, until ctx is cancelled.
+// It runs in its own goroutine because a pass can take long after hours at 20,000 keys/s, and must
+// not delay the collector.
 func (e *Engine) forgetKeys(ctx context.Context) error {
 	ticker := time.NewTicker(forgetEvery)
 	defer ticker.Stop()
@@ -22,7 +24,7 @@ func (e *Engine) forgetKeys(ctx context.Context) error {
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = e.store.Forget(ctx, e.cfg.KeyRetention); err != nil && ctx.Err() == nil {
-				e.log.Warn("forget idempotency keys", "error", err)
+				e.log.Warn("cannot forget idempotency keys", "error", err)
 			}
 		}
 	}

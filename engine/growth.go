@@ -10,10 +10,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// growthAge is how old the figures of growthCollector may be.
+// growthAge is the maximum age of the values of growthCollector.
 const growthAge = 15 * time.Second
 
-// growthCollector shows whether the database is falling behind. It looks when it is scraped, and never otherwise.
+// growthCollector exports metrics that show whether database maintenance falls behind. It queries
+// the database only during scrapes.
 type growthCollector struct {
 	engine *Engine
 	mu     sync.Mutex
@@ -45,7 +46,7 @@ func (c *growthCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. While the database is away it shows nothing.
+// Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
 func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
 		defer cancel()
 		growth, err := c.engine.store.ReadGrowth(ctx, c.engine.cfg.KeyRetention, depthLimit)
 		if err != nil {
-			c.engine.log.Warn("growth of the database not read", "error", err)
+			c.engine.log.Warn("cannot read the growth metrics of the database", "error", err)
 			return
 		}
 		c.growth, c.looked = growth, time.Now()

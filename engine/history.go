@@ -11,20 +11,21 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// knownHistory is the history that an attempt showed its processor. A whole history is carried on to the next step of the process.
+// knownHistory is the history that was sent to the processor with an attempt. A whole history is
+// reused for the next step of the process.
 type knownHistory struct {
 	first  int64                      // FirstEventID of the process
-	asked  *progressorv1.HistoryRange // the request's own range, if it had one
+	asked  *progressorv1.HistoryRange // the range of the request, if it has one
 	events []storage.Event
 	whole  bool
 	bytes  int
 }
 
-// historyTooLargeError refuses to show a history that no message can hold.
+// historyTooLargeError reports a history that does not fit into one message.
 type historyTooLargeError struct {
 	events int64
 	bytes  int
-	slow   bool // the database gave the read up
+	slow   bool // the database cancelled the read
 }
 
 func (e *historyTooLargeError) Error() string {
@@ -37,7 +38,8 @@ func (e *historyTooLargeError) Error() string {
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }
 
-// historyOf reads the events that a task shows its processor: the request's range, else what the namespace's mode says.
+// historyOf returns the events that a task sends to its processor: the range of the request, or
+// else what the history mode of the namespace selects.
 func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory) (*knownHistory, error) {
 	asked, err := wire.Range(c.HistoryRange)
 	if err != nil {
@@ -66,7 +68,8 @@ func (e *Engine) historyOf(ns *namespace, c *storage.Claim, known *knownHistory)
 	if h.events, err = e.store.ReadHistory(key, rng, c.FirstEventID, c.LastEventID); err != nil {
 		switch {
 		case errors.Is(err, process.ErrUnavailable):
-			// Not the processor's doing, and it has seen nothing of the task: another attempt is made when the database is back.
+			// The database is unavailable, and the processor has not seen the task. It is attempted
+			// again later.
 			return nil, fmt.Errorf("%w: %w", errGivenBack, err)
 		case errors.Is(err, storage.ErrSlowHistory):
 			return nil, &historyTooLargeError{events: length, slow: true} // the next read would be as slow
@@ -87,7 +90,8 @@ func (h *knownHistory) fits(c *storage.Claim) error {
 	return nil
 }
 
-// with returns the whole history with the events that were just stored, or nil if it is not known: it is then read again.
+// with returns the whole history including the events that were just stored, or nil if it is
+// unknown and must be read again.
 func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *knownHistory {
 	if h == nil || !h.whole {
 		return nil
@@ -101,7 +105,8 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	if done.Outcome != storage.Finished || len(done.Events) == 0 {
 		return h
 	}
-	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events} // h is not used any more: its array may grow
+	// h is not used again, so its array may grow
+	grown := &knownHistory{first: h.first, whole: true, bytes: h.bytes, events: h.events}
 	for _, e := range storedEvents(done, next.RunningTime) {
 		grown.events = append(grown.events, e)
 		grown.bytes += len(e.Payload) + len(e.Metadata)
@@ -109,13 +114,14 @@ func (h *knownHistory) with(done *storage.Completion, next *storage.Claim) *know
 	return grown
 }
 
-// storedEvents returns the events of a result as they are in the database. The result was stored at now.
+// storedEvents returns the events of a result as they are in the database. The result was stored at
+// now.
 func storedEvents(done *storage.Completion, now time.Time) []storage.Event {
 	events := make([]storage.Event, len(done.Events))
 	for n, e := range done.Events {
-		timestamp := e.Timestamp.Truncate(time.Microsecond) // as the column keeps it
+		timestamp := e.Timestamp.Truncate(time.Microsecond) // the precision of the column
 		if timestamp.IsZero() {
-			timestamp = now // as storage does
+			timestamp = now // the default in storage
 		}
 		events[n] = storage.Event{EventID: done.LastEventID + int64(n) + 1, TaskID: done.TaskID, Timestamp: timestamp, Metadata: e.Metadata, Payload: e.Payload}
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ExplainProcess says where the time of a process went, what it waits for, what comes next and what would let it go on.
+// ExplainProcess reports how long a process spent in each state, what it waits for, what comes next
+// and what would let it continue.
 func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progressorv1.ExplainProcessResponse, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -58,7 +59,8 @@ func (e *Engine) ExplainProcess(ctx context.Context, key process.Key) (*progress
 	return response, nil
 }
 
-// explainKind adds to what was read of a process what this node knows: of its namespace, of the workers that take its tasks, and by its kind.
+// explainKind adds what this node knows to the state of a process: from its namespace, its workers
+// and its kind.
 func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1.Process, state *explain.State) error {
 	n := &state.Namespace
 	n.Paused, n.MaxRunning, n.MaxAttempts, n.Away = ns.paused, ns.slots.size(), ns.retry.MaxAttempts, ns.away.Load()
@@ -95,7 +97,8 @@ func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1
 	return kind.Explain(ctx, p, state)
 }
 
-// ListNodes lists the nodes that the database knows, the dead ones too for an hour. A node that drains answers as well.
+// ListNodes lists the nodes in the database, including nodes that died within the last hour. A
+// draining node also answers.
 func (e *Engine) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
 	rows, err := e.store.ListNodes(ctx)
 	if err != nil {
@@ -108,8 +111,9 @@ func (e *Engine) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
 	return nodes, nil
 }
 
-// DrainNode has a node take nothing new and end what it runs. It is asked by its row, and looks there with its next heartbeat; until
-// it is stopped it stays as it is then.
+// DrainNode requests that a node stops taking new tasks and finishes the running ones. The request
+// is stored in the row of the node, which reads it with its next heartbeat. The node keeps running
+// until it is stopped.
 func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor) (*progressorv1.Node, error) {
 	id, err := strconv.ParseInt(nodeID, 10, 64)
 	if err != nil {

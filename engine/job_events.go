@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ListJobEvents lists what became of jobs, runs and steps that matches a filter (see search.ParseEvents), the newest first. A page may hold fewer than
-// asked for, or none, and still have a next.
+// ListJobEvents lists events of jobs, runs and steps that match a filter (see search.ParseEvents),
+// newest first. A page may have fewer events than requested, or none, and still have a next page.
 func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) ([]*progressorv1.JobEvent, string, error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
@@ -40,8 +40,9 @@ func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEvent
 	return list, page.NextPageToken, nil
 }
 
-// WatchJobEvents passes on the events of a namespace that match a filter, from a cursor on (none: from now on), each once and in the order of their
-// transactions, until ctx ends. It returns process.ErrUnavailable when the node stops.
+// WatchJobEvents sends the events of a namespace that match a filter until ctx is cancelled. It
+// starts at a cursor, or now if there is none. Each event is sent once, in the order of
+// transactions. It returns process.ErrUnavailable when the node stops.
 func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error) error {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
@@ -66,7 +67,7 @@ func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEve
 	}
 	w := e.jobEvents.register(storage.EventWatch{Namespace: r.GetNamespace(), From: from})
 	defer e.jobEvents.forget(w)
-	if r.GetCursor() == "" { // so that a client whose stream breaks before the first event misses none
+	if r.GetCursor() == "" { // a client whose stream breaks before the first event must not miss any
 		if err := send(&progressorv1.WatchJobEventsResponse{Cursor: from.String()}); err != nil {
 			return err
 		}
@@ -99,19 +100,20 @@ func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEve
 // eventWatcher is one client that watches the events of a namespace.
 type eventWatcher struct {
 	at    storage.EventWatch
-	news  chan []storage.JobEventRow // holds one look
-	ready bool                       // it has passed on what it was handed
+	news  chan []storage.JobEventRow // buffered for the result of one query
+	ready bool                       // it has sent what it received
 }
 
-// eventWatchers holds the clients of this node that watch events. One query for all of them is made a second, and none where nobody watches; those
-// that stand at the same place, as all that have caught up do, share what it reads. A slow client is read for when it is ready again.
+// eventWatchers holds the clients of this node that watch job events. One query per second serves
+// all of them, and none runs if there are no watchers. Watchers at the same cursor, as all that
+// have caught up, share its result. A slow client is included again when it is ready.
 type eventWatchers struct {
 	engine *Engine
 	mu     sync.Mutex
 	all    map[*eventWatcher]struct{}
 	kick   chan struct{}
 
-	failing bool // the last query failed; Run alone looks at it
+	failing bool // the last query failed; used only by Run
 }
 
 func newEventWatchers(e *Engine) *eventWatchers {
@@ -139,10 +141,10 @@ func (w *eventWatchers) passedOn(wt *eventWatcher) {
 	wt.ready = true
 }
 
-// eventRest is how long it is from one look to the next.
+// eventRest is the interval between queries.
 const eventRest = time.Second
 
-// Run looks for events until ctx ends.
+// Run queries events until ctx is cancelled.
 func (w *eventWatchers) Run(ctx context.Context) error {
 	tick := time.NewTimer(eventRest)
 	defer tick.Stop()
@@ -152,7 +154,7 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-w.kick:
-			select { // many that come at once are one look
+			select { // concurrent requests are served by one query
 			case <-ctx.Done():
 				return nil
 			case <-time.After(minLookGap):
@@ -166,22 +168,23 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 	}
 }
 
-// maxEventTargets bounds for how many places one query reads; more take turns.
+// maxEventTargets is the maximum number of cursors in one query. If there are more, they take
+// turns.
 const maxEventTargets = 1000
 
-// runOnce makes one look. more: there is more to be read at once.
+// runOnce makes one query. more reports that more events can be read now.
 func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	byPlace := w.targets()
 	if len(byPlace) == 0 {
 		return false
 	}
-	places := slices.Collect(maps.Keys(byPlace)) // in no order: all have their turn
+	places := slices.Collect(maps.Keys(byPlace)) // the random order of map keys gives each a turn
 	places = places[:min(len(places), maxEventTargets)]
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found, rest, err := w.engine.store.ReadJobEvents(limit, places)
 	if err != nil && ctx.Err() == nil && !w.failing {
-		w.engine.log.Warn("watched events of jobs not read", "watchers", len(byPlace), "error", err)
+		w.engine.log.Warn("cannot read watched job events", "watchers", len(byPlace), "error", err)
 	}
 	if w.failing = err != nil; err != nil {
 		return false
@@ -200,7 +203,7 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	return rest
 }
 
-// targets are where watchers stand that are ready for more.
+// targets returns the cursors of watchers that are ready for more events.
 func (w *eventWatchers) targets() map[storage.EventWatch][]*eventWatcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()

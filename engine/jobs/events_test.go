@@ -76,7 +76,7 @@ func TestJobEvents(t *testing.T) {
 			n.beat(t, "w", n.one(t, "w"))
 			n.job(t, "pull", id, failed)
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "timeout running>failed 1 w timeout: the attempt passed the step timeout",
+			"enqueued >available", "started available>running 1 w", "timeout running>failed 1 w timeout: the attempt exceeded the step timeout",
 		}},
 		{"loses its worker", &progressorv1.JobOptions{LeaseDuration: durationpb.New(time.Second)}, func(t *testing.T, _ string) {
 			n.beat(t, "w", n.one(t, "w"))

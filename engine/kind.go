@@ -13,59 +13,64 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Kind is what processes of one kind, as the column kind names it, have in common. The packages above this one bring kinds, and the
-// program adds them: the engine knows none.
+// Kind describes processes of one kind, as stored in the column kind. The subpackages define kinds,
+// and the program adds them. This package knows none of them.
 type Kind struct {
 	Name string
-	// Processor runs the tasks of these processes on every node, whatever the processor of their namespace is; nil: that one does.
-	// Because it is a part of the engine, its tasks are tried again for as long as a fault may last, whatever the
-	// namespace's retry and zombie policies are. See internalRetry and commandRetry. It gets no history.
-	// AttemptOf gives it what it has beyond a user's processor.
+	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the
+	// namespace runs them. Because it is a part of the engine, its tasks are retried by
+	// internalRetry and commandRetry instead of the retry and zombie policies of the namespace. Its
+	// tasks have no history. AttemptOf returns additional features for it.
 	Processor processor.Processor
-	// Timeout is how long an attempt of a timer may take, if that is longer than the step timeout of its namespace. nil: never.
+	// Timeout returns how long an attempt of a timer may take, if that is longer than the step
+	// timeout of its namespace. It may be nil.
 	Timeout func(*storage.Claim) time.Duration
-	// Decide changes what is stored of the end of an attempt, after what holds for every process. It is pure. nil: nothing.
+	// Decide changes what is stored for the end of an attempt, after the rules for all processes
+	// were applied. It is pure. It may be nil.
 	Decide func(End, *storage.Completion)
-	// Forget drops what is past its retention in the tables of the kind, a batch; more: there is more of it. nil: it has none.
+	// Forget deletes one batch of rows whose retention is over from the tables of the kind. more
+	// reports that there are more. It may be nil.
 	Forget func(ctx context.Context) (more bool, err error)
-	// Run works for the kind beside its processes, on every node, until ctx ends. nil: there is nothing to do.
+	// Run does background work for the kind on every node until ctx is cancelled. It may be nil.
 	Run func(ctx context.Context) error
-	// Admit tells whether what was claimed may run; if not, it is given back. nil: everything. A kind with it has each of its tasks claimed:
-	// none is handed on to the next attempt of its process.
+	// Admit reports whether a claim may run. If it may not, the task is released. If Admit is nil,
+	// every claim may run. Each task of a kind with Admit is claimed separately; no attempt passes
+	// the next task on.
 	Admit func(*storage.Claim) bool
-	// Stored is told when the end of an attempt is stored, and when that was by the database's clock (zero: not known). Of a zombie the claim is
-	// that of End. It must not wait. nil: nobody.
+	// Stored is called after the end of an attempt is stored, with its database time (zero if
+	// unknown). For a zombie, the claim is End.Claim. It must not block. It may be nil.
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
-	// Explain adds what is to be said of a process of the kind that stands still. nil: nothing.
+	// Explain adds facts of the kind to the explanation of a process. It may be nil.
 	Explain func(context.Context, *progressorv1.Process, *explain.State) error
-	// Noted is told when something came to a process of the kind that it looks at by itself: the end of a member, a time that has come. It must not
-	// wait, and may be told in vain. nil: nobody.
+	// Noted is called when the kind has something to check: the end of a member or a time that has
+	// come. It must not block. Spurious calls are allowed. It may be nil.
 	Noted func()
-	// Standing is told once a second how all namespaces stand. It must not wait. nil: nobody.
+	// Standing is called once a second with the state of all namespaces. It must not block. It may
+	// be nil.
 	Standing func([]storage.Standing)
 }
 
-// admits tells whether a claim may run.
+// admits reports whether a claim may run.
 func (e *Engine) admits(c *storage.Claim) bool {
 	admit := e.kinds[c.Kind].Admit
 	return admit == nil || admit(c)
 }
 
-// End is the end of an attempt as a kind decides about it.
+// End is the end of an attempt as input of Kind.Decide.
 type End struct {
-	Claim        *storage.Claim                // of a zombie only key, task, attempt, token, kind and job
-	WorkerID     string                        // who held it as a lease; "": a node ran it
-	Response     *progressorv1.ProcessResponse // nil: there is none
-	Failure      *progressorv1.Failure         // why it failed; nil: it did not
-	Lost         bool                          // its worker, or its node, was lost
-	Zombie       process.ZombiePolicy          // likewise: what the namespace says of such a task
-	NeverBeat    bool                          // likewise, and the lease may never have reached the worker
-	GivenBack    bool                          // it was not made
-	Acknowledged bool                          // the worker stopped because it was told to
+	Claim        *storage.Claim                // for a zombie, only key, task, attempt, token, kind and job are set
+	WorkerID     string                        // worker that held the lease; "" if a node ran the attempt
+	Response     *progressorv1.ProcessResponse // nil if there is none
+	Failure      *progressorv1.Failure         // why the attempt failed; nil if it did not
+	Lost         bool                          // the worker or the node was lost
+	Zombie       process.ZombiePolicy          // if Lost: the zombie policy of the namespace
+	NeverBeat    bool                          // if Lost: the lease may never have reached the worker
+	GivenBack    bool                          // the attempt was not made
+	Acknowledged bool                          // the worker stopped on a cancel directive
 	Random       float64                       // in [0, 1): the jitter of a wait
 }
 
-// noted tells the kinds that there may be something to look at.
+// noted calls Noted of all kinds.
 func (e *Engine) noted() {
 	for _, k := range e.kinds {
 		if k.Noted != nil {
@@ -74,10 +79,10 @@ func (e *Engine) noted() {
 	}
 }
 
-// cronKind is the kind whose timers are claimed before others: those that SearchCronTimers finds.
+// cronKind is the kind whose timers are claimed first, see SearchCronTimers.
 const cronKind = "cron"
 
-// Add makes kinds known to the node. It must not be called once Run is.
+// Add registers kinds. It must be called before Run.
 func (e *Engine) Add(kinds ...Kind) {
 	for _, k := range kinds {
 		if k.Processor != nil {
@@ -87,20 +92,22 @@ func (e *Engine) Add(kinds ...Kind) {
 	}
 }
 
-// internalRetry is how the tasks of kinds are tried again that have a processor of their own: a failure of theirs is one of the database or
-// of this program. With these waits a task fails for good after a day.
+// internalRetry is the retry policy of tasks of kinds that have a Processor. Such a task fails
+// because of the database or a defect of the engine. It fails permanently after a day.
 var internalRetry = process.RetryPolicy{Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 1440, JitterPortion: 0.1}
 
-// commandRetry is the policy of INIT, CALL and REPAIR tasks of these processes: about a quarter of an hour. See
-// failCommand.
+// commandRetry is the retry policy of their INIT, CALL and REPAIR tasks. It lasts about 15 minutes.
+// See failCommand.
 var commandRetry = process.RetryPolicy{
 	Initial: time.Second, Coefficient: 2, Max: time.Minute, MaxAttempts: 20, JitterPortion: 0.1,
 	NonRetryable: []string{process.ReasonPanic, process.ReasonBadResponse},
 }
 
-// A task waits before the next node takes it, where this one does not know the kind: it runs an older version than the node that made
-// the process. The wait doubles: ten thousand such processes that wait a second each are ten thousand claims a second for nothing, which
-// are 330 with the longest wait. That one is also the most that a task is late once all nodes know its kind.
+// If a node does not know the kind of a task, because the process was created by a node with a
+// newer version, the task waits before the next node takes it. The wait doubles: 10,000 such
+// processes that wait one second each would cause 10,000 useless claims per second, and cause 330
+// with the longest wait. The longest wait is also the maximum delay of a task after all nodes know
+// its kind.
 const (
 	unknownKindPause    = time.Second
 	maxUnknownKindPause = 30 * time.Second
@@ -108,7 +115,7 @@ const (
 
 var errUnknownKind = fmt.Errorf("%w: the kind of the process is not known to this node", errGivenBack)
 
-// effectiveConfig is the configuration that holds for a process of a kind.
+// effectiveConfig returns the configuration for processes of a kind.
 func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 	if kind == "" {
 		return ns
@@ -119,7 +126,7 @@ func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 	}
 	own := *ns
 	own.processor, own.retry, own.zombie, own.history = k.Processor, internalRetry, process.ZombieRetry, process.HistoryNone
-	own.away = nil // it is here
+	own.away = nil // the processor is part of this program
 	if !known {
 		own.processor = processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, errUnknownKind
@@ -128,7 +135,7 @@ func (e *Engine) effectiveConfig(ns *namespace, kind string) *namespace {
 	return &own
 }
 
-// pauseOf is how long a task waits that was given back, where it has waited for so long before.
+// pauseOf returns how long a released task waits. waited is its previous wait.
 func pauseOf(err error, waited time.Duration) time.Duration {
 	if errors.Is(err, errUnknownKind) {
 		return min(max(2*waited, unknownKindPause), maxUnknownKindPause)

@@ -10,20 +10,20 @@ import (
 // crons that fire at the full minute, the last decided after 2.7 s while the first runs took two
 // thirds of the machine, and after 0.9 s without them.
 const (
-	// maxLowPriorityWait bounds the wait, so that runs start although crons are always due.
+	// maxLowPriorityWait limits the wait, so that runs start even if crons are always due.
 	maxLowPriorityWait = 5 * time.Second
-	// maxLowPriorityDeliveries bounds the concurrent deliveries. A flush takes 64 of them, and a node
-	// usually has two lanes.
+	// maxLowPriorityDeliveries is how many of these deliveries run concurrently. A flush takes 64
+	// of them, and a node usually has two lanes.
 	maxLowPriorityDeliveries = 128
-	// maxWaitingTargets bounds the targets that wait. The scan finds the others.
+	// maxWaitingTargets is how many targets wait in memory. The scan finds the others.
 	maxWaitingTargets = 1 << 16
 )
 
 // lowPriorityQueue holds the targets whose deliveries wait.
 type lowPriorityQueue struct {
 	targets  []waitingTarget
-	waits    map[process.Key]struct{} // targets without another delivery meanwhile
-	starting int                      // deliveries under way
+	waits    map[process.Key]struct{} // targets without another delivery in the meantime
+	starting int                      // deliveries in progress
 }
 
 type waitingTarget struct {
@@ -31,7 +31,7 @@ type waitingTarget struct {
 	until time.Time
 }
 
-// deliverStored delivers to the targets of messages that a flush has stored, at once or later.
+// deliverStored delivers the messages that a flush has stored to their targets, now or later.
 func (d *deliverer) deliverStored(targets []process.Key, patient bool) {
 	if !patient {
 		d.deliver(targets)
@@ -52,7 +52,7 @@ func (d *deliverer) deliverStored(targets []process.Key, patient bool) {
 	d.startWaiting()
 }
 
-// age is how old a message of a process has to be before any node delivers it.
+// age returns the minimum age of a message of a process at which any node delivers it.
 func (d *deliverer) age() time.Duration {
 	if d.engine.timers.cronsDeciding() {
 		return maxLowPriorityWait + messageAge
@@ -60,7 +60,7 @@ func (d *deliverer) age() time.Duration {
 	return messageAge
 }
 
-// startWaiting begins to deliver to those in line, as many as may go on at a time.
+// startWaiting starts deliveries to waiting targets, up to the concurrency limit.
 func (d *deliverer) startWaiting() {
 	for {
 		k, ok := d.nextWaiting()
@@ -77,7 +77,7 @@ func (d *deliverer) startWaiting() {
 	}
 }
 
-// nextWaiting takes the first in line; false: it has to wait, or there is none.
+// nextWaiting takes the first waiting target. It returns false if there is none or if it must wait.
 func (d *deliverer) nextWaiting() (process.Key, bool) {
 	due := d.engine.timers.cronsDeciding()
 	for {

@@ -10,38 +10,44 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// deliverer brings messages to their targets: those of this node's results right after their commit, and by a scan those that a
-// dead node has left and those of SQL functions. It holds no message: what it does is known by its target, and the store takes what
-// stands for that. Who is late, or comes twice, finds nothing.
+// deliverer delivers messages to their targets. Messages in results of this node are delivered
+// right after the commit. A scan finds messages of dead nodes and of SQL functions. The deliverer
+// stores only targets; the store then takes all messages for a target. Duplicate or late deliveries
+// are no-ops.
 type deliverer struct {
 	engine *Engine
 	woken  chan struct{}
-	deaf   atomic.Bool   // nobody hears the NOTIFY of SQL functions: they are looked for often
-	active activeCounter // deliveries under way
+	deaf   atomic.Bool   // NOTIFY of SQL functions does not work, so scan often
+	active activeCounter // deliveries in progress
 
-	mu          sync.Mutex
-	under       map[process.Key]bool // targets that are being delivered to; true: something has come since
-	resting     map[process.Key]bool // targets that cannot be delivered to now, and are tried again later
-	after       map[string]string    // where the scan goes on in each namespace; only the scan uses it
+	mu sync.Mutex
+	// targets with a delivery in progress; true if more messages have arrived since it began
+	under       map[process.Key]bool
+	resting     map[process.Key]bool // targets that cannot take messages now and are retried later
+	after       map[string]string    // where the scan continues in each namespace; used only by the scan
 	lowPriority lowPriorityQueue
 }
 
 const (
-	// messageAge is how old a message of a process has to be before its node is given up: it delivers within milliseconds.
+	// messageAge is the minimum age of a message that other nodes deliver. The node that stored it
+	// delivers within milliseconds.
 	messageAge = time.Second
-	// messagePoll is the time between two looks for messages of SQL functions while nobody hears of them.
+	// messagePoll is the interval between scans for messages of SQL functions while NOTIFY does not
+	// work.
 	messagePoll = 200 * time.Millisecond
-	// messageBatch is how many targets one scan finds in each namespace.
+	// messageBatch is how many targets per namespace one scan finds.
 	messageBatch = 64
-	// scanWait is how long a scan waits for the deliveries that it has begun: a target that is locked delays the others no longer.
+	// scanWait is how long a scan waits for the deliveries that it started. A locked target must
+	// not delay the others longer.
 	scanWait = 50 * time.Millisecond
-	// fullRetry is the time between two deliveries to a process that has too many waiting tasks.
+	// fullRetry is the interval between deliveries to a process with too many waiting tasks.
 	fullRetry = 200 * time.Millisecond
-	// failedRetry is the time between two deliveries to a process after one failed, because its row is locked, say.
+	// failedRetry is the interval between deliveries to a process after a failed one, for example
+	// because its row is locked.
 	failedRetry = time.Second
-	// maxDeliveries bounds the targets under way on a node; what is beyond is found by the scan.
+	// maxDeliveries is how many targets are in progress on a node. The scan finds the others.
 	maxDeliveries = 4096
-	// messageChannel is where SQL functions tell that they have sent something.
+	// messageChannel is the NOTIFY channel of SQL functions that send messages.
 	messageChannel = "progressor_messages"
 )
 
@@ -51,7 +57,7 @@ func newDeliverer(e *Engine) *deliverer {
 	return d
 }
 
-// deliver begins to deliver what stands for these processes, and does not wait.
+// deliver starts deliveries to these processes and does not block.
 func (d *deliverer) deliver(targets []process.Key) {
 	for _, k := range targets {
 		if d.take(k) {
@@ -60,7 +66,8 @@ func (d *deliverer) deliver(targets []process.Key) {
 	}
 }
 
-// take begins with a target; false: it is under way already and will be looked at again, or has to wait for the scan or its rest.
+// take marks a target as in progress. It returns false if a delivery is already in progress and
+// will continue, or if the target must wait for the scan or its retry.
 func (d *deliverer) take(k process.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,7 +83,8 @@ func (d *deliverer) take(k process.Key) bool {
 	return true
 }
 
-// run delivers until nothing stands for the target any more, and tells how many messages found their end.
+// run delivers until no message for the target is left. It returns the number of delivered
+// messages.
 func (d *deliverer) run(k process.Key) (delivered int) {
 	defer d.active.leave()
 	e := d.engine
@@ -84,7 +92,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 		deliveries, more, err := e.store.DeliverMessages(k)
 		if err != nil {
 			d.rest(k, failedRetry)
-			e.log.Warn("messages not delivered yet", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
+			e.log.Warn("cannot deliver messages, will retry", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
 		}
 		d.delivered(k, deliveries)
 		if len(deliveries) > 0 && deliveries[0].Outcome != storage.TargetFull {
@@ -102,7 +110,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 	return delivered
 }
 
-// delivered counts deliveries and has the pollers look for the tasks that they have made.
+// delivered counts deliveries and wakes the pollers for the tasks that they created.
 func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	e := d.engine
 	namespace, pulled := "", false
@@ -137,12 +145,12 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 	}
 }
 
-// rest leaves a target alone for a while, then delivers to it.
+// rest delivers to a target after a wait.
 func (d *deliverer) rest(k process.Key, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.resting[k] || len(d.resting) >= maxDeliveries {
-		return // the scan finds the rest
+		return // the scan finds the target
 	}
 	d.resting[k] = true
 	time.AfterFunc(wait, func() {
@@ -153,7 +161,7 @@ func (d *deliverer) rest(k process.Key, wait time.Duration) {
 	})
 }
 
-// Run looks for messages that nobody has delivered, until ctx ends.
+// Run scans for undelivered messages until ctx is cancelled.
 func (d *deliverer) Run(ctx context.Context) error {
 	go d.engine.store.Listen(ctx, messageChannel, func(up bool) {
 		d.deaf.Store(!up)
@@ -187,7 +195,8 @@ func (d *deliverer) Run(ctx context.Context) error {
 	}
 }
 
-// scan begins to deliver a batch, and waits for its end for a short time. found: there may be more.
+// scan starts the deliveries of a batch and waits for them for a short time. found reports that
+// there may be more.
 func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	e := d.engine
 	if !e.isConnected() {
@@ -221,7 +230,7 @@ func (d *deliverer) scan(ctx context.Context) (found bool, err error) {
 	return found, nil
 }
 
-// finish waits for the deliveries of a node that stops; what they do not reach is another node's.
+// finish waits for the deliveries of a stopping node. Other nodes deliver the rest.
 func (d *deliverer) finish() {
 	defer d.active.close()
 	select {

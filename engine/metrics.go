@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// engineMetrics are the metrics of a node. The eight histograms have the names and units of the reference; docs/operations.md lists how
-// their labels differ. The three that observe a scan have an empty namespace, because one scan serves all namespaces.
+// engineMetrics are the metrics of a node. The eight histograms have the names and units of the
+// reference implementation; docs/operations.md lists how their labels differ. The three that
+// observe a scan have an empty namespace, because one scan serves all namespaces.
 type engineMetrics struct {
 	callsScanning  *prometheus.HistogramVec
 	timersScanning *prometheus.HistogramVec
@@ -37,7 +38,8 @@ type engineMetrics struct {
 	clockSteps    *prometheus.CounterVec
 }
 
-// durationBuckets reach from a quick commit to the reference's longest bucket and beyond, in milliseconds.
+// durationBuckets range from a fast commit to beyond the longest bucket of the reference, in
+// milliseconds.
 var durationBuckets = []float64{1, 2, 5, 10, 20, 50, 150, 300, 500, 750, 1000, 2500, 10_000, 60_000}
 
 func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetrics {
@@ -78,7 +80,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		}),
 		clockSteps: counter("progressor_database_clock_steps_total", "Steps of 0.5 s or more of the clock of PostgreSQL, forward or backward.", "direction"),
 	}
-	// Nothing observes it before there is a notifier; its name and HELP are shown all the same.
+	// Sinks do not exist yet. Create the series so that the name and HELP are exported.
 	m.notification.WithLabelValues("", "event_sink")
 	m.notification.WithLabelValues("", "lifecycle_sink")
 	m.clockSteps.WithLabelValues("forward") // rate() needs the zero before the first step
@@ -120,11 +122,11 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 	m.timerLateness.Observe(late.Seconds())
 }
 
-// AtFirst is a series of a histogram that is shown from its first observation on: of what is never done the 19 lines of each would be most of
-// what a scrape reads.
+// AtFirst is a series of a histogram that is exported only after its first observation. Unused
+// series would be most of a scrape: each has 19 lines.
 type AtFirst struct{ series func() prometheus.Observer }
 
-// NewAtFirst is the series of these labels.
+// NewAtFirst returns the series with these labels.
 func NewAtFirst(of *prometheus.HistogramVec, labels ...string) AtFirst {
 	return AtFirst{sync.OnceValue(func() prometheus.Observer { return of.WithLabelValues(labels...) })}
 }
@@ -132,7 +134,8 @@ func NewAtFirst(of *prometheus.HistogramVec, labels ...string) AtFirst {
 // Observe implements prometheus.Observer.
 func (a AtFirst) Observe(value float64) { a.series().Observe(value) }
 
-// namespaceMetrics are the metrics of one namespace, with their labels resolved: looking them up costs more than observing.
+// namespaceMetrics are the metrics of one namespace with resolved labels, because looking labels up
+// costs more than observing.
 type namespaceMetrics struct {
 	preparing  map[process.TaskType]prometheus.Observer
 	processing map[process.TaskType]prometheus.Observer
@@ -144,7 +147,7 @@ type namespaceMetrics struct {
 	adopted    prometheus.Counter
 }
 
-// The completion types. Those of the reference have the prefix complete_and_.
+// The completion types. Those of the reference implementation have the prefix complete_and_.
 const (
 	completionContinue = "continue" // the next task of the process follows at once
 	completionSuspend  = "suspend"  // a timer was set
@@ -161,7 +164,7 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	}
 	m.lost.WithLabelValues(name)
 	for _, kind := range []storage.MessageKind{storage.MessageStart, storage.MessageNotify, storage.MessageCancel, storage.MessageChildEnd} {
-		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // shown also while there is none
+		m.messages.WithLabelValues(name, string(kind), storage.Delivered) // exported from the start
 	}
 	for _, t := range process.TaskTypes() {
 		label := strings.ToLower(string(t))
@@ -200,7 +203,7 @@ func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved,
 	n.completion[kind].Observe(since(began))
 }
 
-// slotsCollector shows the places of the node and of each namespace.
+// slotsCollector exports the slots of the node and of each namespace.
 type slotsCollector struct{ engine *Engine }
 
 var (

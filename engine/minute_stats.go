@@ -10,11 +10,12 @@ import (
 
 const (
 	minuteSeconds = 60
-	// lateBuckets are the bounds of durations: 1 ms, and each √2 times the one before, up to 13 minutes.
+	// lateBuckets is the number of duration buckets. Their bounds are 1 ms and each √2 times the
+	// previous one, up to 13 minutes.
 	lateBuckets = 40
 )
 
-// minuteStats is what the node has done in the last minute, second by second.
+// minuteStats counts what the node did in the last minute, second by second.
 type minuteStats struct {
 	began time.Time
 	mu    sync.Mutex
@@ -24,11 +25,12 @@ type minuteStats struct {
 type second struct {
 	number int64 // since began
 	tasks  int64
-	late   buckets // of timers
-	took   buckets // of processors
+	late   buckets // lateness of timers
+	took   buckets // processing times
 }
 
-// buckets count durations, each by the first bound that is not below it.
+// buckets is a histogram of durations. Each duration counts in the first bucket whose bound is not
+// below it.
 type buckets [lateBuckets]int64
 
 func (b *buckets) add(d time.Duration) {
@@ -39,7 +41,8 @@ func (b *buckets) add(d time.Duration) {
 	b[bucket]++
 }
 
-// percentile is the bound that so many of a hundred are not above; -1: there is none.
+// percentile returns the bound that percent of the durations do not exceed, or -1 if there are
+// none.
 func (b *buckets) percentile(percent int64) time.Duration {
 	var all int64
 	for _, count := range b {
@@ -56,7 +59,7 @@ func (b *buckets) percentile(percent int64) time.Duration {
 
 func newMinuteStats(began time.Time) *minuteStats { return &minuteStats{began: began} }
 
-// at is the second of a moment. The caller holds the lock.
+// at returns the entry of a second. The caller holds the lock.
 func (m *minuteStats) at(now time.Time) *second {
 	number := int64(now.Sub(m.began) / time.Second)
 	s := &m.ring[number%minuteSeconds]
@@ -73,21 +76,21 @@ func (m *minuteStats) stored(now time.Time) {
 	m.mu.Unlock()
 }
 
-// timer counts a timer that was claimed so late.
+// timer counts a claimed timer and its lateness.
 func (m *minuteStats) timer(now time.Time, late time.Duration) {
 	m.mu.Lock()
 	m.at(now).late.add(late)
 	m.mu.Unlock()
 }
 
-// processed counts a task that its processor took so long for.
+// processed counts a task and its processing time.
 func (m *minuteStats) processed(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	m.at(now).took.add(took)
 	m.mu.Unlock()
 }
 
-// sum adds up what the ring has of the last minute. The caller holds the lock.
+// sum returns the sum of the last minute. The caller holds the lock.
 func (m *minuteStats) sum(now time.Time) second {
 	all := second{number: int64(now.Sub(m.began) / time.Second)}
 	for n := range m.ring {
@@ -104,7 +107,7 @@ func (m *minuteStats) sum(now time.Time) second {
 	return all
 }
 
-// report sums the minute up for the other nodes.
+// report returns the totals of the last minute for the row of this node.
 func (m *minuteStats) report(now time.Time, draining bool) storage.NodeReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +116,8 @@ func (m *minuteStats) report(now time.Time, draining bool) storage.NodeReport {
 	return storage.NodeReport{Draining: draining, TasksPerSecond: float64(all.tasks) / age, TimerLateness: all.late.percentile(99)}
 }
 
-// processing is how long processors took, half of the tasks and 99 % of them at the most; -1: there was no task.
+// processing returns the median and the 99th percentile of the processing times, or -1 if there
+// were no tasks.
 func (m *minuteStats) processing(now time.Time) (p50, p99 time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +125,7 @@ func (m *minuteStats) processing(now time.Time) (p50, p99 time.Duration) {
 	return all.took.percentile(50), all.took.percentile(99)
 }
 
-// timerLate notes how late a timer was claimed.
+// timerLate records the lateness of a claimed timer.
 func (e *Engine) timerLate(late time.Duration) {
 	e.metrics.timerLate(late)
 	e.minuteStats.timer(time.Now(), late)

@@ -24,14 +24,15 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespace is the configuration of a namespace as one read of it found it. A change makes a new one; the slots stay.
+// namespace is a snapshot of the configuration of a namespace. A change creates a new one, which
+// keeps the slots.
 type namespace struct {
 	name        string
 	paused      bool
-	processor   processor.Processor // nil: this node has none for it, see processorErr
+	processor   processor.Processor // nil if this node has none, see unservable
 	unservable  error               // why there is no processor
 	pushed      bool                // the processor is called over the network
-	lease       time.Duration       // where workers take the tasks: how long one may be silent; 0: they do not
+	lease       time.Duration       // lease duration if workers take the tasks; otherwise 0
 	stepTimeout time.Duration
 	retry       process.RetryPolicy
 	zombie      process.ZombiePolicy
@@ -41,28 +42,28 @@ type namespace struct {
 	backlog     *backlog
 	usage       *usage
 	events      storage.EventMode // of its jobs and runs
-	retention   time.Duration     // of processes at their end; 0: for ever
+	retention   time.Duration     // of ended processes; 0 means forever
 	slots       *slots
-	requests    *share // in this node now, without polls
-	polls       *share // of workers, likewise
+	requests    *share // requests in this node, without polls
+	polls       *share // polls of workers in this node
 	cronSlots   *cronSlots
-	away        *atomic.Bool // the processor was not reached the last time; nil: it is a part of the engine
+	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
 	metrics     *namespaceMetrics
 }
 
-// servable tells whether this node runs tasks of the namespace now.
+// servable reports whether this node runs tasks of the namespace now.
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
 
-// pulled reports whether workers take its tasks now, and this node only those of kinds with a processor of their own. It is false
-// while the namespace is paused, see Engine.Pulls.
+// pulled reports whether workers take the tasks now, so that this node runs only those of kinds
+// with a Processor. It is false while the namespace is paused, see Engine.Pulls.
 func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.
 type registry struct {
 	mu     sync.Mutex
 	byName atomic.Pointer[map[string]*namespace]
-	puts   int // how often this node has taken over a row that it put or read by itself
+	puts   int // how often this node wrote or read a single row
 }
 
 func (r *registry) all() map[string]*namespace {
@@ -72,7 +73,7 @@ func (r *registry) all() map[string]*namespace {
 	return nil
 }
 
-// namespace gives the configuration of a namespace; one that is not known yet is read through.
+// namespace returns the configuration of a namespace. It reads namespaces that are not yet known.
 func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error) {
 	if ns, ok := e.registry.all()[name]; ok {
 		return ns, nil
@@ -85,7 +86,8 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 	return e.registry.all()[name], nil
 }
 
-// namesOf are the names of one namespace, which has to be there, or of all that this node knows.
+// namesOf returns the name of one namespace, which must exist, or the names of all known
+// namespaces.
 func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error) {
 	if namespace != "" {
 		_, err := e.namespace(ctx, namespace)
@@ -94,8 +96,8 @@ func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error
 	return slices.Sorted(maps.Keys(e.registry.all())), nil
 }
 
-// reloadNamespaces reads what other nodes have put. What was read before this node put a namespace is older than that, and left
-// to the next pass.
+// reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
+// the read, the result may be older than that, so it is left to the next pass.
 func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {
 	e.registry.mu.Lock()
 	before := e.registry.puts
@@ -125,7 +127,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	return overdue, nil
 }
 
-// takeOver takes over a row that this node has just written or read.
+// takeOver applies a row that this node has just written or read.
 func (e *Engine) takeOver(row storage.Namespace) {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
@@ -133,7 +135,7 @@ func (e *Engine) takeOver(row storage.Namespace) {
 	e.applyNamespaces([]storage.Namespace{row})
 }
 
-// applyNamespaces takes over rows that differ from what is known. The caller holds the registry's lock.
+// applyNamespaces applies rows that have changed. The caller holds the lock of the registry.
 func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	old := e.registry.all()
 	changed := map[string]struct{}{}
@@ -156,15 +158,15 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	}
 }
 
-// closeIdle lets go of the idle connections of a processor that no new attempt will use.
+// closeIdle closes the idle connections of a processor that new attempts do not use.
 func closeIdle(p processor.Processor) {
 	if c, ok := p.(io.Closer); ok {
-		_ = c.Close() // it only lets idle connections go
+		_ = c.Close() // it only closes idle connections
 	}
 }
 
-// configure makes the configuration of a row. A row that cannot be served (a processor this node does not have) is kept: its
-// requests are stored, and its tasks wait for a node that can.
+// configure returns the configuration of a row. If this node cannot serve it, for example because a
+// processor is missing, its requests are stored and its tasks wait for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
 		name: row.Namespace, paused: row.Paused, config: row.Config, stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(),
@@ -174,8 +176,8 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, &m); err != nil {
-		ns.unservable = fmt.Errorf("namespace %s: its configuration cannot be read: %w", row.Namespace, err)
-		e.log.Error("namespace configuration cannot be read", "namespace", row.Namespace, "error", err)
+		ns.unservable = fmt.Errorf("namespace %s: cannot read its configuration: %w", row.Namespace, err)
+		e.log.Error("cannot read namespace configuration", "namespace", row.Namespace, "error", err)
 	} else {
 		ns.apply(&m)
 		if m.GetMaxRunning() > 0 {
@@ -252,7 +254,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	ns.retry.NonRetryable = p.GetNonRetryableErrors()
 }
 
-// connect makes the processor of a namespace.
+// connect returns the processor of a namespace.
 func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
 	p, err := e.cfg.processorOf(name, cfg, maxRunning)
 	if _, builtin := cfg.GetTransport().(*progressorv1.ProcessorConfig_Builtin); builtin && err == nil {
@@ -261,7 +263,8 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 	return p, err
 }
 
-// CheckProcessor refuses the processor of a namespace that an engine with this configuration refuses. It calls nobody.
+// CheckProcessor validates the processor of a namespace against this configuration. It does not
+// connect to it.
 func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
 	p, err := c.processorOf(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err == nil {
@@ -297,8 +300,8 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 	return nil, &process.InvalidError{Field: "namespace.processor", Message: "one of connect, pull and builtin is required"}
 }
 
-// PutNamespace makes a namespace or replaces its configuration. Other nodes take it over within a second. by: an operator, whose order
-// is noted; none: the program itself.
+// PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
+// second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err != nil {
@@ -346,10 +349,10 @@ func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace,
 	return list, nil
 }
 
-// NamespaceNames are the names of the namespaces that this node knows.
+// NamespaceNames returns the sorted names of the namespaces that this node knows.
 func (e *Engine) NamespaceNames() []string { return slices.Sorted(maps.Keys(e.registry.all())) }
 
-// eventMode tells which events of its jobs a namespace keeps; all where it is not known yet.
+// eventMode returns which job events a namespace keeps, or all if the namespace is not yet known.
 func (e *Engine) eventMode(name string) storage.EventMode {
 	if ns, ok := e.registry.all()[name]; ok {
 		return ns.events
@@ -357,13 +360,14 @@ func (e *Engine) eventMode(name string) storage.EventMode {
 	return storage.EventsAll
 }
 
-// IsPaused tells whether a namespace is paused, as this node knows it: at most a second ago. It asks nobody, so that it cannot fail.
+// IsPaused reports whether a namespace is paused, as known to this node; the state may be one
+// second old. It makes no query, so it cannot fail.
 func (e *Engine) IsPaused(name string) bool {
 	ns, ok := e.registry.all()[name]
 	return ok && ns.paused
 }
 
-// SetNamespacePaused stops or resumes the handing out of a namespace's tasks.
+// SetNamespacePaused pauses or resumes the tasks of a namespace.
 func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused bool, by ...process.Actor) (*progressorv1.Namespace, error) {
 	row, err := e.store.SetNamespacePaused(ctx, name, paused, by...)
 	if err != nil {
@@ -376,7 +380,7 @@ func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused boo
 func namespaceMessage(row storage.Namespace) (*progressorv1.Namespace, error) {
 	m := &progressorv1.Namespace{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, m); err != nil {
-		return nil, fmt.Errorf("namespace %s: its configuration cannot be read: %w", row.Namespace, err)
+		return nil, fmt.Errorf("namespace %s: cannot read its configuration: %w", row.Namespace, err)
 	}
 	m.Namespace, m.Paused, m.CreatedTime = row.Namespace, row.Paused, timestamppb.New(row.CreatedTime)
 	return m, nil

@@ -7,24 +7,30 @@ import (
 )
 
 const (
-	// slotShareFactor is how many times the node's free slots a namespace may hold. A namespace that is alone reaches
-	// 80% of Config.MaxRunning, and the rest stays free for others (see shareFactor).
+	// slotShareFactor is how many times the node's free slots a namespace may hold. A namespace
+	// that is alone reaches 80% of Config.MaxRunning, and the rest stays free for others (see
+	// shareFactor).
 	slotShareFactor = 4
-	// guaranteedSlots is the part of Config.MaxRunning that a namespace may hold however few slots are free.
+	// guaranteedSlots is the part of Config.MaxRunning that a namespace may hold even if few slots
+	// are free.
 	guaranteedSlots = 100
-	// slotTurn is how long a slot stays free for the namespace whose turn has come. Its poller needs one scan.
+	// slotTurn is how long a slot stays free for the namespace whose turn has come. Its poller
+	// needs one scan.
 	slotTurn = time.Second
 )
 
-// nodeSlots bounds how many tasks of all namespaces run on this node at a time. A slot of a namespace needs a slot of
-// the node, too. Namespaces that were denied one wait in the order of the denials; a slot that becomes free belongs to
-// the first of them. It is safe for concurrent use. Its lock is taken while that of slots is held, never the other way.
+// nodeSlots limits how many tasks of all namespaces run on this node at a time. A slot of a
+// namespace also needs a slot of the node. Namespaces that were denied one wait in the order of the
+// denials, and a slot that becomes free belongs to the first of them. It is safe for concurrent
+// use. Its lock may be taken while the lock of slots is held, but not the other way.
 type nodeSlots struct {
 	mu    sync.Mutex
 	max   int
 	taken int
-	queue []*slots // namespaces that wait; those that have reached their share keep their place and are passed over
-	waits int      // denials so far
+	// queue has the waiting namespaces. Those that have reached their share keep their position and
+	// are skipped.
+	queue []*slots
+	waits int // denials so far
 }
 
 // nodeShare is what nodeSlots knows about a namespace. The lock of nodeSlots guards it.
@@ -34,8 +40,8 @@ type nodeShare struct {
 	offered time.Time // when its turn came; zero if it has not come
 }
 
-// room returns how many slots a namespace gets now: those that are left besides one for each namespace before it, up to
-// its share. The caller holds the lock.
+// room returns how many slots a namespace gets now: the free ones, minus one for each namespace
+// ahead of it, up to its share. The caller holds the lock.
 func (n *nodeSlots) room(s *slots) int {
 	free := n.max - n.taken
 	room := min(free, n.rest(s, free))
@@ -54,13 +60,13 @@ func (n *nodeSlots) room(s *slots) int {
 	return min(room, free)
 }
 
-// rest returns how many of the free slots the share of a namespace leaves to it.
+// rest returns how many of the free slots the share of a namespace allows it to take.
 func (n *nodeSlots) rest(s *slots, free int) int {
 	held := s.share.held
 	return max((slotShareFactor*free-held)/(slotShareFactor+1), n.max/guaranteedSlots-held, 1-held)
 }
 
-// dropExpired removes the namespaces that have not used their turn. The caller holds the lock.
+// dropExpired removes namespaces that have not used their turn. The caller holds the lock.
 func (n *nodeSlots) dropExpired(now time.Time) {
 	n.queue = slices.DeleteFunc(n.queue, func(s *slots) bool {
 		expired := !s.share.offered.IsZero() && now.Sub(s.share.offered) > slotTurn
@@ -78,7 +84,7 @@ func (n *nodeSlots) free(s *slots) int {
 	return n.room(s)
 }
 
-// take takes a slot for a namespace if it gets one now. That ends its turn.
+// take takes a slot for a namespace if one is available to it. That ends its turn.
 func (n *nodeSlots) take(s *slots) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,8 +96,8 @@ func (n *nodeSlots) take(s *slots) bool {
 	return true
 }
 
-// wait makes a namespace wait for a slot. The caller must call redistribute of those whose turn has come, without any
-// lock.
+// wait queues a namespace for a slot. It returns the namespaces whose turn has come. The caller
+// must call redistribute for them, without holding any lock.
 func (n *nodeSlots) wait(s *slots) (turns []*slots) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,12 +108,13 @@ func (n *nodeSlots) wait(s *slots) (turns []*slots) {
 		n.waits++
 	}
 	if room == 0 {
-		s.share.offered = time.Time{} // its turn comes again
+		s.share.offered = time.Time{} // it gets another turn
 	}
 	return n.turns()
 }
 
-// release returns slots of a namespace, which the caller redistributes. It returns the others, like wait.
+// release returns slots of a namespace, which the caller redistributes. Like wait, it returns the
+// other namespaces whose turn has come.
 func (n *nodeSlots) release(s *slots, count int) (turns []*slots) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,7 +122,8 @@ func (n *nodeSlots) release(s *slots, count int) (turns []*slots) {
 	return slices.DeleteFunc(n.turns(), func(other *slots) bool { return other == s })
 }
 
-// leave ends the wait of a namespace that wants no slot any more. It returns the others whose turn has come.
+// leave removes a namespace that no longer needs a slot from the queue. It returns the others whose
+// turn has come.
 func (n *nodeSlots) leave(s *slots) (turns []*slots) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,7 +140,7 @@ func (n *nodeSlots) add(s *slots, count int) {
 	s.share.held += count
 }
 
-// remove ends the wait of a namespace. The caller holds the lock.
+// remove removes a namespace from the queue. The caller holds the lock.
 func (n *nodeSlots) remove(s *slots) {
 	if s.share.waiting {
 		n.queue = slices.DeleteFunc(n.queue, func(other *slots) bool { return other == s })
@@ -140,7 +148,8 @@ func (n *nodeSlots) remove(s *slots) {
 	s.share.waiting, s.share.offered = false, time.Time{}
 }
 
-// turns returns the namespaces whose turn has come: a slot is free for each of them. The caller holds the lock.
+// turns returns the namespaces whose turn has come: a slot is free for each of them. The caller
+// holds the lock.
 func (n *nodeSlots) turns() (turns []*slots) {
 	free := n.max - n.taken
 	if free <= 0 || len(n.queue) == 0 {

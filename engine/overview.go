@@ -11,15 +11,18 @@ import (
 )
 
 const (
-	// maxWaitingCounted is how far an overview counts the tasks that wait, of each kind in each namespace.
+	// maxWaitingCounted is the maximum count of waiting tasks of each kind and namespace in an
+	// overview.
 	maxWaitingCounted = 10_000
-	// workerAlive is how long ago an overview's worker was seen at the most: longer than a poll of those that have nothing to do.
+	// workerAlive is how recently a worker must have been seen to be in an overview. It is longer
+	// than an idle poll.
 	workerAlive = 30 * time.Second
-	// workerPolls is how long ago a worker was seen at the most that may still be in a poll: the longest is 60 s, and it is noted every 5 s that one was seen.
+	// workerPolls is how recently a worker must have been seen that may still be in a poll. The
+	// longest poll takes 60 s, and last_seen is updated every 5 s.
 	workerPolls = 70 * time.Second
 )
 
-// GetOverview sums up a namespace (of all, where it is ""), and the nodes.
+// GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes.
 func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
 	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
@@ -57,7 +60,7 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 		for status, count := range ns.GetCountByStatus() {
 			overview.CountByStatus[status] += count
 		}
-		if namespace != "" || !ns.GetPaused() { // what is paused is not meant to run
+		if namespace != "" || !ns.GetPaused() { // a paused namespace is not expected to run tasks
 			oldest = max(oldest, ns.GetOldestRunnableAge().AsDuration())
 		}
 	}
@@ -65,7 +68,7 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 	return overview, err
 }
 
-// known is a duration as a message; nil where nobody has measured one.
+// known converts a duration to a message, or nil if it was not measured.
 func known(d time.Duration) *durationpb.Duration {
 	if d <= 0 {
 		return nil
@@ -73,7 +76,7 @@ func known(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// overviewOf sums up each of some namespaces.
+// overviewOf summarizes each of the named namespaces.
 func (e *Engine) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
 	counts, err := e.store.CountNamespaces(ctx, names)
 	if err != nil {

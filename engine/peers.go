@@ -9,31 +9,32 @@ import (
 	"time"
 )
 
-// peers watches the heartbeats of the other nodes. A node is dead if its heartbeat has not changed for zombie_after of this node's
-// monotonic clock: a step of the database's clock declares no node dead. A node never declares itself dead.
+// peers watches the heartbeats of the other nodes. A node is dead if its heartbeat has not changed
+// for zombie_after by the monotonic clock of this node, so a step of the database clock declares no
+// node dead. A node never declares itself dead.
 type peers struct {
 	engine *Engine
 	seen   map[int64]beatSighting
-	looked time.Time // when runOnce last asked
+	looked time.Time // when runOnce last ran
 	clock  clockWatch
 
 	mu   sync.Mutex
-	live []int64 // the nodes that claim tasks, without this one
+	live []int64 // nodes that claim tasks, without this one
 }
 
-// beatSighting is the heartbeat of a node, and since when it has not changed.
+// beatSighting is the heartbeat of a node, and the time when it was first seen.
 type beatSighting struct{ beat, since time.Time }
 
 func newPeers(e *Engine) *peers { return &peers{engine: e, seen: map[int64]beatSighting{}} }
 
-// Run watches until ctx ends.
+// Run watches the nodes until ctx is cancelled.
 func (p *peers) Run(ctx context.Context) error {
 	ticker := time.NewTicker(min(2*time.Second, p.engine.cfg.ZombieAfter/5))
 	defer ticker.Stop()
 	for {
 		limit, cancel := context.WithTimeout(ctx, storeTimeout)
 		if err := p.runOnce(limit); err != nil && ctx.Err() == nil {
-			p.engine.log.Warn("watching the other nodes failed", "error", err)
+			p.engine.log.Warn("cannot read the heartbeats of the other nodes", "error", err)
 		}
 		cancel()
 		select {
@@ -47,7 +48,8 @@ func (p *peers) Run(ctx context.Context) error {
 func (p *peers) runOnce(ctx context.Context) error {
 	e := p.engine
 	asked := time.Now()
-	// If this node was stopped or cut off, the others may have been, too. They have as long as this node to send a heartbeat.
+	// If this node was stopped or disconnected, the others may have been, too. They get as much
+	// time as this node to send a heartbeat.
 	if !e.isConnected() || asked.Sub(p.looked) > e.cfg.ZombieAfter/2 {
 		clear(p.seen)
 	}
@@ -91,15 +93,17 @@ func (p *peers) runOnce(ctx context.Context) error {
 	return nil
 }
 
-// dead reports whether a node is dead whose heartbeat has not changed for some time, and is as old as the database says. A node
-// stops its tasks by itself after fenceAfter. So if that much was seen, the clock of the database is believed for the rest: a node
-// that has just started need not wait for zombie_after again.
+// dead reports whether a node is dead. unchanged is how long this node has seen the heartbeat
+// unchanged, and age is its age by the database clock. A node stops its tasks after fenceAfter. If
+// that much was observed, the database clock is trusted for the rest, so that a node that has just
+// started does not wait zombie_after again.
 func (p *peers) dead(unchanged, age time.Duration) bool {
 	e := p.engine
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
 }
 
-// isResponsibleFor reports whether a chore that one node can do for all is this node's: rendezvous hashing over the live nodes.
+// isResponsibleFor reports whether this node does a chore that one node does for all. It uses
+// rendezvous hashing over the live nodes.
 func (p *peers) isResponsibleFor(chore string) bool {
 	p.mu.Lock()
 	live := p.live
@@ -110,9 +114,9 @@ func (p *peers) isResponsibleFor(chore string) bool {
 
 func weight(chore string, nodeID int64) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(chore))                      // it never fails
-	_, _ = h.Write(strconv.AppendInt(nil, nodeID, 10)) // it never fails
-	// The last bytes of FNV change little of the high bits.
+	_, _ = h.Write([]byte(chore))                      // Write never returns an error
+	_, _ = h.Write(strconv.AppendInt(nil, nodeID, 10)) // Write never returns an error
+	// The last bytes of an FNV input hardly change the high bits.
 	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -120,17 +124,18 @@ func weight(chore string, nodeID int64) uint64 {
 	return x
 }
 
-// clockWatch compares the clock of the database with the monotonic clock of this node.
+// clockWatch compares the database clock with the monotonic clock of this node.
 type clockWatch struct {
 	known     bool
-	low, high time.Duration // bounds of the difference between the two
+	low, high time.Duration // bounds of the difference between the clocks
 	origin    time.Time
 }
 
-// clockStep is the smallest step of the clock that is reported. Slewing is slower than that.
+// clockStep is the smallest step of the clock that is reported. Slewing is slower.
 const clockStep = 500 * time.Millisecond
 
-// step returns by how much the clock was set since the last call, at least: 0 if it was not. now was read between asked and answered.
+// step returns the minimum by which the clock was set since the last call, or 0 if it was not set.
+// now was read from the database between asked and answered.
 func (c *clockWatch) step(now, asked, answered time.Time) time.Duration {
 	if !c.known {
 		c.origin = asked
@@ -151,7 +156,7 @@ func (c *clockWatch) step(now, asked, answered time.Time) time.Duration {
 	return 0
 }
 
-// clockStep reports a step of the database's clock.
+// clockStep records a step of the database clock.
 func (e *Engine) clockStep(step time.Duration) {
 	if step == 0 {
 		return
@@ -162,5 +167,5 @@ func (e *Engine) clockStep(step time.Duration) {
 		e.setBack.Store(true)
 	}
 	e.metrics.clockSteps.WithLabelValues(direction).Inc()
-	e.log.Warn("the clock of the database was set", "direction", direction, "by", step.Abs().Round(time.Millisecond))
+	e.log.Warn("the database clock was set", "direction", direction, "by", step.Abs().Round(time.Millisecond))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// GetProcess reads a process with the events in a range (nil: all). awaitInit: while it is in INIT, wait for the end of that, at
-// most so long.
+// GetProcess returns a process with the events in a range, or all events if the range is nil. If
+// the process is in INIT, it first waits up to awaitInit for the end of INIT.
 func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -41,7 +41,7 @@ func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv
 	}
 	if len(view.Events) > process.MaxHistoryEvents || size > process.MaxHistoryBytes {
 		return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
-			"the range holds more than %d events or %d bytes: set a smaller limit (%d passes them), and go on from the last event_id as offset",
+			"the range holds more than %d events or %d bytes: set a smaller limit (%d passes them), and continue with the last event_id as offset",
 			process.MaxHistoryEvents, process.MaxHistoryBytes, len(view.Events))}
 	}
 	return wire.Process(&view.Process, view.Events, view.Timers, r)
@@ -57,8 +57,9 @@ func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Du
 	return err
 }
 
-// ListProcesses lists the processes of a namespace that match a filter (see storage/search), without their histories. A page may hold
-// fewer than asked for, or none, and still have a next.
+// ListProcesses lists the processes of a namespace that match a filter (see storage/search),
+// without their histories. A page may have fewer processes than requested, or none, and still have
+// a next page.
 func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) ([]*progressorv1.Process, string, error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
@@ -87,8 +88,8 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 	return list, page.NextPageToken, nil
 }
 
-// TraceProcess lists the tasks of a process in task_id order, each with its events. PageSize: default 100, at most 1,000. A page
-// ends at about 8 MiB, but holds a task at least.
+// TraceProcess lists the tasks of a process by task_id, each with its events. The page size is 100
+// by default and at most 1,000. A page ends at about 8 MiB, but has at least one task.
 func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) (*progressorv1.TraceProcessResponse, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -102,7 +103,7 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	if pageToken != "" {
 		var err error
 		if after, err = strconv.ParseInt(pageToken, 10, 64); err != nil || after < 0 {
-			return nil, &process.InvalidError{Field: "page_token", Message: "it is not of a trace"}
+			return nil, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 		}
 	}
 	if pageSize <= 0 {
@@ -139,7 +140,7 @@ func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int
 	return response, nil
 }
 
-// PutProcess imports a process with its history and timers; no processor runs.
+// PutProcess imports a process with its history and timers. No processor runs.
 func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest, by process.Actor) (*progressorv1.Process, error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
@@ -166,10 +167,10 @@ func (e *Engine) PutProcess(ctx context.Context, r *progressorv1.PutProcessReque
 	return wire.Process(&row, nil, timers, nil)
 }
 
-// errRemoved is why an attempt of this node ends whose process was removed: nobody can store its result.
+// errRemoved cancels the attempts of a process that was removed. Their results cannot be stored.
 var errRemoved = errors.New("the process was removed")
 
-// RemoveProcess deletes a process with everything it has, in whatever status, at once.
+// RemoveProcess deletes a process and all of its data, in any status.
 func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.Actor) error {
 	return e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
 		if err := e.store.RemoveProcess(ctx, key, by); err != nil {

@@ -9,23 +9,25 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// pullRest is the time between two looks for what other nodes have left to workers: while some wait here it is one query for all of them.
+// pullRest is the interval between queries for tasks that other nodes have stored, while polls
+// wait. One query serves all polls.
 const pullRest = 200 * time.Millisecond
 
-// pulls are the polls of workers that wait for tasks on this node. They are woken by what this node stores, and by a look every pullRest.
+// pulls holds the polls of workers that wait for tasks on this node. They are woken by tasks that
+// this node stores and by a query every pullRest.
 type pulls struct {
 	engine *Engine
 	woken  chan struct{}
 
 	mu      sync.Mutex
 	waiting map[*pull]struct{}
-	groups  map[string]time.Time // namespaces that may have places of groups, each until when that is believed
+	groups  map[string]time.Time // namespaces that may have group slots, with the time until which that is assumed
 }
 
-// pull is one poll that waits.
+// pull is a waiting poll.
 type pull struct {
 	workerID      string
-	namespaces    []string // all that it asks for; lines has none of those that are paused
+	namespaces    []string // all requested; subscriptions omits paused ones
 	subscriptions []storage.Subscription
 	woken         chan struct{} // closed once
 	began         time.Time
@@ -35,11 +37,11 @@ func newPulls(e *Engine) *pulls {
 	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}, groups: map[string]time.Time{}}
 }
 
-// groupsBelieved is how long a namespace counts as one that has places of groups, once they were seen: longer than the time between two passes of the
-// collector, which sees them: a second, and what the passes take that have much to remove.
+// groupsBelieved is how long a namespace is assumed to have group slots after the collector has
+// seen them. It is longer than the interval of the collector plus a long pass.
 const groupsBelieved = 5 * time.Second
 
-// believe notes that namespaces have places of groups.
+// believe records that namespaces have group slots.
 func (p *pulls) believe(namespaces ...string) {
 	until := time.Now().Add(groupsBelieved)
 	p.mu.Lock()
@@ -49,7 +51,7 @@ func (p *pulls) believe(namespaces ...string) {
 	p.mu.Unlock()
 }
 
-// grouped tells whether a poll has to look for places of groups.
+// grouped reports whether a poll must look for group slots.
 func (p *pulls) grouped(lines []storage.Subscription) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +69,8 @@ func (p *pulls) grouped(lines []storage.Subscription) bool {
 	return grouped
 }
 
-// join enters a poll, before it looks: what comes between its look and its wait wakes it.
+// join adds a poll before its first query, so that tasks that arrive between its query and its wait
+// wake it.
 func (p *pulls) join(params *PollParams, lines []storage.Subscription) *pull {
 	w := &pull{
 		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}), began: time.Now(),
@@ -84,7 +87,7 @@ func (p *pulls) leave(w *pull) {
 	p.mu.Unlock()
 }
 
-// wake has the lines looked at.
+// wake makes Run query the subscriptions.
 func (p *pulls) wake() {
 	p.mu.Lock()
 	waits := len(p.waiting) > 0
@@ -94,13 +97,13 @@ func (p *pulls) wake() {
 	}
 }
 
-// end wakes a poll, which waits no longer. The caller holds the lock.
+// end wakes a poll and removes it. The caller holds the lock.
 func (p *pulls) end(w *pull) {
 	delete(p.waiting, w)
 	close(w.woken)
 }
 
-// wakeWorker has the polls of a worker look at what it was told.
+// wakeWorker wakes the polls of a worker so that they see its new command.
 func (p *pulls) wakeWorker(workerID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +114,8 @@ func (p *pulls) wakeWorker(workerID string) {
 	}
 }
 
-// wakeNamespaces wakes the polls of namespaces that have changed: one that was resumed is among their lines only from now on.
+// wakeNamespaces wakes the polls of changed namespaces, because the subscriptions of a poll include
+// a resumed namespace only after that.
 func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +126,7 @@ func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	}
 }
 
-// offer wakes polls for n tasks of a line, those that have waited longest first.
+// offer wakes polls for n tasks of a subscription, those that have waited longest first.
 func (p *pulls) offer(namespace, jobName string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +153,7 @@ func (w *pull) wants(namespace, jobName string) bool {
 	return false
 }
 
-// subscription is where a poll looks, as the key of a map.
+// subscription is a storage.Subscription as a map key.
 type subscription struct {
 	namespace, jobName string
 	jobsOnly           bool
@@ -159,7 +163,7 @@ func subscriptionOf(l storage.Subscription) subscription {
 	return subscription{l.Namespace, l.JobName, l.JobsOnly}
 }
 
-// subscriptions are the lines that somebody waits at.
+// subscriptions returns the subscriptions of all waiting polls.
 func (p *pulls) subscriptions() []storage.Subscription {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +181,7 @@ func (p *pulls) subscriptions() []storage.Subscription {
 	return lines
 }
 
-// Run looks until ctx ends.
+// Run queries tasks until ctx is cancelled.
 func (p *pulls) Run(ctx context.Context) error {
 	rest := min(p.engine.cfg.ScanInterval, pullRest)
 	sleep := time.NewTimer(rest)
@@ -194,7 +198,7 @@ func (p *pulls) Run(ctx context.Context) error {
 	}
 }
 
-// countedPulls is up to how many tasks of a line are counted for the polls that wait there.
+// countedPulls is the maximum number of tasks that are counted for a subscription.
 const countedPulls = 256
 
 func (p *pulls) runOnce(ctx context.Context) {
@@ -224,7 +228,7 @@ func (p *pulls) runOnce(ctx context.Context) {
 	}
 }
 
-// workers are those that wait, each with a line that it waits at.
+// workers returns the workers that wait, each with one of its subscriptions.
 func (p *pulls) workers() (workers []string, lines []storage.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +249,7 @@ func (p *pulls) workers() (workers []string, lines []storage.Subscription) {
 	return workers, lines
 }
 
-// offerWorker wakes one of the polls of a worker that wait at a line.
+// offerWorker wakes one poll of a worker that has the subscription.
 func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,12 +261,12 @@ func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
 	}
 }
 
-// at tells whether a poll waits at exactly this line.
+// at reports whether a poll has exactly this subscription.
 func (w *pull) at(l storage.Subscription) bool {
 	return slices.ContainsFunc(w.subscriptions, func(own storage.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
 }
 
-// offerSubscription wakes n of the polls that wait at a line.
+// offerSubscription wakes n polls that have the subscription.
 func (p *pulls) offerSubscription(l storage.Subscription, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

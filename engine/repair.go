@@ -13,18 +13,18 @@ import (
 // RepairParams is a request to take a process out of ERROR.
 type RepairParams struct {
 	Key            process.Key
-	Simple         bool // without the processor
+	Simple         bool // without calling the processor
 	Args           []byte
 	Context        []byte
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
-	Accepted       bool          // answer when the task is durable
-	Timeout        time.Duration // of the wait; 0: the namespace's step timeout
+	Accepted       bool          // answer when the task is stored
+	Timeout        time.Duration // of the wait; 0 means the step timeout of the namespace
 	Actor          process.Actor
 }
 
-// Repair takes a process out of ERROR: by a REPAIR task, or (Simple) without its processor. The timers that the error had
-// cancelled are set again, the one that broke it too.
+// Repair takes a process out of ERROR, with a REPAIR task or, if Simple is set, without its
+// processor. Timers that the error had cancelled are set again, including the one that caused it.
 func (e *Engine) Repair(ctx context.Context, p RepairParams) (Answer, error) {
 	ns, err := e.namespace(ctx, p.Key.Namespace)
 	if err != nil {

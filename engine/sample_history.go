@@ -13,11 +13,11 @@ import (
 
 const (
 	sampleEvery = 10 * time.Second
-	maxSamples  = 360 // an hour
+	maxSamples  = 360 // one hour
 )
 
-// sampleHistory remembers what overviews showed, so that whoever opens one sees where its figures come from. It costs two small statements
-// every ten seconds, however many look.
+// sampleHistory keeps samples of the overview, so that a client that opens it sees the recent past.
+// Sampling costs two small statements every ten seconds, however many clients there are.
 type sampleHistory struct {
 	engine *Engine
 
@@ -27,7 +27,7 @@ type sampleHistory struct {
 
 func newSampleHistory(e *Engine) *sampleHistory { return &sampleHistory{engine: e} }
 
-// Run takes samples until ctx ends.
+// Run takes samples until ctx is cancelled.
 func (t *sampleHistory) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
@@ -41,7 +41,8 @@ func (t *sampleHistory) Run(ctx context.Context) error {
 	}
 }
 
-// runOnce takes a sample. While the database is away there is none: a gap is better than a wrong figure.
+// runOnce takes a sample. While the database is unavailable it takes none, because a gap is better
+// than a wrong value.
 func (t *sampleHistory) runOnce(ctx context.Context) {
 	sample, err := t.take(ctx)
 	if err != nil {
@@ -55,7 +56,8 @@ func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.samples) == maxSamples {
-		t.samples = append(t.samples[:0:0], t.samples[1:]...) // what was handed out stays as it is
+		// copy, because slices that were returned must not change
+		t.samples = append(t.samples[:0:0], t.samples[1:]...)
 	}
 	t.samples = append(t.samples, sample)
 }
@@ -93,7 +95,7 @@ func (t *sampleHistory) take(ctx context.Context) (*progressorv1.OverviewSample,
 	return sample, nil
 }
 
-// all gives the samples, oldest first. Nobody changes them.
+// all returns the samples, oldest first. Callers must not modify them.
 func (t *sampleHistory) all() []*progressorv1.OverviewSample {
 	t.mu.Lock()
 	defer t.mu.Unlock()

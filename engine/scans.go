@@ -11,20 +11,22 @@ import (
 )
 
 const (
-	// scanLimit is the most that one scan claims of a namespace.
+	// scanLimit is the maximum number of tasks of one namespace that a scan claims.
 	scanLimit = 256
-	// maxScanRows is the most that one scan claims of all namespaces together. storage bounds its bytes.
+	// maxScanRows is the maximum number of tasks that a scan claims in total. storage limits their
+	// bytes.
 	maxScanRows = 512
 )
 
-// minCutRows is the least that remains of the bound after a scan that its bytes have cut.
+// minCutRows is the minimum of the bound after a scan that reached its byte limit.
 const minCutRows = 32
 
-// quickRows is the most rows that a scan claims of a namespace without a backlog, unless its equal part is more.
+// quickRows is how many rows a scan claims of a namespace without a backlog, unless its equal part
+// is larger.
 const quickRows = 32
 
-// scanBound bounds the rows that one scan claims of all namespaces together, and divides them among the namespaces.
-// Only one goroutine uses it.
+// scanBound limits the rows that one scan claims in total, and divides them among the namespaces.
+// It is not safe for concurrent use.
 type scanBound struct {
 	rows  int
 	last  string // the last namespace whose turn has come
@@ -41,8 +43,9 @@ type progress struct {
 // backlogged reports whether scans do not keep up with the namespace. If unknown, they do not.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
-// scanned notes what a scan has claimed: left rows of each room were not needed. cut: its bytes may have left tasks
-// behind. PostgreSQL has locked as many rows as the scan had room for, so that the next ones have less.
+// scanned records what a scan has claimed: left rows of each room were not needed. cut reports that
+// the byte limit may have left tasks behind. PostgreSQL has locked as many rows as the scan had
+// room for, so the next scans get fewer rows.
 func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
 	if b.known == nil {
 		b.known = map[string]progress{}
@@ -62,17 +65,18 @@ func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
 	}
 }
 
-// forget drops namespaces that this node does not know any more. known never holds more namespaces than the node.
+// forget drops namespaces that this node no longer knows.
 func (b *scanBound) forget(namespaces map[string]*namespace) {
 	if len(b.known) > len(namespaces) {
 		maps.DeleteFunc(b.known, func(name string, _ progress) bool { return namespaces[name] == nil })
 	}
 }
 
-// divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n rows for one of
-// them, and returns how many it took. Namespaces without a backlog go first, up to half of the rows, so that their few
-// tasks do not wait behind the backlogs of others. All others, and those for which nothing was left, take turns and
-// get equal parts of the rest. divide returns the namespaces whose turn comes with the next scan.
+// divide takes rows for a scan of the named namespaces, which must be sorted. take takes at most n
+// rows for one of them, and returns how many it took. Namespaces without a backlog go first, up to
+// half of the rows, so that their few tasks do not wait behind the backlogs of others. All others,
+// and those for which nothing was left, take turns and get equal parts of the rest. divide returns
+// the namespaces whose turn comes with the next scan.
 func (b *scanBound) divide(names []string, take func(name string, n int) int) (postponed []string) {
 	left, share := b.rows, equalPart(b.rows, len(names))
 	quick := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.known[name].backlogged() })
@@ -102,7 +106,8 @@ func (b *scanBound) divide(names []string, take func(name string, n int) int) (p
 // equalPart returns the rows for each of n namespaces.
 func equalPart(rows, n int) int { return min(max(rows/max(n, 1), 1), scanLimit) }
 
-// done adjusts the bound after a scan: a scan that took too long halves it, and others let it grow back.
+// done adjusts the bound after a scan: a scan that took too long halves it, and others let it grow
+// back.
 func (b *scanBound) done(err error) {
 	switch {
 	case err == nil:
@@ -130,8 +135,9 @@ type rooms struct {
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// rooms takes slots for a scan of the named namespaces, as the bound divides its rows. It leaves out paused namespaces
-// and those that this node cannot serve. A node without a heartbeat takes nothing. names must be sorted.
+// rooms takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
+// paused namespaces and those that this node cannot serve. It takes none if the node has no
+// heartbeat. names must be sorted.
 func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace, n int) int) *rooms {
 	r := &rooms{engine: e}
 	if !e.takesTasks() {
@@ -172,8 +178,8 @@ func releaseOf(c class) func(*namespace) func() {
 	return func(ns *namespace) func() { return func() { ns.slots.release(c) } }
 }
 
-// start runs claims, each in a slot that was taken for it. It returns the slots that are left of each room, and
-// whether the bound on bytes may have left tasks behind.
+// start runs claims, each in a slot that was taken for it. It returns the unused slots of each
+// room, and whether the byte limit may have left tasks behind.
 func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}
 	byName := map[string]*namespace{}
@@ -182,7 +188,7 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 	}
 	for n := range claims {
 		if !r.engine.active.join() {
-			continue // pollers end before the crew closes
+			continue // pollers end before the active counter closes
 		}
 		got[claims[n].Namespace]++
 		ns := byName[claims[n].Namespace]
@@ -194,11 +200,12 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 	return left, storage.ScanIsCut(claims)
 }
 
-// scanTimeout bounds a scan on a connection that does not answer; statement_timeout ends a slow one before. A scan does not end
-// with its poller: what it has claimed has to be known.
+// scanTimeout limits a scan on a connection that does not answer; statement_timeout ends a slow
+// scan earlier. A scan is not cancelled with its poller, because its claims must be known.
 const scanTimeout = 12 * time.Second
 
-// pauseAfter is how long a scan waits after so many that failed: the first ones may only have met connections that were dead.
+// pauseAfter returns the pause after a number of consecutive failed scans. It is short at first,
+// because they may only have used dead connections.
 func pauseAfter(failures int) time.Duration {
 	return 10 * time.Millisecond << min(3*(failures-1), 20)
 }

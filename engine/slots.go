@@ -11,23 +11,23 @@ import (
 const (
 	// slotWait is how long a fresh request waits in memory for a slot before it is rejected.
 	slotWait = 100 * time.Millisecond
-	// maxSlotWaits is how many times slotWait a fresh request waits while a scan holds slots. The scan may return
-	// them, and on a slow database it may take longer than slotWait.
+	// maxSlotWaits is how many times slotWait a fresh request waits while a scan holds slots. The
+	// scan may return them, and on a slow database it may take longer than slotWait.
 	maxSlotWaits = 10
-	// failFastFor is how long fresh requests fail fast after a wait was rejected. Overload usually lasts, and each
-	// second without failing fast lets a thousand more requests wait for nothing.
+	// failFastFor is how long fresh requests fail fast after a wait was rejected. Overload usually
+	// lasts, and each second without failing fast lets another thousand requests wait uselessly.
 	failFastFor = 10 * time.Second
 )
 
-// slots bounds how many tasks of a namespace run on this node at a time. A task needs a slot of its namespace and one of
-// the node. Fresh requests wait in memory, in the order of their arrival. Stored tasks and timers wait in the database,
-// and the pollers take slots for them. If several classes wait, shares decides which of them gets a free slot. It is
-// safe for concurrent use.
+// slots limits how many tasks of a namespace run on this node at a time. A task needs a slot of its
+// namespace and one of the node. Fresh requests wait in memory, in the order of their arrival.
+// Stored tasks and timers wait in the database, and the pollers take slots for them. If several
+// classes wait, shares decides which of them gets a free slot. It is safe for concurrent use.
 type slots struct {
 	mu     sync.Mutex
 	max    int
 	shares shares
-	waits  [classes]bool   // stored tasks, timers: more wait, or may wait, than had slots
+	waits  [classes]bool   // more stored tasks or timers wait, or may wait, than had slots
 	queue  []chan struct{} // fresh requests that wait; closed when the request has its slot
 	scans  int             // scans that hold slots now
 
@@ -36,12 +36,12 @@ type slots struct {
 
 	lastRejected   time.Time // when the wait of a fresh request was last rejected
 	window         time.Time // when the count of served began
-	served, before int       // slots that became free for fresh requests, in this window and the one before
+	served, before int       // slots that became free for fresh requests, in this window and in the previous one
 
-	wakeStored, wakeTimers func() // a slot is free for that class
+	wakeStored, wakeTimers func() // called if a slot is free for that class
 }
 
-// wakeups is who can use slots that have become free.
+// wakeups lists who can use slots that have become free.
 type wakeups struct {
 	classes    [classes]bool // of this namespace; their scans can take slots
 	namespaces []*slots      // others, whose turn to take a slot of the node has come
@@ -61,9 +61,10 @@ func (s *slots) wanted() (n [classes]int) {
 	return n
 }
 
-// distribute gives free slots to the fresh requests that wait, and at most n to class c. It leaves the slots that
-// belong to another class free, for the scan of that class. If the node has too few slots, the namespace waits for one.
-// The caller holds the lock, and calls wake after it has released the lock.
+// distribute gives free slots to the fresh requests that wait, and at most n to class c. It leaves
+// the slots that belong to another class free, for the scan of that class. If the node has too few
+// slots, the namespace waits for one. The caller holds the lock, and calls wake after it has
+// released the lock.
 func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	wanted := s.wanted()
 	if c != fresh {
@@ -74,7 +75,7 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 		w.namespaces = s.node.leave(s)
 		return 0, w
 	}
-	after := s.shares // as if the slots that are left were taken
+	after := s.shares // as if the remaining slots were taken
 	for range min(free, s.node.free(s)) {
 		next, ok := after.next(wanted)
 		if !ok {
@@ -84,10 +85,10 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 			left++
 			w.classes[next] = true
 			if wanted[fresh] == 0 && (c == fresh || wanted[c] == 0) {
-				wanted[next] = 0 // nothing is taken any more
+				wanted[next] = 0 // no more are taken
 			}
 		} else if !s.node.take(s) {
-			break // another namespace was faster
+			break // another namespace was first
 		} else if s.shares.take(next); next == fresh {
 			s.countServed(time.Now(), 1)
 			close(s.queue[0])
@@ -106,7 +107,7 @@ func (s *slots) distribute(c class, n int) (got int, w wakeups) {
 	return got, w
 }
 
-// wake wakes those for which slots were left.
+// wake wakes those that can use the remaining slots.
 func (s *slots) wake(w wakeups) {
 	if w.classes[stored] {
 		s.wakeStored()
@@ -154,7 +155,8 @@ func (s *slots) tryTake() bool {
 	return true
 }
 
-// tryTakeIdle takes a slot for a request that can also be stored: only if nothing waits for a slot.
+// tryTakeIdle takes a slot for a request that can be queued instead. It succeeds only if nothing
+// waits for a slot.
 func (s *slots) tryTakeIdle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +167,8 @@ func (s *slots) tryTakeIdle() bool {
 	return true
 }
 
-// take waits for a slot for a fresh request, at most slotWait unless a scan holds slots. It fails at once if as many
-// requests wait as room allows.
+// take waits for a slot for a fresh request, at most slotWait unless a scan holds slots. It fails
+// at once if as many requests wait as room allows.
 func (s *slots) take(ctx context.Context) bool {
 	if s.tryTake() {
 		return true
@@ -198,8 +200,8 @@ func (s *slots) take(ctx context.Context) bool {
 	}
 }
 
-// giveUp ends the wait of a fresh request. taken: it got a slot at the same moment. The wait is not over while a scan
-// holds slots, unless the client is gone or this was the last wait.
+// giveUp ends the wait of a fresh request. taken reports that it got a slot at the same time. The
+// wait is not over while a scan holds slots, unless the client is gone or this was the last wait.
 func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	s.mu.Lock()
 	n := slices.Index(s.queue, turn)
@@ -220,8 +222,9 @@ func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	return false, true
 }
 
-// room returns how many fresh requests may wait. After a wait was rejected, these are as many as get a slot in half
-// of slotWait: the others would be rejected too, so they fail fast. The caller holds the lock.
+// room returns how many fresh requests may wait. After a wait was rejected, it is the number that
+// gets a slot in half of slotWait; more would be rejected too, so they fail fast. The caller holds
+// the lock.
 func (s *slots) room(now time.Time) int {
 	if now.Sub(s.lastRejected) > failFastFor {
 		return s.max
@@ -230,8 +233,9 @@ func (s *slots) room(now time.Time) int {
 	return min(s.max, max(s.served, s.before, 2)/2)
 }
 
-// countServed notes that n slots became free for fresh requests, also if none waited: after a stall none waits, and
-// there is room for those that come while all slots are taken. The caller holds the lock.
+// countServed records that n slots became free for fresh requests, even if none waited. After a
+// stall none waits, and there must be room for those that arrive while all slots are taken. The
+// caller holds the lock.
 func (s *slots) countServed(now time.Time, n int) {
 	if since := now.Sub(s.window); since >= slotWait {
 		s.before = s.served
@@ -260,11 +264,12 @@ func (s *slots) release(c class) {
 	s.wake(w)
 }
 
-// takeStored takes at most n slots for a scan of stored tasks. If it takes none, stored tasks wait from now on.
+// takeStored takes at most n slots for a scan of stored tasks. If it takes none, stored tasks wait
+// from now on.
 func (s *slots) takeStored(n int) int { return s.takeForScan(stored, n) }
 
-// takeTimers takes at most n slots for a scan of timers, and at most half of the free ones: the scan may find few
-// timers, and fresh requests must not wait for it.
+// takeTimers takes at most n slots for a scan of timers, and at most half of the free ones, because
+// the scan may find few timers, and fresh requests must not wait for it.
 func (s *slots) takeTimers(n int) int {
 	s.mu.Lock()
 	n = min(n, (s.free()+1)/2)
@@ -285,8 +290,9 @@ func (s *slots) takeForScan(c class, n int) int {
 	return got
 }
 
-// scanned ends a scan that took slots for class c. unused of them are returned. more: more tasks wait, or may wait,
-// than the scan had slots for. again reports whether a slot is free for them now.
+// scanned ends a scan that took slots for class c. It returns unused slots. more reports that more
+// tasks wait, or may wait, than the scan had slots for. The result reports whether a slot is free
+// for them now.
 func (s *slots) scanned(c class, unused int, more bool) (again bool) {
 	s.mu.Lock()
 	turns := s.giveBack(c, unused)
@@ -300,7 +306,7 @@ func (s *slots) scanned(c class, unused int, more bool) (again bool) {
 	return again
 }
 
-// noneStored notes that no stored task waits for a slot.
+// noneStored records that no stored task waits for a slot.
 func (s *slots) noneStored() {
 	s.mu.Lock()
 	changed := s.waits[stored]
@@ -313,7 +319,8 @@ func (s *slots) noneStored() {
 	s.wake(w)
 }
 
-// pass gives the turn to take a slot of the node to other namespaces: no scan takes tasks of this one.
+// pass passes the turn to take a slot of the node to other namespaces, because no scan takes tasks
+// of this one.
 func (s *slots) pass() { s.wake(wakeups{namespaces: s.node.leave(s)}) }
 
 // contended reports whether anything waits for a slot of this namespace or of the node.
@@ -325,7 +332,7 @@ func (s *slots) contended() bool {
 
 func (s *slots) anyWaits() bool { return len(s.queue) > 0 || s.waits[stored] || s.waits[timers] }
 
-// resize changes the number of slots. Tasks that run beyond it go on.
+// resize changes the number of slots. Running tasks continue if there are fewer.
 func (s *slots) resize(n int) {
 	s.mu.Lock()
 	s.max = n
@@ -341,7 +348,8 @@ func (s *slots) inUse() (taken, waiting int) {
 	return s.shares.total(), len(s.queue)
 }
 
-// force takes a slot for class c even if none is free, for a task that already runs according to the database.
+// force takes a slot for class c even if none is free, for a task that already runs according to
+// the database.
 func (s *slots) force(c class) {
 	s.mu.Lock()
 	s.shares.take(c)

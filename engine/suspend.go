@@ -11,13 +11,15 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// SuspendProcess holds a process in INIT or RUNNING until ResumeProcess: what runs goes on to its end, nothing else is handed out, and
-// calls are refused. reason is shown as its detail.
+// SuspendProcess suspends a process in INIT or RUNNING until ResumeProcess. A running task
+// continues, no other task is handed out, and calls are rejected. The reason is shown as the detail
+// of the process.
 func (e *Engine) SuspendProcess(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Process, error) {
 	return e.runCommand(ctx, key, func() error { return e.store.SuspendProcess(key, reason, by) })
 }
 
-// ResumeProcess lets a suspended process go on: with what waits for it, and with the timers that came due meanwhile.
+// ResumeProcess resumes a suspended process, with its waiting tasks and the timers that came due in
+// the meantime.
 func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
 	return e.runCommand(ctx, key, func() error {
 		err := e.store.ResumeProcess(key, by)
@@ -28,12 +30,14 @@ func (e *Engine) ResumeProcess(ctx context.Context, key process.Key, by process.
 	})
 }
 
-// RestartHistory begins a new history of a process, in any status. The process keeps its state, and the numbers of its events go on.
+// RestartHistory starts a new history of a process, in any status. The process keeps its state, and
+// event IDs continue.
 func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process.Actor) (*progressorv1.Process, error) {
 	return e.runCommand(ctx, key, func() error { return e.store.RestartHistory(key, by) })
 }
 
-// runCommand runs an operator's command on a process, and returns the process as it is then, without its history.
+// runCommand runs an operator's command on a process and returns the resulting process without its
+// history.
 func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -49,7 +53,7 @@ func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() er
 	e.watchers.recheck(key)
 	view, err := e.store.ViewProcess(ctx, key, storage.HistoryRange{})
 	if errors.Is(err, process.ErrProcessNotFound) {
-		// It was given, and the process has gone since.
+		// The command succeeded, and the process has been removed since.
 		return &progressorv1.Process{Namespace: key.Namespace, ProcessId: key.ProcessID}, nil
 	}
 	if err != nil {

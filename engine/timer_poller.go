@@ -8,25 +8,27 @@ import (
 	"time"
 )
 
-// timerPoller claims tasks whose time has come. It keeps the time of the next one of each namespace in memory. The
-// timers that this node sets are known at once; those of others are found every third ScanInterval if they are due soon.
+// timerPoller claims tasks whose time has come. It keeps the time of the next timer of each
+// namespace in memory. Timers that this node sets are known at once; those of other nodes are found
+// every third ScanInterval if they are due soon.
 type timerPoller struct {
 	engine *Engine
 	woken  chan struct{}
 	mu     sync.Mutex
 	due    map[string]time.Time // when to scan a namespace; no entry if no timer is known
-	all    bool                 // the next scan begins with a look at all namespaces
+	all    bool                 // the next scan first queries the timers of all namespaces
 	next   time.Time            // when to scan first; zero if nothing is known
 
 	bound     scanBound
 	cronBound scanBound
-	failures  int          // scans that failed in a row; only Run uses it
-	crowded   bool         // more was due than the last scan had room for; likewise
+	failures  int          // consecutive failed scans; used only by Run
+	crowded   bool         // more timers were due than the last scan had room for; used only by Run
 	cronsDue  atomic.Bool  // more crons are due than this node has claimed
-	cronsRun  atomic.Int64 // tasks of crons that run beyond the places
+	cronsRun  atomic.Int64 // tasks of crons that run in addition to the slots
 }
 
-// minTimerGap is the least time between two scans: timers that are due within it are claimed together.
+// minTimerGap is the minimum time between scans. Timers that are due within it are claimed
+// together.
 const minTimerGap = 2 * time.Millisecond
 
 func newTimerPoller(e *Engine) *timerPoller {
@@ -36,7 +38,7 @@ func newTimerPoller(e *Engine) *timerPoller {
 	}
 }
 
-// wake makes the poller look at all namespaces.
+// wake makes the poller query the timers of all namespaces.
 func (p *timerPoller) wake() {
 	p.mu.Lock()
 	p.all = true
@@ -55,7 +57,8 @@ func (p *timerPoller) alarm(namespace string, after time.Duration) {
 	p.schedule(at)
 }
 
-// schedule makes the next scan begin at a time or before. The caller holds the lock, which it releases.
+// schedule makes the next scan begin at a time or before. The caller holds the lock, which it
+// releases.
 func (p *timerPoller) schedule(at time.Time) {
 	earlier := p.next.IsZero() || at.Before(p.next)
 	if earlier {
@@ -67,10 +70,10 @@ func (p *timerPoller) schedule(at time.Time) {
 	}
 }
 
-// timerRest is the time between two looks at the timers of all namespaces.
+// timerRest is the interval between queries of the timers of all namespaces.
 func timerRest(e *Engine) time.Duration { return 3 * e.cfg.ScanInterval }
 
-// until is how long to sleep, at most rest.
+// until returns how long to sleep, at most rest.
 func (p *timerPoller) until(rest time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,13 +83,13 @@ func (p *timerPoller) until(rest time.Duration) time.Duration {
 	return min(rest, max(time.Until(p.next), 0))
 }
 
-// Run polls until ctx ends.
+// Run polls until ctx is cancelled.
 func (p *timerPoller) Run(ctx context.Context) error {
 	rest := timerRest(p.engine)
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
 	looked := time.Time{}
-	look := time.Now() // at all namespaces
+	look := time.Now() // when to query all namespaces
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -116,15 +119,15 @@ func (p *timerPoller) Run(ctx context.Context) error {
 	return nil
 }
 
-// take returns the namespaces that are due now, sorted, and removes them from those that the poller knows. It looks
-// at all namespaces before if that is wanted.
+// take returns the due namespaces, sorted, and removes them from due. If all is set, it first
+// queries the timers of all namespaces.
 func (p *timerPoller) take(ctx context.Context) ([]string, error) {
 	p.mu.Lock()
 	all := p.all
 	p.all = false
 	p.mu.Unlock()
 	if all {
-		// Twice the time until the next look: that may be late.
+		// The horizon is twice the interval, because the next query may be late.
 		timers, err := p.engine.store.NextTimers(ctx, 2*timerRest(p.engine))
 		if err != nil {
 			return nil, err
@@ -154,7 +157,7 @@ func (p *timerPoller) take(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// runOnce claims once for all namespaces that are due. more: there is more that could run now.
+// runOnce claims once for all due namespaces. more reports that further timers could run now.
 func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	e := p.engine
 	e.backlog.wait(ctx)
@@ -178,7 +181,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		p.alarm(name, 0)
 	}
 	for _, name := range rooms.full {
-		p.alarm(name, cronsGap) // no scan says when its next timer is due
+		p.alarm(name, cronsGap) // no scan returns when its next timer is due
 	}
 	more = len(rooms.postponed) > 0
 	if len(rooms.rooms) > 0 {
@@ -188,7 +191,7 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	return more || moreCrons
 }
 
-// scan claims what is due in rooms. more: there is more that could run now.
+// scan claims the due timers in rooms. more reports that further timers could run now.
 func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool) {
 	e := p.engine
 	claims, next, err := e.store.SearchTimers(limit, rooms.rooms)
@@ -226,7 +229,7 @@ func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool)
 	return more
 }
 
-// release makes what is due in the given namespaces wait for workers, where these take the tasks.
+// release moves the due tasks of namespaces with workers to the wait queue of the workers.
 func (p *timerPoller) release(ctx context.Context, due []string) {
 	e := p.engine
 	var names []string
@@ -249,7 +252,7 @@ func (p *timerPoller) release(ctx context.Context, due []string) {
 		return
 	}
 	for name := range released {
-		p.alarm(name, 0) // there may be more of them
+		p.alarm(name, 0) // there may be more
 	}
 	if len(released) > 0 {
 		e.noted()

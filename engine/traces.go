@@ -15,8 +15,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// traces makes a span for each attempt of a task that a traced request asked for, also when it runs on another node or much later: the request's
-// span is kept in the task's context. nil: tracing is off, and nothing of this happens.
+// traces creates a span for each attempt of a task whose request was traced, even if the task runs
+// on another node or much later. The span context of the request is stored in the context of the
+// task. A nil *traces means that tracing is off.
 type traces struct{ tracer trace.Tracer }
 
 func newTraces(p trace.TracerProvider) *traces {
@@ -26,8 +27,9 @@ func newTraces(p trace.TracerProvider) *traces {
 	return &traces{p.Tracer(tracing.Scope)}
 }
 
-// keep is the context that is stored with a request: what the caller sent along, as it is, else the span of the request. Of the engine's own
-// processes nothing is kept, but of runs: the timers of a cron go on for years, and a bulk calls a million processes.
+// keep returns the context to store with a request: the one that the caller sent, or else the span
+// of the request. It keeps no span for the engine's own processes except runs, because the timers
+// of a cron continue for years and a bulk calls a million processes.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
 	if t == nil || len(sent) > 0 || process.Own(processID) && !strings.HasPrefix(processID, process.FlowPrefix) {
 		return sent
@@ -35,8 +37,9 @@ func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte
 	return tracing.Text(trace.SpanContextFromContext(ctx))
 }
 
-// asked is the span of a request whose task runs at once, where what is stored does not tell: a caller has sent a context of its own, or orders
-// a cron something. nil: there is none.
+// asked returns the span of a request whose task runs at once, if the stored context does not
+// contain it: the caller sent a context of its own, or the request is a command to a cron. It
+// returns nil if there is none.
 func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
 	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !strings.HasPrefix(processID, process.CronPrefix) {
 		return nil
@@ -45,7 +48,7 @@ func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trac
 	return &sc
 }
 
-// of is a context for what the log says of an attempt: with its trace, so that the line can be found by it.
+// of returns a context for logging about an attempt. It has the trace of the attempt.
 func (t *traces) of(c *storage.Claim) context.Context {
 	if t == nil {
 		return context.Background()
@@ -53,16 +56,17 @@ func (t *traces) of(c *storage.Claim) context.Context {
 	return trace.ContextWithRemoteSpanContext(context.Background(), tracing.OfText(c.Context))
 }
 
-// tracedAttempt is what the span of an attempt is made of.
+// tracedAttempt holds the properties of an attempt's span.
 type tracedAttempt struct {
 	claim  *storage.Claim
 	parent trace.SpanContext
 	kind   trace.SpanKind
-	began  time.Time // zero: now
+	began  time.Time // zero means now
 	worker string
 }
 
-// begin begins the span of an attempt on this node and puts it into ctx; nil: there is none. asked: see there.
+// begin starts the span of an attempt on this node and adds it to ctx. The span is nil if the
+// attempt is not traced. asked is the result of traces.asked.
 func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, asked *trace.SpanContext) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
@@ -71,10 +75,10 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	if !a.parent.IsValid() && asked != nil {
 		a.parent = *asked
 	}
-	if ns.pushed && (c.Kind == "" || c.Kind == storage.JobKind) { // the others have processors of their own
+	if ns.pushed && (c.Kind == "" || c.Kind == storage.JobKind) { // other kinds have a Processor in this program
 		a.kind = trace.SpanKindClient
 	}
-	fires := c.Kind == cronKind && c.TaskType == process.TaskTimeout // nobody asks for that: it begins a trace, as a request does
+	fires := c.Kind == cronKind && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace
 	if !a.parent.IsValid() && !fires {
 		return ctx, nil
 	}
@@ -85,7 +89,8 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	return trace.ContextWithSpan(ctx, span), span
 }
 
-// span makes a span of an attempt, as a child under the id that everybody knows for it.
+// span creates the span of an attempt. Its ID is derived from the attempt, so that every node knows
+// it.
 func (t *traces) span(a tracedAttempt) trace.Span {
 	c := a.claim
 	attributes := []attribute.KeyValue{
@@ -113,7 +118,8 @@ func (t *traces) span(a tracedAttempt) trace.Span {
 	return span
 }
 
-// handOut is traceparent and tracestate of the attempt that a worker is to make; "": it is not traced.
+// handOut returns the traceparent and tracestate of an attempt for its worker, or "" if it is not
+// traced.
 func (t *traces) handOut(c *storage.Claim) (parent, state string) {
 	if t == nil {
 		return "", ""
@@ -125,7 +131,7 @@ func (t *traces) handOut(c *storage.Claim) (parent, state string) {
 	return tracing.Values(sc.WithSpanID(tracing.AttemptID(sc.TraceID(), c.Namespace, c.ProcessID, c.FencingToken)))
 }
 
-// slim is what is remembered of the context of a lease.
+// slim returns the part of the context that is cached with a lease.
 func (t *traces) slim(context []byte) []byte {
 	if t == nil || !tracing.OfText(context).IsValid() {
 		return nil
@@ -133,7 +139,7 @@ func (t *traces) slim(context []byte) []byte {
 	return context
 }
 
-// leased is the span of a lease whose end is about to be stored, by whichever node.
+// leased returns the span of a lease whose end is about to be stored. Any node may store it.
 func (t *traces) leased(l *storage.Lease) trace.Span {
 	if t == nil {
 		return nil
@@ -145,7 +151,8 @@ func (t *traces) leased(l *storage.Lease) trace.Span {
 	return t.span(tracedAttempt{claim: &l.Claim, parent: parent, kind: trace.SpanKindProducer, began: l.Claim.RunningTime, worker: l.WorkerID})
 }
 
-// lost makes the span of an attempt whose node or worker is gone. Without it, what its processor has told would hang in the air.
+// lost creates the span of an attempt whose node or worker was lost. Without it, the spans of its
+// processor would have no parent.
 func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 	if t == nil || !tracing.OfText(z.Context).IsValid() {
 		return
@@ -157,7 +164,8 @@ func (t *traces) lost(z *storage.Zombie, d *decision, now time.Time) {
 	endSpan(t.span(a), d, now, nil)
 }
 
-// sendAlong has what a result says to other processes go on with the trace of the attempt. Flows say themselves where their steps belong.
+// sendAlong adds the trace of the attempt to the messages of its result, unless they have a
+// context.
 func sendAlong(span trace.Span, messages []storage.Message) {
 	if span == nil || len(messages) == 0 {
 		return
@@ -170,7 +178,8 @@ func sendAlong(span trace.Span, messages []storage.Message) {
 	}
 }
 
-// endSpan ends the span of an attempt with what became of it, at the time by the database's clock if the span began by it (else zero).
+// endSpan ends the span of an attempt with its outcome. at is the database time if the span began
+// with it, otherwise zero.
 func endSpan(span trace.Span, d *decision, at time.Time, err error) {
 	if span == nil {
 		return
@@ -191,7 +200,7 @@ func endSpan(span trace.Span, d *decision, at time.Time, err error) {
 	}
 }
 
-// outcomeName is what became of an attempt.
+// outcomeName returns the name of the outcome of an attempt.
 func outcomeName(d *decision, err error) string {
 	switch {
 	case errors.Is(err, process.ErrFenced):

@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// usageWindow is the least time over which usage compares processors with the database.
+// usageWindow is the minimum time over which usage compares processors with the database.
 const usageWindow = time.Second
 
-// usage measures for what the tasks of a namespace use their slots on this node: for their processor, or for the
-// database. If it is the database, storing more requests would slow down the tasks that run. It is safe for concurrent
-// use.
+// usage measures whether the tasks of a namespace use their slots on this node for their processor
+// or for the database. If it is the database, storing more requests would slow down the running
+// tasks. It is safe for concurrent use.
 type usage struct {
 	working             atomic.Int64 // attempts that are in the processor now
-	processing, storing atomic.Int64 // ns so far
+	processing, storing atomic.Int64 // nanoseconds so far
 
 	mu    sync.Mutex
 	began time.Time // of the window
-	at    [2]int64  // processing and storing when it began
-	last  [2]int64  // of the window before
+	at    [2]int64  // processing and storing at the beginning of the window
+	last  [2]int64  // of the previous window
 }
 
-// begin notes that an attempt is in the processor, and returns the time.
+// begin records that an attempt is in the processor and returns the time.
 func (u *usage) begin() time.Time {
 	u.working.Add(1)
 	return time.Now()
 }
 
-// processed notes that an attempt that has begun has left the processor.
+// processed records that an attempt has left the processor.
 func (u *usage) processed(began time.Time) {
 	u.working.Add(-1)
 	u.processing.Add(int64(time.Since(began)))
 }
 
-// stored adds the time that a request or a result took to be stored.
+// stored adds the time that storing a request or a result took.
 func (u *usage) stored(began time.Time) { u.storing.Add(int64(time.Since(began))) }
 
-// byProcessors reports whether the processors use most of the time of the slots, of which so many are taken.
+// byProcessors reports whether processors use most of the time of the taken slots.
 func (u *usage) byProcessors(taken int, now time.Time) bool {
-	if 2*u.working.Load() >= int64(taken) { // attempts that last are not in the sums yet
+	if 2*u.working.Load() >= int64(taken) { // the sums do not contain attempts that still run
 		return true
 	}
 	u.mu.Lock()

@@ -9,9 +9,10 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// WatchProcess passes on the events of a process behind one of them, each once and in order, and the process (without history and
-// timers) as it is at first and whenever its status has changed, after the events that were stored with the change. It returns nil
-// when the process is at its end or gone, and process.ErrUnavailable when the node stops.
+// WatchProcess sends the events of a process after the event `after`, each once and in order. It
+// also sends the process (without history and timers), first as it is now, and after each change of
+// its status, following the events that were stored with the change. It returns nil when the
+// process has ended or was removed, and process.ErrUnavailable when the node stops.
 func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error) error {
 	share := e.shareOf(key.Namespace)
 	if err := e.admit(share); err != nil {
@@ -42,7 +43,7 @@ func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64,
 	}
 }
 
-// pass sends news. ended: nothing can come after it.
+// pass sends n. ended reports that nothing can follow.
 func pass(n news, send func(*progressorv1.WatchProcessResponse) error) (ended bool, err error) {
 	for _, event := range wire.Events(n.events) {
 		if err := send(&progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Event{Event: event}}); err != nil {

@@ -11,51 +11,52 @@ import (
 )
 
 const (
-	// maxLooked is how many watched processes one query asks for; more take turns.
+	// maxLooked is the maximum number of watched processes in one query. If there are more, they
+	// take turns.
 	maxLooked = 1000
-	// minLookGap is the least time between two looks at processes of which this node knows that something is new.
+	// minLookGap is the minimum time between queries for processes that are known to have news.
 	minLookGap = 10 * time.Millisecond
 )
 
-// news is what a watcher is handed at a time.
+// news is what a watcher receives at a time.
 type news struct {
-	gone    bool // the process was removed, or was never there
+	gone    bool // the process was removed or never existed
 	events  []storage.Event
-	process *storage.Process // its status changed
+	process *storage.Process // set if its status changed
 }
 
-// watcher is one client that watches a process. It is handed news only when it has passed on what it was handed before: a slow
-// client is read back from the database, and nothing queues up for it.
+// watcher is one client that watches a process. It gets news only after it has sent the previous
+// ones. News for a slow client are read from the database later, so no queue builds up.
 type watcher struct {
 	key     process.Key
-	news    chan news // holds one
-	after   int64     // the last event that it was handed
-	changed time.Time // status_changed_time of the status that it was handed; zero: none
-	created time.Time // of the process; zero: not known yet
-	ready   bool      // it has passed on what it was handed
-	behind  bool      // there is something new, or may be
+	news    chan news // buffered for one
+	after   int64     // the last event that it received
+	changed time.Time // status_changed_time of the status that it received; zero if none
+	created time.Time // of the process; zero if unknown
+	ready   bool      // it has sent the news that it received
+	behind  bool      // there may be more news
 	left    bool      // the client is gone
 }
 
-// watchers holds the clients of this node that watch processes. Events that are stored by this node are handed out from memory;
-// for what other nodes store, and for changes of status, one query for all of them is made every AnswerPoll, and none where nobody
-// watches.
+// watchers holds the clients of this node that watch processes. Events that this node stores are
+// sent from memory. For events of other nodes and for changes of status, one query for all clients
+// runs every AnswerPoll, and none if there are no watchers.
 type watchers struct {
 	engine *Engine
 	count  atomic.Int64
 	mu     sync.Mutex
 	byKey  map[process.Key][]*watcher
-	order  []*watcher // for taking turns; those that have left are dropped in passing
+	order  []*watcher // to take turns; those that have left are dropped on the way
 	kick   chan struct{}
 
-	failing bool // the last query failed; Run alone looks at it
+	failing bool // the last query failed; used only by Run
 }
 
 func newWatchers(e *Engine) *watchers {
 	return &watchers{engine: e, byKey: map[process.Key][]*watcher{}, kick: make(chan struct{}, 1)}
 }
 
-// register begins to watch a process, behind one of its events.
+// register starts to watch a process after one of its events.
 func (w *watchers) register(key process.Key, after int64) *watcher {
 	wt := &watcher{key: key, after: after, news: make(chan news, 1), ready: true, behind: true}
 	w.mu.Lock()
@@ -85,7 +86,7 @@ func (w *watchers) forget(wt *watcher) {
 	}
 }
 
-// passedOn tells that a watcher may be handed more.
+// passedOn records that a watcher is ready for more news.
 func (w *watchers) passedOn(wt *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,8 +96,8 @@ func (w *watchers) passedOn(wt *watcher) {
 	}
 }
 
-// stored hands out the events of a result that this node has stored, behind the last event that there was before; now is when it
-// was stored.
+// stored sends the events of a result that this node stored at the time now. They follow the event
+// done.LastEventID.
 func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	if w.count.Load() == 0 || len(done.Events) == 0 {
 		return
@@ -116,7 +117,7 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	}
 }
 
-// recheck has the database asked for a process at once.
+// recheck queries a process soon.
 func (w *watchers) recheck(key process.Key) {
 	if w.count.Load() == 0 {
 		return
@@ -128,7 +129,7 @@ func (w *watchers) recheck(key process.Key) {
 	}
 }
 
-// fallBehind notes that a watcher has missed something. The caller holds the lock, as in the following.
+// fallBehind records that a watcher has missed news. The caller holds the lock.
 func (w *watchers) fallBehind(wt *watcher) {
 	wt.behind = true
 	if wt.ready {
@@ -136,7 +137,7 @@ func (w *watchers) fallBehind(wt *watcher) {
 	}
 }
 
-// hand gives a watcher that is ready something new.
+// hand sends news to a watcher that is ready. The caller holds the lock.
 func (wt *watcher) hand(n news) {
 	wt.ready = false
 	if len(n.events) > 0 {
@@ -148,7 +149,7 @@ func (wt *watcher) hand(n news) {
 	wt.news <- n
 }
 
-// Run looks for news until ctx ends.
+// Run queries news until ctx is cancelled.
 func (w *watchers) Run(ctx context.Context) error {
 	poll := w.engine.cfg.AnswerPoll
 	tick := time.NewTimer(poll)
@@ -161,7 +162,7 @@ func (w *watchers) Run(ctx context.Context) error {
 		case <-tick.C:
 		case <-w.kick:
 			gap := minLookGap
-			if w.failing { // not more often than the tick while the database is away
+			if w.failing { // only with the ticks while the database is unavailable
 				gap = poll
 			}
 			select {
@@ -182,7 +183,8 @@ func (w *watchers) Run(ctx context.Context) error {
 	}
 }
 
-// runOnce makes one query for all watchers, or for those that are behind. It tells whether there are any.
+// runOnce makes one query for all watchers, or for those that are behind. It reports whether there
+// are any.
 func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	asked, refs, watching := w.due(all)
 	if len(asked) == 0 {
@@ -192,7 +194,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	defer cancel()
 	found, err := w.engine.store.ReadWatched(limit, refs)
 	if err != nil && ctx.Err() == nil && !w.failing {
-		w.engine.log.Warn("watched processes not read", "processes", len(asked), "error", err)
+		w.engine.log.Warn("cannot read watched processes", "processes", len(asked), "error", err)
 	}
 	if err == nil && w.failing {
 		w.engine.log.Info("watched processes are read again", "processes", len(asked))
@@ -212,7 +214,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	return true
 }
 
-// due takes the next turn of at most maxLooked watchers.
+// due returns the next turn of at most maxLooked watchers.
 func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, watching bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +235,8 @@ func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, wat
 	return asked, refs, len(w.order) > 0
 }
 
-// report hands a watcher what the database knows. What it was handed meanwhile from memory is not handed twice.
+// report sends a watcher what the database returned. It skips events that the watcher has received
+// from memory in the meantime.
 func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watched) {
 	if !wt.ready || wt.after != ref.AfterEventID || !wt.changed.Equal(ref.StatusChangedTime) {
 		w.fallBehind(wt)
@@ -242,12 +245,12 @@ func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watc
 	n := news{gone: found.Gone, events: found.Events, process: found.Process}
 	if !found.Gone {
 		if !wt.created.IsZero() && !wt.created.Equal(found.CreatedTime) {
-			n = news{gone: true} // it was removed, and started again under its id
+			n = news{gone: true} // the process was removed and its ID used again
 		}
 		wt.created = found.CreatedTime
 	}
 	if !n.gone && n.process == nil && (found.More || len(n.events) == 0) {
-		w.fallBehind(wt) // there is more than one look gives
+		w.fallBehind(wt) // there is more than one query returns
 	}
 	if n.gone || n.process != nil || len(n.events) > 0 {
 		wt.hand(n)

@@ -18,32 +18,36 @@ import (
 )
 
 const (
-	// workersRest is the time between two looks at what operators have told workers, while some are heard of here.
+	// workersRest is the interval between queries for commands to workers, while this node has
+	// workers.
 	workersRest = time.Second
-	// idleWorkersRest is that time while none are: a worker that was stopped, and is silent, may still hold leases.
+	// idleWorkersRest is that interval while this node has no workers. A stopped worker that is
+	// silent may still hold leases.
 	idleWorkersRest = 10 * time.Second
-	// stoppingCacheTime is how long what was read of that holds for a poll.
+	// stoppingCacheTime is how long a poll may use the result of that query.
 	stoppingCacheTime = 2 * workersRest
-	// notedEvery is how often it is noted that a worker was heard of: a row for each poll would be a write for each.
+	// notedEvery is the minimum interval between writes of last_seen of a worker. Otherwise each
+	// poll would cause a write.
 	notedEvery = 5 * time.Second
 	// heardFor is how long a node remembers a worker.
 	heardFor = time.Minute
-	// defaultStopGrace is how long a worker that is stopped keeps what it holds.
+	// defaultStopGrace is how long a stopped worker keeps its leases by default.
 	defaultStopGrace = 30 * time.Second
-	// takenBack is how many leases of stopped workers one look takes back.
+	// takenBack is how many leases of stopped workers one pass takes back.
 	takenBack = 256
 )
 
-// workers are those that this node has heard of lately, and what operators have told workers of any node.
+// workers holds the workers that this node has seen recently, and the commands to all stopping
+// workers.
 type workers struct {
 	engine *Engine
 
-	looking  sync.Mutex // held by who reads what workers were told
+	looking  sync.Mutex // held while commands are read
 	mu       sync.Mutex
 	seen     map[storage.WorkerSeen]*sighting
 	stopping map[string]storage.StoppingWorker
-	over     map[string]time.Time // when the grace of a worker is over, by the clock of this node
-	looked   time.Time            // when told was read
+	over     map[string]time.Time // when the grace period of a worker ends, by the clock of this node
+	looked   time.Time            // when stopping was read
 }
 
 type sighting struct{ heard, noted time.Time }
@@ -52,7 +56,7 @@ func newWorkers(e *Engine) *workers {
 	return &workers{engine: e, seen: map[storage.WorkerSeen]*sighting{}}
 }
 
-// see remembers that a worker was heard of.
+// see records that a worker was seen.
 func (w *workers) see(workerID string, namespaces ...string) {
 	now := time.Now()
 	w.mu.Lock()
@@ -66,12 +70,12 @@ func (w *workers) see(workerID string, namespaces ...string) {
 	}
 }
 
-// command is what a worker was told, as it was a moment ago.
+// command returns the command to a worker. It may be stoppingCacheTime old.
 func (w *workers) command(ctx context.Context, workerID string) (storage.WorkerCommand, error) {
 	if w.age() > stoppingCacheTime {
 		w.looking.Lock()
 		defer w.looking.Unlock()
-		if w.age() > stoppingCacheTime { // nobody has looked while this one waited
+		if w.age() > stoppingCacheTime { // no one else has read them in the meantime
 			if _, err := w.look(ctx); err != nil {
 				return "", err
 			}
@@ -92,7 +96,8 @@ func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
 	return w.stopping[workerID].Command
 }
 
-// look reads what workers were told, and has polls that wait for such workers end. over are the workers whose grace is over.
+// look reads the commands to workers and ends the waiting polls of stopping workers. It returns the
+// workers whose grace period is over.
 func (w *workers) look(ctx context.Context) (over []string, err error) {
 	began := time.Now()
 	told, err := w.engine.store.StoppingWorkers(ctx)
@@ -116,7 +121,8 @@ func (w *workers) look(ctx context.Context) (over []string, err error) {
 	return over, nil
 }
 
-// graces returns when the graces of workers are over. A step of the database's clock does not change that once it was read.
+// graces returns when the grace periods of workers end. Once read, they do not change with steps of
+// the database clock.
 func (w *workers) graces(told map[string]storage.StoppingWorker, now time.Time) map[string]time.Time {
 	over := map[string]time.Time{}
 	for id, t := range told {
@@ -131,7 +137,7 @@ func (w *workers) graces(told map[string]storage.StoppingWorker, now time.Time) 
 	return over
 }
 
-// Run notes and looks until ctx ends.
+// Run records and reads workers until ctx is cancelled.
 func (w *workers) Run(ctx context.Context) error {
 	ticker := time.NewTicker(min(w.engine.cfg.ScanInterval, workersRest))
 	defer ticker.Stop()
@@ -162,7 +168,7 @@ func (w *workers) runOnce(ctx context.Context) error {
 	return errors.Join(noted, err)
 }
 
-// forget drops the workers that were not heard of for a while. It tells whether there are others.
+// forget drops workers that were not seen for heardFor. It reports whether any are left.
 func (w *workers) forget() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +180,7 @@ func (w *workers) forget() bool {
 	return len(w.seen) > 0
 }
 
-// note stores which workers were heard of since that was noted last, where that is so long ago.
+// note stores which workers were seen since the last write, if that is at least age ago.
 func (w *workers) note(ctx context.Context, age time.Duration) error {
 	now := time.Now()
 	var due []storage.WorkerSeen
@@ -201,7 +207,8 @@ func (w *workers) note(ctx context.Context, age time.Duration) error {
 	return nil
 }
 
-// takeBack gives what workers hold to others: no attempt is counted, and what they answer is not stored any more.
+// takeBack releases the leases of stopped workers. The attempts are not counted, and their answers
+// are no longer stored.
 func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
 	e := w.engine
 	tokens, err := e.store.LeasesOf(ctx, workerIDs, takenBack)
@@ -211,22 +218,22 @@ func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
 	for _, t := range tokens {
 		l, err := e.heldLease(ctx, t)
 		if errors.Is(err, process.ErrFenced) {
-			continue // it was quicker
+			continue // the worker answered first
 		}
 		if err != nil {
 			return err
 		}
-		e.log.Info("lease taken back from a worker that was stopped", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
+		e.log.Info("took back a lease from a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
 		e.release(l)
 		e.leased.drop(t)
 	}
 	return nil
 }
 
-// WorkerDirective is what a worker is told that has just polled or beaten.
+// WorkerDirective returns the directive for a worker that has just sent a poll or a heartbeat.
 func (e *Engine) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
 	order, err := e.workers.command(ctx, workerID)
-	if err != nil { // what it asked for is done: it hears of this the next time
+	if err != nil { // its request has succeeded, so it gets the directive next time
 		order = e.workers.lastCommand(workerID)
 	}
 	return directiveOf(order)
@@ -242,7 +249,7 @@ func directiveOf(order storage.WorkerCommand) progressorv1.WorkerDirective {
 	return progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
 }
 
-// StopWorker tells a worker to take nothing new, or to end too; or takes that back.
+// StopWorker tells a worker to take no new tasks, or also to stop, or revokes that.
 func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor) (*progressorv1.Worker, error) {
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, err
@@ -256,7 +263,7 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 	}
 	if r.GetGrace() != nil {
 		if order != storage.WorkerStop {
-			return nil, &process.InvalidError{Field: "grace", Message: "only the directive STOP has one"}
+			return nil, &process.InvalidError{Field: "grace", Message: "only allowed with the directive STOP"}
 		}
 		grace = r.GetGrace().AsDuration()
 	}
@@ -276,13 +283,13 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 	return workerMessage(&list[0]), nil
 }
 
-// The number of workers on a page.
+// The page sizes of ListWorkers.
 const (
 	defaultWorkers = 100
 	maxWorkers     = 1000
 )
 
-// ListWorkers lists the workers of a namespace that were heard of within a day, by their ids.
+// ListWorkers lists the workers of a namespace that were seen within a day, by ID.
 func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (list []*progressorv1.Worker, next string, err error) {
 	share := e.shareOf(r.GetNamespace())
 	if err := e.admit(share); err != nil {
@@ -294,7 +301,7 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 	}
 	after, err := base64.RawURLEncoding.Strict().DecodeString(r.GetPageToken())
 	if err != nil || !utf8.Valid(after) || slices.Contains(after, 0) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list of workers gave"}
+		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	if err := e.workers.note(ctx, 0); err != nil {
 		return nil, "", err

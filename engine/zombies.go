@@ -7,22 +7,22 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// maxSuspects bounds the running rows that one pass looks at.
+// maxSuspects is how many running rows one pass checks.
 const maxSuspects = 10_000
 
-// suspicion is since when a running row has looked like a zombie, by the clock of this node.
+// suspicion records since when a running row has looked like a zombie, by the clock of this node.
 type suspicion struct {
-	expires       time.Time // of its lease
+	expires       time.Time // expiry of its lease
 	leaseSince    time.Time // since when expires has not changed
 	overdueSince  time.Time // zero if its deadline has not passed
-	lastSuspected int       // the pass that saw it last
+	lastSuspected int       // the last pass that found it
 }
 
-// collect ends the attempts of dead nodes and of silent workers, and those past their deadline, each under its own token: a node
-// that was only slow wins if it stores first.
+// collect ends the attempts of dead nodes and silent workers, and those past their deadline, each
+// by its own fencing token. If a slow node stores its result first, that result wins.
 func (c *collector) collect(ctx context.Context) error {
 	e := c.engine
-	if !e.isConnected() { // a node that is out of touch cannot judge others
+	if !e.isConnected() { // a disconnected node cannot judge others
 		clear(c.suspects)
 		return nil
 	}
@@ -67,11 +67,13 @@ func (c *collector) collect(ctx context.Context) error {
 	return nil
 }
 
-// suspect reports whether a running row is a zombie, and whether because its attempt took too long. The clock of the database
-// raises a suspicion. The clock of this node confirms it, so that no step of the database's clock makes a zombie of what is alive:
+// suspect reports whether a running row is a zombie, and whether it is one because its attempt took
+// too long. The database clock raises a suspicion, and the clock of this node confirms it, so that
+// a step of the database clock makes no live attempt a zombie:
 //
-//   - the lease of a worker has expired, and was not renewed for as long as a live worker takes;
-//   - the attempt has run for longer than its timeout since this node began it or handed it out, or else since it looked overdue.
+//   - The lease of a worker has expired and was not renewed for as long as a live worker takes.
+//   - The attempt has run longer than its timeout since this node began it or handed it out, or
+//     else since it first looked overdue.
 func (c *collector) suspect(s storage.Suspect, now time.Time) (zombie, late bool) {
 	if s.NodeDead && !s.Leased {
 		return true, false
@@ -104,9 +106,9 @@ func (c *collector) begunAt(ref storage.AttemptRef, otherwise time.Time) time.Ti
 	return otherwise
 }
 
-// margin is how much longer than its timeout an attempt may take before the collector ends it.
+// margin returns how much longer than its timeout an attempt may take before the collector ends it.
 func (c *collector) margin(s storage.Suspect) time.Duration {
-	if s.Leased { // nothing else ends it
+	if s.Leased { // only the collector ends it
 		return 0
 	}
 	return c.engine.cfg.ZombieMargin
@@ -126,7 +128,8 @@ func (c *collector) savingCount() int {
 	return len(c.saving)
 }
 
-// cancelJobs cancels the attempts of this node whose job was asked to end by a message or by a request to another node.
+// cancelJobs cancels the attempts of this node whose job was cancelled by a message or by a request
+// to another node.
 func (c *collector) cancelJobs(ctx context.Context) error {
 	e := c.engine
 	if !e.attempts.runsJobs() {
@@ -139,8 +142,8 @@ func (c *collector) cancelJobs(ctx context.Context) error {
 	return err
 }
 
-// cancelLost cancels the attempts of this node that lost their place to another attempt. After a gap between heartbeats a claim may
-// arrive that was made before it.
+// cancelLost cancels the attempts of this node that another attempt has replaced. After a gap
+// between heartbeats, a claim from before the gap may arrive late.
 func (c *collector) cancelLost(ctx context.Context) error {
 	e := c.engine
 	attempts := e.attempts.refs()
@@ -157,7 +160,7 @@ func (c *collector) cancelLost(ctx context.Context) error {
 	}
 	if n := e.attempts.cancelThese(lost, errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
-		e.log.Warn("attempts cancelled: others have taken their place", "attempts", n)
+		e.log.Warn("attempts cancelled: other attempts have replaced them", "attempts", n)
 	}
 	return nil
 }

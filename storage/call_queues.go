@@ -9,58 +9,66 @@ import (
 )
 
 const (
-	// callQueueWait is how long a call waits in memory for the results before it, until it is stored, to wait in schedule. Twelve clients that
-	// call one process wait 30 ms; nobody is to wait for long for an answer that a crash would lose.
+	// callQueueWait is how long a call waits in memory for the results before it until it is stored
+	// in schedule. Twelve clients that call one process wait 30 ms. The wait is short because a
+	// crash loses the calls in memory.
 	callQueueWait = 100 * time.Millisecond
-	// callQueueCheck is how often a call in line asks whether it may still wait: it holds a place that others may want.
+	// callQueueCheck is how often a queued call checks whether it may still wait, because it holds
+	// a slot that others may need.
 	callQueueCheck = 20 * time.Millisecond
 )
 
-// callQueues let a call of a process that this node runs wait in memory, to go into the very flush that stores the result. Stored first, it
-// makes a row of schedule, and its flush, and the one of that result, take the large statements for all of their items: 512 clients that
-// call 10,000 processes at random meet a busy one in 5 of 100 calls, which made nearly every flush one of that kind. Nothing is promised
-// to a client that waits in a line: what it asks for is not stored yet.
+// callQueues lets calls of a process that this node runs wait in memory, to be stored in the same
+// flush as the result of the process. If the call were stored first, it would need a row of
+// schedule, and its flush and that of the result would use the general statements for all of their
+// items. With 512 clients that call 10,000 processes at random, 5 of 100 calls meet a busy process,
+// which affected nearly every flush. A client whose call waits in memory has no guarantee: the call
+// is not yet stored.
 //
-// (The lines of constraints are others: rows of schedule that wait for a key.)
+// (These queues are not the key queues of constraints, which are rows of schedule.)
 //
-// A line goes by a guess at what the database knows. Where that is wrong, a call is stored after callQueueWait at the most.
+// A queue relies on a guess about the state of the database. If it is wrong, a call is stored after
+// callQueueWait at the latest.
 type callQueues struct {
-	wait    time.Duration // callQueueWait, or what a test wants
+	wait    time.Duration // callQueueWait, except in tests
 	mu      sync.Mutex
 	windows map[process.Key]*runWindow
 }
 
-// runWindow is the time in which a process runs here: from a call that is about to be captured to a result after which nothing runs.
+// runWindow is the time during which a process runs here: from a call that will be captured to a
+// result after which no task runs.
 type runWindow struct {
-	queue   []*callItem // in the order in which they came
-	leaving int         // calls that have left the line to be stored
-	stored  []int64     // the tasks of this node's calls that wait in schedule: they go first
-	ran     int64       // the newest task that ran behind a result
-	others  int         // how many tasks ran that came another way, less those that came from here
+	queue   []*callItem // in order of arrival
+	leaving int         // calls that have left the queue to be stored
+	stored  []int64     // tasks of this node's calls that wait in schedule; they run first
+	ran     int64       // the newest task that ran after a result
+	others  int         // number of tasks that ran but came from elsewhere, minus those that came from here
 }
 
-// maxOthers is how many more tasks that came another way than from here a line lets go first. Then others call the process as well: what comes
-// is stored behind theirs, or it would wait for callQueueWait each time.
+// maxOthers is the number of tasks from elsewhere after which the queue lets calls pass. Others
+// then call the process as well, and calls are stored behind theirs. Otherwise each would wait for
+// callQueueWait.
 const maxOthers = 64
 
-// commitGroup is a result and the call that goes with it, if any. The last of both to be answered says what becomes of the line.
+// commitGroup is a result and the call that is stored with it, if any. When both are answered, the
+// queue knows the state of the process.
 type commitGroup struct {
 	open int   // how many of them are not answered
 	next bool  // the call was captured
-	kept int64 // the task of the call, where it waits in schedule
-	on   int64 // the task that was stored and runs next here; 0: none
+	kept int64 // the task of the call if it waits in schedule
+	on   int64 // the stored task that runs next here; 0 if there is none
 }
 
-// The ways of a call.
+// callPath is how a call is handled.
 type callPath int
 
 const (
-	leads  callPath = iota // the process is not known to run here: it tries to be captured
-	waits                  // it stands in line
+	leads  callPath = iota // the process is not known to run here: try to capture the call
+	waits                  // it waits in the queue
 	passes                 // it is stored at once
 )
 
-// enter tells the way of a call.
+// enter returns the path of a call.
 func (l *callQueues) enter(it *callItem) callPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +85,7 @@ func (l *callQueues) enter(it *callItem) callPath {
 	return waits
 }
 
-// join has the first of a line go with a result, if nothing that was stored goes before it.
+// join adds the first queued call to a result, unless stored tasks must run before it.
 func (l *callQueues) join(save *saveItem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +103,8 @@ func (v *runWindow) take() *callItem {
 	return first
 }
 
-// leave takes a call out of its line, to be stored; false: it has gone already.
+// leave removes a call from its queue to store it. It returns false if the call is already being
+// stored.
 func (l *callQueues) leave(it *callItem) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +121,8 @@ func (l *callQueues) leave(it *callItem) bool {
 	return true
 }
 
-// answered notes an answer of a joint, and what it says. When all are there, the line knows what becomes of its process.
+// answered records an answer in a commit group. When all are there, the queue updates the state of
+// its process.
 func (l *callQueues) answered(key process.Key, j *commitGroup, says commitGroup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,25 +139,25 @@ func (l *callQueues) answered(key process.Key, j *commitGroup, says commitGroup)
 	}
 }
 
-// runs notes a task that was stored and runs now. They run in the order of their ids.
+// runs records a stored task that runs now. Tasks run in the order of their IDs.
 func (v *runWindow) runs(id int64) {
 	if slices.Contains(v.stored, id) {
 		v.others = max(0, v.others-1)
 	} else {
 		v.others++
 	}
-	v.ran = max(v.ran, id) // a call that was stored before it has run, though its answer may come later
+	v.ran = max(v.ran, id) // a call with a smaller ID has run, although its answer may come later
 	v.stored = slices.DeleteFunc(v.stored, func(of int64) bool { return of <= id })
 }
 
-// keep notes a call of this node that waits in schedule, if it does still. 0: none.
+// keep records a call of this node that waits in schedule, unless it has already run. 0 means none.
 func (v *runWindow) keep(id int64) {
 	if id > v.ran {
 		v.stored = append(v.stored, id)
 	}
 }
 
-// over passes the turn on where nothing of a process is known to run here.
+// over passes the turn to the next call when no task of the process is known to run here.
 func (l *callQueues) over(key process.Key, v *runWindow) {
 	v.stored, v.others = nil, 0
 	if len(v.queue) == 0 {
@@ -157,7 +167,8 @@ func (l *callQueues) over(key process.Key, v *runWindow) {
 	close(v.take().turn)
 }
 
-// lost lets a whole line go: its process runs elsewhere, or takes no calls. The caller holds the lock.
+// lost releases all calls of a queue, because the process runs elsewhere or takes no calls. The
+// caller holds the lock.
 func (l *callQueues) lost(key process.Key) {
 	v, runs := l.windows[key]
 	if !runs {
@@ -169,7 +180,8 @@ func (l *callQueues) lost(key process.Key) {
 	}
 }
 
-// reset releases all calls that wait: the database has failed over, and what is known of it is out of date.
+// reset releases all waiting calls after a database failover, because the known state is out of
+// date.
 func (l *callQueues) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,14 +190,15 @@ func (l *callQueues) reset() {
 	}
 }
 
-// gone lets a line go whose process is removed.
+// gone releases the queue of a removed process.
 func (l *callQueues) gone(key process.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost(key)
 }
 
-// settled notes what became of a call that went by itself. here: its process runs here.
+// settled records the result of a call that was stored alone. here reports whether its process runs
+// here.
 func (l *callQueues) settled(it *callItem, err error, how callPath, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +207,7 @@ func (l *callQueues) settled(it *callItem, err error, how callPath, here bool) {
 		return
 	}
 	if how == waits {
-		v.leaving = max(0, v.leaving-1) // the visit may be another one
+		v.leaving = max(0, v.leaving-1) // the window may be another one
 	}
 	outcome := it.prepared.Outcome
 	switch {
@@ -202,16 +215,16 @@ func (l *callQueues) settled(it *callItem, err error, how callPath, here bool) {
 	case err == nil && outcome == Postponed && here:
 		v.keep(it.prepared.TaskID)
 	case err == nil && (outcome == Replayed || outcome == Mismatched):
-		if how == leads { // its process may be free all the same
+		if how == leads { // its process may still be free
 			l.over(it.key, v)
 		}
-	case err == nil && outcome == Overloaded && how != leads: // as is said to each that comes
+	case err == nil && outcome == Overloaded && how != leads: // the same error as for later calls
 	default:
 		l.lost(it.key)
 	}
 }
 
-// queueOrSubmit captures a call, or stores it, where it may wait in memory for its turn.
+// queueOrSubmit captures or stores a call that may wait in memory for its turn.
 func (s *Store) queueOrSubmit(it *callItem) error {
 	how := s.callQueues.enter(it)
 	if how != waits {
@@ -221,7 +234,7 @@ func (s *Store) queueOrSubmit(it *callItem) error {
 	defer look.Stop()
 	for until := time.Now().Add(s.callQueues.wait); ; {
 		select {
-		case <-it.done: // it has gone with a result
+		case <-it.done: // it was stored with a result
 			says := commitGroup{next: it.err == nil && it.prepared.Outcome == Captured}
 			if it.err == nil && it.prepared.Outcome == Postponed {
 				says.kept = it.prepared.TaskID
@@ -239,7 +252,8 @@ func (s *Store) queueOrSubmit(it *callItem) error {
 	}
 }
 
-// submitCall stores a call by itself: it leads, and its process is thought to be free, or it has waited, or passes its line, and goes behind what is stored.
+// submitCall stores a call alone. It tries the fast path only if its path is leads, which means
+// that the process is assumed to be free.
 func (s *Store) submitCall(it *callItem, how callPath) error {
 	it.general = how != leads
 	here := it.call.runsHere()

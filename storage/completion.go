@@ -7,22 +7,23 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Outcome says what happened in an attempt. It never says what the status of the process becomes: that is derived from the
+// Outcome is what happened in an attempt. The resulting status of the process is derived from its
 // locked row.
 type Outcome string
 
 // The outcomes of an attempt.
 const (
 	Finished  Outcome = "finish"
-	Failed    Outcome = "fail"     // for good
-	Retry     Outcome = "retry"    // the same task again: after RetryAfter, or at once
-	Rejected  Outcome = "reject"   // the processor said no; of an INIT: the process goes
-	Completed Outcome = "complete" // the process is at its end
-	Cancelled Outcome = "cancel"   // of a CANCEL task that has done its work: the process is at its end
-	Removed   Outcome = "remove"   // the process goes
+	Failed    Outcome = "fail"     // permanently
+	Retry     Outcome = "retry"    // the same task again, after RetryAfter
+	Rejected  Outcome = "reject"   // the processor rejected the task; an INIT also removes the process
+	Completed Outcome = "complete" // the process ends
+	Cancelled Outcome = "cancel"   // a CANCEL task has done its work and the process ends
+	Removed   Outcome = "remove"   // the process is removed
 )
 
-// Completion is one finished attempt and everything that has to be stored of it, in one transaction or not at all.
+// Completion is the end of an attempt with everything that is stored for it, in one transaction or
+// not at all.
 type Completion struct {
 	Key          process.Key
 	TaskID       int64
@@ -32,55 +33,57 @@ type Completion struct {
 	Outcome      Outcome
 
 	Events      []NewEvent
-	LastEventID int64 // of the process as the attempt was given it; the events follow it
-	// RestartHistory begins a new history with these events.
+	LastEventID int64 // of the process at the start of the attempt; the events follow it
+	// RestartHistory starts a new history with these events.
 	RestartHistory bool
-	AuxState       []byte // nil: unchanged
-	Metadata       []byte // JSON object; nil: unchanged
+	AuxState       []byte // nil if unchanged
+	Metadata       []byte // JSON object; nil if unchanged
 	Response       []byte
 	Failure        []byte // JSON
 	Rejection      []byte // JSON
-	Detail         string // of the process, where it fails
+	Detail         string // of the process if it fails
 
 	Timer       *SetTimer  // replaces the default timer
-	Fired       bool       // the task was the default timer: there is none that another could replace
-	UnsetTimers bool       // drops all pending timers
+	Fired       bool       // the task was the default timer, so there is none to replace
+	UnsetTimers bool       // removes all pending timers
 	NamedTimers []SetTimer // each replaces the timer of its name
 	UnsetNames  []string
 
 	Messages     []Message // to other processes
-	LowPriority  bool      // these may wait for what is more urgent: see OnMessages
-	Effects      []Effect  // what else is written with it, where the messages are
-	EffectsOnEnd []Effect  // what is written with it however it ended
+	LowPriority  bool      // the messages may wait for more urgent ones, see OnMessages
+	Effects      []Effect  // other writes of the result, for outcomes that store messages
+	EffectsOnEnd []Effect  // writes of the result for all outcomes
 
-	RetryAfter     time.Duration // of Retry; 0: at once
-	Uncounted      bool          // of Retry: the attempt does not count (it was given back)
-	Promote        bool          // this node goes on with the next task of the process
+	RetryAfter     time.Duration // of Retry; 0 means at once
+	Uncounted      bool          // of Retry: the attempt does not count (its task was released)
+	Promote        bool          // this node continues with the next task of the process
 	StepTimeout    time.Duration // of the next task
 	IdempotencyKey string        // of the task
-	Leased         bool          // a worker held the attempt: its lease goes
-	AnsweredBy     string        // the worker whose answer it is; "": a processor of the engine, or nobody has answered
-	Run            process.Key   // of Completed: the run whose step the job is, which is told; zero: none
-	GoesOn         bool          // this node has a place to go on with the task of that run: see EndSteps
-	StartsOn       bool          // likewise with a job that the result starts: see StartSteps
-	Job            *JobEnd       // of an attempt of a job; nil: the process is none
+	Leased         bool          // a worker held the attempt; its lease is deleted
+	AnsweredBy     string        // the worker that answered; "" for processors and if there was no answer
+	// of Completed: the run of the step that the job does, which is notified; zero if there is none
+	Run      process.Key
+	GoesOn   bool    // this node has a slot to continue with the task of that run, see EndSteps
+	StartsOn bool    // this node has a slot for a job that the result starts, see StartSteps
+	Job      *JobEnd // of an attempt of a job; nil for other processes
 }
 
-// NewEvent is an event that an attempt produced.
+// NewEvent is an event of an attempt.
 type NewEvent struct {
-	// Timestamp is zero for the time at which the event is stored. Arrays of statements carry no NULL:
-	// they carry the zero time, 0001-01-01, which is no valid time of a request.
+	// Timestamp is zero for the time at which the event is stored. Arrays of statements contain no
+	// NULL. They contain the zero time, 0001-01-01, which is not a valid time in requests.
 	Timestamp time.Time
-	Metadata  []byte // JSON object; nil: none
+	Metadata  []byte // JSON object, or nil
 	Payload   []byte
 }
 
-// SetTimer sets a timer at a time, or (where At is zero) after a while; a negative while is none.
+// SetTimer sets a timer at a time or, if At is zero, after a duration. A negative duration counts
+// as none.
 type SetTimer struct {
 	Name   string // "" is the default timer
 	At     time.Time
 	After  time.Duration
-	Remove bool // when it fires the process is removed
+	Remove bool // when it fires, the process is removed
 }
 
 func (t SetTimer) taskType() string {
@@ -90,7 +93,8 @@ func (t SetTimer) taskType() string {
 	return string(process.TaskTimeout)
 }
 
-// when gives a timer as the statements take it: a time, or a number of microseconds from now on (-1: the time holds).
+// when returns a timer as the statements take it: a time, or a number of microseconds from now (-1
+// if the time applies).
 func (t SetTimer) when() (at time.Time, afterUs int64) {
 	if !t.At.IsZero() {
 		return t.At, -1
@@ -98,27 +102,35 @@ func (t SetTimer) when() (at time.Time, afterUs int64) {
 	return epoch, max(t.After.Microseconds(), 0)
 }
 
-// epoch is the time of columns that a query returns for NULL, and of timers that are set by a duration.
+// epoch is the time that queries return for NULL, and the time of timers that are set by a
+// duration.
 var epoch = time.Unix(0, 0).UTC()
 
-// microseconds turns a distance in time of the database into a Duration, which ends after 292 years: a timer may be due in 9999.
+// microseconds converts an interval of the database to a Duration. The maximum of a Duration is 292
+// years, but a timer may be due in the year 9999.
 func microseconds(us int64) time.Duration {
 	return time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 }
 
-// Saved is what became of a Completion.
+// Saved is the result of storing a Completion.
 type Saved struct {
-	Status     process.Status // of the process, after it
-	Now        time.Time      // when it was stored: the time of events that have none; zero where that is not known
-	Next       *Claim         // the next task, already running here; without the columns of the process, unless it is of another one: of the run that was told
-	Deferred   bool           // a next task is due but was not taken (Promote was false): the pollers must look
-	TimerDelay time.Duration  // until the new default timer is due; negative: there is none
-	Cancelled  []int64        // waiting tasks that ended with it
-	Lost       bool           // committed, but the answer was lost: what came next is adopted, and the pollers must look; Status is empty
+	Status process.Status // of the process after it
+	Now    time.Time      // time of events without a timestamp; zero if unknown
+	// Next is the next task, which already runs here. The columns of the process are set only if it
+	// belongs to another process: the run that was notified.
+	Next *Claim
+	// a next task is due but was not taken because Promote was false: the pollers must look
+	Deferred   bool
+	TimerDelay time.Duration // until the new default timer is due; negative if there is none
+	Cancelled  []int64       // waiting tasks that were cancelled with it
+	// Lost reports that the result is committed but the response was lost. The next task is
+	// adopted, and the pollers must look. Status is empty.
+	Lost bool
 }
 
-// plain tells whether SaveFinished or SaveCompleted may do for it: an attempt that has finished, or its process with it, and sets no timer. What it
-// says to others, and its riders, find it by the row that either statement writes of its task.
+// plain reports whether SaveFinished or SaveCompleted can store it: the attempt finished, or its
+// process ended with it, and it sets no timer. Its messages and effects do not matter, because both
+// statements write the task row by which those are found.
 func (c *Completion) plain() bool {
 	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
 		!c.RestartHistory && !c.UnsetTimers && len(c.NamedTimers) == 0 &&
@@ -142,7 +154,7 @@ func (c *Completion) bytes() int {
 	return n
 }
 
-// events are those that are stored.
+// events returns the events to store.
 func (c *Completion) events() []NewEvent {
 	if c.applies() {
 		return c.Events
@@ -150,7 +162,8 @@ func (c *Completion) events() []NewEvent {
 	return nil
 }
 
-// applies tells whether events, timers and messages of the completion are stored: an attempt that goes wrong, or says no, leaves none.
+// applies reports whether events, timers and messages of the completion are stored. An attempt that
+// failed or was rejected stores none.
 func (c *Completion) applies() bool {
 	return c.Outcome == Finished || c.Outcome == Completed || c.Outcome == Cancelled
 }
@@ -158,7 +171,7 @@ func (c *Completion) applies() bool {
 // notifiesRun reports whether EndSteps notifies a run of the end of this job.
 func (c *Completion) notifiesRun() bool { return c.Outcome == Completed && c.Run != process.Key{} }
 
-// starts tells whether a message is the start of a job that StartSteps carries out.
+// starts reports whether a message starts a job by StartSteps.
 func (c *Completion) starts(m *Message) bool {
 	return m.Plain && m.NotifyParentArgs != nil && m.Target.Namespace == c.Key.Namespace && c.applies()
 }
@@ -166,7 +179,7 @@ func (c *Completion) starts(m *Message) bool {
 // StoresChanges reports whether the messages and effects of the completion are stored.
 func (c *Completion) StoresChanges() bool { return c.applies() || c.Outcome == Removed }
 
-// removes tells whether the process goes with this completion.
+// removes reports whether the completion removes the process.
 func (c *Completion) removes() bool {
 	return c.Outcome == Removed || (c.Outcome == Rejected && c.TaskType == process.TaskInit)
 }

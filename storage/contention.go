@@ -11,47 +11,50 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// A lockMode is how a flush locks its processes. The lane of a row that another session has locked must not wait for it:
-// all other items of the lane would wait too.
+// lockMode is how a flush locks its processes. A lane must not wait for a row that another session
+// has locked, because all other items of the lane would wait too.
 type lockMode int
 
 const (
-	// lockAll sends the whole flush in one round trip. It fails at once if another session has locked one of the processes.
+	// lockAll sends the whole flush in one round trip. It fails at once if another session has
+	// locked one of the processes.
 	lockAll lockMode = iota
-	// lockFree locks the processes that no other session has locked, in a round trip of its own, and puts the items of the
-	// others aside.
+	// lockFree locks the processes that no other session has locked, in a separate round trip, and
+	// puts the items of the others aside.
 	lockFree
-	// lockWait waits shortLockTimeout for the lock, behind other sessions that wait. The flush has the items of one
-	// process.
+	// lockWait waits shortLockTimeout for the lock, in the queue of the lock. The flush has the
+	// items of one process.
 	lockWait
 )
 
 const (
-	// shortLockTimeout bounds the wait for a lock in flushes of items that were put aside.
+	// shortLockTimeout limits the wait for a lock in flushes of items that were put aside.
 	shortLockTimeout = 20 * time.Millisecond
-	// noDeferTime is how long flushes wait only shortLockTimeout for locks after one reached lock_timeout.
+	// noDeferTime is how long flushes wait only shortLockTimeout for locks after one reached
+	// lock_timeout.
 	noDeferTime = 10 * time.Second
-	// contentionDeferTime is how long a request may be put aside before it is answered ErrUnavailable.
+	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
 	contentionDeferTime = 250 * time.Millisecond
-	// contentionMemory is how long a process is remembered whose items have all been answered.
+	// contentionMemory is how long a process is remembered after all of its items were completed.
 	contentionMemory = time.Second
-	// maxLockFailures bounds the search for the items that wait for a lock: as many failures find three rows among 256.
+	// maxLockFailures limits the search for items that wait for a lock. This many failures find
+	// three rows among 256.
 	maxLockFailures = 32
 )
 
-// contention holds the items that wait for rows that another session has locked, by process. They stay out of the common
-// flush and are tried again after a while, in their order.
+// contention holds the items that wait for rows that another session has locked, by process. They
+// are not part of the common flush and are retried later, in their order.
 type contention map[process.Key]*contendedProcess
 
 type contendedProcess struct {
 	items   []operation
 	tries   int
 	retryAt time.Time
-	other   bool // the row is one of another table: it is unknown until a flush waits for it
+	other   bool // the locked row is in another table and is unknown until a flush waits for it
 }
 
-// backoff returns how long the items of a process wait before the next try. The lock of another lane or node lasts for a
-// flush, one of a foreign client maybe for minutes.
+// backoff returns how long the items of a process wait before the next try. A lock of another lane
+// or node lasts for a flush, a lock of another client possibly for minutes.
 func (c *contendedProcess) backoff() time.Duration {
 	switch {
 	case c.other:
@@ -64,19 +67,19 @@ func (c *contendedProcess) backoff() time.Duration {
 	return 100 * time.Millisecond
 }
 
-// alone reports whether the next try is a flush of its own, in the mode lockWait. Where nodes compete for a process, the
-// queue for its lock is fair, and retries are not.
+// alone reports whether the next try is a flush of its own, in mode lockWait. If nodes compete for
+// a process, the queue of its lock is fair, but retries are not.
 func (c *contendedProcess) alone() bool { return c.other || c.tries >= 7 && c.tries < 10 }
 
 type admission int
 
 const (
 	admitNow   admission = iota // to any flush
-	admitFree                   // to a flush of the mode lockFree
+	admitFree                   // to a flush of mode lockFree
 	admitLater                  // it was put aside
 )
 
-// admit decides about an item that comes to a flush.
+// admit decides whether an item may join a flush.
 func (c contention) admit(op operation) admission {
 	if len(c) == 0 {
 		return admitNow
@@ -97,7 +100,7 @@ func (c contention) admit(op operation) admission {
 	return result
 }
 
-// add puts an item aside, behind those that wait for the same process.
+// add puts an item aside, behind the other items of the process.
 func (c contention) add(key process.Key, op operation) {
 	if i := op.base(); i.contendedSince.IsZero() {
 		i.contendedSince = time.Now()
@@ -105,7 +108,7 @@ func (c contention) add(key process.Key, op operation) {
 	c[key].items = append(c[key].items, op)
 }
 
-// due takes the items of all processes that are to be tried again with lockFree.
+// due takes the items of all processes that are due for a retry with lockFree.
 func (c contention) due(now time.Time) (ops []operation) {
 	for key, p := range c {
 		switch {
@@ -120,7 +123,7 @@ func (c contention) due(now time.Time) (ops []operation) {
 	return ops
 }
 
-// dueAlone takes the items of one process that are to be tried again with lockWait.
+// dueAlone takes the items of one process that are due for a retry with lockWait.
 func (c contention) dueAlone(now time.Time) []operation {
 	for _, p := range c {
 		if len(p.items) > 0 && p.alone() && !now.Before(p.retryAt) {
@@ -144,7 +147,7 @@ func (c contention) drain() (ops []operation) {
 	return ops
 }
 
-// wake returns a channel that is ready when items are due; nil if none are put aside.
+// wake returns a channel that is ready when items are due, or nil if there are none.
 func (c contention) wake() <-chan time.Time {
 	var first time.Time
 	for _, p := range c {
@@ -172,11 +175,12 @@ func (c contention) locked(ops []operation) {
 	}
 }
 
-// lockedKeys are the processes of one item.
+// lockedKeys returns the processes that an item locks.
 func lockedKeys(op operation) []process.Key { return keysOfItems([]operation{op}) }
 
-// putAside takes items out of their flush. blocked returns the process that an item waits for; other: the locked row is not
-// the one in processes. Requests that have waited long enough are answered.
+// putAside takes items out of their flush. blocked returns the process that an item waits for.
+// other reports that the locked row is not in processes. Requests that have waited too long are
+// completed with an error.
 func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, other bool) {
 	now := time.Now()
 	failed := map[process.Key]bool{}
@@ -206,8 +210,8 @@ func (l *lane) putAside(ops []operation, blocked func(operation) process.Key, ot
 	}
 }
 
-// begin begins the transaction of a flush that does not lock all of its processes at once, and locks them. It returns the
-// items whose processes it has locked.
+// begin starts the transaction of a flush that does not lock all of its processes at once, and
+// locks them. It returns the items whose processes were locked.
 func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]operation, error) {
 	s := l.store
 	keys := sortedKeys(keysOfItems(ops))
@@ -235,7 +239,8 @@ func (l *lane) begin(ctx context.Context, ops []operation, mode lockMode) ([]ope
 	return free, nil
 }
 
-// rollback ends the transaction of a flush that failed, if it has begun one. It returns the error of the flush.
+// rollback ends the transaction of a failed flush, if there is one. It returns the error of the
+// flush.
 func (l *lane) rollback(ctx context.Context, err error) error {
 	if !l.conn.IsClosed() && l.conn.PgConn().TxStatus() != 'I' {
 		if _, rollbackErr := l.conn.Exec(ctx, "ROLLBACK"); err == nil {
@@ -248,7 +253,8 @@ func (l *lane) rollback(ctx context.Context, err error) error {
 	return err
 }
 
-// blockedBy returns the process that an item waits for when another session has locked a row that it needs.
+// blockedBy returns the process that an item waits for when another session has locked a row that
+// it needs.
 func (l *lane) blockedBy(op operation) process.Key {
 	for _, key := range lockedKeys(op) {
 		if l.contention[key] != nil {
@@ -271,7 +277,8 @@ func (s *Store) shortLockTimeoutStage() stage {
 	}
 }
 
-// lockFreeStage locks the processes that no other session has locked, and adds the others to contended.
+// lockFreeStage locks the processes that no other session has locked, and adds the others to
+// contended.
 func (s *Store) lockFreeStage(keys []process.Key, contended map[process.Key]bool) stage {
 	arg := dbsqlc.LockFreeProcessesParams{}
 	for n, key := range keys {

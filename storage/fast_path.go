@@ -8,16 +8,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Most calls meet a process that runs and is free, and most results leave one for which nothing waits. CaptureCall, SaveFinished and SaveCompleted
-// are PrepareCall and SaveResult for these alone, with half of their plan nodes: a server spends more on starting a large statement
-// than on carrying it out for a few items. They made a call of a lone client twice as quick, and 128 of them a quarter.
+// busyProcesses is the memory of a lane about processes for which the fast path failed.
 //
-// An item that is not of that kind misses: nothing of it is stored, and it goes into the next flush as a whole one. So that busy
-// processes do not pay twice, a lane remembers where that happened, until a result says that nothing waits there any more. It is
-// only a guess: a wrong one costs a flush.
+// Most calls are for a running process that is free, and most results leave a process without
+// waiting tasks. CaptureCall, SaveFinished and SaveCompleted are PrepareCall and SaveResult for
+// these cases, with half of the plan nodes: PostgreSQL spends more time on starting a large
+// statement than on executing it for a few items. They make the call of a single client twice as
+// fast, and calls of 128 clients by a quarter.
+//
+// If the fast path does not apply to an item, nothing of it is stored, and it is part of the next
+// flush with the general statement. A lane remembers such processes until a result reports that no
+// task waits there, so that busy processes do not pay twice. A wrong guess costs a flush.
 type busyProcesses map[process.Key]struct{}
 
-// maxBusy bounds what a lane remembers, as calls that are then answered on another node are never told to it.
+// maxBusy limits this memory, because calls that are answered on another node are never removed
+// from it.
 const maxBusy = 1 << 16
 
 func (b busyProcesses) has(key process.Key) bool {
@@ -25,7 +30,8 @@ func (b busyProcesses) has(key process.Key) bool {
 	return busy
 }
 
-// learn takes what became of an item that is committed. It returns true where it missed and has to come again.
+// learn records the result of a committed item. It returns true if the fast path did not apply and
+// the item must be retried.
 func (b busyProcesses) learn(op operation) bool {
 	i := op.base()
 	if i.fallback {
@@ -56,7 +62,8 @@ func (b busyProcesses) mark(key process.Key) {
 	b[key] = struct{}{}
 }
 
-// fastPathStages are the quick statements for results: one for those that have finished, one for those with which their processes end.
+// fastPathStages returns the fast-path statements for results: one for finished tasks, and one for
+// tasks that end their process.
 func fastPathStages(s *Store, items []*saveItem) []stage {
 	var finished, completed []*saveItem
 	for _, it := range items {
@@ -126,7 +133,7 @@ func (b *saveBatch) saveCompleted(ctx context.Context, db DB) error {
 	return err
 }
 
-// missAll marks all items as missed, before those are taken back that did not.
+// missAll marks all items as fallbacks, before the marks of those that succeeded are removed.
 func (b *saveBatch) missAll(err error) {
 	if err != nil {
 		return

@@ -9,22 +9,24 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// An item is one operation in a lane. Each kind is a struct that embeds it, in the file of its operation.
+// item is one operation in a lane. Each kind of operation embeds it.
 type item struct {
 	key       process.Key
-	also      process.Key // another process that it locks, in whose lane it goes; zero: none
-	requestID uuid.UUID   // of a keyed request
-	twin      bool        // it was held back once, behind an item of the same request or of the same new process
-	// repeatable items are tried again where it is open whether they were committed; the others are answered ErrUnavailable.
+	also      process.Key // another process that it locks, and whose lane it uses; zero if there is none
+	requestID uuid.UUID   // of a request with an idempotency key
+	twin      bool        // it was deferred once because another item has the same request or the same new process
+	// repeatable items are retried if it is unknown whether they were committed. The others return
+	// ErrUnavailable.
 	repeatable bool
-	repeated   bool // after a commit whose answer was lost: what it meets may be its own work
-	general    bool // it takes the whole statement of its kind; else the quick one (CaptureCall, SaveFinished) is tried first
-	fallback   bool // the quick one did not apply to it
+	repeated   bool // retried after the response of a commit was lost: it may find its own result
+	general    bool // skips the fast path (CaptureCall, SaveFinished)
+	fallback   bool // the fast path did not apply
 	bytes      int
-	audit      *Note // of an operator, to be noted in audit; nil: none
-	tries      int   // of a Save that failed for a reason that may pass
-	slow       bool  // it timed out when it was flushed alone: it is flushed alone again
-	// contendedSince is when it was put aside because another session had locked a row; zero if it never was.
+	audit      *Note // audit record of an operator's command, or nil
+	tries      int   // retries of a SaveResult after a temporary error
+	slow       bool  // it timed out when it was flushed alone, so it is flushed alone again
+	// contendedSince is when it was put aside because another session had locked a row, or zero if
+	// it was not.
 	contendedSince time.Time
 	done           chan struct{}
 	err            error
@@ -36,7 +38,7 @@ func newItem(key process.Key, bytes int, repeatable bool) item {
 
 func (i *item) base() *item { return i }
 
-// home is the process in whose lane an item goes.
+// home returns the process whose lane the item uses.
 func (i *item) home() process.Key {
 	if (i.also != process.Key{}) {
 		return i.also
@@ -44,7 +46,7 @@ func (i *item) home() process.Key {
 	return i.key
 }
 
-// keysOfItems are all processes of the items of a flush.
+// keysOfItems returns all processes of the items of a flush.
 func keysOfItems(ops []operation) []process.Key {
 	keys := make([]process.Key, 0, len(ops))
 	for _, op := range ops {
@@ -64,10 +66,10 @@ func keysOfItems(ops []operation) []process.Key {
 	return keys
 }
 
-// operation is any kind of item.
+// operation is an item of any kind.
 type operation interface{ base() *item }
 
-// finish answers an item. It is called once.
+// finish completes an item. It must be called once.
 func finish(op operation, err error) {
 	i := op.base()
 	i.err = err
@@ -89,8 +91,8 @@ type batch struct {
 	simples    []*simpleRepairItem
 	delivers   []*deliverItem
 	outgoing   outgoing
-	audits     auditRecords // of operators, but for
-	lateAudits auditRecords // those whose statements come later
+	audits     auditRecords // of the commands of operators, except for
+	lateAudits auditRecords // those whose statements run later
 }
 
 func (b *batch) add(op operation) {
@@ -140,8 +142,9 @@ func (b *batch) add(op operation) {
 	}
 }
 
-// stages are the statements of the flush, after its locks: first what attempts have to store (so that a call to a process whose
-// attempt ends here gets its place), what operators ask for, what is to be said to other processes, then what is new.
+// stages returns the statements of the flush that follow its locks. They run in this order: results
+// of attempts (so that a call to a process whose attempt ends here gets its slot), commands of
+// operators, deliveries of messages, new requests.
 func (b *batch) stages(s *Store) []stage {
 	var stages []stage
 	quick := !slices.ContainsFunc(b.saves, func(it *saveItem) bool { return it.general })

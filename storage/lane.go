@@ -15,24 +15,29 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The bounds of one flush. Up to 256 items unnest arrays are the quickest way to hand rows to PostgreSQL.
+// The limits of one flush. Up to 256 items, unnested arrays are the fastest way to send rows to
+// PostgreSQL.
 const (
 	maxFlushItems = 256
 	maxFlushBytes = 4 << 20
-	// flushTimeout bounds a flush on a connection that does not answer. statement_timeout ends a slow one before.
+	// flushTimeout limits a flush on a connection that does not answer. statement_timeout ends a
+	// slow flush earlier.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// A result that was not stored is retried after resultRetry, then after twice as long each time.
+	// A result that could not be stored is retried after resultRetry, and then after twice as long
+	// each time.
 	resultRetry    = 50 * time.Millisecond
 	resultRetryMax = 5 * time.Second
-	// A result that timed out alone is retried after timeoutRetry, then after twice as long each time.
+	// A result that timed out when it was flushed alone is retried after timeoutRetry, and then
+	// after twice as long each time.
 	timeoutRetry    = 10 * time.Second
 	timeoutRetryMax = 2 * time.Minute
 )
 
-// A lane is the group commit: one goroutine with one connection. It takes the first item that comes, whatever else has arrived
-// by then, and sends all of it as one transaction; what arrives meanwhile is the next one. A lone item goes at once: nobody
-// waits for a batch to fill.
+// lane is the group commit: one goroutine with one connection. It takes the first item and all
+// others that have arrived by then, and sends them as one transaction. Items that arrive in the
+// meantime form the next one. A single item is sent at once; the lane does not wait for a batch to
+// fill.
 type lane struct {
 	store  *Store
 	number int
@@ -42,25 +47,26 @@ type lane struct {
 	busy   busyProcesses
 	conn   *pgx.Conn
 	pid    uint32
-	began  time.Time // of the backend: with pid its identity
+	began  time.Time // start time of the backend; with pid it identifies the backend
 	gone   chan struct{}
-	// failure is why the lane cannot write to the database; nil while it can.
+	// failure is why the lane cannot write to the database, or nil if it can.
 	failure atomic.Pointer[laneFailure]
 
-	timeout      time.Duration // of a flush: flushTimeout
-	contention   contention    // items whose rows another session has locked
-	alone        bool          // the last flush, if it was of the mode lockWait: the next one is for all others
-	lockFailures int           // of this flush and its parts
-	noDeferUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
+	timeout    time.Duration // of a flush: flushTimeout
+	contention contention    // items whose rows another session has locked
+	// the last flush had the mode lockWait for one process, so the next one is for all others
+	alone        bool
+	lockFailures int       // of this flush and its parts
+	noDeferUntil time.Time // until then flushes wait only shortLockTimeout for a lock
 }
 
-// A laneFailure is the last error of a lane that cannot write to the database.
+// laneFailure is the last error of a lane that cannot write to the database.
 type laneFailure struct {
 	since time.Time
 	err   error
 }
 
-// failing returns for how many seconds the lane could not write to the database.
+// failing returns for how many seconds the lane has been unable to write to the database.
 func (l *lane) failing() float64 {
 	if f := l.failure.Load(); f != nil {
 		return time.Since(f.since).Seconds()
@@ -75,13 +81,15 @@ func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 	}
 }
 
-// crowd is how many operations under way one lane takes alone. Few go together, for the sake of one commit; beyond, a second lane
-// uses the other core and the time of the first one's commit. Alone, a lane makes larger and cheaper flushes (128 clients: 79 us of
-// PostgreSQL's time a call against 97), but leaves half of the machine idle: on 2 cores 9,000 calls/s instead of 11,900 with 128
-// clients, 4,200 instead of 5,400 with 32, 3,100 instead of 3,900 with 16, 1,800 instead of 2,200 with 8.
+// crowd is the number of operations in progress up to which only one lane is used. One lane makes
+// larger and cheaper flushes (128 clients: 79 µs of PostgreSQL time per call instead of 97), but
+// leaves half of the machine idle. With more operations, a second lane uses the other core and the
+// time of the first one's commit. On 2 cores, two lanes reach 11,900 calls/s instead of 9,000 with
+// 128 clients, 5,400 instead of 4,200 with 32, 3,900 instead of 3,100 with 16, and 2,200 instead of
+// 1,800 with 8.
 const crowd = 4
 
-// lane picks the lane of a process.
+// lane returns the lane of a process.
 func (s *Store) lane(key process.Key) *lane {
 	if s.pending.Load() <= crowd {
 		return s.lanes[0]
@@ -89,8 +97,8 @@ func (s *Store) lane(key process.Key) *lane {
 	return s.lanes[key.Hash()%uint64(len(s.lanes))]
 }
 
-// submit puts an item into its lane and waits until it is answered. It does not end with the caller's context: what was
-// submitted may be stored, and then somebody has to know.
+// submit puts an item into its lane and waits until it is completed. The wait does not end with the
+// context of the caller, because the item may be stored.
 func (s *Store) submit(op operation) error {
 	i := op.base()
 	s.pending.Add(1)
@@ -110,7 +118,7 @@ func (s *Store) submit(op operation) error {
 	case <-i.done:
 		return i.err
 	default:
-		return unavailable("submit", errStopped) // it came after the lane's last look
+		return unavailable("submit", errStopped) // it was submitted after the lane stopped
 	}
 }
 
@@ -118,7 +126,7 @@ var (
 	errStopped = errors.New("the store is closed")
 	errUnknown = errors.New("its outcome is not known")
 	errLocked  = errors.New("a row is locked")
-	// errTimedOut is a flush that took longer than the lane's timeout.
+	// errTimedOut reports a flush that took longer than the timeout of the lane.
 	errTimedOut = errors.New("flush timed out")
 )
 
@@ -136,9 +144,10 @@ func (l *lane) run() {
 	}
 }
 
-// collect waits for the first item and takes what has arrived with it. The twin of a request, or a second Start of a process, has to
-// see what became of the first: it is held for the next flush, where all twins go together. (If the first was refused, two of them
-// collide there, and the flush is repeated in halves.)
+// collect waits for the first item and takes the others that have arrived. A duplicate of a
+// request, and a second Start of a process, must see the result of the first one. They are deferred
+// to the next flush, all together. (If the first was refused, two of them collide there, and the
+// flush is repeated in halves.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
@@ -191,7 +200,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 		select {
 		case op := <-l.in:
 			take(op)
-			// Let the goroutines that the last flush woke submit what they have: it makes batches of what would be singles.
+			// Let the goroutines that the last flush woke submit their items, which makes larger
+			// batches.
 			runtime.Gosched()
 		case <-l.contention.wake():
 			return nil, mode, true
@@ -210,8 +220,9 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferTwinEnds returns ops without the second end of the same attempt, which it holds for the next flush. The engine and the
-// collector may both end an attempt. A statement that gets both would store both, because each finds the running row.
+// deferTwinEnds returns ops without the second end of the same attempt, which is deferred to the
+// next flush. The engine and the collector may both end an attempt. A statement with both would
+// store both, because each finds the running row.
 func (l *lane) deferTwinEnds(ops []operation) []operation {
 	ended := make(map[int64]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
@@ -228,7 +239,7 @@ func (l *lane) deferTwinEnds(ops []operation) []operation {
 	})
 }
 
-// nextOf takes from a result the call that goes with it.
+// nextOf removes the call that is stored with a result, and returns it.
 func nextOf(op operation) *callItem {
 	save, ok := op.(*saveItem)
 	if !ok {
@@ -239,7 +250,7 @@ func nextOf(op operation) *callItem {
 	return next
 }
 
-// refuseOne answers an item of which nothing was sent, and the call that was to go with it.
+// refuseOne completes an item that was not sent, and the call that goes with it, with an error.
 func refuseOne(op operation, err error) {
 	if next := nextOf(op); next != nil {
 		finish(next, err)
@@ -247,7 +258,7 @@ func refuseOne(op operation, err error) {
 	finish(op, err)
 }
 
-// creates tells whether an item makes a process.
+// creates reports whether an item creates a process.
 func creates(op operation) bool {
 	switch op.(type) {
 	case *initItem, *enqueueItem:
@@ -256,7 +267,7 @@ func creates(op operation) bool {
 	return false
 }
 
-// refuse answers what is left when the store closes.
+// refuse completes the remaining items with an error when the store closes.
 func (l *lane) refuse() {
 	for _, op := range append(l.contention.drain(), l.held...) {
 		refuseOne(op, unavailable("submit", errStopped))
@@ -271,8 +282,8 @@ func (l *lane) refuse() {
 	}
 }
 
-// flush stores a batch and answers its items. If PostgreSQL rejects the batch, it is halved until each error costs only
-// the item that caused it.
+// flush stores a batch and completes its items. If PostgreSQL rejects the batch, it is halved until
+// only the faulty items fail.
 func (l *lane) flush(ops []operation, mode lockMode) {
 	breaks := 0
 	for try := 1; len(ops) > 0; try++ {
@@ -291,7 +302,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 				l.split(ops, mode, err)
 				return
 			}
-		case l.store.stopped.Err() != nil: // nothing of it is stored: the connection is whole
+		case l.store.stopped.Err() != nil: // nothing is stored: the connection is intact
 			for _, op := range ops {
 				finish(op, unavailable("flush", errStopped))
 			}
@@ -311,7 +322,8 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			l.split(ops, mode, err)
 			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10, state == stateUniqueViolation && try < 3:
-			// (a unique violation: another session has made the same process at the same moment, see PrepareInit)
+			// (a unique violation: another session created the same process at the same time, see
+			// PrepareInit)
 			l.store.metrics.flushRetries.Inc()
 		default:
 			l.split(ops, mode, err)
@@ -320,7 +332,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 	}
 }
 
-// split flushes the halves of a batch that failed. A single item is answered or put aside.
+// split flushes the halves of a batch that failed. A single item is completed or put aside.
 func (l *lane) split(ops []operation, mode lockMode, err error) {
 	if len(ops) == 1 {
 		l.fail(ops[0], err)
@@ -332,8 +344,9 @@ func (l *lane) split(ops []operation, mode lockMode, err error) {
 	l.flush(slices.Clone(ops[half:]), mode)
 }
 
-// answer hands out what a flush that is committed has brought. A keyed Enqueue that met a job which its statement could not see yet may be the
-// twin of the one that made it, on another node: it looks again. So does what the quick statements have missed.
+// answer completes the items of a committed flush. A keyed Enqueue that found a job which its
+// statement could not see may be the duplicate of a request on another node, so it is retried.
+// Items for which the fast path did not apply are retried, too.
 func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
 		if job, ok := op.(*enqueueItem); ok && job.again() {
@@ -349,8 +362,8 @@ func (l *lane) answer(ops []operation) {
 	}
 }
 
-// broken reports whether the outcome of a flush is settled on a new connection. An error of this side, such as a value
-// that cannot be encoded, leaves the connection as it is.
+// broken reports whether the outcome of a flush must be determined on a new connection. An error on
+// the client side, such as a value that cannot be encoded, leaves the connection intact.
 func (l *lane) broken(err error) bool {
 	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
 }
@@ -360,7 +373,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, errTimedOut) || sqlState(err) == stateQueryCanceled
 }
 
-// reportTimeout names the process of a single item that takes too long to store.
+// reportTimeout logs the process of a single item that takes too long to store.
 func (l *lane) reportTimeout(op operation, err error) {
 	i := op.base()
 	l.store.metrics.flushTimeouts.Inc()
@@ -368,8 +381,9 @@ func (l *lane) reportTimeout(op operation, err error) {
 		"error", err)
 }
 
-// fail responds to a single item that PostgreSQL did not store. A result is retried unless its data is
-// rejected: its processor has done its work, and the state of the server is no fault of the process.
+// fail completes a single item that PostgreSQL did not store. A result is retried unless its data
+// is rejected, because its processor has done its work and the process is not responsible for the
+// state of the server.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
 	transient := state == stateDeadlock || state == stateSerialization ||
@@ -386,8 +400,8 @@ func (l *lane) fail(op operation, err error) {
 	}
 }
 
-// retryResult puts a result back into the lane after a while. If the attempt is taken over meanwhile,
-// the next try is fenced.
+// retryResult puts a result back into the lane after a wait. If the attempt is taken over in the
+// meantime, the next try is fenced.
 func (l *lane) retryResult(op operation, state string, err error) {
 	i := op.base()
 	wait := min(resultRetry<<min(i.tries, 8), resultRetryMax)
@@ -397,7 +411,7 @@ func (l *lane) retryResult(op operation, state string, err error) {
 	}
 	i.tries++
 	l.store.metrics.resultRetries.WithLabelValues(state).Inc()
-	l.store.log.Warn("result not stored yet", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
+	l.store.log.Warn("cannot store a result, will retry", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
 		"again_in", wait, "error", err)
 	time.AfterFunc(wait, func() { l.again(op) })
 }
@@ -411,8 +425,9 @@ func (l *lane) again(op operation) {
 	}
 }
 
-// try sends the batch as one transaction and returns the items that it was sent with. If err is nil, each of these items
-// holds its answer. Items that lockFree finds locked by another session are put aside.
+// try sends the batch as one transaction and returns the items that it contained. If err is nil,
+// each of these items has its result. In mode lockFree, items that another session has locked are
+// put aside.
 func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	if err := l.connect(); err != nil {
 		return ops, err
@@ -437,7 +452,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	for _, op := range ops {
 		i := op.base()
 		i.err, i.fallback = nil, false
-		room += i.bytes + 500 // the columns of fixed size, the heads of arrays
+		room += i.bytes + 500 // fixed-size columns and the headers of arrays
 		i.general = i.general || l.store.generalOnly || l.busy.has(i.key)
 		b.add(op)
 	}
@@ -459,7 +474,7 @@ func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	return ops, nil
 }
 
-// connect makes sure that the lane has a connection.
+// connect opens the connection of the lane if it has none.
 func (l *lane) connect() error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil

@@ -11,13 +11,14 @@ type callItem struct {
 	item
 	call     *Call
 	prepared Prepared
-	turn     chan struct{} // closed when it is to try, see lines
-	group    *commitGroup  // with the result with which it goes
+	turn     chan struct{} // closed when the call may be stored, see callQueues
+	group    *commitGroup  // with the result that it is stored with
 }
 
-// PrepareCall accepts a call. It returns when the task is durable, or when nothing was stored because the process refuses it.
+// PrepareCall stores a call. It returns when the task is durable, or when the process has refused
+// it and nothing was stored.
 func (s *Store) PrepareCall(c *Call) (Prepared, error) {
-	if c.MaxWaiting < 1 { // the statement looks at no more of what waits than that: the call would go before all of it
+	if c.MaxWaiting < 1 { // the statement looks at MaxWaiting waiting tasks; with 0 the call would overtake them
 		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be 1 or more"}
 	}
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
@@ -77,7 +78,8 @@ func callStages(s *Store, items []*callItem) []stage {
 	}}
 }
 
-// fitsFastPath reports whether CaptureCall can store all items: at most one call of each process.
+// fitsFastPath reports whether CaptureCall can store all items, which requires at most one call per
+// process.
 func fitsFastPath(items []*callItem) bool {
 	keys := make(map[process.Key]struct{}, len(items))
 	for _, it := range items {

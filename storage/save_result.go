@@ -11,19 +11,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// saveItem is one Completion in a lane.
+// saveItem is a Completion in a lane.
 type saveItem struct {
 	item
 	completion *Completion
 	saved      Saved
-	behind     bool      // its run is busy, and has another task waiting now
-	next       *callItem // the first that waits in memory for its process, to go with it; nil: none
-	group      *commitGroup
+	behind     bool // its run is busy and now has another waiting task
+	// the first call that waits in memory for its process, stored with it; nil if there is none
+	next  *callItem
+	group *commitGroup
 }
 
-// SaveResult stores what an attempt leaves, under its fencing token. process.ErrFenced: another attempt has taken its place, and
-// nothing was stored. A *process.InvalidError: more timers would be pending than process.MaxTimers; nothing was stored either. It
-// returns when the result is durable.
+// SaveResult stores the result of an attempt, under its fencing token. It returns when the result
+// is durable. The error is process.ErrFenced if another attempt has replaced this one, and a
+// *process.InvalidError if more than process.MaxTimers timers would be pending. In both cases
+// nothing is stored.
 func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	if c.removes() {
 		return s.saveRemoval(c)
@@ -31,7 +33,7 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	it := &saveItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	it.general = !c.plain()
 	if c.notifiesRun() {
-		it.also = c.Run // in the lane of the run no other one waits for its lock
+		it.also = c.Run // in the lane of the run, no other lane waits for its lock
 	}
 	s.callQueues.join(it)
 	err := s.submit(it)
@@ -53,11 +55,11 @@ func (s *Store) SaveResult(c *Completion) (Saved, error) {
 	return it.saved, err
 }
 
-// tooManyTimers is what CheckTimers says.
+// tooManyTimers is part of the error message of CheckTimers.
 const tooManyTimers = " timers pending, at most "
 
-// saveStages are the statements of the saves of a flush. What an ordinary result does not need is not sent. quick: all of them are tried by the
-// quick statements.
+// saveStages returns the statements for the results of a flush. It omits those that ordinary
+// results do not need. quick reports that all of them try the fast path.
 func saveStages(s *Store, items []*saveItem, quick bool) []stage {
 	if len(items) == 0 {
 		return nil
@@ -105,7 +107,7 @@ func newSaveBatch(s *Store, items []*saveItem) *saveBatch {
 	return b
 }
 
-// leaseStages let the leases of workers go whose answers were stored.
+// leaseStages deletes the leases of workers whose answers were stored.
 func (b *saveBatch) leaseStages() []stage {
 	if len(b.leases.Namespaces) == 0 {
 		return nil
@@ -113,7 +115,7 @@ func (b *saveBatch) leaseStages() []stage {
 	return []stage{func(ctx context.Context, db DB) error { return b.store.q.EndLeases(ctx, db, b.leases) }}
 }
 
-// saveBatch gathers the arguments of the statements.
+// saveBatch collects the arguments of the statements.
 type saveBatch struct {
 	store   *Store
 	items   []*saveItem
@@ -181,8 +183,8 @@ func (b *saveBatch) add(ord int32, c *Completion) {
 	}
 }
 
-// addTimers gives SaveResult the default timer. Where the result names other timers too, all of them are dropped and set by
-// statements of their own, before it.
+// addTimers sets the default timer in SaveResult. If the result names other timers, all of them are
+// removed and set by separate statements before it.
 func (b *saveBatch) addTimers(c *Completion) {
 	action, timerType, at, after := "", string(process.TaskTimeout), epoch, int64(-1)
 	named := c.applies() && len(c.NamedTimers)+len(c.UnsetNames) > 0
@@ -191,7 +193,7 @@ func (b *saveBatch) addTimers(c *Completion) {
 	case c.Timer != nil:
 		action, timerType = "set", c.Timer.taskType()
 		at, after = c.Timer.when()
-		if named || c.Fired { // there is none any more: a search less, a tenth of what SaveResult takes
+		if named || c.Fired { // no pending timer is left; skipping the search saves a tenth of SaveResult
 			action = "add"
 		}
 	case c.UnsetTimers && !named:
@@ -236,7 +238,8 @@ func (b *saveBatch) addTimers(c *Completion) {
 	}
 }
 
-// addCheck has the timers counted of a process that gets named ones: on every other way there is at most the default timer more.
+// addCheck counts the timers of a process that gets named ones. In all other cases it gets at most
+// the default timer.
 func (b *saveBatch) addCheck(c *Completion) {
 	extra := int32(0)
 	if c.Timer != nil {
@@ -249,7 +252,7 @@ func (b *saveBatch) addCheck(c *Completion) {
 	b.check.Extras = append(b.check.Extras, extra)
 }
 
-// lastOfEachName drops timers that a later one of the same name replaces.
+// lastOfEachName removes timers that a later one with the same name replaces.
 func lastOfEachName(timers []SetTimer) []SetTimer {
 	last := make(map[string]int, len(timers))
 	for n, t := range timers {

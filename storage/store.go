@@ -16,49 +16,50 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Rows of the tables are handed out as sqlc generates them.
+// The types of rows, as sqlc generates them.
 type (
 	// Process is a row of processes.
 	Process = dbsqlc.GetProcessRow
-	// Task is a task at any point of its life.
+	// Task is a task in any status.
 	Task = dbsqlc.GetTaskRow
-	// Event is a row of events as a trace shows it.
+	// Event is a row of events, as in a trace.
 	Event = dbsqlc.TraceEventsRow
 	// Timer is a pending timer of a process.
 	Timer = dbsqlc.GetTimersRow
 	// Namespace is a row of namespaces.
 	Namespace = dbsqlc.Namespace
-	// Node is a row of nodes, with how many tasks it runs.
+	// Node is a row of nodes, with the number of tasks that it runs.
 	Node = dbsqlc.ListNodesRow
 	// Request is a row of requests.
 	Request = dbsqlc.Request
-	// Claim is a task that was handed to this node to run, with its process as it was at that moment.
+	// Claim is a task that was assigned to this node, with its process as it was at that time.
 	Claim = dbsqlc.SearchCallsRow
-	// DB is what a query needs: a connection, a pool or a transaction.
+	// DB runs queries. It is a connection, a pool or a transaction.
 	DB = dbsqlc.DBTX
 )
 
-// Config says how to reach the database.
+// Config configures a Store.
 type Config struct {
-	// DSN is a connection string as libpq reads it. The store sets search_path to progressor by itself.
+	// DSN is a libpq connection string. The store sets search_path to progressor itself.
 	DSN string
 	// Password returns the password of each new connection, in place of the one of the DSN. It is
 	// called for every connection, with a timeout of 5 s. Nil means the password of the DSN.
 	Password func(context.Context) (string, error)
-	// Lanes is the number of group-commit lanes, each with a connection of its own. Default 2; more lose: their flushes
-	// wait for each other in the log.
+	// Lanes is the number of group-commit lanes, each with its own connection. The default is 2.
+	// More are slower, because their flushes wait for each other in the WAL.
 	Lanes int
-	// ScanConns bounds the pool of scans, polls, histories, leases and answers: 2 or more. Default 3.
+	// ScanConns is the size of the pool for scans, polls, histories, leases and answers. It must be
+	// at least 2. The default is 3.
 	ScanConns int
-	// MaxConns bounds the pool of reads, lists and maintenance. Default 2.
+	// MaxConns is the size of the pool for reads, lists and maintenance. The default is 2.
 	MaxConns int
-	// Logger for lost connections and recoveries. Default: slog.Default.
+	// Logger logs lost connections and recoveries. The default is slog.Default().
 	Logger *slog.Logger
-	// Registerer of the store's metrics; nil: none.
+	// Registerer registers the metrics of the store. If nil, there are none.
 	Registerer prometheus.Registerer
 }
 
-// withDefaults returns c with defaults in place of settings that are not set.
+// withDefaults returns c with defaults for settings that are not set.
 func (c Config) withDefaults() Config {
 	if c.Lanes <= 0 {
 		c.Lanes = 2
@@ -66,7 +67,7 @@ func (c Config) withDefaults() Config {
 	if c.ScanConns <= 0 {
 		c.ScanConns = 3
 	}
-	c.ScanConns = max(c.ScanConns, 2) // scans never take the last one
+	c.ScanConns = max(c.ScanConns, 2) // scans never take the last connection
 	if c.MaxConns <= 0 {
 		c.MaxConns = 2
 	}
@@ -76,32 +77,36 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// connections returns how many connections a node opens at most: with those of the pools one for each lane, one for
-// the heartbeat of the node and one that listens.
+// connections returns how many connections a node opens at most: those of the pools, one per lane,
+// one for the heartbeat of the node and one that listens.
 func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 2 }
 
-// Store is one database.
+// Store is a database.
 type Store struct {
-	log         *slog.Logger
-	q           *dbsqlc.Queries
-	lanes       []*lane
-	pending     atomic.Int64  // operations under way in the lanes
-	shared      *pgxpool.Pool // hot and kept, with the hot path's plans
-	hot         *share        // scans, polls and histories
-	kept        *share        // heartbeats of workers, answers, what is watched, and recovery: never starved by hot
-	general     *pgxpool.Pool // reads, lists, maintenance: default plans
-	searches    *share        // of general: lists and searches, which may take long
-	beats       *pgxpool.Pool // one connection for the heartbeats of the node: a node that cannot send them must stop its tasks
+	log     *slog.Logger
+	q       *dbsqlc.Queries
+	lanes   []*lane
+	pending atomic.Int64  // operations in progress in the lanes
+	shared  *pgxpool.Pool // used by hot and kept, with the settings for the hot path
+	hot     *share        // scans, polls and histories
+	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
+	kept     *share
+	general  *pgxpool.Pool // reads, lists and maintenance, with default plans
+	searches *share        // part of general for lists and searches, which may take long
+	// beats has one connection for the heartbeats of the node, because a node without heartbeats
+	// must stop its tasks.
+	beats       *pgxpool.Pool
 	metrics     *metrics
 	histories   histories
 	callQueues  callQueues
 	purges      purges
 	forgotten   forgotten
 	nodeID      atomic.Int64
-	connections int // that this node opens at most
+	connections int // maximum number of connections that this node opens
 	generations generations
-	generalOnly bool // for tests: no item takes a quick statement
-	// waitsForLocks has flushes wait for the locks of their processes, for tests that let two transactions meet.
+	generalOnly bool // for tests: no item uses the fast path
+	// waitsForLocks makes flushes wait for the locks of their processes, for tests in which two
+	// transactions meet.
 	waitsForLocks bool
 	listen        *pgx.ConnConfig
 	password      func(context.Context) (string, error)
@@ -112,7 +117,7 @@ type Store struct {
 	stopped       context.Context
 }
 
-// Open connects to the database and checks that this program can work with its schema.
+// Open connects to the database and checks that its schema is compatible with this program.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
@@ -148,7 +153,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if want := SchemaVersion(); have > want {
-		s.log.WarnContext(ctx, "the schema is newer than this program, and says that both agree", "schema", have, "program", want)
+		s.log.WarnContext(ctx, "the schema is newer than this program, and declares itself compatible", "schema", have, "program", want)
 	}
 	laneConfig, err := connConfig(cfg.DSN, hotSettings, "progressor lane")
 	if err == nil {
@@ -158,7 +163,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		s.closePools()
 		return nil, err
 	}
-	// A lane only writes. In a pool, reads may go on while the server is read-only.
+	// A lane only writes. The pools can still read while the server is read-only.
 	laneConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	for n := range cfg.Lanes {
 		l := newLane(s, n, laneConfig)
@@ -169,7 +174,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close stops the lanes and closes every connection. Operations that are under way are answered ErrUnavailable.
+// Close stops the lanes and closes all connections. Operations in progress return ErrUnavailable.
 func (s *Store) Close() {
 	s.stop()
 	for _, l := range s.lanes {
@@ -186,19 +191,20 @@ func (s *Store) closePools() {
 	}
 }
 
-// resetPools closes the connections of all pools, those in use when they are released.
+// resetPools closes the connections of all pools. Connections in use are closed when they are
+// released.
 func (s *Store) resetPools() {
 	for _, p := range []*pgxpool.Pool{s.shared, s.general} {
 		p.Reset()
 	}
 }
 
-// OnAdopt sets who runs claims that turned up in the database after a commit whose answer was lost. One that runs already is to be
-// known by its fencing token, and left alone.
+// OnAdopt sets the function that runs claims which were committed although the response was lost.
+// It must ignore claims that already run; their fencing tokens identify them.
 func (s *Store) OnAdopt(run func([]Claim)) { s.adopt.Store(&run) }
 
-// Ready returns an error if a lane cannot write to the database. The error names the lane and says
-// since when.
+// Ready returns an error if a lane cannot write to the database. The error names the lane and the
+// time of its first failure.
 func (s *Store) Ready() error {
 	for _, l := range s.lanes {
 		if f := l.failure.Load(); f != nil {
@@ -209,7 +215,7 @@ func (s *Store) Ready() error {
 	return nil
 }
 
-// Ping tells whether the database answers.
+// Ping returns an error if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.kept.Ping(ctx); err != nil {
 		return unavailable("ping", err)

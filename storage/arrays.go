@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// encodeArrays has a lane's connection encode the arrays of its statements by loops of their own. pgx goes through reflection and an
-// interface for each element, and through the text form for a uuid: that was a sixth of all that the engine does for a call.
+// encodeArrays registers codecs that encode the array parameters of a lane's statements with plain
+// loops. pgx uses reflection and an interface for each element, and the text format for UUIDs; that
+// was a sixth of the engine's CPU time for a call.
 func encodeArrays(conn *pgx.Conn) {
 	m := conn.TypeMap()
 	useArrayCodec(m, pgtype.TextArrayOID, pgtype.TextOID, func(s string) int { return len(s) },
@@ -34,7 +35,7 @@ func encodeArrays(conn *pgx.Conn) {
 	})
 }
 
-// arrayCodec is the codec of an array type that encodes []T by itself.
+// arrayCodec is the codec of an array type that encodes []T itself.
 type arrayCodec[T any] struct {
 	pgtype.Codec // for everything else
 	element      uint32
@@ -58,7 +59,7 @@ func (c *arrayCodec[T]) PlanEncode(m *pgtype.Map, oid uint32, format int16, valu
 
 type arrayPlan[T any] struct{ codec *arrayCodec[T] }
 
-// Encode implements pgtype.EncodePlan. pgx has seen to it that the slice is not nil.
+// Encode implements pgtype.EncodePlan. pgx has checked that the slice is not nil.
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	values := value.([]T)
 	room := 20
@@ -69,13 +70,13 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	head := len(buf)
 	big := binary.BigEndian
 	buf = big.AppendUint32(buf, uint32(min(len(values), 1)))
-	buf = big.AppendUint32(buf, 0)                           // whether there are NULLs
+	buf = big.AppendUint32(buf, 0) // whether there are NULLs
 	buf = big.AppendUint32(buf, p.codec.element)
 	if len(values) == 0 {
 		return buf, nil
 	}
 	buf = big.AppendUint32(buf, uint32(len(values)))
-	buf = big.AppendUint32(buf, 1)                   // the first index
+	buf = big.AppendUint32(buf, 1) // lower bound
 	for _, v := range values {
 		at := len(buf)
 		grown, notNull := p.codec.add(append(buf, 0, 0, 0, 0), v)
@@ -90,8 +91,8 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// reserve gives the arrays of a statement's parameters room for n items each: a struct of twenty that grow by appending was allocated six times
-// for a flush of forty.
+// reserve grows the array fields of params for n items each. A struct of twenty arrays that grow by
+// appending was allocated six times for a flush of forty items.
 func reserve(params any, n int) {
 	v := reflect.ValueOf(params).Elem()
 	for i := range v.NumField() {
@@ -101,7 +102,8 @@ func reserve(params any, n int) {
 	}
 }
 
-// roomToSend is a message of no bytes, which makes room for those that follow: pgx begins each pipeline with 1 KiB and doubles it.
+// roomToSend is an empty message that reserves space for the messages that follow. pgx starts each
+// pipeline with 1 KiB and doubles it.
 type roomToSend int
 
 // Frontend implements pgproto3.FrontendMessage.

@@ -20,24 +20,24 @@ type AuditEntry struct {
 	Details                                   json.RawMessage
 }
 
-// AuditRetention is how long an order of an operator is kept.
+// AuditRetention is how long an audit entry is kept.
 const AuditRetention = 90 * 24 * time.Hour
 
-// Note is what is to be noted of an operator's order, in the transaction that carries it out.
+// Note is an audit entry for an operator's command. It is stored in the transaction of the command.
 type Note struct {
 	Method  string
 	By      process.Actor
-	Details map[string]string // beside what By tells; values that are empty are left out
+	Details map[string]string // in addition to By; empty values are omitted
 }
 
-// noted has an item's order noted, where somebody is named who gave it.
+// noted adds an audit entry to an item if an operator is given.
 func (i *item) noted(method, reason string, by []process.Actor) {
 	if len(by) > 0 {
 		i.audit = &Note{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
 	}
 }
 
-// actor is who gave an item's order, if that is known.
+// actor returns the operator who gave the command, or "".
 func (i *item) actor() string {
 	if i.audit == nil {
 		return ""
@@ -45,7 +45,7 @@ func (i *item) actor() string {
 	return i.audit.By.Name
 }
 
-// details is what else a note tells, as JSON; "": nothing.
+// details returns the other fields of the entry as JSON, or "" if there are none.
 func (n *Note) details() string {
 	told := map[string]string{"via": n.By.Via}
 	maps.Copy(told, n.Details)
@@ -57,7 +57,7 @@ func (n *Note) details() string {
 	return string(text)
 }
 
-// auditRecords are those of one flush.
+// auditRecords holds the entries of one flush.
 type auditRecords struct{ arg dbsqlc.InsertAuditsParams }
 
 func (o *auditRecords) add(i *item) {
@@ -70,7 +70,7 @@ func (o *auditRecords) add(i *item) {
 	a.Details = append(a.Details, i.audit.details())
 }
 
-// stages stands behind the statements that carry the orders out.
+// stages returns the statement for the entries. It follows the statements of the commands.
 func (o *auditRecords) stages(s *Store) []stage {
 	if len(o.arg.Methods) == 0 {
 		return nil
@@ -78,10 +78,10 @@ func (o *auditRecords) stages(s *Store) []stage {
 	return []stage{func(ctx context.Context, db DB) error { return s.q.InsertAudits(ctx, db, o.arg) }}
 }
 
-// note is what is noted of an order that goes through no lane.
+// note identifies a command that does not use a lane.
 type note struct{ method, namespace, subject string }
 
-// audited carries an order out, and notes it in the same transaction where somebody is named who gave it.
+// audited runs a command. If an operator is given, it adds an audit entry in the same transaction.
 func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOut func(DB) error) error {
 	return s.write(ctx, func(conn *pgx.Conn) error {
 		if len(by) == 0 {
@@ -96,7 +96,7 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 	})
 }
 
-// AuditCommand notes an order in the transaction that carries it out, where somebody is named who gave it.
+// AuditCommand adds an audit entry in the transaction of a command if an operator is given.
 func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
 	if len(by) == 0 {
 		return nil
@@ -104,7 +104,7 @@ func AuditCommand(ctx context.Context, db DB, method, namespace, subject string,
 	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{Actor: by[0].Name, Source: by[0].Source, Method: method, Namespace: namespace, Subject: subject})
 }
 
-// ForgetAudit drops orders that are past their retention.
+// ForgetAudit deletes entries whose retention is over.
 func (s *Store) ForgetAudit(ctx context.Context) error {
 	return mapped("forget audit", s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch}))
 }

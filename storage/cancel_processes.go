@@ -11,22 +11,22 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Cancel is a request that a process ends.
+// Cancel is a request to cancel a process.
 type Cancel struct {
 	Key    process.Key
 	Reason string
-	// Context is kept with the CANCEL task: where a trace goes on. nil: nowhere.
+	// Context is stored with the CANCEL task and carries the trace. It may be nil.
 	Context []byte
-	Grace   time.Duration // how long it may take, from now on, before EndOverdueCancel ends it
+	Grace   time.Duration // how long the process may take, from now, before EndOverdueCancel ends it
 }
 
-// CancelState is where a cancel stands.
+// CancelState is the state of a cancel.
 type CancelState struct {
-	Ended bool // the process is CANCELLED: what ran is fenced off, everything that waited is answered
-	Busy  bool // it is not, and a task of the process runs: nobody has to look for the CANCEL task
+	Ended bool // the process is CANCELLED: its running task is fenced, and waiting tasks are answered
+	Busy  bool // the process has not ended and a task of it runs: no poller needs to look for the CANCEL task
 }
 
-// graceExpired is the failure of a CANCEL task whose grace is over.
+// graceExpired is the failure of a CANCEL task whose grace period is over.
 const graceExpired = `{"reason": "` + process.ReasonGraceExpired + `", "message": "` + process.GraceExpiredMessage + `"}`
 
 type cancelItem struct {
@@ -39,19 +39,21 @@ type cancelItem struct {
 	busy    bool
 }
 
-// CancelProcess asks a process in INIT or RUNNING to end, by a CANCEL task that is next; one in ERROR or SUSPENDED ends at once. A
-// second request changes nothing while the first is under way. The error is process.ErrProcessNotFound or, where the process is at
-// its end, a *process.WrongStatusError.
+// CancelProcess requests the end of a process in INIT or RUNNING. It gets a CANCEL task, which runs
+// next. A process in ERROR or SUSPENDED ends at once. A second request does nothing while the first
+// is in progress. The error is process.ErrProcessNotFound, or a *process.WrongStatusError if the
+// process has already ended.
 func (s *Store) CancelProcess(c Cancel, by ...process.Actor) (CancelState, error) {
 	it := &cancelItem{item: newItem(c.Key, 200+len(c.Reason), true), reason: c.Reason, context: c.Context, grace: c.Grace}
 	it.noted("CancelProcess", c.Reason, by)
 	if err := s.submit(it); err != nil {
 		return CancelState{}, err
 	}
-	return CancelState{Ended: it.ended(), Busy: it.busy}, it.refused(c.Key, "it is at its end already")
+	return CancelState{Ended: it.ended(), Busy: it.busy}, it.refused(c.Key, "it has already ended")
 }
 
-// ended tells whether the process was CANCELLED by this item: also by its first try, whose answer was lost.
+// ended reports whether this item cancelled the process, possibly in its first try whose response
+// was lost.
 func (it *cancelItem) ended() bool {
 	if it.repeated && it.status == process.StatusCancelled {
 		it.outcome = cancelled
@@ -59,7 +61,8 @@ func (it *cancelItem) ended() bool {
 	return it.outcome == cancelled
 }
 
-// EndOverdueCancel makes a process CANCELLED whose cancel is past its grace, by the clock of the database. false: it is not.
+// EndOverdueCancel cancels a process whose grace period is over by the database clock. It returns
+// false if it is not.
 func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 	it := &cancelItem{item: newItem(key, 200, true), overdue: true}
 	if err := s.submit(it); err != nil {
@@ -68,13 +71,15 @@ func (s *Store) EndOverdueCancel(key process.Key) (bool, error) {
 	return it.ended(), nil
 }
 
-// ListOverdueCancels finds at most limit processes whose cancel is past its grace, the longest overdue first.
+// ListOverdueCancels returns at most limit processes whose grace period is over, the longest
+// overdue first.
 func (s *Store) ListOverdueCancels(ctx context.Context, limit int) ([]process.Key, error) {
 	rows, err := s.q.ListOverdueCancels(ctx, s.kept, int32(limit))
 	return keysOf(rows), mapped("list overdue cancels", err)
 }
 
-// CancelGrace tells how much is left of the grace of a cancel; none (0) where no cancel is under way.
+// CancelGrace returns the remaining grace period of a cancel, or 0 if the process is not being
+// cancelled.
 func (s *Store) CancelGrace(ctx context.Context, key process.Key) (time.Duration, error) {
 	left, err := s.q.CancelGrace(ctx, s.general, dbsqlc.CancelGraceParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 	if errors.Is(err, pgx.ErrNoRows) {

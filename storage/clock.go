@@ -6,9 +6,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// RepairTimes repairs times that are in the future because the clock of the database was set back: graces of cancels, timeouts of
-// attempts, leases and rate limits count from now. all also repairs the backoffs of retries, which reads all of schedule. It
-// returns how many rows it changed.
+// RepairTimes corrects times that are in the future because the database clock was set back: grace
+// periods of cancels, timeouts of attempts, leases and rate limits start again from now. If all is
+// set, it also corrects the backoffs of retries, which reads all of schedule. It returns the number
+// of changed rows.
 func (s *Store) RepairTimes(ctx context.Context, all bool) (repaired int64, err error) {
 	repairs := []func(context.Context, dbsqlc.DBTX, int32) (int64, error){
 		s.q.RestartGraces, s.q.RestartAttempts, s.q.RestartLeases, s.q.RestartBuckets,

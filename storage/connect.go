@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// connectTimeout bounds one attempt to connect, the password command included.
+// connectTimeout limits one attempt to connect, including the password command.
 const connectTimeout = 5 * time.Second
 
 // hotSettings keep the statements of the hot path on the plans that were measured: by primary key
@@ -33,7 +33,7 @@ var hotSettings = map[string]string{
 	"default_transaction_isolation": "read committed",
 }
 
-// calmSettings are for everything else.
+// calmSettings are the settings of all other connections.
 var calmSettings = map[string]string{
 	"statement_timeout": "60000",
 	"lock_timeout":      "5000",
@@ -101,7 +101,7 @@ func (s *Store) connect(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, er
 	return conn, redact(err)
 }
 
-// setPassword replaces the password of the DSN by the current one, if Config.Password is set.
+// setPassword replaces the password of the DSN by the current one if Config.Password is set.
 func (s *Store) setPassword(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if s.password == nil {
 		return nil

@@ -9,16 +9,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Constrained is what a job needs to run under the constraints of its namespace.
+// Constrained holds the constraint keys of a job.
 type Constrained struct {
-	Version int64             // of the constraints that it was evaluated under; 0: there are none
+	Version int64             // version of the constraints under which it was evaluated; 0 if there are none
 	Keys    map[string]string // by the name of the constraint
 }
 
-// KeyOf is the line of a key: the name of the constraint, =, and the value. A name has no = in it.
+// KeyOf returns the name of a key queue: the name of the constraint, =, and the value. A constraint
+// name contains no =.
 func KeyOf(constraint, key string) string { return constraint + "=" + key }
 
-// KeyNames are those of all keys, sorted.
+// KeyNames returns the key queues of all keys, sorted.
 func (c Constrained) KeyNames() []string {
 	lines := make([]string, 0, len(c.Keys))
 	for _, name := range slices.Sorted(maps.Keys(c.Keys)) {
@@ -27,7 +28,7 @@ func (c Constrained) KeyNames() []string {
 	return lines
 }
 
-// FirstKey is where the job waits first; "": it needs no key.
+// FirstKey returns the key queue in which the job waits first, or "" if it needs no key.
 func (c Constrained) FirstKey() string {
 	if len(c.Keys) == 0 {
 		return ""
@@ -35,16 +36,16 @@ func (c Constrained) FirstKey() string {
 	return c.KeyNames()[0]
 }
 
-// JSON are the keys as jobs.constraint_keys has them; "": there are none.
+// JSON returns the keys as stored in jobs.constraint_keys, or "" if there are none.
 func (c Constrained) JSON() string {
 	if len(c.Keys) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(c.Keys) // strings: this cannot fail
+	text, _ := json.Marshal(c.Keys) // a map of strings
 	return string(text)
 }
 
-// Freed goes with the end of a job that holds keys: they are free. A rider; SaveCompleted does it by itself.
+// Freed is an effect that frees the keys of a job when it ends. SaveCompleted frees them itself.
 type Freed struct{}
 
 // Bytes implements Effect.
@@ -57,15 +58,15 @@ func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	return dbsqlc.New().FreeKeys(ctx, db, a)
 }
 
-// others are riders but Freed.
+// others returns the effects other than Freed.
 func others(riders []Effect) []Effect {
 	return slices.DeleteFunc(slices.Clone(riders), func(r Effect) bool { return r == Freed{} })
 }
 
-// freesKeys tells whether a job holds keys that its end frees.
+// freesKeys reports whether the job holds keys that its end frees.
 func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(Freed{})) }
 
-// freeStages free the keys of processes that an order may have ended, or held.
+// freeStages frees the keys of processes that a command may have ended or suspended.
 func (b *batch) freeStages(s *Store) []stage {
 	var of keysParams
 	for _, it := range b.removes {

@@ -9,28 +9,30 @@ import (
 )
 
 const (
-	// deliverLimit is how many messages of one process one flush delivers; the next flush goes on.
+	// deliverLimit is how many messages of one process a flush delivers. The next flush continues.
 	deliverLimit = 16
-	// deliverBytes is what a delivery counts for in a flush: its messages do not cross the line, but the server writes them.
+	// deliverBytes is the size of a delivery in the limit of a flush. The client does not send its
+	// messages, but the server writes them.
 	deliverBytes = 64 << 10
 )
 
 // The outcomes of a delivery.
 const (
-	Delivered      = "delivered"
-	MemberNoted    = "noted"     // the end of a member, with the job that several workers run: that waits to be looked at
-	TargetExists   = "exists"    // a start: the process exists, or another job holds the unique key, and nothing happened
+	Delivered   = "delivered"
+	MemberNoted = "noted" // end of a member, recorded for the group job that must check it
+	// start: the process exists, or another job holds the unique key, so nothing was done
+	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits
 	TargetFull     = "full"      // too many tasks wait in the process: all messages to it wait
 	TargetNotFound = "not_found" // no such process, or for a start no such namespace: dropped
-	TargetEnded    = "ended"     // the process is at its end, or is a job and takes no such message: dropped
+	TargetEnded    = "ended"     // the process has ended, or is a job and takes no such message: dropped
 )
 
-// Delivery is what became of one message.
+// Delivery is the result of delivering one message.
 type Delivery struct {
 	Kind    MessageKind
 	Outcome string
-	Later   bool // of a start: at its time
+	Later   bool // a start with a start time in the future
 	Overdue bool // of a cancel: its grace is 0, so EndOverdueCancel ends the process now
 }
 
@@ -40,15 +42,16 @@ type deliverItem struct {
 	more       bool
 }
 
-// DeliverMessages delivers what stands for a process, in the order of the messages, and tells whether there may be more. The rows
-// that it deletes are what makes it happen once: whoever else delivers to the same process finds them gone.
+// DeliverMessages delivers the messages for a process in order, and reports whether there may be
+// more. It deletes their rows in the same transaction, so that each message is delivered once even
+// if several nodes try.
 func (s *Store) DeliverMessages(target process.Key) (deliveries []Delivery, more bool, err error) {
 	it := &deliverItem{item: newItem(target, deliverBytes, true)}
 	err = s.submit(it)
 	return it.deliveries, it.more, err
 }
 
-// deliverBatch are the deliveries of a flush.
+// deliverBatch holds the deliveries of a flush.
 type deliverBatch struct {
 	store    *Store
 	items    []*deliverItem
@@ -58,8 +61,10 @@ type deliverBatch struct {
 	outgoing *outgoing
 }
 
-// deliverStages: a start comes before what was sent to the process after it. The lock between them is for processes that the starts
-// have made, here or on another node: no first statement could lock these. told takes whom the deliveries have said something.
+// deliverStages returns the statements of the deliveries. A start runs before messages that were
+// sent to the process after it. The lock between them is for processes that were created by the
+// starts, here or on another node, and could not be locked before. told collects the targets of the
+// resulting messages.
 func deliverStages(s *Store, items []*deliverItem, told *outgoing) []stage {
 	if len(items) == 0 {
 		return nil

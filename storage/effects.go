@@ -14,9 +14,9 @@ import (
 type Effect interface {
 	// Bytes returns its size in the limit of a flush.
 	Bytes() int
-	// Write sends the one statement that writes all effects of this type in a flush. It must find each
-	// effect by its task and fencing token in what this transaction has written (see SendMessages), so
-	// that the effects of a fenced attempt write nothing.
+	// Write sends the one statement that writes all effects of this type in a flush. It must find
+	// each effect by its task and fencing token in what this transaction has written (see
+	// SendMessages), so that the effects of a fenced attempt write nothing.
 	Write(ctx context.Context, db DB, all []BoundEffect) error
 }
 
@@ -46,7 +46,7 @@ func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fenc
 }
 
 // Checks returns the same as Attempts for attempts with several effects: each attempt once, and the
-// attempt of each effect.
+// index of the attempt of each effect.
 func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
 	ofRiders = make([]int32, len(all))
 	for n := range all {
@@ -63,7 +63,7 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }
 
-// effectGroups holds the effects of a flush, by their type.
+// effectGroups holds the effects of a flush by type.
 type effectGroups struct {
 	types  []reflect.Type // in the order of their statements
 	byType map[reflect.Type][]BoundEffect
@@ -86,7 +86,8 @@ func (r *effectGroups) add(c *Completion, riders []Effect) {
 	}
 }
 
-// stages follow what has ended the tasks, and what has removed processes; their rows are still there.
+// stages returns the statements of the effects. They run after the tasks have ended and before
+// their rows are removed.
 func (r *effectGroups) stages(s *Store) []stage {
 	var stages []stage
 	for _, t := range r.types {
@@ -107,7 +108,7 @@ func (r *effectGroups) stages(s *Store) []stage {
 // Bytes implements Effect.
 func (n *Note) Bytes() int { return 300 + len(n.details()) }
 
-// Write implements Effect: a note that a task takes along is of an order that it has carried out.
+// Write implements Effect. It stores the audit entries of commands that tasks have carried out.
 func (n *Note) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.InsertNotesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)

@@ -8,16 +8,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ChildEnd is the end of a child of a task that holds several. Of one that holds a single end, the row says it alone.
+// ChildEnd is one end of a child in a task that holds several. A single end is stored in the row of
+// the task itself.
 type ChildEnd struct {
 	Namespace string `json:"namespace"`
 	ProcessID string `json:"processId"`
-	Status    string `json:"status"` // as the API names it
+	Status    string `json:"status"` // as in the API
 	Response  []byte `json:"response"`
-	Args      []byte `json:"args"` // what it was started with for this
+	Args      []byte `json:"args"` // the args for the notification that the child was started with
 }
 
-// ChildEnds reads the ends that the claim of a NOTIFY holds; nil: it is not of several.
+// ChildEnds returns the ends in a NOTIFY, or nil if it does not hold several.
 func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	var child struct {
 		Ends []ChildEnd `json:"ends"`
@@ -29,7 +30,7 @@ func ChildEnds(c *Claim) ([]ChildEnd, error) {
 	return child.Ends, err
 }
 
-// endSteps tells runs the ends of jobs of a flush.
+// endSteps notifies runs of the ends of their jobs in a flush.
 type endSteps struct {
 	store    *Store
 	items    []*saveItem
@@ -37,7 +38,7 @@ type endSteps struct {
 	outgoing *outgoing
 }
 
-// endStepStages follow what has ended the jobs, and what their riders write.
+// endStepStages returns the statements that follow the ends of the jobs and their effects.
 func endStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	e := &endSteps{store: s, outgoing: r}
 	a := &e.arg

@@ -16,46 +16,47 @@ import (
 // JobKind is the kind of processes that are jobs.
 const JobKind = "job"
 
-// NewJob is a job that is to be enqueued.
+// NewJob is a job to enqueue.
 type NewJob struct {
 	Key            process.Key
 	Name           string
 	Args           []byte // JSON
-	Context        []byte // where a trace goes on; nil: nowhere
-	Metadata       []byte // JSON object; nil: none
-	Tags           []byte // JSON array of strings; nil: none
-	Options        []byte // what of JobOptions is not default, as JSON; nil: nothing
+	Context        []byte // carries the trace, or nil
+	Metadata       []byte // JSON object, or nil
+	Tags           []byte // JSON array of strings, or nil
+	Options        []byte // the JobOptions that differ from the defaults, as JSON; nil if none do
 	Timeout        time.Duration
 	Priority       int32
-	RunTime        time.Time // not before; zero: now
+	RunTime        time.Time // earliest run time; zero means now
 	Unique         Unique
 	IdempotencyKey string
-	RequestID      uuid.UUID // process.RequestID of the key; zero: none
+	RequestID      uuid.UUID // process.RequestID of the key; zero if there is none
 	Fingerprint    []byte
 	Constraints    Constrained
-	Actor          string // who asked; "": nobody who was named
-	Chosen         bool   // the engine has chosen the id: that it exists already can only be the work of the same request
-	Grouped        bool   // several workers run it: Options have workers, and it needs no keys of constraints itself
+	Actor          string // who enqueued it, or "" if unknown
+	Chosen         bool   // the engine chose the ID, so an existing job with it comes from the same request
+	// several workers run it: Options has workers, and the job itself needs no constraint keys
+	Grouped bool
 }
 
-// Unique is what keeps twins of a job out: at most one with its key is not at its end.
+// Unique prevents duplicates of a job: at most one job with its key exists that has not ended.
 type Unique struct {
-	Key     string        // "": nothing does
-	TTL     time.Duration // so long after its end it holds the key, too
-	Waiting bool          // the key is only held by a job that has not run yet
+	Key     string        // "" if the job is not unique
+	TTL     time.Duration // how long the job holds the key after its end
+	Waiting bool          // only a job that has not run yet holds the key
 }
 
-// Enqueued says what became of a job that was to be enqueued.
+// Enqueued is the result of enqueuing a job.
 type Enqueued struct {
 	Outcome   EnqueueOutcome
-	ProcessID string // of the job, or of the one that was there
-	Later     bool   // its time has not come
+	ProcessID string // of the job, or of the existing one
+	Later     bool   // its run time is in the future
 }
 
-// EnqueueOutcome is what an Enqueue met.
+// EnqueueOutcome is the outcome of an Enqueue.
 type EnqueueOutcome string
 
-// The outcomes of an Enqueue. Exists, Replayed and Mismatched are those of a Start.
+// The outcomes of an Enqueue. Exists, Replayed and Mismatched are the same as for a Start.
 const (
 	JobEnqueued   EnqueueOutcome = "enqueued"
 	JobTwin       EnqueueOutcome = "twin" // another job holds the unique key
@@ -69,11 +70,12 @@ type enqueueItem struct {
 	item
 	job      *NewJob
 	enqueued Enqueued
-	reread   bool // it has looked for its twin again
+	reread   bool // it has already been retried to find its duplicate
 }
 
-// again tells whether it is to look again: behind an item that took the same unique key, or, keyed, for a twin of another node that made the
-// job in a transaction which the statement did not see yet.
+// again reports whether to retry the item: after an item with the same unique key, or, with an
+// idempotency key, to find a duplicate on another node whose transaction the statement could not
+// see.
 func (it *enqueueItem) again() bool {
 	twin := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
 	it.reread = it.reread || twin
@@ -84,13 +86,13 @@ func (j *NewJob) bytes() int {
 	return 400 + len(j.Args) + len(j.Context) + len(j.Metadata) + len(j.Tags) + len(j.Options)
 }
 
-// Enqueue makes a job. It returns when it is durable.
+// Enqueue creates a job. It returns when the job is durable.
 func (s *Store) Enqueue(j *NewJob) (Enqueued, error) {
 	it := &enqueueItem{item: newItem(j.Key, j.bytes(), j.RequestID != uuid.Nil || j.Chosen), job: j}
 	it.requestID = j.RequestID
 	err := s.submit(it)
 	if it.repeated && j.Chosen && it.enqueued.Outcome == JobExists {
-		it.enqueued.Outcome = JobEnqueued // by the first try, whose answer was lost
+		it.enqueued.Outcome = JobEnqueued // created by the first try, whose response was lost
 	}
 	return it.enqueued, err
 }
@@ -131,7 +133,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	}
 }
 
-// keyStages make and lock the unique keys, in snapshots of their own: see LockJobKeys.
+// keyStages creates and locks the unique keys, each with its own snapshot, see LockJobKeys.
 func (p *enqueueParams) keyStages(s *Store) []stage {
 	if len(p.keys.Namespaces) == 0 {
 		return nil
@@ -166,7 +168,8 @@ func enqueueStages(s *Store, items []*enqueueItem) []stage {
 	})
 }
 
-// EnqueueRefusedError tells which job of a batch was not accepted: then none was.
+// EnqueueRefusedError reports the first job of a batch that was not accepted. In this case no job
+// was stored.
 type EnqueueRefusedError struct {
 	Index   int
 	Outcome EnqueueOutcome
@@ -174,11 +177,12 @@ type EnqueueRefusedError struct {
 
 func (e *EnqueueRefusedError) Error() string { return fmt.Sprintf("job %d: %s", e.Index, e.Outcome) }
 
-// enqueueChunk is how many jobs of a batch one statement takes.
+// enqueueChunk is how many jobs of a batch one statement stores.
 const enqueueChunk = 1000
 
-// EnqueueBatch makes jobs, all of them or none, in one transaction. An error of the type *EnqueueRefusedError names the first that was not
-// accepted. Jobs that have their unique key from an earlier one of the batch are answered as twins.
+// EnqueueBatch creates all jobs or none, in one transaction. An *EnqueueRefusedError identifies the
+// first job that was not accepted. Jobs whose unique key belongs to an earlier job of the batch get
+// the outcome JobTwin.
 func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, error) {
 	all := make([]Enqueued, len(jobs))
 	keys := make([]process.Key, len(jobs))
@@ -222,7 +226,7 @@ func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, e
 	return all, mapped("enqueue batch", err)
 }
 
-// enqueueChunk enqueues some jobs of a batch and gives those that are to come again.
+// enqueueChunk enqueues some jobs of a batch and returns those that must be retried.
 func (s *Store) enqueueChunk(ctx context.Context, db DB, jobs []*NewJob, all []Enqueued, some []int) (again []int, err error) {
 	var p enqueueParams
 	for _, n := range some {

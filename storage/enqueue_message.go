@@ -2,7 +2,8 @@ package storage
 
 import "encoding/json"
 
-// messageJob is what a start carries beyond itself that enqueues a job: messages.job.
+// messageJob is the part of a start message that makes the process a job. It is stored in
+// messages.job.
 type messageJob struct {
 	Name          string          `json:"name"`
 	Priority      int32           `json:"priority"`
@@ -13,12 +14,14 @@ type messageJob struct {
 	UniqueTTLUs   int64           `json:"uniqueTtlUs,omitempty"`
 	UniqueWaiting bool            `json:"uniqueWaiting,omitempty"`
 
-	ConstraintsVersion int64             `json:"constraintsVersion,omitempty"` // what is missing is evaluated after the delivery
+	// missing keys are evaluated after the delivery
+	ConstraintsVersion int64             `json:"constraintsVersion,omitempty"`
 	ConstraintKeys     map[string]string `json:"constraintKeys,omitempty"`
 	Line               string            `json:"line,omitempty"`
 }
 
-// Message enqueues the job by a message: it is a start that carries the job. It has no idempotency key: what is delivered is delivered once.
+// Message returns a start message that enqueues the job. It has no idempotency key, because a
+// message is delivered once.
 func (j *NewJob) Message() (Message, error) {
 	job, err := json.Marshal(messageJob{
 		Name: j.Name, Priority: j.Priority, TimeoutUs: j.Timeout.Microseconds(), Tags: j.Tags, Options: j.Options,

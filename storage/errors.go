@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// SQLSTATEs that decide what becomes of a statement.
+// SQLSTATEs that are handled specially.
 const (
 	stateLockNotAvailable     = "55P03"
 	stateDeadlock             = "40P01"
@@ -39,8 +39,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// lost reports whether the connection cannot be used after an error: it broke, the server shut down,
-// or its transactions are read-only.
+// lost reports whether the connection cannot be used after an error: it broke, the server shut
+// down, or its transactions are read-only.
 func lost(err error) bool {
 	state := sqlState(err)
 	if state == "" {
@@ -53,9 +53,10 @@ func lost(err error) bool {
 	return class == classConnection || class == classOperatorIntervention || state == stateReadOnly
 }
 
-// rejectsData reports whether an error is due to the data of a statement, so that no retry can succeed:
-// it violates a type, a constraint or a limit of PostgreSQL, or cannot be encoded. Everything else, such
-// as a missing GRANT or an I/O error, is the state of the server, which an operator repairs.
+// rejectsData reports whether an error is due to the data of a statement, so that no retry can
+// succeed: it violates a type, a constraint or a limit of PostgreSQL, or cannot be encoded.
+// Everything else, such as a missing GRANT or an I/O error, is the state of the server, which an
+// operator repairs.
 func rejectsData(err error) bool {
 	state := sqlState(err)
 	if state == "" {
@@ -65,12 +66,13 @@ func rejectsData(err error) bool {
 	return class == classData || class == classConstraint || class == classProgramLimit
 }
 
-// unavailable makes the error of an operation that found no database. The cause is kept for the log.
+// unavailable returns the error of an operation that could not use the database. It wraps the cause
+// for the log.
 func unavailable(op string, err error) error {
 	return fmt.Errorf("%s: %w (%w)", op, process.ErrUnavailable, err)
 }
 
-// mapped turns an error of a read into an error of the domain.
+// mapped converts the error of a read to an error of the domain.
 func mapped(op string, err error) error {
 	switch {
 	case err == nil:

@@ -7,11 +7,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// expireBatch is how many processes of a namespace and status one transaction lets go: it holds their rows for a few milliseconds.
+// expireBatch is how many processes per namespace and status one transaction removes. It locks
+// their rows for a few milliseconds.
 const expireBatch = 100
 
-// Expire removes processes whose end is longer ago than their namespace keeps them, a batch of each namespace, and tells how many of
-// which namespace. Their histories follow by PurgeRemoved.
+// Expire removes processes whose retention is over, one batch per namespace. It returns the number
+// of removed processes per namespace. PurgeRemoved removes their histories later.
 func (s *Store) Expire(ctx context.Context, retention map[string]time.Duration) (map[string]int, error) {
 	arg := dbsqlc.ExpireProcessesParams{Lim: expireBatch}
 	for namespace, keep := range retention {

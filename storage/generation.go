@@ -29,8 +29,8 @@ type generations struct {
 	taskID, fencingToken atomic.Int64
 }
 
-// Saw notes numbers that the database has issued, so that they are not issued again after a failover
-// that lost them. Safe for concurrent use.
+// Saw records numbers that the database has issued, so that they are not issued again after a
+// failover that lost them. It is safe for concurrent use.
 func (s *Store) Saw(taskID, fencingToken int64) {
 	raise(&s.generations.taskID, taskID)
 	raise(&s.generations.fencingToken, fencingToken)
@@ -45,8 +45,8 @@ func raise(highest *atomic.Int64, n int64) {
 	}
 }
 
-// OnNewGeneration sets what is called after the database has failed over or was restored: what was
-// stored before may be lost. It must not block.
+// OnNewGeneration sets the function to call after a database failover or restore, which may have
+// lost commits. It must not block.
 func (s *Store) OnNewGeneration(changed func()) { s.generations.changed.Store(&changed) }
 
 // confirm confirms the generation on a new connection. It fails on a standby.
@@ -56,7 +56,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 		SeenTaskID: g.taskID.Load(), SeenFencingToken: g.fencingToken.Load(),
 	})
 	if state := sqlState(err); state == stateUndefinedFunction || state == stateInvalidSchema {
-		return nil // an older schema, or none: Open refuses it with a better error
+		return nil // an older schema, or none: Open reports a better error
 	}
 	if err != nil {
 		return fmt.Errorf("confirm the generation of the database: %w", err)
@@ -69,7 +69,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	s.metrics.generations.Inc()
-	s.log.WarnContext(ctx, "the database has failed over or was restored: what it lost is reported as lost",
+	s.log.WarnContext(ctx, "the database failed over or was restored: lost tasks will be reported",
 		"generation", generation, "before", before)
 	s.callQueues.reset()
 	if changed := g.changed.Load(); changed != nil {
@@ -78,7 +78,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// MissingTasks returns the indexes of tasks that the database does not know.
+// MissingTasks returns the indexes of tasks that do not exist in the database.
 func (s *Store) MissingTasks(ctx context.Context, refs []TaskRef) ([]int32, error) {
 	arg := answersParams(refs)
 	missing, err := s.q.MissingTasks(ctx, s.kept, dbsqlc.MissingTasksParams{
@@ -87,13 +87,13 @@ func (s *Store) MissingTasks(ctx context.Context, refs []TaskRef) ([]int32, erro
 	return missing, mapped("find missing tasks", err)
 }
 
-// AttemptRef names an attempt.
+// AttemptRef identifies an attempt.
 type AttemptRef struct {
 	Key          process.Key
 	FencingToken int64
 }
 
-// MissingAttempts returns the indexes of attempts that hold their process no longer.
+// MissingAttempts returns the indexes of attempts that no longer hold their process.
 func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32, error) {
 	var arg dbsqlc.MissingAttemptsParams
 	for n, r := range refs {
@@ -106,7 +106,7 @@ func (s *Store) MissingAttempts(ctx context.Context, refs []AttemptRef) ([]int32
 	return missing, mapped("find missing attempts", err)
 }
 
-// CancelledJobs returns the attempts of jobs that this node runs and whose job was asked to end, at most 1,000.
+// CancelledJobs returns at most 1,000 attempts on this node whose job was cancelled.
 func (s *Store) CancelledJobs(ctx context.Context) ([]AttemptRef, error) {
 	rows, err := s.q.CancelledJobs(ctx, s.kept, s.nodeID.Load())
 	refs := make([]AttemptRef, len(rows))
@@ -121,7 +121,8 @@ func (s *Store) CancelledJobs(ctx context.Context) ([]AttemptRef, error) {
 // errNotReplicated is the error of a commit that the synchronous standby may not have.
 var errNotReplicated = errors.New("committed on the primary, but the wait for the synchronous standby was cancelled")
 
-// notReplicated is the key of a connection's CustomData under which noteCancelledWait leaves its mark.
+// notReplicated is the key of a connection's CustomData under which noteCancelledWait leaves its
+// mark.
 const notReplicated = "not replicated"
 
 // noteCancelledWait is the OnNotice of connections that write. If the wait of a commit for the
@@ -145,8 +146,8 @@ func (s *Store) replicated(conn *pgx.Conn) error {
 	return errNotReplicated
 }
 
-// write runs statements that are acknowledged, on a connection of the general pool. A commit that
-// was not replicated is an error.
+// write runs statements that are acknowledged, on a connection of the general pool. It returns an
+// error if the commit was not replicated.
 func (s *Store) write(ctx context.Context, write func(*pgx.Conn) error) error {
 	conn, err := s.general.Acquire(ctx)
 	if err != nil {
@@ -159,8 +160,8 @@ func (s *Store) write(ctx context.Context, write func(*pgx.Conn) error) error {
 	return s.replicated(conn.Conn())
 }
 
-// confirmCommits returns when everything that was committed before is on the synchronous standby, if
-// there is one: a commit that the connection waits for comes after all of them in the WAL.
+// confirmCommits returns when everything that was committed before is on the synchronous standby,
+// if there is one: a commit that the connection waits for comes after all of them in the WAL.
 func (l *lane) confirmCommits(ctx context.Context) error {
 	n, err := l.store.q.ConfirmCommits(ctx, l.conn)
 	if err == nil && n == 0 {

@@ -13,10 +13,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// HistoryRange is a part of a history. Forward: event_id > Offset, ascending; backward: event_id < Offset (0: from the end).
+// HistoryRange is a part of a history. Forward: event_id > Offset, ascending. Backward: event_id <
+// Offset (0 means from the end), descending.
 type HistoryRange struct {
 	Offset   int64
-	Limit    int // negative: all
+	Limit    int // negative means all
 	Backward bool
 }
 
@@ -40,18 +41,19 @@ func (rng HistoryRange) of(first, last int64) HistoryRange {
 	return rng
 }
 
-// historyRead is one reader in a histories lane.
+// historyRead is one reader in a batch.
 type historyRead struct {
 	key    process.Key
 	rng    HistoryRange
 	events []Event
-	cut    bool // there is a larger event than was asked for
+	cut    bool // the history has an event larger than the read allowed
 	err    error
 	done   chan struct{}
 }
 
-// histories reads event histories for many attempts by one statement, as lanes do with writes: while one read is in flight,
-// those that want one collect. With 40 events a process this is what keeps FULL histories near half the speed of NONE.
+// histories reads event histories for many attempts with one statement, as lanes do for writes:
+// while one read is in progress, new readers collect. With 40 events per process, this keeps FULL
+// histories near half the throughput of NONE.
 type histories struct {
 	mu      sync.Mutex
 	waiting []*historyRead
@@ -59,7 +61,7 @@ type histories struct {
 	alone   sync.Mutex // held while readers are read one by one
 }
 
-// ErrSlowHistory answers a read that PostgreSQL has given up at the statement_timeout.
+// ErrSlowHistory reports a read that PostgreSQL cancelled because of statement_timeout.
 var ErrSlowHistory = errors.New("the history takes too long to read")
 
 // ReadHistory reads the part rng of a history that consists of the events from first to last. It
@@ -84,7 +86,7 @@ func (s *Store) ReadHistory(key process.Key, rng HistoryRange, first, last int64
 	return r.events, r.err
 }
 
-// readHistories works until nobody waits.
+// readHistories reads batches until no reader waits.
 func (s *Store) readHistories() {
 	h := &s.histories
 	for {
@@ -102,21 +104,26 @@ func (s *Store) readHistories() {
 	}
 }
 
-// The bounds of one read.
+// The limits of one read.
 const (
-	// historyTimeout is more than the statement_timeout, so that a slow read and a database that does not answer are told apart.
+	// historyTimeout exceeds the statement_timeout, so that a slow read can be distinguished from a
+	// database that does not answer.
 	historyTimeout = 15 * time.Second
-	// One read for many is sent at most so much (each reader's share is not less than minShare). Who wants more is read alone.
+	// A read for many readers returns at most maxBatchBytes, and at least minShare per reader.
+	// Readers that need more are read alone.
 	maxBatchBytes = 64 << 20
 	minShare      = 256 << 10
-	// The least size of an event that a short read must have room for: 2,048 events of one process, and 16,384 of all.
+	// minLargest is the minimum event size that a short read must allow. It allows 2,048 events of
+	// one process and 16,384 in total.
 	minLargest = 4 << 10
-	// Room is made for so many events of a reader at once, 9 KiB; who has more is given more as they come.
+	// Memory is reserved for usualEvents events of a reader at once (9 KiB), and grows for more.
 	usualEvents = 100
 )
 
-// readBatch reads for many by one statement. Those who want more than it may send them are read again, at last alone, and so is everybody of
-// a read that failed while its connection lives: one bad reader costs the others a moment. It does not wait for those who are read alone.
+// readBatch reads for many readers with one statement. Readers that need more than it may return
+// are read again, finally alone. If the read failed and the connection is intact, all readers are
+// read alone, so that one bad reader delays the others only briefly. readBatch does not wait for
+// readers that are read alone.
 func (s *Store) readBatch(reads []*historyRead) {
 	share := process.MaxHistoryBytes
 	if len(reads) > 1 {
@@ -136,7 +143,7 @@ func (s *Store) readBatch(reads []*historyRead) {
 	}
 }
 
-// largestEvent is the size up to which all events of these readers may be sent at once.
+// largestEvent returns the size up to which all events of these readers may be returned at once.
 func largestEvent(reads []*historyRead) int {
 	longest, all := 0, 0
 	for _, r := range reads {
@@ -145,7 +152,8 @@ func largestEvent(reads []*historyRead) int {
 	return min(process.MaxHistoryBytes/longest, maxBatchBytes/all)
 }
 
-// settle answers those who have been read, and gives back the ones that want more. Where the statement failed, each is read alone.
+// settle completes the readers whose read succeeded and returns those that need more. If the
+// statement failed, each reader is read alone.
 func (s *Store) settle(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
 	if err != nil && !lost(err) && len(reads) > 1 {
 		go s.readAlone(reads)
@@ -169,10 +177,11 @@ func (s *Store) readAlone(reads []*historyRead) {
 	}
 }
 
-// historyQuery is a statement that reads for many.
+// historyQuery is a statement that reads for many readers.
 type historyQuery func(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error
 
-// longHistories gives each reader so many bytes and the event that passes them.
+// longHistories returns for each reader the events up to the byte limit and the one that exceeds
+// it.
 func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
 	rows, err := s.q.ReadHistories(ctx, s.hot, arg)
 	for n := range rows {
@@ -181,7 +190,8 @@ func (s *Store) longHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParam
 	return err
 }
 
-// shortHistories gives the events up to so many bytes each, and of the others neither payload nor metadata.
+// shortHistories returns all events, but neither payload nor metadata of those that exceed the byte
+// limit.
 func (s *Store) shortHistories(ctx context.Context, arg dbsqlc.ReadHistoriesParams, take func(*dbsqlc.ReadHistoriesRow)) error {
 	rows, err := s.q.ReadShortHistories(ctx, s.hot, dbsqlc.ReadShortHistoriesParams(arg))
 	for n := range rows {
@@ -190,7 +200,7 @@ func (s *Store) shortHistories(ctx context.Context, arg dbsqlc.ReadHistoriesPara
 	return err
 }
 
-// read reads once for all.
+// read runs a query once for all readers.
 func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) error {
 	ctx, cancel := context.WithTimeout(s.stopped, historyTimeout)
 	defer cancel()
@@ -206,7 +216,7 @@ func (s *Store) read(reads []*historyRead, query historyQuery, maxBytes int) err
 	}
 	err := query(ctx, arg, take)
 	for try := 1; err != nil && lost(err) && try <= s.hot.maxConns() && ctx.Err() == nil; try++ {
-		err = query(ctx, arg, take) // each connection of the pool may be one that broke while it rested
+		err = query(ctx, arg, take) // any connection of the pool may have broken while it was idle
 	}
 	return err
 }
@@ -228,21 +238,21 @@ func eventOf(r *dbsqlc.ReadHistoriesRow) Event {
 	return Event{EventID: r.EventID, TaskID: r.TaskID, Timestamp: r.Timestamp, Metadata: r.Metadata, Payload: r.Payload}
 }
 
-// historyError maps an error of the database to the error of a read. Only ErrSlowHistory and errors of
-// the data depend on the history; after all others the read may succeed later.
+// historyError maps a database error to the error of a read. Only ErrSlowHistory and data errors
+// depend on the history. After all others, the read may succeed later.
 func historyError(key process.Key, err error) error {
 	op := "read history of " + key.String()
 	switch state := sqlState(err); {
 	case err == nil:
 		return nil
 	case state == stateLockNotAvailable || state == stateDeadlock || state == stateSerialization:
-		return unavailable(op, err) // somebody alters the table
+		return unavailable(op, err) // a session is altering the table
 	case state == stateQueryCanceled:
 		return fmt.Errorf("%s: %w (%w)", op, ErrSlowHistory, err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return unavailable(op, err)
 	case sqlState(err) != "" && !rejectsData(err):
-		return unavailable(op, err) // a missing GRANT or an I/O error is no fault of the process
+		return unavailable(op, err) // a missing GRANT or an I/O error is not caused by the process
 	}
 	return mapped(op, err)
 }
@@ -255,7 +265,7 @@ func (r *historyRead) bytes() int {
 	return n
 }
 
-// finish answers a reader. It is called once.
+// finish completes a reader. It must be called once.
 func (r *historyRead) finish(err error) {
 	if err != nil {
 		r.events = nil

@@ -15,19 +15,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// ExplainTasks is how many tasks an explanation looks at: the newest that have ended, and as many that wait.
+// ExplainTasks is how many tasks an explanation reads: the newest ended ones, and as many waiting
+// ones.
 const ExplainTasks = 1000
 
-// Explained is what an explanation is made from, all of one moment. Of the namespace it has what stands in the database beside its
-// configuration.
+// Explained is the input of an explanation, read in one snapshot. Of the namespace it has only what
+// is stored outside its configuration.
 type Explained struct {
 	Process Process
 	Timers  []Timer
 	State   explain.State
 }
 
-// ReadExplained reads a process and its tasks, or answers process.ErrProcessNotFound. zombieAfter: how long a node lives that does
-// not beat. policy is what the namespace says of what it leaves.
+// ReadExplained reads a process and its tasks. It returns process.ErrProcessNotFound if there is
+// none. A node without a heartbeat for zombieAfter is dead, and policy is the zombie policy of the
+// namespace.
 func (s *Store) ReadExplained(ctx context.Context, key process.Key, zombieAfter time.Duration, policy process.ZombiePolicy) (Explained, error) {
 	var e Explained
 	err := s.Read(ctx, "explain "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -78,7 +80,7 @@ func (s *Store) readJob(ctx context.Context, tx pgx.Tx, key process.Key, policy 
 	return j, nil
 }
 
-// FlowKind is the kind of processes that are runs.
+// FlowKind is the kind of processes that are runs of flows.
 const FlowKind = "flow"
 
 func (s *Store) readRun(ctx context.Context, tx pgx.Tx, key process.Key) (*explain.Run, error) {
@@ -168,7 +170,7 @@ func (s *Store) readTasks(ctx context.Context, tx pgx.Tx, key process.Key, zombi
 	return s.readFailedAttempts(ctx, tx, key, state)
 }
 
-// readFailedAttempts adds the recorded attempts to the tasks of a process.
+// readFailedAttempts adds the failed attempts to the tasks of a process.
 func (s *Store) readFailedAttempts(ctx context.Context, tx pgx.Tx, key process.Key, state *explain.State) error {
 	tasks := map[int64]*explain.Task{}
 	for n := range state.Ended {
@@ -192,10 +194,12 @@ func (s *Store) readFailedAttempts(ctx context.Context, tx pgx.Tx, key process.K
 	return err
 }
 
-// Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that broke it.
+// Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that
+// caused it.
 type Broken = dbsqlc.ListBrokenRow
 
-// ListBroken lists the processes in ERROR of namespaces, the newest first; of each detail it gives so many characters.
+// ListBroken lists the processes in ERROR of namespaces, newest first. Details are cut to maxDetail
+// characters.
 func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, limit int) ([]Broken, error) {
 	rows, err := s.q.ListBroken(ctx, s.general, dbsqlc.ListBrokenParams{
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
@@ -203,10 +207,11 @@ func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, 
 	return rows, mapped("list processes in ERROR", err)
 }
 
-// FailedRun is a run that is FAILED or EXPIRED, with the beginning of why.
+// FailedRun is a run that is FAILED or EXPIRED, with the beginning of its message.
 type FailedRun = dbsqlc.ListFailedRunsRow
 
-// ListFailedRuns lists the runs of namespaces that are FAILED or EXPIRED, the newest first; of each message it gives so many characters.
+// ListFailedRuns lists the FAILED and EXPIRED runs of namespaces, newest first. Messages are cut to
+// maxDetail characters.
 func (s *Store) ListFailedRuns(ctx context.Context, namespaces []string, maxDetail, limit int) ([]FailedRun, error) {
 	rows, err := s.q.ListFailedRuns(ctx, s.general, dbsqlc.ListFailedRunsParams{
 		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
@@ -214,25 +219,25 @@ func (s *Store) ListFailedRuns(ctx context.Context, namespaces []string, maxDeta
 	return rows, mapped("list failed runs", err)
 }
 
-// Waiting is how many tasks wait for what.
+// Waiting has the number of waiting tasks by what they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
-// WaitingByWhat counts the tasks that wait, each kind of each namespace to a limit.
+// WaitingByWhat counts the waiting tasks. It counts each kind in each namespace to limit.
 func (s *Store) WaitingByWhat(ctx context.Context, namespaces []string, limit int) (Waiting, error) {
 	row, err := s.q.WaitingByWhat(ctx, s.general, dbsqlc.WaitingByWhatParams{Namespaces: namespaces, Lim: int32(limit)})
 	return row, mapped("count waiting tasks", err)
 }
 
-// Load is what the nodes that are alive have done in the last minute.
+// Load is the throughput of all live nodes in the last minute.
 type Load = dbsqlc.NodesLoadRow
 
-// NodesLoad sums up what the nodes tell of themselves.
+// NodesLoad adds up the reports of the live nodes.
 func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load, error) {
 	row, err := s.q.NodesLoad(ctx, s.kept, zombieAfter.Microseconds())
 	return row, mapped("load of the nodes", err)
 }
 
-// CountWorkers tells how many workers of each of the namespaces were seen within so long a time.
+// CountWorkers returns how many workers of each namespace were seen within a time.
 func (s *Store) CountWorkers(ctx context.Context, namespaces []string, seen time.Duration) (map[string]int64, error) {
 	rows, err := s.q.CountWorkers(ctx, s.general, dbsqlc.CountWorkersParams{Namespaces: namespaces, SeenUs: seen.Microseconds()})
 	if err != nil {

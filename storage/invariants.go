@@ -8,26 +8,28 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// maxViolations bounds what one check reports: a database that is broken at one place is often broken at many.
+// maxViolations is how many violations one check reports. A database with one defect often has
+// many.
 const maxViolations = 1000
 
-// Violation is a process that breaks an invariant.
+// Violation is a process that violates an invariant.
 type Violation struct{ Invariant, Namespace, ProcessID, Detail string }
 
 func (v Violation) String() string {
 	return fmt.Sprintf("%s: process %s/%s: %s", v.Invariant, v.Namespace, v.ProcessID, v.Detail)
 }
 
-// Report is what a check of invariants found.
+// Report is the result of a check of invariants.
 type Report struct {
-	// Violations, at most 1000 of them; empty: every invariant holds.
+	// Violations has at most 1,000 violations. It is empty if all invariants hold.
 	Violations []Violation
-	// Looked tells for each invariant, by name, how many rows it has looked at.
+	// Looked has the number of checked rows by invariant.
 	Looked map[string]int64
 }
 
-// CheckInvariants checks what must hold at any moment, also of a database at work: see sql/invariants.sql. db needs the search_path
-// progressor. It reads every table in full: not for the hot pool.
+// CheckInvariants checks what must hold at any time, including in a database in use: see
+// sql/invariants.sql. db needs the search_path progressor. It reads all tables completely, so it
+// must not use the hot pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	q := dbsqlc.New()
 	rows, err := q.FindViolations(ctx, db, maxViolations)
@@ -48,9 +50,10 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	return report, nil
 }
 
-// CheckQuiescent checks that nothing stands that could go on, after all work is done and every node has had its turn: no waiting
-// task or due timer that nobody has taken for late (10 s is a good value), no lease of a node that has not beaten for zombieAfter,
-// and no attempt that is late past its deadline. Paused namespaces are left out. On a database at work it finds what is slow.
+// CheckQuiescent checks that no work is stuck after all work should be done: no waiting task or due
+// timer that was not taken for `late` (10 s is a good value), no lease of a node without a
+// heartbeat for zombieAfter, and no attempt that is late past its deadline. It skips paused
+// namespaces. In a database in use it finds slow tasks.
 func CheckQuiescent(ctx context.Context, db DB, late, zombieAfter time.Duration) (Report, error) {
 	q := dbsqlc.New()
 	rows, err := q.FindStanding(ctx, db, dbsqlc.FindStandingParams{

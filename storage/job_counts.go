@@ -9,21 +9,24 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// JobCounts are the jobs of one name.
+// JobCounts are the counts of the jobs with one name.
 type JobCounts struct {
 	Namespace, Name string
-	ByState         map[string]int64 // by state in lower case; those with none are missing
-	Oldest          time.Duration    // for how long the oldest available one has been that; negative: there is none
+	ByState         map[string]int64 // by state in lower case, without zeros
+	// how long the oldest available job has been available; negative if there is none
+	Oldest time.Duration
 }
 
-// What a look at the oldest jobs reads: how many places (names with a priority, lines) of a namespace, and how many jobs of each.
+// Limits of the search for the oldest jobs: key queues and pairs of name and priority per
+// namespace, and jobs of each.
 const (
 	oldestPlaces = 1000
 	oldestJobs   = 16
 )
 
-// CountJobs tells of each name how many jobs there are in each state, and how old the oldest available one is, in the order of namespaces and names. It
-// reads what was counted, and running, whatever the number of jobs is.
+// CountJobs returns for each name the number of jobs in each state and the age of the oldest
+// available job, ordered by namespace and name. It reads counters and the table running, so its
+// cost does not depend on the number of jobs.
 func (s *Store) CountJobs(ctx context.Context, namespaces []string) ([]*JobCounts, error) {
 	var counts []dbsqlc.ReadJobCountsRow
 	var oldest []dbsqlc.OldestAvailableRow
@@ -73,7 +76,8 @@ func jobCounts(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailable
 	return list
 }
 
-// ForgetJobNames drops the counts of names that have no jobs any more. more: there may be more of them.
+// ForgetJobNames deletes the counters of names that no longer have jobs. more reports that there
+// may be more.
 func (s *Store) ForgetJobNames(ctx context.Context) (more bool, err error) {
 	const batch = 100
 	err = pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
@@ -96,7 +100,8 @@ func (s *Store) ForgetJobNames(ctx context.Context) (more bool, err error) {
 	return more, mapped("forget names of jobs", err)
 }
 
-// emptyCounts are the rows that count nothing together. What another transaction has added since is not among them.
+// emptyCounts returns the rows whose counts add up to zero. Counts that other transactions have
+// added since are not among them.
 func emptyCounts(rows []dbsqlc.JobCount) dbsqlc.DropJobCountsParams {
 	type counted struct{ namespace, name, state string }
 	sums := map[counted]int64{}

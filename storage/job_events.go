@@ -7,17 +7,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// EventMode says which events of its jobs a namespace keeps. The values are those that statements compare.
+// EventMode is which events of its jobs a namespace keeps. Statements compare these values.
 type EventMode int32
 
-// What a namespace keeps.
+// The event modes.
 const (
 	EventsNone EventMode = iota
-	EventsEnds           // those with which a job or a run comes to an end
+	EventsEnds           // events with which a job or a run ends
 	EventsAll
 )
 
-// OnEventMode sets who knows what a namespace keeps; without it all is kept. It must not wait: lanes and scans call it.
+// OnEventMode sets the function that returns the event mode of a namespace. Without it, all events
+// are kept. It must not block.
 func (s *Store) OnEventMode(mode func(namespace string) EventMode) { s.eventMode.Store(&mode) }
 
 func (s *Store) eventModeOf(namespace string) EventMode {
@@ -27,10 +28,10 @@ func (s *Store) eventModeOf(namespace string) EventMode {
 	return EventsAll
 }
 
-// EventModeOf is what a namespace keeps, as statements take it.
+// EventModeOf returns the event mode of a namespace as statements take it.
 func (s *Store) EventModeOf(namespace string) int32 { return int32(s.eventModeOf(namespace)) }
 
-// eventModes are those of namespaces, as statements take them.
+// eventModes returns the event modes of namespaces as statements take them.
 func (s *Store) eventModes(namespaces []string) []int32 {
 	modes := make([]int32, len(namespaces))
 	for n, ns := range namespaces {
@@ -43,22 +44,24 @@ func (s *Store) eventModes(namespaces []string) []int32 {
 	return modes
 }
 
-// JobEvent is a row of job_events: what became of a job, of a run or of a step. As a rider it is of the process whose result it goes with; among
-// the Effects of a Completion it is written where the result applies, among its EffectsOnEnd however the attempt ended, but for one that this node makes again
-// at once (Retry with Promote and without RetryAfter): that leaves no row by which its token could be checked. What the namespace does not keep
-// is not written. The events of one Completion are written in their order.
+// JobEvent is a row of job_events: an event of a job, a run or a step. As an effect it belongs to
+// the process of its result. In the Effects of a Completion it is stored if the result applies. In
+// EffectsOnEnd it is stored for any outcome, except for an attempt that this node repeats at once
+// (Retry with Promote and without RetryAfter), because that leaves no row with its token. Events
+// that the namespace does not keep are not stored. The events of a Completion are stored in their
+// order.
 type JobEvent struct {
-	JobID    string // "": that of the process
-	StepID   string // "": of the job or run itself
-	Index    *int32 // of a step that runs for each of many items
-	Type     string // as docs/jobs.md lists them
-	From, To string // statuses in lower case; "": none
+	JobID    string // "" means the process
+	StepID   string // "" for the job or run itself
+	Index    *int32 // of a step that runs once per item
+	Type     string // as listed in docs/jobs.md
+	From, To string // statuses in lower case, or ""
 	Message  string
-	Metadata []byte // JSON object; nil: none
+	Metadata []byte // JSON object, or nil
 	Attempt  int32
 	WorkerID string
-	Actor    string // who asked; "": the engine itself
-	EndsJob  bool   // the job or run is at its end with it: a namespace that keeps ends keeps it
+	Actor    string // who requested it; "" for the engine
+	EndsJob  bool   // the job or run ends with it, so that EventsEnds keeps it
 }
 
 var jobEventType = reflect.TypeFor[*JobEvent]()
@@ -98,16 +101,16 @@ func (*JobEvent) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	return dbsqlc.New().WriteJobEvents(ctx, db, a)
 }
 
-// JobEnd is what an attempt of a job has to tell of itself: an event, and a count.
+// JobEnd is the event and the count of an attempt of a job.
 type JobEnd struct {
-	Name     string // of the job; "": it is not known
-	Type     string // of the event, as docs/jobs.md lists them
-	WorkerID string // who held it as a lease; "": a node ran it
+	Name     string // of the job; "" if unknown
+	Type     string // of the event, as listed in docs/jobs.md
+	WorkerID string // the worker that held the lease; "" if a node ran the attempt
 	Message  string
-	Result   []byte // JSON, of one that has succeeded and keeps it: a rider stores it
+	Result   []byte // JSON of a succeeded job that keeps its result; an effect stores it
 }
 
-// endJobs are the arguments of EndJobs.
+// endJobs collects the arguments of EndJobs.
 type endJobs struct{ arg dbsqlc.EndJobsParams }
 
 func (e *endJobs) add(c *Completion) {
@@ -131,7 +134,7 @@ func (e *endJobs) stages(s *Store) []stage {
 	return []stage{func(ctx context.Context, db DB) error { return s.q.EndJobs(ctx, db, e.arg) }}
 }
 
-// keptEvents are those riders of this type whose namespace keeps them.
+// keptEvents returns the events that their namespaces keep.
 func keptEvents(all []BoundEffect) []BoundEffect {
 	kept := make([]BoundEffect, 0, len(all))
 	for _, r := range all {

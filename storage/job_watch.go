@@ -19,7 +19,7 @@ type JobEventRow struct {
 	EventID              int64
 	JobID                string
 	StepID               string
-	Index                int32 // -1: none
+	Index                int32 // -1 if there is none
 	Type                 string
 	FromStatus, ToStatus string
 	Attempt              int32
@@ -27,43 +27,44 @@ type JobEventRow struct {
 	WorkerID             string
 	Actor                string
 	Message              string
-	Metadata             []byte // JSON object; nil: none
+	Metadata             []byte // JSON object, or nil
 }
 
-// JobEventColumns are those of a JobEventRow, of a row a of job_events.
+// JobEventColumns are the columns of a JobEventRow, from a row a of job_events.
 const JobEventColumns = `a.namespace, a.xid::text AS xid, a.event_id, a.job_id, coalesce(a.step_id, '') AS step_id, coalesce(a.index, -1) AS index, a.type,
        coalesce(a.from_status, '') AS from_status, coalesce(a.to_status, '') AS to_status, a.attempt, a.created_time, coalesce(a.worker_id, '') AS worker_id,
        coalesce(a.actor, '') AS actor, coalesce(a.message, '') AS message, a.metadata`
 
-// Position is where the event stands in the order of a watch.
+// Position returns the position of the event in the order of a watch.
 func (e *JobEventRow) Position() EventPosition { return EventPosition{e.XID, e.EventID} }
 
-// EventPosition is a place in the order of a watch: behind one of the events of a namespace.
+// EventPosition is a position in the order of a watch: after one of the events of a namespace.
 type EventPosition struct {
-	XID     string // a number
+	XID     string // a decimal number
 	EventID int64
 }
 
-// LastEvent is behind all events.
+// LastEvent is the position after all events.
 var LastEvent = EventPosition{strconv.FormatUint(math.MaxUint64, 10), math.MaxInt64}
 
-// String is the position as clients have it.
+// String returns the position in the form for clients.
 func (p EventPosition) String() string { return p.XID + "." + strconv.FormatInt(p.EventID, 10) }
 
-// ParseEventPosition reads what String has made. field is the field of the request, for errors.
+// ParseEventPosition parses the result of String. field is the field of the request, for errors.
 func ParseEventPosition(field, text string) (EventPosition, error) {
 	xid, id, _ := strings.Cut(text, ".")
 	x, err := strconv.ParseUint(xid, 10, 64)
 	n, err2 := strconv.ParseInt(id, 10, 64)
 	p := EventPosition{xid, n}
 	if err != nil || err2 != nil || n < 0 || strconv.FormatUint(x, 10)+"."+strconv.FormatInt(n, 10) != text {
-		return p, &process.InvalidError{Field: field, Message: "it is not of the events of jobs"}
+		return p, &process.InvalidError{Field: field, Message: "must be a cursor of a previous response"}
 	}
 	return p, nil
 }
 
-// EventCursor reads the cursor of a watch, which has to be of this cluster: whoever went on from one of a later time would wait for ever, or until
-// the numbers of transactions had caught up, and then miss what came meanwhile. field is the field of the request, for errors.
+// EventCursor parses the cursor of a watch and checks that it belongs to this database cluster. A
+// cursor with a later transaction ID would return nothing until the IDs have caught up, and then
+// skip events. field is the field of the request, for errors.
 func (s *Store) EventCursor(ctx context.Context, field, text string) (EventPosition, error) {
 	p, err := ParseEventPosition(field, text)
 	if err != nil {
@@ -80,16 +81,17 @@ func (s *Store) EventCursor(ctx context.Context, field, text string) (EventPosit
 	return p, nil
 }
 
-// EventWatch is a place from which events of a namespace are read.
+// EventWatch is a position from which events of a namespace are read.
 type EventWatch struct {
 	Namespace string
 	From      EventPosition
 }
 
-// watchedJobEvents is how many events of one place one look reads.
+// watchedJobEvents is how many events of each watch one query reads.
 const watchedJobEvents = 500
 
-// ReadJobEvents reads what follows each place, in order, as far as nothing can come between any more. more: of some place there is more to read.
+// ReadJobEvents reads the events after each position, in order, up to the point before which no
+// more events can be inserted. more reports that some watch has more events.
 func (s *Store) ReadJobEvents(ctx context.Context, watches []EventWatch) (found [][]JobEventRow, more bool, err error) {
 	a := dbsqlc.WatchJobEventsParams{Lim: watchedJobEvents}
 	for n, w := range watches {
@@ -114,16 +116,17 @@ func (s *Store) ReadJobEvents(ctx context.Context, watches []EventWatch) (found 
 	return found, more, nil
 }
 
-// EventsFromNow is the place behind all events that are committed, but for those of transactions that began before one which still runs.
+// EventsFromNow returns the position after all committed events, except those of transactions that
+// began before one that is still running.
 func (s *Store) EventsFromNow(ctx context.Context) (EventPosition, error) {
 	xid, err := s.q.EventsFromNow(ctx, s.kept)
 	return EventPosition{xid, 0}, mapped("watch job events", err)
 }
 
-// forgetEvents is how many events of a namespace one transaction drops.
+// forgetEvents is how many events of a namespace one transaction deletes.
 const forgetEvents = 5000
 
-// ForgetJobEvents drops events that their namespaces keep no longer. more: there may be more of them.
+// ForgetJobEvents deletes events whose retention is over. more reports that there may be more.
 func (s *Store) ForgetJobEvents(ctx context.Context, retention map[string]time.Duration) (more bool, err error) {
 	if len(retention) == 0 {
 		return false, nil

@@ -2,12 +2,12 @@ package storage
 
 import "github.com/progressor-engine/progressor/process"
 
-// keyRow is a row of keys.
+// keyRow is a row with the columns of a process key.
 type keyRow interface {
 	~struct{ Namespace, ProcessID string }
 }
 
-// keysOf are the keys that a statement has found.
+// keysOf converts rows to keys.
 func keysOf[Row keyRow](rows []Row) []process.Key {
 	keys := make([]process.Key, len(rows))
 	for n, r := range rows {
@@ -16,7 +16,7 @@ func keysOf[Row keyRow](rows []Row) []process.Key {
 	return keys
 }
 
-// keysParams are keys, each column as an array.
+// keysParams has keys as one array per column.
 type keysParams struct{ namespaces, processIDs []string }
 
 func (k *keysParams) add(key process.Key) {
@@ -24,7 +24,7 @@ func (k *keysParams) add(key process.Key) {
 	k.processIDs = append(k.processIDs, key.ProcessID)
 }
 
-// keysParamsOf are keys as statements take them.
+// keysParamsOf converts keys to parameters.
 func keysParamsOf(keys []process.Key) keysParams {
 	params := keysParams{namespaces: make([]string, 0, len(keys)), processIDs: make([]string, 0, len(keys))}
 	for _, k := range keys {

@@ -14,24 +14,27 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Job is what a claim of a job has beyond a claim: its row in jobs.
+// Job is the row in jobs that belongs to the claim of a job.
 type Job struct {
 	Name      string          `json:"name"`
 	TimeoutUs int64           `json:"timeout_us"`
 	Takeovers int32           `json:"takeovers"`
 	Tags      []string        `json:"tags"`
-	Options   json.RawMessage `json:"options"` // as NewJob.Options
+	Options   json.RawMessage `json:"options"` // like NewJob.Options
 	Failures  json.RawMessage `json:"failures"`
 
-	ConstraintsVersion int64             `json:"constraints_version"` // that ConstraintKeys is of; 0: there were none
-	ConstraintsNow     int64             `json:"constraints_now"`     // when it was claimed; 0: there are none, or it is not said
-	ConstraintKeys     map[string]string `json:"constraint_keys"`
+	// version of the constraints for ConstraintKeys; 0 if there were none
+	ConstraintsVersion int64 `json:"constraints_version"`
+	// version at the time of the claim; 0 if there are none or it is unknown
+	ConstraintsNow int64             `json:"constraints_now"`
+	ConstraintKeys map[string]string `json:"constraint_keys"`
 }
 
-// JobRow is a job with where it stands.
+// JobRow is a job with its current state.
 type JobRow = dbsqlc.GetJobsRow
 
-// JobOf reads the job of a claim; nil: it is none. What it gives is shared, and not to be changed.
+// JobOf returns the job of a claim, or nil if it is not a job. The result is shared and must not be
+// modified.
 func JobOf(text json.RawMessage) (*Job, error) {
 	if len(text) == 0 {
 		return nil, nil
@@ -52,11 +55,13 @@ func JobOf(text json.RawMessage) (*Job, error) {
 	return &j, nil
 }
 
-// readJobs remembers rows of jobs that were read: an attempt asks for its row four times, and the rows of most jobs of one name are the same text.
-// Reading them anew was a quarter of the engine's time of a job that does nothing.
+// readJobs caches parsed rows of jobs. An attempt needs its row four times, and most jobs with one
+// name have the same text. Without the cache, parsing took a quarter of the engine's time for an
+// empty job.
 var readJobs jobCache
 
-// jobCache holds at most cachedJobs rows, none longer than cachedJobBytes; when it is full it begins anew.
+// jobCache holds at most cachedJobs rows of at most cachedJobBytes each. When it is full, it is
+// cleared.
 type jobCache struct {
 	mu     sync.RWMutex
 	byText map[string]*Job
@@ -85,16 +90,16 @@ func (c *jobCache) put(text []byte, j *Job) {
 	c.byText[string(text)] = j
 }
 
-// Timeout is how long an attempt may take.
+// Timeout returns the timeout of an attempt.
 func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
 
-// Subscription is where a worker looks: a namespace, and a job name or "" for whatever there is.
+// Subscription is what a worker polls: a namespace, and a job name, or "" for all tasks.
 type Subscription struct {
 	Namespace   string
 	JobName     string
-	JobsOnly    bool          // nothing but jobs
-	StepTimeout time.Duration // of tasks that are no jobs
-	Lease       time.Duration // where the job does not say
+	JobsOnly    bool          // only jobs
+	StepTimeout time.Duration // of tasks that are not jobs
+	Lease       time.Duration // lease duration of jobs that do not set one
 	MaxLease    time.Duration
 }
 
@@ -103,12 +108,13 @@ type Lease struct {
 	Claim     Claim
 	WorkerID  string
 	Salt      []byte
-	Duration  time.Duration // until it expires without a heartbeat
+	Duration  time.Duration // time until it expires without a heartbeat
 	Heartbeat time.Duration
 	Timeout   time.Duration // of the attempt
 }
 
-// Poll leases at most limit tasks to a worker, by priority, then age. grouped: places of groups, too.
+// Poll leases at most limit tasks to a worker, ordered by priority, then age. grouped includes the
+// slots of job groups.
 func (s *Store) Poll(ctx context.Context, workerID string, lines []Subscription, limit int, grouped bool) ([]Lease, error) {
 	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.nodeID.Load(), Lim: int32(min(limit, maxFlushItems))}
 	for _, l := range lines {
@@ -156,7 +162,7 @@ func (s *Store) poll(ctx context.Context, a dbsqlc.PollParams, grouped bool) ([]
 	return rows, err
 }
 
-// CountPollable tells for each line how many tasks a Poll would find there, at most limit.
+// CountPollable returns for each subscription how many tasks a Poll would find, at most limit.
 func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit int) ([]int, error) {
 	a := dbsqlc.CountPollableParams{Lim: int32(limit)}
 	for n, l := range lines {
@@ -173,7 +179,8 @@ func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit i
 	return counts, mapped("count pollable", err)
 }
 
-// WantedTakers tells which of workers that wait, each at a line, could take a place of a group.
+// WantedTakers returns which of the waiting workers, each with one subscription, could take a slot
+// of a job group.
 func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.WantedTakersParams
 	for n, l := range lines {
@@ -190,7 +197,8 @@ func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Su
 	return wanted, mapped("look for takers", err)
 }
 
-// ReleaseTimers lets tasks of these namespaces whose time has come wait for a worker. It tells how many there were of each.
+// ReleaseTimers moves due tasks of these namespaces to the wait queue of the workers. It returns
+// their number by namespace.
 func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[string]int, error) {
 	rows, err := s.q.ReleaseTimers(ctx, s.hot, dbsqlc.ReleaseTimersParams{
 		Namespaces: namespaces, Modes: s.eventModes(namespaces), Lim: maxFlushItems,
@@ -202,7 +210,8 @@ func (s *Store) ReleaseTimers(ctx context.Context, namespaces []string) (map[str
 	return released, mapped("release timers", err)
 }
 
-// ReadLease gives the task of a lease, as Poll handed it out. process.ErrFenced: it is not that worker's any more.
+// ReadLease returns the task of a lease, as returned by Poll. It returns process.ErrFenced if the
+// worker has lost the lease.
 func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Lease, error) {
 	r, err := s.q.ReadLease(ctx, s.kept, dbsqlc.ReadLeaseParams{
 		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken, Salt: t.Salt,
@@ -217,30 +226,31 @@ func (s *Store) ReadLease(ctx context.Context, t LeaseToken) (Lease, error) {
 	return leaseOf(&row), nil
 }
 
-// LeaseToken names one lease: an attempt, with a random part that nobody guesses.
+// LeaseToken identifies a lease: an attempt, and a random salt that cannot be guessed.
 type LeaseToken struct {
 	Key          process.Key
 	FencingToken int64
 	Salt         []byte
 }
 
-// Beat is a heartbeat of one lease.
+// Beat is a heartbeat for one lease.
 type Beat struct {
 	Token    LeaseToken
-	Progress []byte        // JSON; nil: unchanged
-	Lease    time.Duration // from now on; 0: as before
+	Progress []byte        // JSON; nil if unchanged
+	Lease    time.Duration // new duration from now; 0 if unchanged
 }
 
-// HeartbeatResult is what became of a heartbeat.
+// HeartbeatResult is the result of a heartbeat.
 type HeartbeatResult struct {
-	Lost         bool // nothing that is answered under this lease counts any more
+	Lost         bool // the lease was lost: answers are no longer accepted
 	Cancelling   bool
 	CancelReason string
 	ExpiresTime  time.Time
 	Heartbeat    time.Duration
 }
 
-// BeatLeases extends leases of a worker. Beats are sorted by key, so that two of them do not wait for each other.
+// BeatLeases extends leases of a worker. Beats must be sorted by key, so that concurrent calls lock
+// rows in the same order.
 func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) ([]HeartbeatResult, error) {
 	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
 	for n, b := range beats {
@@ -263,16 +273,17 @@ func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) (
 	return all, mapped("heartbeat", err)
 }
 
-// ForgetLeases drops leases of attempts that somebody else has ended.
+// ForgetLeases deletes leases of attempts that have ended otherwise.
 func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLeases(ctx, s.kept)
 	return n >= 1000, mapped("forget leases", err)
 }
 
-// Answered is what stands of an attempt that has ended.
+// Answered is the stored result of an ended attempt.
 type Answered = dbsqlc.LeaseAnsweredRow
 
-// LeaseAnswered gives what stands of the attempt of a lease that is over. process.ErrFenced: nothing does.
+// LeaseAnswered returns the stored result of the attempt of an ended lease. It returns
+// process.ErrFenced if there is none.
 func (s *Store) LeaseAnswered(ctx context.Context, t LeaseToken) (Answered, error) {
 	r, err := s.q.LeaseAnswered(ctx, s.kept, dbsqlc.LeaseAnsweredParams{
 		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,

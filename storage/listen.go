@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// listenCheck is how long a connection that listens may be silent before it is asked whether it lives: a dead peer sends nothing.
+	// listenCheck is how long a listening connection may be silent until it is checked. A dead peer
+	// sends nothing.
 	listenCheck = 30 * time.Second
 	// listenRetry is the longest pause before another try to connect.
 	listenRetry = 5 * time.Second
 )
 
-// Listen hears NOTIFYs on a channel until ctx ends, on a connection of its own, and makes another one when that breaks. up tells
-// when it begins to hear, and when it no longer does: what was notified meanwhile is lost.
+// Listen calls heard for NOTIFYs on a channel until ctx is cancelled. It uses its own connection
+// and reconnects when that breaks. It calls up when it starts to listen and when the connection is
+// lost. Notifications in between are lost.
 func (s *Store) Listen(ctx context.Context, channel string, up func(bool), heard func()) {
 	wait := 50 * time.Millisecond
 	for ctx.Err() == nil && s.stopped.Err() == nil {
@@ -28,7 +30,7 @@ func (s *Store) Listen(ctx context.Context, channel string, up func(bool), heard
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("nobody listens to the database for a moment", "channel", channel, "again_in", wait, "error", err)
+		s.log.Warn("the connection for LISTEN is lost", "channel", channel, "again_in", wait, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-s.stopped.Done():

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// lockStage locks processes and waits for their locks. It is the first statement of every transaction outside of the lanes
-// that moves tasks.
+// lockStage locks processes and waits for their locks. It is the first statement of every
+// transaction outside the lanes that moves tasks.
 func (s *Store) lockStage(keys []process.Key) stage {
 	of := keysParamsOf(sortedKeys(keys))
 	return func(ctx context.Context, db DB) error {
@@ -17,7 +17,8 @@ func (s *Store) lockStage(keys []process.Key) stage {
 	}
 }
 
-// tryLockStage is lockStage for flushes: it fails at once if another session has locked one of the processes.
+// tryLockStage is lockStage for flushes: it fails at once if another session has locked one of the
+// processes.
 func (s *Store) tryLockStage(keys []process.Key) stage {
 	if s.waitsForLocks {
 		return s.lockStage(keys)
@@ -28,7 +29,7 @@ func (s *Store) tryLockStage(keys []process.Key) stage {
 	}
 }
 
-// sortedKeys returns keys in the order in which all transactions lock them, each once.
+// sortedKeys returns keys without duplicates in the order in which all transactions lock them.
 func sortedKeys(keys []process.Key) []process.Key {
 	keys = slices.Clone(keys)
 	slices.SortFunc(keys, process.Key.Compare)

@@ -9,10 +9,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MessageKind says what a message does to its target.
+// MessageKind is what a message does to its target.
 type MessageKind string
 
-// The kinds of messages. The end of a child is told by the database itself: see TellParents.
+// The kinds of messages. The database itself sends the ends of children, see TellParents.
 const (
 	MessageStart    MessageKind = "start"
 	MessageNotify   MessageKind = "notify"
@@ -20,27 +20,29 @@ const (
 	MessageChildEnd MessageKind = "child_end"
 )
 
-// Message is what a result says to another process. It is stored with the result, or not at all.
+// Message is a message of a result to another process. It is stored with the result, or not at all.
 type Message struct {
 	Kind             MessageKind
 	Target           process.Key
 	Args             []byte
-	Context          []byte    // where a trace goes on; nil: nowhere
-	Metadata         []byte    // of a start: JSON object; nil: none
-	StartTime        time.Time // of a start; zero: now
-	NotifyParentArgs []byte    // of a start; nil: the sender is not told of the end
-	Job              []byte    // of a start: what makes the process a job, see NewJob.Message; nil: it is none
-	Plain            bool      // of a job: it has no unique key, no constraint, no time, and one worker runs it
-	Reason           string
-	Grace            *time.Duration // of a cancel; nil: process.DefaultCancelGrace
+	Context          []byte    // carries the trace, or nil
+	Metadata         []byte    // of a start: JSON object, or nil
+	StartTime        time.Time // of a start: zero means now
+	NotifyParentArgs []byte    // of a start: nil if the sender is not notified of the end
+	// of a start: what makes the process a job, see NewJob.Message; nil for other processes
+	Job    []byte
+	Plain  bool // of a job: no unique key, constraint or run time, and one worker runs it
+	Reason string
+	Grace  *time.Duration // of a cancel; nil: process.DefaultCancelGrace
 }
 
 func (m *Message) bytes() int {
 	return 300 + len(m.Args) + len(m.Context) + len(m.Metadata) + len(m.NotifyParentArgs) + len(m.Job) + len(m.Reason)
 }
 
-// OnMessages sets who is told, after a commit, for which processes messages stand that can be delivered now. patient: all of them are of
-// completions that said so. It must not wait: a lane calls it.
+// OnMessages sets the function to call after a commit with the targets of messages that can be
+// delivered now. patient reports that all of them belong to completions with LowPriority. The
+// function must not block.
 func (s *Store) OnMessages(deliver func(targets []process.Key, patient bool)) {
 	s.deliver.Store(&deliver)
 }
@@ -68,19 +70,19 @@ func (s *Store) notifyTargets(targets []process.Key, patient map[process.Key]str
 	(*deliver)(later, true)
 }
 
-// outgoing gathers what a flush has to say to other processes, and what else its results write. Its statements are sent only where there is something to say, so that
-// a plain result pays nothing for them.
+// outgoing collects the messages and effects of a flush. A statement is sent only if it has rows,
+// so that plain results do not pay for them.
 type outgoing struct {
 	send          dbsqlc.SendMessagesParams
 	notifications dbsqlc.TellParentsParams
 	release       dbsqlc.ReleaseMessagesParams
 	effects       effectGroups
-	targets       []process.Key            // of messages that the flush has stored or let go
-	lowPriority   map[process.Key]struct{} // those that patient completions have named
+	targets       []process.Key            // targets of messages that the flush has stored or released
+	lowPriority   map[process.Key]struct{} // targets of completions with LowPriority
 }
 
-// ended has the parent told of an end, and what was held for the process let go: it will be dropped. taskID is the task whose
-// response is told; 0: none.
+// ended notifies the parent of an ended process and releases its held messages, which are then
+// dropped. taskID is the task with the response, or 0.
 func (r *outgoing) ended(key process.Key, taskID int64) {
 	r.notifications.Namespaces = append(r.notifications.Namespaces, key.Namespace)
 	r.notifications.ProcessIds = append(r.notifications.ProcessIds, key.ProcessID)
@@ -88,14 +90,15 @@ func (r *outgoing) ended(key process.Key, taskID int64) {
 	r.released(key)
 }
 
-// released lets go what was held for a process, if its status allows it now.
+// released releases the held messages of a process if its status allows it.
 func (r *outgoing) released(key process.Key) {
 	r.release.Namespaces = append(r.release.Namespaces, key.Namespace)
 	r.release.ProcessIds = append(r.release.ProcessIds, key.ProcessID)
 }
 
-// targets are those of what a completion has said, after a commit whose answer was lost. Whom the database has chosen (parents, what
-// was let go) the scan finds.
+// targets returns the targets of the messages of a completion after a commit whose response was
+// lost. The scan finds targets that the database chose: parents, and processes with released
+// messages.
 func (c *Completion) targets() (targets []process.Key) {
 	for i := range c.Messages {
 		targets = append(targets, c.Messages[i].Target)
@@ -103,8 +106,9 @@ func (c *Completion) targets() (targets []process.Key) {
 	return targets
 }
 
-// completed adds what a completion has to say. quick: it is stored by a quick statement, which
-// leaves those alone whose end somebody waits for; of the job of a step EndSteps tells.
+// completed adds the messages and effects of a completion. quick reports that the fast path stores
+// it, which skips completions whose end is awaited by another process. EndSteps notifies the runs
+// of steps.
 func (r *outgoing) completed(c *Completion, quick bool) {
 	switch {
 	case quick || c.notifiesRun():
@@ -113,10 +117,10 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 	case c.TaskType == process.TaskRepair && c.Outcome == Finished:
 		r.released(c.Key)
 	case c.Outcome == Retry && len(c.EffectsOnEnd) > 0:
-		r.ended(c.Key, 0) // a job whose cancel came first has ended: see CancelRetried
+		r.ended(c.Key, 0) // a job that was cancelled first has ended, see CancelRetried
 	}
 	if quick && c.Outcome == Completed && c.freesKeys() {
-		r.effects.add(c, others(c.EffectsOnEnd)) // SaveCompleted frees them
+		r.effects.add(c, others(c.EffectsOnEnd)) // SaveCompleted frees the keys
 	} else {
 		r.effects.add(c, c.EffectsOnEnd)
 	}
@@ -158,7 +162,8 @@ func (r *outgoing) completed(c *Completion, quick bool) {
 	}
 }
 
-// sendStages follow what has ended the tasks, and what has removed processes; their rows are still there.
+// sendStages returns the statements for effects and messages. They run after the tasks have ended
+// and before rows of removed processes are deleted.
 func (r *outgoing) sendStages(s *Store) []stage {
 	stages := r.effects.stages(s)
 	if len(r.send.Namespaces) > 0 {
@@ -167,7 +172,8 @@ func (r *outgoing) sendStages(s *Store) []stage {
 	return stages
 }
 
-// notifyStages follow EndSteps: a late result of a job that has ended in the same flush knows nothing of its answer, and would tell the run an end
+// notifyStages returns the statements that notify parents. They run after EndSteps: a late result
+// of a job that has ended in the same flush has no response, and would notify the run of an end
 // without one.
 func (r *outgoing) notifyStages(s *Store) []stage {
 	if len(r.notifications.Namespaces) == 0 {
@@ -176,7 +182,7 @@ func (r *outgoing) notifyStages(s *Store) []stage {
 	return []stage{targeted(r, s.q.TellParents, r.notifications)}
 }
 
-// releaseStages are the last of a flush: they see what every other statement has made of the processes.
+// releaseStages returns the last statements of a flush. They see the changes of all others.
 func (r *outgoing) releaseStages(s *Store) []stage {
 	if len(r.release.Namespaces) == 0 {
 		return nil
@@ -185,7 +191,7 @@ func (r *outgoing) releaseStages(s *Store) []stage {
 	return []stage{targeted(r, s.q.ReleaseMessages, r.release)}
 }
 
-// targeted is a statement that gives the targets of messages.
+// targeted returns a stage for a statement that returns the targets of messages.
 func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Arg) ([]Row, error), arg Arg) stage {
 	return func(ctx context.Context, db DB) error {
 		rows, err := run(ctx, db, arg)
@@ -194,9 +200,10 @@ func targeted[Arg any, Row keyRow](r *outgoing, run func(context.Context, DB, Ar
 	}
 }
 
-// SearchMessages finds targets of messages that nobody has delivered, at most limit of each namespace: those of SQL functions
-// at once, those of processes when they are older than age. In each namespace it goes on after the target in after, where the
-// previous search has ended, and updates it. more: some namespace has not been searched to its end.
+// SearchMessages returns the targets of undelivered messages, at most limit per namespace: those of
+// SQL functions at once, those of processes when they are older than age. In each namespace it
+// continues after the target in after, where the previous search ended, and updates it. more
+// reports that some namespace was not searched to its end.
 func (s *Store) SearchMessages(ctx context.Context, age time.Duration, limit int, after map[string]string) (targets []process.Key, more bool, err error) {
 	arg := dbsqlc.SearchMessagesParams{AgeUs: age.Microseconds(), Lim: int32(limit)}
 	for namespace, processID := range after {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of the group commit. They exist also where nobody registers them.
+// metrics are the metrics of the group commit. They exist even if they are not registered.
 type metrics struct {
 	registerer        prometheus.Registerer
 	flushItems        prometheus.Histogram
@@ -21,7 +21,7 @@ type metrics struct {
 	unreplicated      prometheus.Counter
 	contended         prometheus.Counter
 	flushTimeouts     prometheus.Counter
-	// resultRetries counts by SQLSTATE.
+	// by SQLSTATE
 	resultRetries *prometheus.CounterVec
 }
 
@@ -71,7 +71,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-// Register shows metrics. Who registers them a second time keeps those of the first; registerer nil: nobody sees them.
+// Register registers collectors. If a collector is already registered, the first one stays. If
+// registerer is nil, it does nothing.
 func Register(registerer prometheus.Registerer, collectors ...prometheus.Collector) {
 	if registerer == nil {
 		return
@@ -79,7 +80,7 @@ func Register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 	for _, c := range collectors {
 		var twice prometheus.AlreadyRegisteredError
 		if err := registerer.Register(c); err != nil && !errors.As(err, &twice) {
-			panic(err) // two metrics of one name: a mistake of this program
+			panic(err) // two metrics with one name: a defect of this program
 		}
 	}
 }
@@ -100,7 +101,7 @@ func (m *metrics) watchLanes(lanes []*lane) {
 			Name: "progressor_lane_queue_items", Help: "Operations that wait for the next group commit of a lane.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
 		}, func() float64 { return float64(len(l.in)) }), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "progressor_lane_failing_seconds", Help: "Time since when a lane cannot write to the database; 0 while it can.",
+			Name: "progressor_lane_failing_seconds", Help: "Time for which a lane has been unable to write to the database; 0 while it can.",
 			ConstLabels: prometheus.Labels{"lane": strconv.Itoa(l.number)},
 		}, l.failing))
 	}

@@ -21,15 +21,16 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// MigrationState is one migration and whether it was applied.
+// MigrationState is a migration and when it was applied.
 type MigrationState struct {
 	Version     int64      `json:"version"`
-	Name        string     `json:"name"`         // "": this program has no such migration, a newer one has applied it
-	AppliedTime *time.Time `json:"applied_time"` // nil: pending
+	Name        string     `json:"name"`         // "" if only a newer program has this migration
+	AppliedTime *time.Time `json:"applied_time"` // nil if pending
 }
 
-// A migration that waits for a table is waited for by everybody who comes later, engines too: they stand in one queue. So it waits for less
-// than an engine does (hotSettings' lock_timeout), gives way, and tries again, each time after a longer pause.
+// All later sessions, including engines, queue behind a migration that waits for a table lock. So
+// it waits for less time than an engine does (lock_timeout in hotSettings), then gives up and tries
+// again after increasing pauses.
 const (
 	migrationLockTimeout = 100 * time.Millisecond
 	shortestPause        = 250 * time.Millisecond
@@ -37,23 +38,24 @@ const (
 	defaultLockWait      = 10 * time.Minute
 )
 
-// Migration says how a schema is brought up to date.
+// Migration configures how the schema is migrated.
 type Migration struct {
 	DSN string
-	// Files are the migrations. Default: this program's.
+	// Files are the migrations. The default is those of this program.
 	Files fs.FS
-	// LockWait is how long it is tried to get what somebody else holds: a table, or the right to migrate. Default 10 minutes.
+	// LockWait is how long to retry if another session holds a table or the migration lock. The
+	// default is 10 minutes.
 	LockWait time.Duration
-	// Waiting is told who holds a table, each time that it was waited for in vain, and every second whom an index build waits for.
-	// Default: nobody is.
+	// Waiting is called with a description of the session that holds a table after each failed try,
+	// and every second with the session that an index build waits for. It may be nil.
 	Waiting func(holder string)
 }
 
-// Migrate brings the schema up to the version of this program.
+// Migrate migrates the schema to the version of this program.
 func Migrate(ctx context.Context, dsn string) error { return Migration{DSN: dsn}.Up(ctx) }
 
-// Up applies what is missing. Engines may run meanwhile: nothing that they need is held for long, and two migrations at once wait for
-// each other.
+// Up applies the missing migrations. Engines may run in the meantime, because no locks that they
+// need are held for long. Concurrent migrations wait for each other.
 func (m Migration) Up(ctx context.Context) error {
 	if m.LockWait <= 0 {
 		m.LockWait = defaultLockWait
@@ -87,10 +89,11 @@ func (m Migration) Up(ctx context.Context) error {
 	})
 }
 
-// blockedInterval is how often it is looked for whom an index build waits: it waits without lock_timeout for every transaction that is older.
+// blockedInterval is how often to look for the session that an index build waits for. An index
+// build waits without lock_timeout for all older transactions.
 const blockedInterval = time.Second
 
-// reportBlockers tells Waiting of them until done is called.
+// reportBlockers reports these sessions to Waiting until done is called.
 func (m Migration) reportBlockers(ctx context.Context) (done func()) {
 	if m.Waiting == nil {
 		return func() {}
@@ -134,15 +137,16 @@ SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce
  ORDER BY a.xact_start LIMIT 1`
 )
 
-// holder names the oldest transaction that holds something of the schema: most likely the one that a migration waits for.
+// holder describes the oldest transaction that holds a lock in the schema, which is most likely the
+// one that a migration waits for.
 func (m Migration) holder(ctx context.Context) string {
 	if holder, ok := m.describe(ctx, findHolder); ok {
 		return holder
 	}
-	return "its holder is not known"
+	return "the session that holds it is unknown"
 }
 
-// describe tells of the session that a query finds.
+// describe returns a description of the session that a query finds.
 func (m Migration) describe(ctx context.Context, query string, args ...any) (string, bool) {
 	cfg, err := connConfig(m.DSN, calmSettings, migrateName)
 	if err != nil {
@@ -152,7 +156,7 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 	if err != nil {
 		return "", false
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // read only
 	var (
 		pid               int32
 		name, user, state string
@@ -164,7 +168,7 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age), true
 }
 
-// MigrateDown takes the newest migration back.
+// MigrateDown reverts the newest migration.
 func MigrateDown(ctx context.Context, dsn string) error {
 	return Migration{DSN: dsn, Files: migrations.FS, LockWait: defaultLockWait}.withProvider(ctx, func(p *goose.Provider) error {
 		newest, err := p.GetDBVersion(ctx)
@@ -179,7 +183,8 @@ func MigrateDown(ctx context.Context, dsn string) error {
 	})
 }
 
-// MigrationStatus lists all migrations, those too that only a newer program has. It only reads, so any role that may read the tables can ask.
+// MigrationStatus lists all migrations, including those that only a newer program has. It only
+// reads, so it works for every role that may read the tables.
 func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -210,7 +215,7 @@ func MigrationStatus(ctx context.Context, dsn string) ([]MigrationState, error) 
 	return states, nil
 }
 
-// appliedMigrations gives the time of each migration that was applied; none where there is no schema yet.
+// appliedMigrations returns when each migration was applied. It returns none if there is no schema.
 func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, error) {
 	cfg, err := connConfig(dsn, calmSettings, migrateName)
 	if err != nil {
@@ -220,8 +225,9 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 	if err != nil {
 		return nil, redact(err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))                                                                      //nolint:errcheck // what it was opened for is done
-	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied") // its error comes with the rows
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it is no longer needed
+	// errors are returned by CollectRows
+	rows, _ := conn.Query(ctx, "SELECT version_id, tstamp AT TIME ZONE 'UTC' FROM goose_db_version WHERE is_applied")
 	applied := map[int64]time.Time{}
 	var (
 		version int64
@@ -237,7 +243,7 @@ func appliedMigrations(ctx context.Context, dsn string) (map[int64]time.Time, er
 	return applied, err
 }
 
-// migrateName is the application_name of its connections.
+// migrateName is the application_name of migrations.
 const migrateName = "progressor migrate"
 
 func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) error) error {
@@ -246,12 +252,13 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 		return fmt.Errorf("dsn: %w", redact(err))
 	}
 	tune(&cfg.Config, map[string]string{
-		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0", // an index of many rows takes its time
+		// an index on many rows takes long
+		"lock_timeout": strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10), "statement_timeout": "0",
 	}, migrateName)
 	delete(cfg.RuntimeParams, "idle_in_transaction_session_timeout")
 	db := stdlib.OpenDB(*cfg)
 	defer func() { _ = db.Close() }()
-	db.SetMaxIdleConns(0) // what a migration that failed has set ends with its connection
+	db.SetMaxIdleConns(0) // settings of a failed migration end with its connection
 	if err := createSchema(ctx, db); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -269,8 +276,9 @@ func (m Migration) withProvider(ctx context.Context, use func(*goose.Provider) e
 	return nil
 }
 
-// createSchema makes the schema where it is missing. One that the owner of the database has made is taken as it is: to make it
-// "if not exists" would need a right that it takes to make it.
+// createSchema creates the schema if it is missing. If the owner of the database has created it, it
+// is used as it is, because CREATE SCHEMA IF NOT EXISTS requires the CREATE privilege even if the
+// schema exists.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	var exists bool
 	err := db.QueryRowContext(ctx, "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&exists)
@@ -280,7 +288,7 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 	_, err = db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS progressor")
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && (pg.Code == "23505" || pg.Code == "42P06") {
-		return nil // another migration made it at the same moment
+		return nil // another migration created it at the same time
 	}
 	return err
 }

@@ -110,7 +110,7 @@ func (f *fakeQueue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEv
 	case "1.1":
 		return s.Send(&progressorv1.WatchJobEventsResponse{Event: becameOf[0], Cursor: "1.2"})
 	}
-	return engineError(connect.CodeInvalidArgument, "cursor: it is not of the events of jobs", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
+	return engineError(connect.CodeInvalidArgument, "cursor: must be a cursor of a previous response", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
 }
 
 func TestJobEventsAndStats(t *testing.T) {
@@ -124,7 +124,7 @@ func TestJobEventsAndStats(t *testing.T) {
 	}
 	r := p.run(t, "job", "events", "mail", "--watch")
 	wantLines(t, r.stdout, "run-1/pay[0] progress", "m-1 lease_lost running → available host-1 silent")
-	if r.code == 0 || !strings.Contains(r.stderr, "cursor: it is not of the events of jobs") {
+	if r.code == 0 || !strings.Contains(r.stderr, "cursor: must be a cursor of a previous response") {
 		t.Errorf("%+v", r)
 	}
 	if r := p.run(t, "job", "events", "mail", "--watch", "-o", "json", "--cursor", "1.1"); !strings.Contains(r.stdout, `"cursor":"1.2"`) || strings.Contains(r.stdout, "1.1") {

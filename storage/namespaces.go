@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// PutNamespace makes a namespace or replaces its configuration; whether it is paused stays as it is.
+// PutNamespace creates a namespace or replaces its configuration. It does not change whether it is
+// paused.
 func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor) (Namespace, error) {
 	var row Namespace
 	err := s.audited(ctx, note{"PutNamespace", namespace, namespace}, by, func(db DB) (err error) {
@@ -21,7 +22,7 @@ func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.
 	return row, mapped("put namespace "+namespace, err)
 }
 
-// GetNamespace reads a namespace, or answers process.ErrNamespaceNotFound.
+// GetNamespace returns a namespace, or process.ErrNamespaceNotFound.
 func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, error) {
 	row, err := s.q.GetNamespace(ctx, s.general, namespace)
 	return row, noRow(mapped("get namespace "+namespace, err), process.ErrNamespaceNotFound)
@@ -33,7 +34,8 @@ func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
 	return rows, mapped("list namespaces", err)
 }
 
-// Standing is a namespace as every node has to know it, with what other nodes may have left in it or changed.
+// Standing is the state of a namespace that every node needs, including changes and tasks of other
+// nodes.
 type Standing = dbsqlc.StandingRow
 
 // Standing reads all namespaces.

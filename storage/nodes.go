@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// RegisterNode gives this program an identity under which it claims tasks.
+// RegisterNode creates a node row for this program, under which it claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, address, version string) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
 		Address: address, Version: version, MaxConnections: int32(s.connections),
@@ -25,15 +25,16 @@ func (s *Store) RegisterNode(ctx context.Context, address, version string) (int6
 	return id, nil
 }
 
-// NodeReport is what a node tells of itself with a heartbeat.
+// NodeReport is the state of a node in its heartbeats.
 type NodeReport struct {
 	Draining       bool
-	TasksPerSecond float64       // of the last minute
-	TimerLateness  time.Duration // the 99th percentile of the last minute; negative: there was no timer
+	TasksPerSecond float64       // in the last minute
+	TimerLateness  time.Duration // 99th percentile of the last minute; negative if there was no timer
 }
 
-// Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The error is process.ErrFenced if
-// another node has declared this one dead; the node must register again.
+// Beat stores a heartbeat of this node. It reports whether an operator asked the node to drain. The
+// error is process.ErrFenced if another node has declared this one dead; the node must register
+// again.
 func (s *Store) Beat(ctx context.Context, p NodeReport) (drain bool, err error) {
 	drain, err = s.q.Beat(ctx, s.beats, dbsqlc.BeatParams{
 		NodeID: s.nodeID.Load(), Draining: p.Draining, TasksPerSecond: p.TasksPerSecond, LatenessUs: max(p.TimerLateness.Microseconds(), -1),
@@ -53,7 +54,8 @@ func (s *Store) ListBeats(ctx context.Context) ([]NodeBeat, error) {
 	return rows, mapped("list heartbeats", err)
 }
 
-// DeclareDead marks a node as dead and reports whether it did. It does nothing if the node has sent a heartbeat since beat.
+// DeclareDead marks a node as dead and reports whether it did. It does nothing if the node has sent
+// a heartbeat since beat.
 func (s *Store) DeclareDead(ctx context.Context, nodeID int64, beat time.Time) (bool, error) {
 	n, err := s.q.DeclareDead(ctx, s.kept, dbsqlc.DeclareDeadParams{NodeID: nodeID, BeatTime: beat})
 	return n > 0, mapped("declare a node dead", err)
@@ -64,18 +66,19 @@ func (s *Store) DeleteNode(ctx context.Context) error {
 	return mapped("delete node", s.q.DeleteNode(ctx, s.beats, s.nodeID.Load()))
 }
 
-// BuryNodes deletes nodes that have been dead for an hour and hold nothing.
+// BuryNodes deletes nodes that have been dead for an hour and hold no tasks.
 func (s *Store) BuryNodes(ctx context.Context) error {
 	return mapped("bury nodes", s.q.BuryNodes(ctx, s.kept))
 }
 
-// ListNodes lists all nodes that the database knows.
+// ListNodes lists all nodes in the database.
 func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 	rows, err := s.q.ListNodes(ctx, s.general)
 	return rows, mapped("list nodes", err)
 }
 
-// DrainNode asks a node to drain, or answers process.ErrNodeNotFound.
+// DrainNode requests that a node drains. It returns process.ErrNodeNotFound if the node does not
+// exist.
 func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor) (Node, error) {
 	var row dbsqlc.DrainNodeRow
 	err := s.audited(ctx, note{method: "DrainNode", subject: strconv.FormatInt(nodeID, 10)}, by, func(db DB) (err error) {
@@ -85,28 +88,28 @@ func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor
 	return Node(row), noRow(mapped("drain node", err), process.ErrNodeNotFound)
 }
 
-// NodeID is the identity of this node.
+// NodeID returns the ID of this node.
 func (s *Store) NodeID() int64 { return s.nodeID.Load() }
 
-// forgetBatch bounds what one statement of Forget deletes.
+// forgetBatch is how many rows one statement of Forget deletes.
 const forgetBatch = 5000
 
-// deadLetterRetention is how long it can be seen that a message could not be delivered.
+// deadLetterRetention is how long dead letters are kept.
 const deadLetterRetention = 24 * time.Hour
 
-// forgotten is the time before which this node has forgotten all keys and answers. Those that it passed over, because another
-// session had locked them, are found when it begins from the start again, once in an hour.
+// forgotten records the time up to which this node has deleted keys and answers. Rows that were
+// skipped because another session had locked them are deleted when it starts over, once an hour.
 type forgotten struct {
 	mutex sync.Mutex
 	to    time.Time
 	began time.Time
 }
 
-// forgetFromStartEvery is how often Forget looks at the oldest rows again.
+// forgetFromStartEvery is how often Forget starts over with the oldest rows.
 const forgetFromStartEvery = time.Hour
 
-// Forget drops idempotency keys, and the answers of processes that are gone, that are older than their retention, and what could not
-// be delivered. more: there are more of them.
+// Forget deletes idempotency keys and answers of removed processes that are older than their
+// retention, and old dead letters. more reports that there are more.
 func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool, err error) {
 	f := &s.forgotten
 	f.mutex.Lock()

@@ -5,14 +5,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// namedPool is a pool and what the metrics call it.
+// namedPool is a pool with its name in the metrics.
 type namedPool struct {
 	pool *pgxpool.Pool
 	name string
 }
 
-// poolCollector shows the pools of connections. It is one collector for all of them: a registry takes two of the same names for one.
-// The names of the ready-made collector break the rules of promtool.
+// poolCollector exports metrics of the connection pools. It is one collector for all pools, because
+// a registry rejects two collectors with the same names. The names of the collector that pgx offers
+// violate the rules of promtool.
 type poolCollector struct {
 	pools  []namedPool
 	shares []*share

@@ -19,7 +19,7 @@ type simpleRepairItem struct {
 	prepared Prepared
 }
 
-// PrepareRepair accepts a repair by the processor of a process in ERROR.
+// PrepareRepair stores a repair of a process in ERROR by its processor.
 func (s *Store) PrepareRepair(c *Call) (Prepared, error) {
 	it := &repairItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.requestID = c.RequestID
@@ -27,7 +27,8 @@ func (s *Store) PrepareRepair(c *Call) (Prepared, error) {
 	return it.prepared, err
 }
 
-// SimpleRepair puts a process in ERROR back to RUNNING without its processor. TaskID is that of the timer that runs again; 0: none.
+// SimpleRepair sets a process in ERROR back to RUNNING without its processor. Prepared.TaskID is
+// the task of the timer that runs again, or 0.
 func (s *Store) SimpleRepair(c *Call, by ...process.Actor) (Prepared, error) {
 	it := &simpleRepairItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.noted("Repair", "", by)

@@ -11,21 +11,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// GetProcess reads a process, or answers process.ErrProcessNotFound.
+// GetProcess returns a process, or process.ErrProcessNotFound.
 func (s *Store) GetProcess(ctx context.Context, key process.Key) (Process, error) {
 	row, err := s.q.GetProcess(ctx, s.general, dbsqlc.GetProcessParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 	return row, noRow(mapped("get process "+key.String(), err), process.ErrProcessNotFound)
 }
 
-// View is a process with a part of its history and its pending timers, as they were at one moment.
+// View is a process with a part of its history and its pending timers, read in one snapshot.
 type View struct {
 	Process Process
 	Events  []Event
 	Timers  []Timer
 }
 
-// ViewProcess reads a process, or answers process.ErrProcessNotFound. Its events are bounded as ReadHistory bounds them. It does not
-// read with the attempts: whoever looks at a process does not hold up those who run it.
+// ViewProcess returns a process, or process.ErrProcessNotFound. Its events are limited as in
+// ReadHistory. It does not use the batches of attempts, so that readers do not delay them.
 func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRange) (View, error) {
 	var v View
 	err := s.Read(ctx, "view process "+key.String(), func(ctx context.Context, tx pgx.Tx) (err error) {
@@ -51,16 +51,17 @@ func (s *Store) ViewProcess(ctx context.Context, key process.Key, rng HistoryRan
 	return v, noRow(err, process.ErrProcessNotFound)
 }
 
-// GetTimers reads the pending timers of a process, soonest first.
+// GetTimers returns the pending timers of a process, soonest first.
 func (s *Store) GetTimers(ctx context.Context, key process.Key) ([]Timer, error) {
 	rows, err := s.q.GetTimers(ctx, s.general, dbsqlc.GetTimersParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 	return rows, mapped("get timers "+key.String(), err)
 }
 
-// ListBytes is how much a list or a trace reads at a time: it ends with the row that passes it, even if more were asked for.
+// ListBytes limits how much a list or a trace reads at a time. It ends with the row that exceeds
+// it, even if more rows were requested.
 const ListBytes = process.MaxHistoryBytes
 
-// Import is a process with its history, to be stored as it is.
+// Import is a process with its history, to be stored unchanged.
 type Import struct {
 	Key               process.Key
 	Status            process.Status // RUNNING or ERROR
@@ -71,7 +72,7 @@ type Import struct {
 	Timers            []SetTimer // each with At
 }
 
-// PutProcess imports a process, or answers process.ErrProcessExists.
+// PutProcess imports a process. It returns process.ErrProcessExists if it exists.
 func (s *Store) PutProcess(ctx context.Context, in Import, by ...process.Actor) (Process, error) {
 	arg := dbsqlc.PutProcessParams{
 		Namespace: in.Key.Namespace, ProcessID: in.Key.ProcessID, Status: in.Status, Detail: in.Detail, AuxState: in.AuxState,

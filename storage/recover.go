@@ -10,15 +10,19 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// recover settles a flush whose fate is open because its connection broke:
+// recover determines the outcome of a flush whose connection broke:
 //
-//  1. it ends the old backend and waits until it is gone, so that nothing can still commit, and commits a write of its own,
-//     so that the synchronous standby has everything that was committed before;
-//  2. Saves whose token still stands in running were not applied and go again, the others are answered from what stands;
-//  3. keyed requests go again and meet their own first try; requests without a key are answered ErrUnavailable;
-//  4. running rows of this node that came out of the lost commit are adopted.
+//  1. It terminates the old backend and waits until it is gone, so that it cannot commit any more.
+//     Then it commits a write of its own, so that the synchronous standby has everything that was
+//     committed before.
+//  2. Results whose token is still in running were not stored and are sent again. The others are
+//     completed from the stored rows.
+//  3. Requests with an idempotency key are sent again and find their first try. Requests without a
+//     key return ErrUnavailable.
+//  4. Running rows of this node that the lost commit created are adopted.
 //
-// It returns the items that go again. While the database is away it answers requests at once and keeps Saves.
+// It returns the items to send again. While the database is unavailable, it fails requests at once
+// and keeps results.
 func (l *lane) recover(ops []operation, cause error) []operation {
 	l.store.metrics.recoveries.Inc()
 	l.store.log.Warn("database connection lost", "lane", l.number, "items", len(ops), "error", cause)
@@ -31,7 +35,7 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 		again, err := l.settle(ops, keys, sent)
 		if err == nil {
 			if l.failure.Swap(nil) != nil {
-				l.store.resetPools() // their sessions may be read-only still
+				l.store.resetPools() // their sessions may still be read-only
 			}
 			l.store.log.Info("database connection recovered", "lane", l.number, "again", len(again))
 			return again
@@ -51,7 +55,8 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 	}
 }
 
-// refuseRequests answers requests while the database is away and gives back the Saves, which wait for it.
+// refuseRequests fails requests while the database is unavailable, and returns the results, which
+// wait for it.
 func refuseRequests(ops []operation, cause error) []operation {
 	var saves []operation
 	for _, op := range ops {
@@ -67,7 +72,8 @@ func refuseRequests(ops []operation, cause error) []operation {
 	return saves
 }
 
-// drainRequests answers the requests that arrived since, so that their clients learn at once that the database is away.
+// drainRequests fails the requests that have arrived since, so that their clients learn at once
+// that the database is unavailable.
 func (l *lane) drainRequests(cause error) {
 	waiting := append(l.contention.drain(), l.held...)
 	l.held = nil
@@ -77,8 +83,9 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// settle does the steps of recover on a fresh connection, or none of them. keys are those of all items of the lost flush, also of
-// the ones that were answered meanwhile: what they started is adopted.
+// settle does the steps of recover on a new connection, or none of them. keys are the processes of
+// all items of the lost flush, including those that were completed in the meantime, because what
+// they started is adopted.
 func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()
@@ -129,7 +136,7 @@ func endBackend(ctx context.Context, conn *pgx.Conn, pid uint32, began time.Time
 	}
 }
 
-// sort tells which items go again and how the others are answered.
+// sort determines which items are sent again and how the others are completed.
 func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, answered map[operation]error, err error) {
 	answered = map[operation]error{}
 	var completions []operation
@@ -176,7 +183,7 @@ func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, an
 	return again, answered, nil
 }
 
-// tokensOf returns the attempts whose Saves go again.
+// tokensOf returns the attempts whose results are sent again.
 func tokensOf(ops []operation) map[AttemptRef]bool {
 	tokens := map[AttemptRef]bool{}
 	for _, op := range ops {
@@ -197,7 +204,8 @@ func completionOf(op operation) *Completion {
 	return nil
 }
 
-// markApplied answers a completion that was committed although its answer was lost. What it promoted is adopted.
+// markApplied completes an item that was committed although the response was lost. The task that it
+// promoted is adopted.
 func markApplied(op operation) {
 	switch op := op.(type) {
 	case *saveItem:
@@ -207,8 +215,9 @@ func markApplied(op operation) {
 	}
 }
 
-// adoptKeys hands the running rows of this node over that belong to the given processes, save those of known tokens. There may be
-// attempts among them that run here and had nothing to do with the lost flush: who adopts goes by the token.
+// adoptKeys passes the running rows of this node that belong to the given processes to OnAdopt,
+// except those with known tokens. They may include attempts that already run here and were not part
+// of the lost flush; the callback checks the tokens.
 func (s *Store) adoptKeys(ctx context.Context, db DB, keys []process.Key, known map[AttemptRef]bool) error {
 	run := s.adopt.Load()
 	if run == nil {

@@ -11,17 +11,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// purgeBatch is how many events, tasks and waiting tasks of a removed process one transaction deletes: a removal of any size holds nothing up.
+// purgeBatch is how many events, tasks and waiting tasks of removed processes one transaction
+// deletes, so that large removals do not block others.
 const purgeBatch = 1000
 
 type removeItem struct {
 	item
-	completion *Completion // nil: asked for by an operator
+	completion *Completion // nil if an operator requested it
 	onlyEnded  bool        // unless the process is COMPLETED or CANCELLED, it stays
 	removed    bool
 }
 
-// saveRemoval stores a result with which the process goes.
+// saveRemoval stores a result that removes the process.
 func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	it := &removeItem{item: newItem(c.Key, c.bytes(), true), completion: c}
 	err := s.submit(it)
@@ -32,15 +33,15 @@ func (s *Store) saveRemoval(c *Completion) (Saved, error) {
 	return Saved{TimerDelay: -1}, nil
 }
 
-// RemoveProcess removes a process in whatever status, at once: what runs is fenced off, what waits is cancelled. It returns
-// when the last of its history is deleted.
+// RemoveProcess removes a process in any status at once. Its running task is fenced, and waiting
+// tasks are cancelled. It returns when all of the history is deleted.
 func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...process.Actor) error {
 	it := &removeItem{item: newItem(key, 100, true)}
 	it.noted("RemoveProcess", "", by)
 	if err := s.submit(it); err != nil {
 		return err
 	}
-	if !it.removed && !it.repeated { // a process that a repeated item does not find may be its work
+	if !it.removed && !it.repeated { // if a repeated item finds no process, its first try may have removed it
 		return process.ErrProcessNotFound
 	}
 	return s.purgeAll(ctx, []process.Key{key})
@@ -107,7 +108,8 @@ func removeStages(s *Store, items []*removeItem) []stage {
 		if c.Outcome == Rejected {
 			dropped = c.IdempotencyKey
 		}
-		// The key's scope is the process, or the namespace where the engine chose the id. Without a key both are zero.
+		// The scope of the key is the process, or the namespace if the engine chose the process ID.
+		// Without a key both are zero.
 		arg.Dropped = append(arg.Dropped, process.RequestID(it.key.Namespace, it.key.ProcessID, dropped))
 		arg.OpenDropped = append(arg.OpenDropped, process.RequestID(it.key.Namespace, "", dropped))
 		arg.Actors = append(arg.Actors, it.actor())
@@ -134,7 +136,8 @@ func removeStages(s *Store, items []*removeItem) []stage {
 	}
 }
 
-// purgeStages delete the first batch of the histories, and the processes whose history is gone with it.
+// purgeStages deletes the first batch of the histories, and the processes whose history is
+// completely deleted.
 func purgeStages(s *Store, items []*removeItem) []stage {
 	if len(items) == 0 {
 		return nil
@@ -147,12 +150,12 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 	return []stage{first.deleteHistory, s.deleteStage(keys)}
 }
 
-// purgeProgress is how far the deletion of the history of one process has come: rows up to these
-// IDs are deleted, and some failed attempts of the task failedID.
+// purgeProgress is the progress of deleting the history of one process: rows up to these IDs are
+// deleted, and some failed attempts of the task failedID.
 type purgeProgress struct{ eventID, taskID, waitingID, failedID int64 }
 
-// purges holds the progress of the purges of this node. Losing it costs time only: the next batch
-// starts at the beginning of the history and reads the rows that are dead there.
+// purges holds the progress of the purges on this node. If it is lost, the next batch starts at the
+// beginning of the history and reads the dead rows there.
 type purges struct {
 	mu       sync.Mutex
 	progress map[process.Key]purgeProgress
@@ -190,7 +193,7 @@ type purge struct {
 	keys       []process.Key
 	progress   []purgeProgress
 	deleted    int64
-	unfinished map[process.Key]bool // a table had a whole batch: there may be more
+	unfinished map[process.Key]bool // a table returned a full batch: there may be more
 }
 
 func (p *purge) deleteHistory(ctx context.Context, db DB) error {
@@ -227,8 +230,8 @@ func (s *Store) deleteStage(keys []process.Key) stage {
 	}
 }
 
-// purge deletes one batch of the history of removed processes, in a transaction of its own, and then
-// the processes that have none left.
+// purge deletes one batch of the history of removed processes, in its own transaction, and then the
+// processes that have none left.
 func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err error) {
 	conn, err := s.general.Acquire(ctx)
 	if err != nil {
@@ -251,7 +254,8 @@ func (s *Store) purge(ctx context.Context, keys []process.Key) (more bool, err e
 	return p.deleted > 0, nil
 }
 
-// PurgeRemoved goes on with removals that a node left behind, and tells how many processes there were.
+// PurgeRemoved continues removals that other nodes have left unfinished. It returns the number of
+// processes.
 func (s *Store) PurgeRemoved(ctx context.Context) (int, error) {
 	rows, err := s.q.ListRemoved(ctx, s.general, 100)
 	if err != nil {

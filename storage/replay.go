@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A stage is one statement of a flush, written as a call of a generated method. It is called twice: once on a queue, which
-// records the statement into a pipeline, once on a replay, which hands out that statement's results.
+// stage is one statement of a flush, written as a call of a generated method. It is called twice:
+// first with a queue, which records the statement in a pipeline, then with a replay, which returns
+// the results of the statement.
 type stage func(ctx context.Context, db DB) error
 
 var errQueued = errors.New("queued")
 
-// queue records statements. Recording one costs about 1 µs.
+// queue records statements. Recording a statement costs about 1 µs.
 type queue struct{ batch *pgx.Batch }
 
 func (q queue) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -36,7 +37,7 @@ type queuedRow struct{}
 
 func (queuedRow) Scan(...any) error { return errQueued }
 
-// replay hands out the results of recorded statements, in their order.
+// replay returns the results of recorded statements, in their order.
 type replay struct{ results pgx.BatchResults }
 
 func (r replay) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
@@ -45,8 +46,9 @@ func (r replay) Exec(context.Context, string, ...any) (pgconn.CommandTag, error)
 func (r replay) Query(context.Context, string, ...any) (pgx.Rows, error) { return r.results.Query() }
 func (r replay) QueryRow(context.Context, string, ...any) pgx.Row        { return r.results.QueryRow() }
 
-// pipeline sends all stages at once, as one implicit transaction with one round trip, and reads their results. Nothing that
-// was read may be acted on unless it returns nil: results arrive before the commit does.
+// pipeline sends all stages at once, as one implicit transaction with one round trip, and reads
+// their results. The results must not be used unless it returns nil, because they arrive before the
+// commit.
 func pipeline(ctx context.Context, conn *pgx.Conn, stages []stage) (err error) {
 	batch := &pgx.Batch{}
 	for _, st := range stages {

@@ -7,10 +7,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Bounds of one transaction of TrimHistories.
+// The limits of one transaction of TrimHistories.
 const (
 	trimRestarts = 50
-	trimRows     = 200 // events, and as many tasks, of each restart
+	trimRows     = 200 // events, and as many tasks, per restart
 )
 
 // restartItem is an operator's request to restart the history of a process.
@@ -19,7 +19,7 @@ type restartItem struct {
 	restarted bool
 }
 
-// RestartHistory begins a new history of a process, in any status. It returns
+// RestartHistory starts a new history of a process, in any status. It returns
 // process.ErrProcessNotFound if the process does not exist. TrimHistories removes the old history.
 func (s *Store) RestartHistory(key process.Key, by ...process.Actor) error {
 	it := &restartItem{item: newItem(key, 100, true)}

@@ -10,11 +10,13 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// SchemaError says that this program cannot work with the schema of the database.
+// SchemaError reports that this program cannot use the schema of the database.
 type SchemaError struct {
-	Have   int64 // the version of the database's schema
-	Want   int64 // the version that this program was built for
-	Oldest int64 // of a newer schema: for which version a program has to be built at least; 0: the schema does not tell
+	Have int64 // the schema version of the database
+	Want int64 // the schema version that this program was built for
+	// Oldest is the oldest schema version of programs that can use a newer schema, or 0 if the
+	// schema does not say.
+	Oldest int64
 }
 
 func (e *SchemaError) Error() string {
@@ -28,7 +30,7 @@ func (e *SchemaError) Error() string {
 		e.Have, e.Oldest, e.Want)
 }
 
-// SchemaVersion is the version of the schema that this program was built for.
+// SchemaVersion returns the schema version that this program was built for.
 func SchemaVersion() int64 {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil || len(names) == 0 {
@@ -43,8 +45,9 @@ func SchemaVersion() int64 {
 	return last
 }
 
-// CheckSchema gives the version of the database's schema. The error is a *SchemaError where this program cannot work with it: it is
-// older, or newer and says (oldest_engine) that it has changed what this program needs.
+// CheckSchema returns the schema version of the database. The error is a *SchemaError if this
+// program cannot use it, because it is older, or because it is newer and incompatible (see
+// oldest_engine).
 func CheckSchema(ctx context.Context, db DB) (have int64, err error) {
 	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id) FILTER (WHERE is_applied), 0) FROM progressor.goose_db_version").Scan(&have)
 	if sqlState(err) == stateUndefinedTable {

@@ -9,13 +9,13 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Room is how many tasks of a namespace a node may take.
+// Room is how many tasks of a namespace a node may claim.
 type Room struct {
 	Namespace   string
 	Places      int
 	StepTimeout time.Duration
-	Own         bool // only what the engine runs by itself: workers take the rest
-	Crons       bool // with Own: of that only crons
+	Own         bool // only tasks that the engine itself runs; workers take the others
+	Crons       bool // with Own: only tasks of crons
 }
 
 type roomParams struct {
@@ -38,7 +38,7 @@ func paramsOf(rooms []Room) roomParams {
 	return p
 }
 
-// SearchCalls claims tasks that wait for a place, at most so many of each namespace as there is room (and 256).
+// SearchCalls claims tasks that wait for a slot, up to the room of each namespace and at most 256.
 func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
@@ -48,21 +48,23 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 	return rows, mapped("search calls", err)
 }
 
-// CallsLeft tells whether tasks of these namespaces still wait for a place: SearchCalls passes over a process that somebody holds.
+// CallsLeft reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
+// processes that other transactions have locked.
 func (s *Store) CallsLeft(ctx context.Context, namespaces []string) (bool, error) {
 	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
 	return left, mapped("calls left", err)
 }
 
-// A due timer that SearchTimers passes over is taken by the SaveResult of its process, unless that looked a moment before it was
-// due, or only held the process. So a scan that passed over one which was due lately is followed by another one soon.
+// A due timer that SearchTimers skips is taken by the SaveResult of its process, unless that ran
+// just before the timer was due, or did not save a result. So if a scan skipped a timer that was
+// due recently, another scan follows soon.
 const (
 	passedLately = 500 * time.Millisecond
 	lookAgain    = 20 * time.Millisecond
 )
 
-// SearchTimers claims tasks whose time has come, the longest due first. next is how long it is until the next one
-// of each namespace that has one. Both take one round trip.
+// SearchTimers claims due tasks, the longest due first. next has the time until the next task is
+// due, for each namespace that has one. Both take one round trip.
 func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next map[string]time.Duration, err error) {
 	p := paramsOf(rooms)
 	next = map[string]time.Duration{}
@@ -100,22 +102,22 @@ func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim,
 	return claims, next, nil
 }
 
-// WaitingNamespace is a namespace with tasks that wait for a place.
+// WaitingNamespace is a namespace with tasks that wait for a slot.
 type WaitingNamespace = dbsqlc.NamespacesWaitingRow
 
-// NamespacesWaiting returns the namespaces with tasks that wait for a place, sorted by name. It reads nothing of the
-// others.
+// NamespacesWaiting returns the namespaces with tasks that wait for a slot, sorted by name. It
+// reads nothing of other namespaces.
 func (s *Store) NamespacesWaiting(ctx context.Context) ([]WaitingNamespace, error) {
 	rows, err := s.q.NamespacesWaiting(ctx, s.hot)
 	return rows, mapped("namespaces waiting", err)
 }
 
-// maxDueTimers bounds how many tasks NextTimers reads before it looks at each namespace instead.
+// maxDueTimers is how many tasks NextTimers reads before it queries each namespace instead.
 const maxDueTimers = 1000
 
-// NextTimers returns the namespaces with tasks whose time comes within a while, and for each how long it is until the
-// first of them is due. The result may contain namespaces with tasks of later. It costs one descent of an index while
-// nothing is due, and while very much is, a probe for each namespace with tasks that wait for their time.
+// NextTimers returns the namespaces with tasks that are due within a time, and for each the time
+// until the first of them is due. The result may contain namespaces whose tasks are due later. It
+// costs one index lookup if nothing is due, and one per namespace with timers if very many are due.
 func (s *Store) NextTimers(ctx context.Context, within time.Duration) (map[string]time.Duration, error) {
 	next := map[string]time.Duration{}
 	due, err := s.q.DueTimers(ctx, s.hot, dbsqlc.DueTimersParams{WithinUs: within.Microseconds(), Lim: maxDueTimers})
@@ -137,13 +139,14 @@ func (s *Store) NextTimers(ctx context.Context, within time.Duration) (map[strin
 	return next, mapped("next timers", err)
 }
 
-// maxScanBytes is about how many bytes one scan claims. The statements hold the same number.
+// maxScanBytes is the approximate limit of the bytes that one scan claims. The statements contain
+// the same number.
 const maxScanBytes = 2 << 20
 
-// maxRunningBytes is about how many bytes of running tasks one statement reads.
+// maxRunningBytes is the approximate limit of the bytes of running tasks that one statement reads.
 const maxRunningBytes = 8 << 20
 
-// ScanIsCut reports whether the bound on the bytes of a scan may have left tasks behind.
+// ScanIsCut reports whether the byte limit of a scan may have left tasks behind.
 func ScanIsCut(claims []Claim) bool {
 	bytes := 0
 	for n := range claims {
@@ -152,12 +155,12 @@ func ScanIsCut(claims []Claim) bool {
 	return bytes >= maxScanBytes
 }
 
-// TimedOut reports whether PostgreSQL or its client ended a statement that took too long.
+// TimedOut reports whether a statement was cancelled because it took too long.
 func TimedOut(err error) bool {
 	return sqlState(err) == stateQueryCanceled || errors.Is(err, context.DeadlineExceeded)
 }
 
-// SearchCronTimers claims timers of crons that are due, the longest due first, whatever else is due.
+// SearchCronTimers claims due timers of crons, the longest due first. It ignores other timers.
 func (s *Store) SearchCronTimers(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCronTimers(ctx, s.hot, dbsqlc.SearchCronTimersParams{
@@ -166,7 +169,7 @@ func (s *Store) SearchCronTimers(ctx context.Context, rooms []Room) ([]Claim, er
 	return claimsOf(rows), mapped("search cron timers", err)
 }
 
-// claimsOf are the claims that a statement gives with the columns of SearchCalls.
+// claimsOf converts rows with the columns of SearchCalls to claims.
 func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.SearchCronTimersRow | dbsqlc.ListRunningRow](rows []Row) []Claim {
 	claims := make([]Claim, len(rows))
 	for n := range rows {
@@ -175,7 +178,7 @@ func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.SearchCronTimersRow | dbsqlc.L
 	return claims
 }
 
-// Zombie is a running row that nobody runs any more.
+// Zombie is a running row whose attempt was lost.
 type Zombie = dbsqlc.CollectZombiesRow
 
 // Suspect is a running row that may be a zombie.
@@ -184,13 +187,14 @@ type Suspect struct {
 	NodeDead bool          // the node that claimed the task was declared dead
 	Leased   bool          // a worker holds the task
 	Expires  time.Time     // of the lease
-	Expired  bool          // the lease has expired by the clock of the database
+	Expired  bool          // the lease has expired by the database clock
 	Renewal  time.Duration // a live worker renews its lease within this time
-	Overdue  bool          // the deadline has passed by the clock of the database
+	Overdue  bool          // the deadline has passed by the database clock
 	Timeout  time.Duration // of the attempt
 }
 
-// ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds may exceed its deadline by margin.
+// ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds
+// may exceed its deadline by margin.
 func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit int) ([]Suspect, error) {
 	rows, err := s.q.ListSuspects(ctx, s.kept, dbsqlc.ListSuspectsParams{
 		MarginUs: margin.Microseconds(), NodeID: s.nodeID.Load(), Lim: int32(limit),
@@ -206,8 +210,8 @@ func (s *Store) ListSuspects(ctx context.Context, margin time.Duration, limit in
 	return suspects, mapped("list suspects", err)
 }
 
-// CollectZombies returns the running rows of suspects that are zombies still, about 8 MiB at most: those with the smallest
-// tokens.
+// CollectZombies returns the rows of suspects that are still zombies, at most about 8 MiB: those
+// with the smallest tokens.
 func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin time.Duration) ([]Zombie, error) {
 	a := dbsqlc.CollectZombiesParams{MarginUs: margin.Microseconds(), MaxBytes: maxRunningBytes}
 	for _, x := range suspects {
@@ -219,11 +223,11 @@ func (s *Store) CollectZombies(ctx context.Context, suspects []Suspect, margin t
 	return rows, mapped("collect zombies", err)
 }
 
-// ListRunning returns running rows of this node that are older than age and not among the known tokens: those with the
-// smallest tokens, at most 1,000 and about 8 MiB.
+// ListRunning returns running rows of this node that are older than age and not among the known
+// tokens: those with the smallest tokens, at most 1,000 and about 8 MiB.
 func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duration) ([]Claim, error) {
 	if known == nil {
-		known = []int64{} // NULL would be equal to nothing, and different from nothing
+		known = []int64{} // a comparison with NULL would exclude all rows
 	}
 	rows, err := s.q.ListRunning(ctx, s.kept, dbsqlc.ListRunningParams{
 		NodeID: s.nodeID.Load(), KnownTokens: known, OlderThanUs: age.Microseconds(), MaxBytes: maxRunningBytes,
@@ -231,7 +235,7 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 	return claimsOf(rows), mapped("list running", err)
 }
 
-// Depth is what waits in a namespace although it could run.
+// Depth is the number of tasks in a namespace that wait although they could run.
 type Depth struct {
 	Namespace string
 	Waiting   int64 // counted to the limit
@@ -244,7 +248,8 @@ func (s *Store) CountBacklog(ctx context.Context, namespace string, limit int) (
 	return int(n), mapped("count backlog", err)
 }
 
-// QueueDepths tells how many tasks of each namespace could run now, counted to limit, and how long the oldest has waited.
+// QueueDepths returns how many tasks of each namespace could run now, counted to limit, and how
+// long the oldest has waited.
 func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
 	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)})
 	depths := make([]Depth, len(rows))

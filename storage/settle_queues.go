@@ -12,21 +12,24 @@ import (
 const (
 	// queueBatch is how many waiting tasks or held messages one statement moves.
 	queueBatch = 2000
-	// minQueueBatch is how many of each process it moves at least: a flush may change the status of many processes.
+	// minQueueBatch is how many of each process it moves at least, because a flush may change the
+	// status of many processes.
 	minQueueBatch = 200
-	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer delivered.
+	// maxQueuedTasks is how many tasks may wait in a process before messages to it are no longer
+	// delivered.
 	maxQueuedTasks = 1000
-	// backlogBatch is how many processes one call of SettleQueues works on.
+	// backlogBatch is how many processes one call of SettleQueues handles.
 	backlogBatch = 20
 )
 
-// queueLimit returns how many rows a statement moves of each of n processes.
+// queueLimit returns how many rows of each of n processes a statement moves.
 func queueLimit(n int) int32 {
 	return int32(max(queueBatch/max(n, 1), minQueueBatch))
 }
 
-// SettleQueues moves one batch of the waiting tasks and held messages that changes of status have left behind, and returns
-// the number of rows moved. A process whose queue cannot be moved now does not stop the others; the error names it.
+// SettleQueues moves one batch of waiting tasks and held messages that changes of status have left
+// behind. It returns the number of rows that it moved. If the queue of one process cannot be moved
+// now, the others are still moved, and the error names the process.
 func (s *Store) SettleQueues(ctx context.Context) (moved int64, err error) {
 	rows, err := s.q.ListBacklogs(ctx, s.general, backlogBatch)
 	if err != nil {
@@ -66,7 +69,8 @@ func (s *Store) locked(ctx context.Context, key process.Key, statement stage) er
 	return pipeline(ctx, conn.Conn(), []stage{s.lockStage([]process.Key{key}), statement})
 }
 
-// prepareResume gives the tasks of a suspended process, in batches, what they wait for after the resume.
+// prepareResume moves the tasks of a suspended process, in batches, to what they wait for after the
+// resume.
 func (s *Store) prepareResume(key process.Key) error {
 	for {
 		var moved int64

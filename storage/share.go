@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A share bounds how many connections of a pool one kind of work uses at a time. While every share is smaller than its
-// pool, no kind of work can keep all connections busy, however slow its statements are. It is safe for concurrent use.
+// share limits how many connections of a pool one kind of work uses at a time. While every share is
+// smaller than its pool, no kind of work can keep all connections busy, however slow its statements
+// are. It is safe for concurrent use.
 type share struct {
 	name  string
 	pool  *pgxpool.Pool
@@ -19,13 +20,13 @@ type share struct {
 	waits atomic.Int64 // acquisitions that found no free slot
 }
 
-// newShare returns a share of all connections of a pool but one, and of at least one.
+// newShare returns a share of all connections of a pool except one, but at least one.
 func newShare(name string, pool *pgxpool.Pool) *share {
 	size := max(int(pool.Config().MaxConns)-1, 1)
 	return &share{name: name, pool: pool, slots: make(chan struct{}, size)}
 }
 
-// A shareConn is a connection that counts against a share until it is released.
+// shareConn is a connection that counts against a share until it is released.
 type shareConn struct {
 	conn    *pgx.Conn
 	release func()
@@ -94,7 +95,8 @@ func (s *share) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return &shareRow{conn.conn.QueryRow(ctx, sql, args...), conn}
 }
 
-// Begin implements the interface that pgx.BeginFunc needs. The connection is released when the transaction ends.
+// Begin implements the interface for pgx.BeginFunc. The connection is released when the transaction
+// ends.
 func (s *share) Begin(ctx context.Context) (pgx.Tx, error) { return s.BeginTx(ctx, pgx.TxOptions{}) }
 
 // BeginTx begins a transaction with options.

@@ -10,13 +10,14 @@ import (
 // startSteps enqueues the jobs of steps that the results of a flush start.
 type startSteps struct {
 	store    *Store
-	items    []*saveItem // by job
+	items    []*saveItem // one per job
 	jobs     []*Message
 	arg      dbsqlc.StartStepsParams
 	outgoing *outgoing
 }
 
-// startStepStages follow what has ended the tasks that start jobs. The first job of a result may run at once.
+// startStepStages returns the statements that follow the ends of the tasks that start jobs. The
+// first job of a result may run at once.
 func startStepStages(s *Store, saves []*saveItem, r *outgoing) []stage {
 	b := &startSteps{store: s, outgoing: r}
 	a := &b.arg

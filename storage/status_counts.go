@@ -6,11 +6,11 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// laneLocks is the class of the advisory locks by which lanes number themselves: "prog" in ASCII.
+// laneLocks is the class of the advisory locks that number the lanes: "prog" in ASCII.
 const laneLocks = 0x70726f67
 
-// changesStatus tells whether a result may change which of the counted statuses its process has. INIT and RUNNING are one of them:
-// of all that finish only a repair leads from one to another.
+// changesStatus reports whether a result may change the counted status of its process. INIT and
+// RUNNING count as one status. Of the tasks that finish, only a repair changes it.
 func (c *Completion) changesStatus() bool {
 	switch c.Outcome {
 	case Failed, Completed, Cancelled:
@@ -21,8 +21,9 @@ func (c *Completion) changesStatus() bool {
 	return false
 }
 
-// CountProcesses tells how many processes a namespace has in each status; "": all namespaces. Those in INIT are counted as RUNNING.
-// It reads what the lanes have counted, some rows for each, whatever the number of processes is.
+// CountProcesses returns the number of processes in each status of a namespace, or of all
+// namespaces if it is "". Processes in INIT count as RUNNING. It reads the counters of the lanes,
+// so its cost does not depend on the number of processes.
 func (s *Store) CountProcesses(ctx context.Context, namespace string) (map[process.Status]int64, error) {
 	rows, err := s.q.CountProcesses(ctx, s.general, namespace)
 	if err != nil {
@@ -35,7 +36,8 @@ func (s *Store) CountProcesses(ctx context.Context, namespace string) (map[proce
 	return counts, nil
 }
 
-// CountNamespaces tells how many processes each of the namespaces has in each status, as CountProcesses does.
+// CountNamespaces returns the number of processes in each status for each of the namespaces, like
+// CountProcesses.
 func (s *Store) CountNamespaces(ctx context.Context, namespaces []string) (map[string]map[process.Status]int64, error) {
 	rows, err := s.q.CountNamespaces(ctx, s.general, namespaces)
 	if err != nil {

@@ -7,21 +7,22 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// command is what an operator's item brings back: what it met, and the status of the process after it.
+// command is the result of an operator's command: its outcome, and the status of the process after
+// it.
 type command struct {
 	outcome PrepareOutcome
 	status  process.Status
 }
 
-// The outcomes of an operator's order, beside NotFound and Refused.
+// The outcomes of an operator's command, in addition to NotFound and Refused.
 const (
 	changed   PrepareOutcome = "changed"
-	same      PrepareOutcome = "same" // it was as it was to be already
+	same      PrepareOutcome = "same" // the process was already in that state
 	requested PrepareOutcome = "requested"
 	cancelled PrepareOutcome = "cancelled"
 )
 
-// refused is the error of an order of which nothing was stored.
+// refused returns the error of a command that stored nothing, or nil.
 func (o command) refused(key process.Key, reason string) error {
 	switch o.outcome {
 	case NotFound:
@@ -32,7 +33,7 @@ func (o command) refused(key process.Key, reason string) error {
 	return nil
 }
 
-// suspendItem suspends a process, or resumes it.
+// suspendItem suspends or resumes a process.
 type suspendItem struct {
 	item
 	command
@@ -40,8 +41,9 @@ type suspendItem struct {
 	resumes bool
 }
 
-// SuspendProcess holds a process in INIT or RUNNING: what runs goes on to its end, what waits waits for the operator. One that is
-// held already stays as it is. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
+// SuspendProcess suspends a process in INIT or RUNNING. A running task continues, and waiting tasks
+// wait for the operator. If the process is already suspended, nothing changes. The error is
+// process.ErrProcessNotFound or a *process.WrongStatusError.
 func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Actor) error {
 	it := &suspendItem{item: newItem(key, 100+len(reason), true), reason: reason}
 	it.noted("SuspendProcess", reason, by)
@@ -51,9 +53,10 @@ func (s *Store) SuspendProcess(key process.Key, reason string, by ...process.Act
 	return it.refused(key, "only a process in INIT or RUNNING can be suspended")
 }
 
-// ResumeProcess lets a suspended process go on in the status that it had. What is next waits for a place, or for its time: the
-// pollers must look. Of a process with many waiting tasks it moves these in batches first; until then the process stays
-// SUSPENDED. The error is process.ErrProcessNotFound or a *process.WrongStatusError.
+// ResumeProcess resumes a suspended process in its previous status. Its next task waits for a slot
+// or for its time, so the pollers must look. If many tasks wait in the process, they are moved in
+// batches first, and the process stays SUSPENDED until then. The error is
+// process.ErrProcessNotFound or a *process.WrongStatusError.
 func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 	it, err := s.resume(key, by)
 	for err == nil && it.outcome == Unsettled {
@@ -65,7 +68,7 @@ func (s *Store) ResumeProcess(key process.Key, by ...process.Actor) error {
 		return err
 	}
 	if it.repeated && it.status == process.StatusInit {
-		return nil // the first try, whose answer was lost, may have brought it there
+		return nil // the first try, whose response was lost, may have resumed it
 	}
 	return it.refused(key, "only a process in SUSPENDED can be resumed")
 }

@@ -10,24 +10,25 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// GetTask reads a task at any point of its life, or answers process.ErrTaskNotFound.
+// GetTask returns a task in any status, or process.ErrTaskNotFound.
 func (s *Store) GetTask(ctx context.Context, key process.Key, taskID int64) (Task, error) {
 	row, err := s.q.GetTask(ctx, s.general, dbsqlc.GetTaskParams{Namespace: key.Namespace, ProcessID: key.ProcessID, TaskID: taskID})
 	return row, noRow(mapped("get task of "+key.String(), err), process.ErrTaskNotFound)
 }
 
-// Trace is a page of the tasks of a process in task_id order, with all the events of these tasks.
+// Trace is a page of the tasks of a process by task_id, with all events of these tasks.
 type Trace struct {
 	Tasks  []Task
 	Events []Event
 	Failed []FailedAttempt // of these tasks, oldest first
-	More   bool            // there may be more tasks behind the last of these
+	More   bool            // there may be more tasks after the last one
 }
 
-// minTraceEvents is how much of a page is left to events, in bytes, where its tasks fill it.
+// minTraceEvents is the minimum size of the events in a page whose tasks fill it, in bytes.
 const minTraceEvents = 1 << 20
 
-// TraceTasks lists the tasks of a process behind one of them. A page ends at limit, or at about ListBytes.
+// TraceTasks lists the tasks of a process after a task. A page ends at limit, or at about
+// ListBytes.
 func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, limit int) (Trace, error) {
 	rows, err := s.q.TraceTasks(ctx, s.general, dbsqlc.TraceTasksParams{
 		Namespace: key.Namespace, ProcessID: key.ProcessID, AfterTaskID: after, MaxBytes: ListBytes, Lim: int32(limit),
@@ -60,7 +61,8 @@ func (s *Store) TraceTasks(ctx context.Context, key process.Key, after int64, li
 // FailedAttempt is an attempt of a task that failed and was repeated.
 type FailedAttempt = dbsqlc.ListFailedAttemptsRow
 
-// cut drops the tasks whose events may not have been read to the end. Those of the first one have.
+// cut removes the tasks whose events may not have been read completely. The events of the first
+// task are always complete.
 func (t *Trace) cut(budget int) {
 	size := 0
 	for _, e := range t.Events {
@@ -76,17 +78,18 @@ func (t *Trace) cut(budget int) {
 	t.Events = slices.DeleteFunc(t.Events, func(e Event) bool { return !before(e.TaskID) })
 }
 
-// TaskRef names a task whose end somebody waits for.
+// TaskRef identifies a task.
 type TaskRef struct {
 	Key    process.Key
 	TaskID int64
 }
 
-// Answer is how a task ended.
+// Answer is the end of a task.
 type Answer = dbsqlc.ReadAnswersRow
 
-// ReadAnswers returns which of the tasks have ended, and how; Ord of an answer is the index of its task. It returns about
-// ListBytes at most. cut reports that tasks with a larger Ord than that of the last answer may have ended, too.
+// ReadAnswers returns the tasks that have ended, with their results. Ord of an answer is the index
+// of its task. It returns about ListBytes at most. cut reports that tasks with a larger Ord than
+// that of the last answer may have ended, too.
 func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answer, cut bool, err error) {
 	arg := answersParams(refs)
 	answers, err = s.q.ReadAnswers(ctx, s.kept, dbsqlc.ReadAnswersParams{
@@ -99,7 +102,7 @@ func (s *Store) ReadAnswers(ctx context.Context, refs []TaskRef) (answers []Answ
 	return answers, size >= ListBytes, mapped("read answers", err)
 }
 
-// taskRefParams are TaskRefs as the arrays of a statement.
+// taskRefParams has TaskRefs as one array per column.
 type taskRefParams struct {
 	ords       []int32
 	namespaces []string
@@ -117,7 +120,8 @@ func answersParams(refs []TaskRef) (arg taskRefParams) {
 	return arg
 }
 
-// ReadRequests finds what idempotent requests were accepted as. Unknown ones are missing.
+// ReadRequests returns the stored idempotent requests with these IDs. Unknown IDs are missing from
+// the result.
 func (s *Store) ReadRequests(ctx context.Context, ids ...uuid.UUID) ([]Request, error) {
 	rows, err := s.q.ReadRequests(ctx, s.general, ids)
 	return rows, mapped("read requests", err)

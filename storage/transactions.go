@@ -8,14 +8,15 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The transactions that go through no lane: those of the packages above this one, and of reads.
+// Transactions outside the lanes: reads, and those of the subpackages and packages above.
 
-// Write runs statements of a package above this one that have no place in a lane, such as the forgetting of old rows.
+// Write runs statements of another package that need no lane, such as deleting old rows.
 func (s *Store) Write(ctx context.Context, op string, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error { return write(ctx, conn) }))
 }
 
-// Locked runs a transaction that changes processes outside of the lanes, once it holds them: for orders that are rare. op names it in errors.
+// Locked runs a transaction that changes processes outside the lanes, after locking them. It is for
+// rare commands. op is the name of the operation in errors.
 func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -27,26 +28,29 @@ func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write
 	}))
 }
 
-// readOnly are the options of transactions that only read, all of one moment.
+// readOnly are the options of read-only transactions with one snapshot.
 var readOnly = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
-// Read runs a transaction that only reads, all of one moment, on a connection that no attempt waits for. op names it in errors.
+// Read runs a read-only transaction with one snapshot, on a connection that attempts do not use. op
+// is the name of the operation in errors.
 func (s *Store) Read(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	return mapped(op, pgx.BeginTxFunc(ctx, s.general, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
-// Search is Read for what may take long: lists and searches. Together they leave at least one connection to other
-// reads and to maintenance, unless there is only one.
+// Search is like Read, for operations that may take long: lists and searches. Together they leave
+// at least one connection to other reads and to maintenance, unless there is only one.
 func (s *Store) Search(ctx context.Context, op string, read func(context.Context, pgx.Tx) error) error {
 	return mapped(op, pgx.BeginTxFunc(ctx, s.searches, readOnly, func(tx pgx.Tx) error { return read(ctx, tx) }))
 }
 
-// ReadOne runs one statement that only reads. Alone it sees one moment, and a transaction around it would be two more round trips. op names it in errors.
+// ReadOne runs one read-only statement. It needs no transaction for a snapshot, which saves two
+// round trips. op is the name of the operation in errors.
 func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Context, DB) error) error {
 	return mapped(op, read(ctx, s.general))
 }
 
-// Taking runs a transaction that moves tasks which it takes with SKIP LOCKED, with the plans of the hot path. op names it in errors.
+// Taking runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings of
+// the hot path. op is the name of the operation in errors.
 func (s *Store) Taking(ctx context.Context, op string, take func(context.Context, DB) error) error {
 	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))
 }

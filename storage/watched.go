@@ -8,32 +8,32 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The bounds of one look at watched processes: what one watcher is given at a time, and all together. Who has more to come is
-// given it at the next look.
+// The limits of one query for watched processes: of one watcher, and of all together. What exceeds
+// them is returned by the next query.
 const (
 	watchedEvents = 1000
 	watchedBytes  = 1 << 20
 	watchedTotal  = 16 << 20
 )
 
-// WatchRef is a process that is watched, and what its watcher has of it.
+// WatchRef is a watched process with the state that its watcher knows.
 type WatchRef struct {
 	Key               process.Key
 	AfterEventID      int64
-	StatusChangedTime time.Time // of the status that it was told last; zero: none
+	StatusChangedTime time.Time // of the status that the watcher knows; zero if none
 }
 
-// Watched is what is new in a watched process.
+// Watched has the news of a watched process.
 type Watched struct {
-	Ord         int // of its WatchRef
+	Ord         int // index of its WatchRef
 	Gone        bool
 	CreatedTime time.Time
 	Events      []Event
-	More        bool     // there are more events behind these
-	Process     *Process // its status has changed, and all events up to that are among Events
+	More        bool     // there are more events after these
+	Process     *Process // set if its status has changed; Events has all events up to the change
 }
 
-// ReadWatched looks at watched processes. Those with nothing new are missing.
+// ReadWatched returns the news of watched processes. Processes without news are missing.
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
 	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: watchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {
@@ -48,7 +48,7 @@ func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, er
 		return nil, mapped("read watched processes", err)
 	}
 	var found []Watched
-	var last []dbsqlc.ReadWatchedRow // of each of them
+	var last []dbsqlc.ReadWatchedRow // the last row of each process
 	for _, r := range rows {
 		if len(found) == 0 || found[len(found)-1].Ord != int(r.Ord) {
 			found = append(found, Watched{Ord: int(r.Ord), Gone: !r.Found, CreatedTime: r.CreatedTime})
@@ -63,7 +63,7 @@ func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, er
 	return found, s.addChanged(ctx, refs, found, last)
 }
 
-// addChanged reads the processes whose status has changed, as far as there is room for them.
+// addChanged reads the processes whose status has changed, within the limits.
 func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched, last []dbsqlc.ReadWatchedRow) error {
 	arg := dbsqlc.ReadProcessesParams{MaxBytes: watchedTotal}
 	wanted := map[process.Key]*Process{}
@@ -91,7 +91,8 @@ func (s *Store) addChanged(ctx context.Context, refs []WatchRef, found []Watched
 	}
 	for n := range found {
 		ref, r := refs[found[n].Ord], last[n]
-		// One that has changed again since its events were read is told the next time.
+		// A process that has changed again since its events were read is returned by the next
+		// query.
 		if p := wanted[ref.Key]; p != nil && !found[n].More && p.StatusChangedTime.Equal(r.StatusChangedTime) && p.CreatedTime.Equal(r.CreatedTime) &&
 			!r.StatusChangedTime.Equal(ref.StatusChangedTime) {
 			found[n].Process = p

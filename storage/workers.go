@@ -11,20 +11,20 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// WorkerCommand is what an operator has told a worker.
+// WorkerCommand is a command of an operator to a worker.
 type WorkerCommand string
 
-// The orders. A worker that was told nothing goes on.
+// The commands.
 const (
 	WorkerGoesOn WorkerCommand = ""
-	WorkerQuiet  WorkerCommand = "quiet" // it takes nothing new
-	WorkerStop   WorkerCommand = "stop"  // and what it holds when the grace is over goes to others
+	WorkerQuiet  WorkerCommand = "quiet" // take no new tasks
+	WorkerStop   WorkerCommand = "stop"  // also give up the remaining leases after the grace period
 )
 
-// WorkerSeen is a worker that was heard of in a namespace.
+// WorkerSeen is a worker that was seen in a namespace.
 type WorkerSeen struct{ Namespace, WorkerID string }
 
-// Worker is a worker as lists show it.
+// Worker is a worker in a list.
 type Worker struct {
 	WorkerID     string
 	Namespaces   []string
@@ -33,14 +33,14 @@ type Worker struct {
 	Leases       int32
 }
 
-// StoppingWorker is a worker that is not to go on as it does.
+// StoppingWorker is a worker with a command.
 type StoppingWorker struct {
 	Command WorkerCommand
-	Lost    time.Time     // when what it holds goes to others; zero if it keeps that
-	Left    time.Duration // until then, when this was read
+	Lost    time.Time     // when its leases are released; zero if it keeps them
+	Left    time.Duration // time until then, at the time of the read
 }
 
-// SeeWorkers notes that workers were heard of.
+// SeeWorkers records that workers were seen.
 func (s *Store) SeeWorkers(ctx context.Context, seen []WorkerSeen) error {
 	var a dbsqlc.SeeWorkersParams
 	for _, w := range seen {
@@ -50,7 +50,7 @@ func (s *Store) SeeWorkers(ctx context.Context, seen []WorkerSeen) error {
 	return mapped("note workers", s.q.SeeWorkers(ctx, s.kept, a))
 }
 
-// StoppingWorkers gives the workers that are not to go on as they do, by their ids.
+// StoppingWorkers returns the workers with a command, by ID.
 func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker, error) {
 	rows, err := s.q.ToldWorkers(ctx, s.kept)
 	told := make(map[string]StoppingWorker, len(rows))
@@ -64,7 +64,8 @@ func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker,
 	return told, mapped("read orders to workers", err)
 }
 
-// SetWorkerCommand stores an order to a worker of a namespace. process.ErrWorkerNotFound: it was not heard of there within a day.
+// SetWorkerCommand stores a command to a worker of a namespace. It returns
+// process.ErrWorkerNotFound if the worker was not seen there within a day.
 func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string, order WorkerCommand, grace time.Duration, reason string, by ...process.Actor) error {
 	tell := func(tx pgx.Tx) error {
 		n, err := s.q.TellWorker(ctx, tx, dbsqlc.TellWorkerParams{
@@ -94,7 +95,8 @@ func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string
 	return mapped(fmt.Sprintf("stop worker %q", workerID), err)
 }
 
-// ListWorkers lists at most limit workers of a namespace whose ids come behind one, by their ids; only: no other than that one.
+// ListWorkers lists at most limit workers of a namespace by ID, after the ID `after`. If only is
+// set, it lists only the worker with that ID.
 func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, limit int) ([]Worker, error) {
 	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{Namespace: namespace, After: after, Exactly: only, Lim: int32(limit)})
 	list := make([]Worker, len(rows))
@@ -104,7 +106,7 @@ func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, 
 	return list, mapped("list workers", err)
 }
 
-// LeasesOf gives the tokens of leases that workers hold, at most limit.
+// LeasesOf returns the tokens of at most limit leases of workers.
 func (s *Store) LeasesOf(ctx context.Context, workerIDs []string, limit int) ([]LeaseToken, error) {
 	rows, err := s.q.LeasesOf(ctx, s.kept, dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
 	tokens := make([]LeaseToken, len(rows))
@@ -114,10 +116,10 @@ func (s *Store) LeasesOf(ctx context.Context, workerIDs []string, limit int) ([]
 	return tokens, mapped("leases of workers", err)
 }
 
-// WorkerRetention is how long a worker is known that is not heard of any more.
+// WorkerRetention is how long a worker is kept after it was last seen.
 const WorkerRetention = 24 * time.Hour
 
-// ForgetWorkers drops workers that were not heard of for longer. more: there are more of them.
+// ForgetWorkers deletes workers whose retention is over. more reports that there are more.
 func (s *Store) ForgetWorkers(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetWorkers(ctx, s.general, dbsqlc.ForgetWorkersParams{RetentionUs: WorkerRetention.Microseconds(), Lim: forgetBatch})
 	return n == forgetBatch, mapped("forget workers", err)

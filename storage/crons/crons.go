@@ -14,39 +14,40 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// DefaultRetention is how long a row of the ledger is kept, counted from its decision, and the tasks of a cron, unless the node is told
-// otherwise. The row of a run that has not ended is kept longer.
+// DefaultRetention is how long a row of the ledger is kept after its decision, and how long the
+// tasks of a cron are kept, unless the node is configured otherwise. The row of a run that has not
+// ended is kept longer.
 const DefaultRetention = 30 * 24 * time.Hour
 
 // Row is a row of the ledger.
 type Row = dbsqlc.ListFiresRow
 
-// Change says what is written of a fire.
+// Change is what is written for a fire.
 type Change string
 
-// The changes. A result holds one of a fire.
+// The changes. A result has at most one per fire.
 const (
 	Decided Change = "decide" // a new row
 	Started Change = "start"  // a run that has waited
-	Ended   Change = "end"    // a run, or one that waits and never starts; the first end counts
-	Refused Change = "refuse" // a run that was started was found not to start: nothing has run
+	Ended   Change = "end"    // a run, or a waiting one that never starts; only the first end is stored
+	Refused Change = "refuse" // a started run that could not start: nothing has run
 )
 
-// Fire is what a result writes of a fire: a rider.
+// Fire is an effect that writes a fire to the ledger.
 type Fire struct {
 	cron.Fire
 	CronID string
 	Change Change
-	RunID  string // the process that is the run; "": none
+	RunID  string // the process of the run, or ""
 	Detail string
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (f *Fire) Bytes() int {
 	return 200 + len(f.CronID) + len(f.Reason) + len(f.RunID) + len(f.Detail)
 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteFiresParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -67,8 +68,8 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().WriteFires(ctx, db, a)
 }
 
-// List lists the ledger of a cron, the newest first, before a time, at most limit rows. since is when the cron was made: what is older
-// is of one of the same id that was deleted.
+// List lists at most limit rows of the ledger of a cron before a time, newest first. since is when
+// the cron was created. Older rows belong to a deleted cron with the same ID.
 func List(ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int) (rows []Row, err error) {
 	err = s.Read(ctx, "list fires", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListFires(ctx, tx, dbsqlc.ListFiresParams{
@@ -79,7 +80,7 @@ func List(ctx context.Context, s *storage.Store, namespace, cronID string, befor
 	return rows, err
 }
 
-// Get reads the row of a fire time. process.ErrTaskNotFound: there is none.
+// Get returns the row of a fire time, or process.ErrTaskNotFound if there is none.
 func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire time.Time) (row Row, err error) {
 	err = s.Read(ctx, "get fire", func(ctx context.Context, tx pgx.Tx) error {
 		r, err := dbsqlc.New().GetFire(ctx, tx, dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
@@ -92,7 +93,7 @@ func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire t
 	return row, err
 }
 
-// Times are the fire times from from on and before to that have rows.
+// Times returns the fire times with rows in [from, to).
 func Times(ctx context.Context, s *storage.Store, namespace, cronID string, from, to time.Time) (times []time.Time, err error) {
 	err = s.Read(ctx, "list fire times", func(ctx context.Context, tx pgx.Tx) error {
 		times, err = dbsqlc.New().ListFireTimes(ctx, tx, dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
@@ -101,28 +102,29 @@ func Times(ctx context.Context, s *storage.Store, namespace, cronID string, from
 	return times, err
 }
 
-// forgetBatch bounds what one statement deletes.
+// forgetBatch is how many rows one statement deletes.
 const forgetBatch = 2000
 
-// Delete drops rows of a cron that was deleted, decided before a time. more: there are more of them.
+// Delete deletes rows of a deleted cron that were decided before a time. more reports that there
+// are more.
 func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
 	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().DeleteFires(ctx, db, dbsqlc.DeleteFiresParams{Namespace: namespace, CronID: cronID, Before: before, Lim: forgetBatch})
 	})
 }
 
-// Forget drops rows that are past their retention. more: there are more of them.
+// Forget deletes rows whose retention is over. more reports that there are more.
 func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	return forget(ctx, s, "forget fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	})
 }
 
-// forgetTasksBatch bounds how many tasks of one cron one statement deletes.
+// forgetTasksBatch is how many tasks of one cron one statement deletes.
 const forgetTasksBatch = 200
 
-// ForgetTasks drops tasks of crons that are past the retention of the ledger: nobody else does so while their process lives. more: there
-// may be more of them.
+// ForgetTasks deletes tasks of crons that are older than the retention of the ledger. Nothing else
+// deletes them while their process exists. more reports that there may be more.
 func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	err = s.Write(ctx, "forget tasks of crons", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: retention.Microseconds(), Lim: forgetTasksBatch})

@@ -16,7 +16,7 @@ import (
 // Kind is the kind of processes that are runs.
 const Kind = storage.FlowKind
 
-// Status is what of the status of a run stands in flow_runs.
+// Status is the status of a run as stored in flow_runs.
 type Status = dbsqlc.FlowStatus
 
 // The statuses of runs.
@@ -31,7 +31,7 @@ const (
 	Expired         = dbsqlc.FlowStatusExpired
 )
 
-// StepStatus is that of a step.
+// StepStatus is the status of a step.
 type StepStatus = dbsqlc.StepStatus
 
 // The statuses of steps.
@@ -44,13 +44,13 @@ const (
 	StepCancelled = dbsqlc.StepStatusCancelled
 )
 
-// Run is a row of flow_runs with what it has of its process.
+// Run is a row of flow_runs with columns of its process.
 type Run = dbsqlc.GetRunRow
 
-// Step is a row of flow_steps with the job that does it.
+// Step is a row of flow_steps with its job.
 type Step = dbsqlc.ListStepsRow
 
-// NewRun is what the first result of a run's process stores: a rider.
+// NewRun is the effect of the first result of a run's process.
 type NewRun struct {
 	Change
 	TemplateType   string
@@ -61,15 +61,15 @@ type NewRun struct {
 	CronID         string
 	ParentRunID    string
 	RepeatOf       string
-	Payload        []byte // JSON; nil: none
+	Payload        []byte // JSON, or nil
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (r *NewRun) Bytes() int {
 	return 400 + r.Change.Bytes() + len(r.Payload) + len(r.DedupeKey) + len(r.ScopeID)
 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.InsertRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -96,23 +96,23 @@ func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().InsertRuns(ctx, db, a)
 }
 
-// Change is what a result changes of a run: a rider.
+// Change is an effect that changes a run.
 type Change struct {
 	RunID           string
-	TemplateVersion int32 // 0: as it was
+	TemplateVersion int32 // 0 if unchanged
 	Status          Status
 	Attempt         int32
 	BlockedOn       string
-	Cancels         bool // somebody asked it to end
+	Cancels         bool // a cancel was requested
 	CancelReason    string
-	Result          []byte // JSON; nil: none
-	Failure         []byte // JSON; nil: none
+	Result          []byte // JSON, or nil
+	Failure         []byte // JSON, or nil
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (c *Change) Bytes() int { return 200 + len(c.Result) + len(c.Failure) + len(c.CancelReason) }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.UpdateRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -131,34 +131,34 @@ func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().UpdateRuns(ctx, db, a)
 }
 
-// StepChange is what a result writes of a step or an item: a rider. A result has one of each.
+// StepChange is an effect that changes a step or an item. A result has at most one for each.
 type StepChange struct {
 	RunID        string
 	StepID       string
-	Index        int32 // -1: the step itself
+	Index        int32 // -1 for the step itself
 	Ord          int32
 	Status       StepStatus
-	Compensation StepStatus // "": none; else what becomes of undoing it, and nothing else is written
-	Begins       bool       // it has begun, once more
+	Compensation StepStatus // if set, the status of its compensation, and nothing else is written
+	Begins       bool       // it begins (again)
 	ItemHash     int64      // of an item that begins
 	Due          time.Time
-	ProcessID    string // what does it
-	ProcessIn    string // its namespace; "": that of the run
-	Token        string // of a wait that is open
+	ProcessID    string // the process that does it
+	ProcessIn    string // namespace of that process; "" means that of the run
+	Token        string // of an open wait
 	WorkerID     string
 	Reason       string
-	Input        []byte // JSON; nil: the payload
+	Input        []byte // JSON; nil means the payload
 	Result       []byte
 	Failure      []byte
 	Wait         []byte
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (s *StepChange) Bytes() int {
 	return 300 + len(s.Input) + len(s.Result) + len(s.Failure) + len(s.Wait) + len(s.Reason)
 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.AttemptOrds = storage.Checks(all)
@@ -187,19 +187,19 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Bound
 	return dbsqlc.New().WriteSteps(ctx, db, a)
 }
 
-// DropItems removes what is stored of the items of a step, which is of an earlier round: a rider.
+// DropItems is an effect that removes the stored items of a step from a previous round.
 type DropItems struct {
 	RunID, StepID string
-	Kept          map[int]int // new indexes of the items that stay, by their old ones
+	Kept          map[int]int // new indexes of the items to keep, by their old ones
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 
-// Early implements storage.EarlyRider: the same result may begin items.
+// Early implements storage.EarlyEffect. The same result may begin items.
 func (*DropItems) Early() {}
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.DropItemsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -216,19 +216,19 @@ func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundE
 	return dbsqlc.New().DropItems(ctx, db, a)
 }
 
-// Report is what was told of a wait that is open: a rider.
+// Report is an effect that updates an open wait.
 type Report struct {
 	RunID    string
 	StepID   string
 	Index    int32
-	Progress []byte    // JSON; nil: unchanged
-	Due      time.Time // zero: unchanged
+	Progress []byte    // JSON; nil if unchanged
+	Due      time.Time // zero if unchanged
 }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (r *Report) Bytes() int { return 100 + len(r.Progress) }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.ReportStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -243,7 +243,7 @@ func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 	return dbsqlc.New().ReportSteps(ctx, db, a)
 }
 
-// Get reads a run. process.ErrRunNotFound: there is none.
+// Get returns a run, or process.ErrRunNotFound.
 func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Run, err error) {
 	missing := false
 	err = s.Read(ctx, "get run", func(ctx context.Context, tx pgx.Tx) error {
@@ -254,12 +254,13 @@ func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Ru
 		return err
 	})
 	if missing {
-		err = process.ErrRunNotFound // not within: what a read gives is told as a fault of the database
+		err = process.ErrRunNotFound // outside the read, which would wrap it as a database error
 	}
 	return run, err
 }
 
-// Reopen lets a run go on that is at its end, and did not succeed. false: it is not, or did.
+// Reopen reopens a run that ended without success. It returns false if the run has not ended or has
+// succeeded.
 func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reopened bool, err error) {
 	key := process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 	err = s.Locked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
@@ -270,19 +271,22 @@ func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reo
 	return reopened, err
 }
 
-// StepsQuery says which steps of a run to read.
+// StepsQuery selects steps of a run.
 type StepsQuery struct {
 	Namespace string // of the run
 	RunID     string
-	StepID    string // "": all
-	OnlySteps bool   // none of items
+	StepID    string // "" for all
+	OnlySteps bool   // without items
 	AfterOrd  int32
 	After     int32 // index
 	Limit     int
-	MaxBytes  int64 // of inputs, results and failures; the step that passes it is the last. 0: no bound
+	// MaxBytes limits the size of inputs, results and failures. The step that exceeds it is the
+	// last one. 0 means no limit.
+	MaxBytes int64
 }
 
-// Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that there may be further steps.
+// Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that
+// there may be further steps.
 func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
 	if q.MaxBytes == 0 {
 		q.MaxBytes = math.MaxInt64
@@ -302,7 +306,7 @@ func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, mo
 	return rows, len(rows) == q.Limit || int64(bytes) >= q.MaxBytes, err
 }
 
-// Items counts the items of the steps of a run by their status.
+// Items counts the items of the steps of a run by status.
 func Items(ctx context.Context, s *storage.Store, namespace, runID string) (counts []dbsqlc.CountItemsRow, err error) {
 	err = s.Read(ctx, "count items", func(ctx context.Context, tx pgx.Tx) error {
 		counts, err = dbsqlc.New().CountItems(ctx, tx, dbsqlc.CountItemsParams{Namespace: namespace, RunID: runID})
@@ -311,10 +315,10 @@ func Items(ctx context.Context, s *storage.Store, namespace, runID string) (coun
 	return counts, err
 }
 
-// Value is what expressions ask of a step.
+// Value is what expressions can read of a step.
 type Value = dbsqlc.ReadStepsRow
 
-// Values reads what expressions ask of steps.
+// Values returns what expressions can read of steps.
 func Values(ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string) (rows []Value, err error) {
 	err = s.Read(ctx, "read steps", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ReadSteps(ctx, tx, dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
@@ -326,7 +330,7 @@ func Values(ctx context.Context, s *storage.Store, namespace, runID string, step
 // Item is an item of a step.
 type Item = dbsqlc.ReadItemsRow
 
-// ItemsOf reads the items of a step in their order.
+// ItemsOf returns the items of a step in order.
 func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID string, results bool) (rows []Item, err error) {
 	err = s.Read(ctx, "read items", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ReadItems(ctx, tx, dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
@@ -335,7 +339,8 @@ func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID str
 	return rows, err
 }
 
-// FirstFailed reads which of the items of a step failed first in their order, and why as JSON; nil: none.
+// FirstFailed returns the index and the failure (JSON) of the first failed item of a step, in
+// order. The failure is nil if there is none.
 func FirstFailed(ctx context.Context, s *storage.Store, namespace, runID, stepID string) (index int32, failure []byte, err error) {
 	err = s.Read(ctx, "read the first item that failed", func(ctx context.Context, tx pgx.Tx) error {
 		row, err := dbsqlc.New().ReadFirstFailed(ctx, tx, dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
@@ -348,10 +353,10 @@ func FirstFailed(ctx context.Context, s *storage.Store, namespace, runID, stepID
 	return index, failure, err
 }
 
-// FailedJob is a job that has failed, and what it did.
+// FailedJob is a failed job with its step.
 type FailedJob = dbsqlc.ReadFailedJobsRow
 
-// FailedJobs reads the jobs of the steps and items of a run that have failed, and are in ERROR.
+// FailedJobs returns the jobs of steps and items of a run that have failed and are in ERROR.
 func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) (rows []FailedJob, err error) {
 	err = s.Read(ctx, "read failed jobs", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ReadFailedJobs(ctx, tx, dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
@@ -413,10 +418,10 @@ func SuspendedProcesses(
 	return keys, err
 }
 
-// Wait is what an answer to a wait is checked against.
+// Wait is the stored state that an answer to a wait is checked against.
 type Wait = dbsqlc.GetWaitRow
 
-// GetWait reads a wait; false: no such step has begun.
+// GetWait returns a wait. It returns false if the step has not begun.
 func GetWait(ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32) (w Wait, found bool, err error) {
 	err = s.Read(ctx, "get wait", func(ctx context.Context, tx pgx.Tx) error {
 		w, err = dbsqlc.New().GetWait(ctx, tx, dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})

@@ -9,24 +9,24 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Scope is a dedupe key that a run asks for.
+// Scope is a dedupe key that a run requests.
 type Scope struct {
 	Namespace    string
 	TemplateType string
 	DedupeKey    string
 	RunID        string
-	Once         bool // a run that has succeeded is the last one
-	Alone        bool // one at a time: else only those that have succeeded count
-	Queues       bool // where another run has it, this one waits for its turn
+	Once         bool // no run may follow one that has succeeded
+	Alone        bool // only one run at a time; otherwise only succeeded runs count
+	Queues       bool // wait if another run holds the key
 }
 
-// Holder is the run that a dedupe key belongs to; both "": the run that asked.
+// Holder is the run that holds a dedupe key. Both fields are "" if the requesting run holds it.
 type Holder struct {
-	RunID string // it is not at its end
-	Done  string // it has succeeded, and no other may
+	RunID string // a run that has not ended
+	Done  string // a run that has succeeded, so that no other may run
 }
 
-// Enter gives a run its dedupe key, or says who has it. It may be asked again by the same run.
+// Enter gives a dedupe key to a run, or returns who holds it. It may be repeated for the same run.
 func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	err = s.Locked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
@@ -53,8 +53,9 @@ func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err 
 	return holder, err
 }
 
-// Leave takes the dedupe key from a run that has ended, and gives it to the one that has waited longest. The first of its riders waits for whoever
-// looks at the key, so that the second one's statement sees what these have stored.
+// Leave returns the effects that release the dedupe key of an ended run and give it to the run that
+// has waited longest. The first effect locks the key, so that the statement of the second one sees
+// what concurrent transactions have stored.
 func Leave(templateType, dedupeKey, runID string) []storage.Effect {
 	l := leave{templateType, dedupeKey, runID}
 	return []storage.Effect{&lockKey{l}, &l}
@@ -64,10 +65,10 @@ type leave struct{ templateType, dedupeKey, runID string }
 
 type lockKey struct{ leave }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (l *leave) Bytes() int { return 200 + len(l.dedupeKey) }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LockScopesParams
 	for _, ride := range all {
@@ -79,7 +80,7 @@ func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEff
 	return dbsqlc.New().LockScopes(ctx, db, a)
 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LeaveScopesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -93,7 +94,7 @@ func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffec
 	return err
 }
 
-// Peek tells who has a dedupe key, and changes nothing.
+// Peek returns who holds a dedupe key. It changes nothing.
 func Peek(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	if sc.DedupeKey == "" || !sc.Alone && !sc.Once {
 		return holder, nil

@@ -11,11 +11,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Template is a version of a template.
+// Template is one version of a template.
 type Template = dbsqlc.GetTemplateRow
 
-// Put stores the next version of a template, unless same says that the newest one is equal to it. expected: the newest version that the caller
-// knows; negative: any. process.ErrStaleVersion: another is the newest.
+// Put stores the next version of a template, unless same reports that the newest one is equal.
+// expected is the newest version that the caller knows; if negative, any is accepted. It returns
+// process.ErrStaleVersion if another version is the newest.
 func Put(ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool, expected int32, by []process.Actor, same func(Template) (bool, error)) (created bool, err error) {
 	err = s.Locked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
@@ -60,7 +61,8 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 	return created, err
 }
 
-// GetTemplate reads a version of a template; 0: the newest. process.ErrTemplateNotFound: there is none.
+// GetTemplate returns a version of a template; 0 means the newest. It returns
+// process.ErrTemplateNotFound if there is none.
 func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (t Template, err error) {
 	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
 		t, err = dbsqlc.New().GetTemplate(ctx, db, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
@@ -72,7 +74,7 @@ func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType 
 // Head is a version of a template without its definition.
 type Head = dbsqlc.HeadTemplateRow
 
-// HeadTemplate reads which version GetTemplate would give.
+// HeadTemplate is like GetTemplate, but does not read the definition.
 func HeadTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (h Head, err error) {
 	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
 		h, err = dbsqlc.New().HeadTemplate(ctx, db, dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
@@ -88,7 +90,7 @@ func noTemplate(err error) error {
 	return err
 }
 
-// IsRequest tells whether a start of a run with an idempotency key is stored.
+// IsRequest reports whether a start of a run with an idempotency key is stored.
 func IsRequest(ctx context.Context, s *storage.Store, key process.Key, idempotencyKey string) (known bool, err error) {
 	err = s.ReadOne(ctx, "look for the request", func(ctx context.Context, db storage.DB) error {
 		known, err = dbsqlc.New().IsRequest(ctx, db, process.RequestID(key.Namespace, key.ProcessID, idempotencyKey))
@@ -109,8 +111,8 @@ func Versions(ctx context.Context, s *storage.Store, namespace, templateType str
 // Listed is the newest version of a template.
 type Listed = dbsqlc.ListTemplatesRow
 
-// ListTemplates lists the newest version of each template after a type, at most limit and about storage.ListBytes. cut
-// reports that there may be more within the limit.
+// ListTemplates lists the newest version of each template after a type, at most limit and about
+// storage.ListBytes. cut reports that there may be more within the limit.
 func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, cut bool, err error) {
 	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{
@@ -125,7 +127,7 @@ func ListTemplates(ctx context.Context, s *storage.Store, namespace, after strin
 	return rows, bytes > storage.ListBytes, err
 }
 
-// Enable lets new runs of a template start, or not.
+// Enable enables or disables new runs of a template.
 func Enable(ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool, by []process.Actor) error {
 	method := "DisableTemplate"
 	if enabled {
@@ -143,7 +145,7 @@ func Enable(ctx context.Context, s *storage.Store, namespace, templateType strin
 	})
 }
 
-// Delete deletes a template, unless a run of it is open, which it names.
+// Delete deletes a template, unless it has an open run, whose ID it then returns.
 func Delete(ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor) (openRunID string, err error) {
 	err = s.Locked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
 		row, err := dbsqlc.New().DeleteTemplate(ctx, db, dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})

@@ -15,21 +15,21 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Constraint is a limit of jobs as it is stored.
+// Constraint is a stored constraint on jobs.
 type Constraint struct {
 	Name, Match, Key string
-	MaxRunning       int32 // 0: any number
-	RateCount        int32 // 0: no rate
+	MaxRunning       int32 // 0 means no limit
+	RateCount        int32 // 0 means no rate limit
 	RatePer          time.Duration
 	RateBurst        int32
 }
 
-// Subject is a job as constraints see it.
+// Subject is a job as input of constraints.
 type Subject struct {
 	Name     string
-	Args     []byte // JSON; nil: null
-	Metadata []byte // JSON object; nil: empty
-	Tags     []byte // JSON array of strings; nil: empty
+	Args     []byte // JSON; nil means null
+	Metadata []byte // JSON object; nil means empty
+	Tags     []byte // JSON array of strings; nil means empty
 	Priority int32
 }
 
@@ -45,14 +45,16 @@ func readConstraints(ctx context.Context, db storage.DB, namespace string) ([]Co
 	return all, err
 }
 
-// Standing is a constraint with how much of it is in use.
+// Standing is a constraint with its current use.
 type Standing struct {
 	Constraint
-	Running, Held, Waiting int64     // jobs: those that hold a key and run, those that hold one and nobody has claimed yet, those that wait for one
-	NextFreeTime           time.Time // zero: no rate has to be waited for
+	// Running jobs hold a key and run, Held ones hold a key but are not yet claimed, and Waiting
+	// ones wait for a key.
+	Running, Held, Waiting int64
+	NextFreeTime           time.Time // zero if there is no rate to wait for
 }
 
-// ListConstraints gives the constraints of a namespace, by name.
+// ListConstraints returns the constraints of a namespace by name.
 func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (all []Standing, err error) {
 	err = s.Read(ctx, "list constraints", func(ctx context.Context, tx pgx.Tx) error {
 		constraints, err := readConstraints(ctx, tx, namespace)
@@ -60,7 +62,7 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 			return err
 		}
 		counts, err := dbsqlc.New().CountConstraints(ctx, tx, namespace)
-		for n, c := range counts { // of one moment, in the same order
+		for n, c := range counts { // both read in one snapshot, in the same order
 			all = append(all, Standing{Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting})
 			if c.NextFreeTime.Unix() > 0 {
 				all[n].NextFreeTime = c.NextFreeTime
@@ -71,16 +73,17 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 	return all, err
 }
 
-// QueuePosition is where a job stands in the line of a key.
+// QueuePosition is the position of a job in a key queue.
 type QueuePosition struct {
-	Before    int // at most the limit that was asked for
+	Before    int // jobs ahead, up to the requested limit
 	Held      int
-	Holders   []string  // the first three of them
-	Unstarted int       // of those that hold it, nobody has claimed these
-	NextTime  time.Time // of the bucket; zero: it has a start to give
+	Holders   []string  // the first three holders of the key
+	Unstarted int       // holders that are not yet claimed
+	NextTime  time.Time // when the bucket allows a start; zero if it does now
 }
 
-// ReadQueuePosition tells where a job that waits for a key stands; before it at most limit are counted.
+// ReadQueuePosition returns the position of a job that waits for a key. It counts at most limit
+// jobs ahead of it.
 func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int) (at QueuePosition, constraints []Constraint, err error) {
 	err = s.Read(ctx, "read place in line", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if constraints, err = readConstraints(ctx, tx, r.Namespace); err != nil {
@@ -98,39 +101,42 @@ func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int)
 	return at, constraints, err
 }
 
-// Back goes with the end of an attempt whose job holds keys, or has to be evaluated anew, and runs again: its keys are free, and it waits in line.
-// A rider.
+// Back is an effect that puts a job back into its key queue after an attempt. Its keys are freed.
+// It is used if the job holds keys, or must be evaluated again, and has another attempt.
 type Back struct{}
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (Back) Bytes() int { return 100 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (Back) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.BackInLineParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	return dbsqlc.New().BackInLine(ctx, db, a)
 }
 
-// Turn is a transaction that has a namespace's constraints to itself, on all nodes: nobody else gives keys to jobs or changes constraints.
+// Turn is a transaction that has exclusive access to the constraints of a namespace, over all
+// nodes: no other transaction assigns keys to jobs or changes constraints.
 type Turn struct {
 	Namespace   string
 	Version     int64
-	Constraints []Constraint // once they are loaded
+	Constraints []Constraint // set by Load
 	Now         time.Time
-	Changed     time.Time     // when Version grew
-	Swept       time.Time     // when the last look through all that waits had begun which came to its end; zero: there was none
-	Cursor      *string       // how far the look under way has come; nil: there is none
-	Next        time.Duration // until Due or DueBuckets have something, when the turn began; negative: not by themselves
+	Changed     time.Time // when Version increased
+	Swept       time.Time // start of the last completed sweep; zero if there was none
+	Cursor      *string   // position of the current sweep; nil if there is none
+	// Next is the time until Due or DueBuckets have results, from the beginning of the turn. It is
+	// negative if time alone brings none.
+	Next time.Duration
 
 	ctx context.Context
 	db  storage.DB
 	q   *dbsqlc.Queries
 
-	mode int32 // which events the namespace keeps
+	mode int32 // event mode of the namespace
 }
 
-// TakeTurn runs a turn. found false: the namespace has never had constraints.
+// TakeTurn runs a turn. found is false if the namespace has never had constraints.
 func TakeTurn(ctx context.Context, s *storage.Store, namespace string, turn func(*Turn) error) (found bool, err error) {
 	err = s.Taking(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
@@ -166,7 +172,7 @@ func (t *Turn) Load() (err error) {
 	return err
 }
 
-// PutConstraint stores a constraint and makes a new version. after runs in the same transaction.
+// PutConstraint stores a constraint and increments the version. after runs in the same transaction.
 func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor, after func(*Turn) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		err := q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
@@ -180,7 +186,8 @@ func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Co
 	})
 }
 
-// DeleteConstraint drops a constraint and makes a new version. process.ErrConstraintNotFound: there is none of that name.
+// DeleteConstraint deletes a constraint and increments the version. It returns
+// process.ErrConstraintNotFound if it does not exist.
 func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*Turn) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		n, err := q.DeleteConstraint(ctx, db, dbsqlc.DeleteConstraintParams{Namespace: namespace, Name: name})
@@ -210,26 +217,27 @@ func change(ctx context.Context, s *storage.Store, namespace string, after func(
 	})
 }
 
-// Due lets jobs whose time has come wait in their lines, at most limit. It tells which lines these are.
+// Due moves at most limit jobs whose time has come to their key queues. It returns these queues.
 func (t *Turn) Due(limit int32) ([]string, error) {
 	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Mode: t.mode, Lim: limit})
 }
 
-// DueBuckets gives lines whose bucket has a start to give again.
+// DueBuckets returns key queues whose bucket allows a start again.
 func (t *Turn) DueBuckets(limit int32) ([]string, error) {
 	return t.q.DueBuckets(t.ctx, t.db, dbsqlc.DueBucketsParams{Namespace: t.Namespace, Lim: limit})
 }
 
-// Rest tells how long it is now until Due or DueBuckets have something; negative: not by themselves.
+// Rest returns the time until Due or DueBuckets have results. It is negative if time alone brings
+// none.
 func (t *Turn) Rest() (time.Duration, error) {
 	us, err := t.q.NextInLine(t.ctx, t.db, t.Namespace)
 	return time.Duration(us) * time.Microsecond, err
 }
 
-// KeyState is what is held of a key, and where its bucket stands.
+// KeyState is the number of holders of a key and the state of its bucket.
 type KeyState = dbsqlc.ReadLinesRow
 
-// Read tells where lines stand. rated: their constraint has a rate.
+// Read returns the state of key queues. rated reports which constraints have a rate.
 func (t *Turn) Read(lines []string, rated []bool) ([]KeyState, error) {
 	if len(lines) == 0 {
 		return nil, nil
@@ -237,21 +245,22 @@ func (t *Turn) Read(lines []string, rated []bool) ([]KeyState, error) {
 	return t.q.ReadLines(t.ctx, t.db, dbsqlc.ReadLinesParams{Namespace: t.Namespace, Lines: lines, Rateds: rated})
 }
 
-// InFront is a job at the front of a line, taken by this transaction.
+// InFront is a job at the front of a key queue that this transaction has locked.
 type InFront struct {
 	ProcessID string
 	TaskID    int64
 	Line      string
-	Subject          // where Stale, all of it; else the name and priority
-	Keys      []byte // JSON of its keys; nil: none
-	Stale     bool   // Keys are of an older version
-	Given     bool   // of Front: it has its key and a place, as all of them have
+	Subject          // complete if Stale; otherwise only name and priority
+	Keys      []byte // JSON of its keys, or nil
+	Stale     bool   // Keys are from an older version
+	Given     bool   // from Front: it has got its key and waits for a slot; true for all or none
 	WaitsFor  process.WaitsFor
-	Since     time.Time // of Front: since when it could run
+	Since     time.Time // from Front: since when it could run
 }
 
-// Front takes the first jobs of lines, rooms[n] of the n-th, limit in all. If each of them needs the key of its line and no other, all are Given
-// it: there is nothing to be weighed up, and one statement does for three.
+// Front locks the first jobs of key queues: rooms[n] jobs of the n-th, limit in total. If each of
+// them needs only the key of its queue, all get it at once (Given), which takes one statement
+// instead of three.
 func (t *Turn) Front(lines []string, rooms []int32, limit int32) ([]InFront, error) {
 	keys := make([]string, len(lines))
 	for n, line := range lines {
@@ -271,18 +280,18 @@ func (t *Turn) Front(lines []string, rooms []int32, limit int32) ([]InFront, err
 	return all, err
 }
 
-// Move is where a job waits from now on.
+// Move is the new position of a job.
 type Move struct {
 	ProcessID string
 	TaskID    int64
 	WaitsFor  process.WaitsFor
-	Line      string // "": it needs no key
-	Evaluated bool   // Keys are its from now on
+	Line      string // "" if it needs no key
+	Evaluated bool   // store Keys
 	Keys      map[string]string
-	Holds     []string // lines whose key it is given
+	Holds     []string // queues whose key it gets
 }
 
-// Place moves jobs that this transaction has taken.
+// Place moves jobs that this transaction has locked.
 func (t *Turn) Place(moves []Move) error {
 	if len(moves) == 0 {
 		return nil
@@ -303,7 +312,7 @@ func (t *Turn) Place(moves []Move) error {
 	return t.Hold(moves)
 }
 
-// Hold notes the keys that jobs are given.
+// Hold stores the keys that jobs get.
 func (t *Turn) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {
@@ -318,14 +327,14 @@ func (t *Turn) Hold(moves []Move) error {
 	return t.q.HoldKeys(t.ctx, t.db, h)
 }
 
-// Bucket is where a token bucket stands.
+// Bucket is the state of a token bucket.
 type Bucket struct {
 	Line      string
 	Tokens    float64
 	Unstarted int32
 	Time      time.Time
-	Full      time.Duration // until it is full
-	Next      time.Duration // until it has a start to give; 0: it has
+	Full      time.Duration // time until it is full
+	Next      time.Duration // time until it allows a start; 0 if it does now
 }
 
 // SetBuckets stores buckets.
@@ -345,14 +354,15 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 	return t.q.WriteBuckets(t.ctx, t.db, a)
 }
 
-// sweptKeys is how many keys one Tidy looks at. A turn has the constraints of its namespace to itself, and 2,858 keys took 65 ms by the clock of EXPLAIN
-// ANALYZE: a job that is enqueued meanwhile waits for so long.
+// sweptKeys is how many keys one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE), and other
+// jobs of the namespace cannot be enqueued during the turn.
 const sweptKeys = 1000
 
-// HeldKeys is a key that a job holds; Tidy goes on after it.
+// HeldKeys is a key that a job holds. Tidy continues after it.
 type HeldKeys struct{ processID, line string }
 
-// Tidy frees keys that no job has any more, among those after one, tells which, and where to go on. It drops full buckets.
+// Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
+// where to continue. It deletes full buckets.
 func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	if err := t.q.ForgetBuckets(t.ctx, t.db, t.Namespace); err != nil {
 		return nil, after, err
@@ -364,12 +374,12 @@ func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	return row.Freed, next, err
 }
 
-// Keys gives lines in which somebody waits, from one on, at most limit.
+// Keys returns at most limit key queues with waiting jobs, starting at one.
 func (t *Turn) Keys(from string, limit int32) ([]string, error) {
 	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
 }
 
-// Unheld gives the jobs that run and were claimed under an older version.
+// Unheld returns the running jobs that were claimed under an older version.
 func (t *Turn) Unheld() (map[string]Subject, error) {
 	rows, err := t.q.RunningUnheld(t.ctx, t.db, dbsqlc.RunningUnheldParams{Namespace: t.Namespace, Version: t.Version})
 	all := make(map[string]Subject, len(rows))
@@ -379,11 +389,11 @@ func (t *Turn) Unheld() (map[string]Subject, error) {
 	return all, err
 }
 
-// sweepSpan is how many tasks that wait a part of a look reads.
+// sweepSpan is how many waiting tasks one part of a sweep reads.
 const sweepSpan = 500
 
-// Sweep goes on with the look through all that waits, by one span of it: the jobs in it that were evaluated under an older version are locked
-// and given. over: it has come to its end.
+// Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it
+// that were evaluated under an older version. over reports that the sweep is complete.
 func (t *Turn) Sweep() (stale []InFront, over bool, err error) {
 	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{Namespace: t.Namespace, Version: t.Version, After: *t.Cursor, Lim: sweepSpan})
 	if err != nil {
@@ -415,7 +425,7 @@ func (t *Turn) Sweep() (stale []InFront, over bool, err error) {
 			})
 		}
 		drop := dbsqlc.DropHoldsParams{}
-		for n := range stale { // its row waits: none of its keys is in use
+		for n := range stale { // its row waits, so none of its keys is in use
 			drop.Namespaces = append(drop.Namespaces, t.Namespace)
 			drop.ProcessIds = append(drop.ProcessIds, stale[n].ProcessID)
 		}
@@ -426,14 +436,14 @@ func (t *Turn) Sweep() (stale []InFront, over bool, err error) {
 	return stale, over, t.q.MoveSweep(t.ctx, t.db, dbsqlc.MoveSweepParams{Namespace: t.Namespace, Cursor: cursor})
 }
 
-// SweepAgain begins another look.
+// SweepAgain starts another sweep.
 func (t *Turn) SweepAgain() error {
 	cursor := ""
 	t.Cursor = &cursor
 	return t.q.BeginSweep(t.ctx, t.db, t.Namespace)
 }
 
-// KeysOf reads keys as jobs.constraint_keys has them.
+// KeysOf parses jobs.constraint_keys.
 func KeysOf(text []byte) (map[string]string, error) {
 	var keys map[string]string
 	if len(text) > 0 {

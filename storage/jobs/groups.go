@@ -11,63 +11,65 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The states of a place whose member has ended.
+// The states of a slot whose member has ended.
 const (
 	PlaceSucceeded = "succeeded"
 	PlaceFailed    = "failed"
 	PlaceCancelled = "cancelled"
 )
 
-// Group is a job that several workers run, taken by a look.
+// Group is a job that several workers run.
 type Group struct {
 	Key          process.Key
 	Cancelling   bool
 	CancelReason string
 	Options      []byte
-	Places       []Place // in the order in which they were made, once they are read
+	Places       []Place // in order of creation, set after they were read
 }
 
-// Place is the place of a member.
+// Place is the slot of a member.
 type Place struct {
 	Member   process.Key
-	WorkerID string // "": nobody has it
-	State    string // "": the member has not ended
-	Asked    bool   // it was asked to end
+	WorkerID string // "" if it is free
+	State    string // "" if the member has not ended
+	Asked    bool   // the member was asked to end
 	Failure  []byte // JSON
 }
 
-// GroupRules are what is asked of a group.
+// GroupRules are the rules of a group.
 type GroupRules struct {
 	Count, MaxFailures int32
-	WorkerIDs          []string // none: any
+	WorkerIDs          []string // empty means any
 }
 
-// GroupStep is what becomes of a group.
+// GroupStep is a decision about a group.
 type GroupStep struct {
-	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "": it goes on
+	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "" if it continues
 	Failure []byte // of PlaceFailed, JSON
 	Detail  string
-	Kept    bool // of PlaceSucceeded: its result is kept, for TTL
+	Kept    bool // of PlaceSucceeded: its result is kept for TTL
 	TTL     time.Duration
 
-	Drop   []process.Key // members whose places go
-	Open   []string      // places to be made: "" for any worker, or the one that it is for
-	Cancel []process.Key // members that are to end
-	Reason string        // why
-	Takers []string      // who gets no other place
-	Evict  []process.Key // members whose worker is not allowed any more: the group is looked at until they have ended
+	Drop   []process.Key // members whose slots are removed
+	Open   []string      // slots to create: "" for any worker, or the worker it is for
+	Cancel []process.Key // members to cancel
+	Reason string        // reason of the cancel
+	Takers []string      // workers that get no other slot
+	// Evict has members whose worker is no longer allowed. The group is checked until they have
+	// ended.
+	Evict []process.Key
 }
 
-// Looked is what a look at groups has done.
+// Looked is the result of LookAtGroups.
 type Looked struct {
-	Groups   int           // how many were taken
-	Notified []process.Key // for whom messages stand
-	Ended    []process.Key // groups at their end
-	Evict    []process.Key // members whose worker is not allowed any more: to be ended at once
+	Groups   int           // number of groups
+	Notified []process.Key // targets of new messages
+	Ended    []process.Key // groups that have ended
+	Evict    []process.Key // members whose worker is no longer allowed, to be ended at once
 }
 
-// LookAtGroups takes groups of which something has to be decided, at most limit, and stores what becomes of them. rules reads the options of one,
-// decide is pure.
+// LookAtGroups takes at most limit groups that need a decision, and stores the decisions. rules
+// parses the options of a group. decide is pure.
 func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (Looked, error) {
 	var looked Looked
 	err := s.Taking(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
@@ -102,7 +104,7 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 	return looked, err
 }
 
-// look is the transaction of a look at groups, with what it is about to write.
+// look is the transaction of LookAtGroups with the rows to write.
 type look struct {
 	ctx   context.Context
 	store *storage.Store
@@ -117,7 +119,7 @@ type look struct {
 	end    dbsqlc.EndGroupsParams
 }
 
-// read locks the rows of groups and reads their places.
+// read locks the rows of groups and reads their slots.
 func (l *look) read(groups []*Group, rules []GroupRules) error {
 	var put dbsqlc.PutGroupsParams
 	var places dbsqlc.ReadPlacesParams
@@ -144,7 +146,7 @@ func (l *look) read(groups []*Group, rules []GroupRules) error {
 	return err
 }
 
-// textList is a list as JSON; "": it is empty.
+// textList returns a list as JSON, or "" if it is empty.
 func textList(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -194,7 +196,7 @@ func (l *look) add(g *Group, step GroupStep) {
 	}
 }
 
-// write stores what was added.
+// write stores the decisions.
 func (l *look) write(looked *Looked) error {
 	if err := l.q.DropPlaces(l.ctx, l.db, l.drop); err != nil {
 		return err
@@ -236,13 +238,14 @@ func (l *look) write(looked *Looked) error {
 	return err
 }
 
-// Seat goes with an attempt of a member that is to be made again: by the worker that has its place, or, where that leaves, by any that may. A rider.
+// Seat is an effect for an attempt of a member that has another attempt: the worker that has its
+// slot makes it or, if Leaves is set, any allowed worker.
 type Seat struct{ Leaves bool }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (Seat) Bytes() int { return 100 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (Seat) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.SeatMembersParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)

@@ -12,27 +12,28 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Row is a job with where it stands.
+// Row is a job with its current state.
 type Row = storage.JobRow
 
-// End is what the end of an attempt writes of its job: a rider.
+// End is an effect that stores the end of an attempt in its job.
 type End struct {
 	Attempt  int32
-	WorkerID string // "": nobody, or it stands with the task alone
+	WorkerID string // "" if there is none, or if it is stored only with the task
 	Takeover bool   // the worker was lost, and no retry is used up
-	Failure  []byte // JSON; nil: none
+	Failure  []byte // JSON, or nil
 	Result   []byte // JSON, kept for TTL
 	Kept     bool
 	TTL      time.Duration
 }
 
-// Says tells whether there is anything to write: of a job that succeeds in a processor of the engine, and whose result is not kept, there is not.
+// Says reports whether there is anything to write. There is nothing if a processor of the engine
+// succeeds and the result is not kept.
 func (e *End) Says() bool { return e.WorkerID != "" || e.Takeover || e.Failure != nil || e.Kept }
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(e.Result) }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteJobsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -53,13 +54,14 @@ func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect)
 	return dbsqlc.New().WriteJobs(ctx, db, a)
 }
 
-// Again goes with an attempt that is to be made again: a job whose cancel came first ends instead. A rider.
+// Again is an effect for an attempt that has another attempt. If the job was cancelled first, the
+// job ends instead.
 type Again struct{}
 
-// Bytes implements storage.Rider.
+// Bytes implements storage.Effect.
 func (Again) Bytes() int { return 100 }
 
-// Write implements storage.Rider.
+// Write implements storage.Effect.
 func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.CancelRetriedParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
@@ -69,7 +71,7 @@ func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect
 	return dbsqlc.New().CancelRetried(ctx, db, a)
 }
 
-// Get reads jobs, in the order of their keys; one that does not exist is nil.
+// Get returns jobs in the order of keys, with nil for jobs that do not exist.
 func Get(ctx context.Context, s *storage.Store, keys ...process.Key) ([]*Row, error) {
 	var a dbsqlc.GetJobsParams
 	for n, k := range keys {
@@ -88,7 +90,7 @@ func Get(ctx context.Context, s *storage.Store, keys ...process.Key) ([]*Row, er
 	return all, err
 }
 
-// FetchResult hands a kept result out and drops it; nil: there is none any more.
+// FetchResult returns a kept result and deletes it. It returns nil if there is none.
 func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result []byte, err error) {
 	err = s.Write(ctx, "fetch result", func(ctx context.Context, db storage.DB) error {
 		result, err = dbsqlc.New().FetchResult(ctx, db, dbsqlc.FetchResultParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
@@ -100,24 +102,24 @@ func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result
 	return result, err
 }
 
-// Update is what UpdateJob stores. What is nil or zero of the things that wait with the job stays.
+// Update is what UpdateJob stores. Fields that are nil or zero are unchanged.
 type Update struct {
-	Actor    string   // who asked; "": nobody who was named
-	Fields   []string // of its options that change, for its events
+	Actor    string   // who requested it, or "" if unknown
+	Fields   []string // changed options, for the events
 	Timeout  time.Duration
 	Tags     []byte
 	Options  []byte
 	Metadata *[]byte
 	Priority *int32
-	RunTime  *time.Time    // zero: now
-	Lease    time.Duration // of the attempt that runs, from its next heartbeat on; 0: unchanged
+	RunTime  *time.Time    // zero means now
+	Lease    time.Duration // of the running attempt, from its next heartbeat; 0 if unchanged
 }
 
-// forgetBatch bounds what one statement forgets.
+// forgetBatch is how many rows one statement deletes.
 const forgetBatch = 1000
 
-// Forget drops results that nobody fetched in time, unique keys whose job is gone, and workers that nobody has heard of for a day. more: there
-// are more of them.
+// Forget deletes results that were not fetched in time, unique keys of removed jobs, and workers
+// that were not seen for a day. more reports that there are more.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.Write(ctx, "forget of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)

@@ -13,9 +13,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Change changes options of a job that is not at its end. update gets the job under its lock, so that no other change is lost, and
-// returns what to store. An error of update is returned as it is. process.ErrJobNotFound: there is no such job; a
-// *process.WrongStatusError: it is at its end, or it runs and was to have another run_time.
+// Change changes options of a job that has not ended. update is called with the job while it is
+// locked, so that no concurrent change is lost, and returns what to store. Errors of update are
+// returned unchanged. The error is process.ErrJobNotFound if the job does not exist, and a
+// *process.WrongStatusError if it has ended, or if it runs and run_time should change.
 func Change(ctx context.Context, s *storage.Store, key process.Key, update func(*Row) (*Update, error)) error {
 	var refused error
 	err := s.Locked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
@@ -75,11 +76,12 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "run_time changes only while a job waits, and this one runs: " +
 			"leave it out of update_mask, or give it when the job waits again"}
 	}
-	// A job that waited for a slot may wait for its time now.
+	// A job that waited for a slot may now wait for its time.
 	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}})
 }
 
-// Retry lets a job that is at its end run again, if no other job holds its unique key meanwhile. by: who asked.
+// Retry runs a job again that has ended without success, unless another job holds its unique key.
+// by is the operator.
 func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storage.Unique, clearSuccesses bool, by ...process.Actor) error {
 	actor := ""
 	if len(by) > 0 {
@@ -108,7 +110,8 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storag
 	})
 }
 
-// lockKey holds a unique key, as an Enqueue with it does: of both that one comes first which is first here.
+// lockKey locks a unique key like an Enqueue, so that the transaction that locks it first takes
+// precedence.
 func lockKey(ctx context.Context, db storage.DB, namespace, unique string) error {
 	if unique == "" {
 		return nil

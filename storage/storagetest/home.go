@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// home is the temporary directory of one test binary's server. A lock on a file in it lasts as long as the process, so that
-// later runs can tell what a killed one left behind.
+// home is the temporary directory of the server of a test binary. A lock on a file in it is held
+// until the process ends, so that later runs can find the directories of killed processes.
 type home struct {
 	dir  string
 	lock *os.File
@@ -24,14 +24,15 @@ const (
 	homeLock    = "owner.lock"
 )
 
-// memoryDir is a file system in memory on Linux. Cloning a database there takes a tenth of the time that a disk takes. It
-// serves only where it has room for several servers; containers often have next to none.
+// memoryDir is an in-memory file system on Linux, where cloning a database takes a tenth of the
+// time that it takes on disk. It is used only if it has room for several servers; in containers it
+// is often tiny.
 const (
 	memoryDir  = "/dev/shm"
 	memoryRoom = 2 << 30
 )
 
-// homeParent is where new homes go.
+// homeParent returns the parent directory of new homes.
 func homeParent() string {
 	var room syscall.Statfs_t
 	if err := syscall.Statfs(memoryDir, &room); err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom { //nolint:unconvert // signed on other systems
@@ -40,16 +41,16 @@ func homeParent() string {
 	return memoryDir
 }
 
-// newHome falls back to the temporary directory where memory cannot be written to.
+// newHome creates a home. If memoryDir is not writable, it uses the temporary directory.
 func newHome() (*home, error) {
 	dir, err := os.MkdirTemp(homeParent(), homePattern)
 	if err != nil {
 		dir, err = os.MkdirTemp("", homePattern)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the server: %w", err)
+		return nil, fmt.Errorf("create a directory for the server: %w", err)
 	}
-	// Where this process is root the server runs as another user, who has to pass through.
+	// If this process is root, the server runs as another user, who needs access.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -62,7 +63,8 @@ func newHome() (*home, error) {
 
 func (h *home) remove() error { return errors.Join(os.RemoveAll(h.dir), h.lock.Close()) }
 
-// sweepHomes removes the directories of processes that were killed. What it cannot remove, such as another user's, stays.
+// sweepHomes removes the directories of killed processes. It skips those that it cannot remove,
+// such as those of other users.
 func sweepHomes() {
 	var dirs []string
 	for _, parent := range []string{memoryDir, os.TempDir()} {
@@ -74,7 +76,7 @@ func sweepHomes() {
 	}
 	for _, dir := range dirs {
 		stat, err := os.Stat(dir)
-		// A fresh one may be between its making and its lock.
+		// A new one may not have been locked yet.
 		if err != nil || time.Since(stat.ModTime()) < time.Minute {
 			continue
 		}
@@ -87,8 +89,8 @@ func sweepHomes() {
 	}
 }
 
-// lockFile takes an exclusive lock, which lasts until the file is closed or the process ends. Where another process holds
-// it, it waits or fails with EWOULDBLOCK.
+// lockFile takes an exclusive lock, which is held until the file is closed or the process ends. If
+// another process holds it, lockFile waits, or fails with EWOULDBLOCK.
 func lockFile(path string, wait bool) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

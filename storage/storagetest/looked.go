@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// rowsLooked adds up, over all tests of a binary, how many rows each invariant has looked at.
+// rowsLooked adds up the number of rows that each invariant has checked over all tests of a binary.
 type rowsLooked struct {
 	mutex sync.Mutex
 	rows  map[string]int64
@@ -25,7 +25,7 @@ func (l *rowsLooked) add(rows map[string]int64) {
 	}
 }
 
-// idle lists the invariants that have looked at nothing. Where no test had a database there are none.
+// idle returns the invariants that have checked no rows. It returns none if no test had a database.
 func (l *rowsLooked) idle() []string {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -39,7 +39,7 @@ func (l *rowsLooked) idle() []string {
 	return idle
 }
 
-// runsAll tells whether this run was asked for all tests.
+// runsAll reports whether all tests were selected.
 func runsAll() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {

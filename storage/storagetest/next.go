@@ -10,8 +10,9 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// NextMigrations are this program's migrations, and behind them those of a program to come: what each does, one version after the other.
-// NoTransaction before it has it run without one.
+// NextMigrations returns the migrations of this program, followed by those of a future program.
+// Each element of ups is one version. If it begins with NoTransaction, it runs without a
+// transaction.
 func NextMigrations(t testing.TB, ups ...string) fs.FS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -33,5 +34,5 @@ func NextMigrations(t testing.TB, ups ...string) fs.FS {
 	return files
 }
 
-// NoTransaction goes before what a migration of NextMigrations does outside of a transaction.
+// NoTransaction is the prefix of migrations of NextMigrations that run outside a transaction.
 const NoTransaction = "-- +goose NO TRANSACTION\n"

@@ -19,15 +19,15 @@ const StandbyName = "standby"
 
 // Replicated is a primary with a streaming standby, for tests of failovers.
 type Replicated struct {
-	// DSN names both servers: a connection goes to the one that accepts writes.
+	// DSN names both servers. A connection uses the one that accepts writes.
 	DSN string
 
 	t                testing.TB
 	primary, standby *pgembed.Server
 }
 
-// NewReplicated starts a primary that has a database with the schema, and an asynchronous standby of
-// it. Both end with the test.
+// NewReplicated starts a primary with a migrated database and an asynchronous standby. Both stop
+// when the test ends.
 func NewReplicated(t testing.TB) *Replicated {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startWait)
@@ -60,7 +60,7 @@ func NewReplicated(t testing.TB) *Replicated {
 	return r
 }
 
-// bothHosts joins the connection strings of two servers into one.
+// bothHosts combines the connection strings of two servers.
 func bothHosts(primary, standby string) (string, error) {
 	first, err := pgx.ParseConfig(primary)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Replicated) stop(s *pgembed.Server) {
 	}
 }
 
-// Do runs statements on the primary, as superuser, each in a transaction of its own.
+// Do runs statements on the primary as superuser, each in its own transaction.
 func (r *Replicated) Do(statements ...string) {
 	r.t.Helper()
 	for _, sql := range statements {
@@ -92,7 +92,7 @@ func (r *Replicated) Do(statements ...string) {
 	}
 }
 
-// Await waits until a query is true on the primary, asked as superuser.
+// Await waits until a query returns true on the primary. It runs as superuser.
 func (r *Replicated) Await(sql string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), stepWait)
@@ -108,7 +108,7 @@ func (r *Replicated) Await(sql string) {
 	}
 }
 
-// Synchronous makes commits of the primary wait for the standby.
+// Synchronous makes commits on the primary wait for the standby.
 func (r *Replicated) Synchronous() {
 	r.t.Helper()
 	r.Do("ALTER SYSTEM SET synchronous_standby_names = '"+StandbyName+"'", "SELECT pg_reload_conf()")
@@ -116,13 +116,13 @@ func (r *Replicated) Synchronous() {
 		AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming')`)
 }
 
-// CatchUp waits until the standby has replayed all that the primary has written so far.
+// CatchUp waits until the standby has replayed everything that the primary has written so far.
 func (r *Replicated) CatchUp() {
 	r.t.Helper()
 	r.Await("SELECT EXISTS (SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_insert_lsn())")
 }
 
-// Detach cuts the standby off: what the primary commits afterwards is lost by a failover.
+// Detach disconnects the standby. A failover loses what the primary commits afterwards.
 func (r *Replicated) Detach() {
 	r.t.Helper()
 	if err := r.standby.Detach(r.t.Context()); err != nil {

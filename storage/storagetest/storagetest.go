@@ -20,10 +20,10 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// schema is where the migrations put the tables.
+// schema is the schema of the tables.
 const schema = "progressor"
 
-// How long one step may take that this package does for a test, on a busy machine.
+// Timeouts of steps, sized for a busy machine.
 const (
 	startWait = 2 * time.Minute
 	stepWait  = time.Minute
@@ -37,17 +37,19 @@ type mainOptions struct {
 	finally        []func()
 }
 
-// Finally has a function called when the tests are over, before the exit, which no deferred call outlives.
+// Finally registers a function that is called after the tests, before the process exits. Deferred
+// calls do not run then.
 func Finally(f func()) MainOption {
 	return func(o *mainOptions) { o.finally = append(o.finally, f) }
 }
 
-// EveryInvariantLooked fails a run of all the package's tests in which an invariant had no row to look at, at the end of any
-// test: it would hold of empty tables too, and proves nothing. Runs of some tests (-run, -skip, -short, -list) are not judged.
+// EveryInvariantLooked fails a run of all tests of the package if an invariant had no row to check
+// at the end of any test. Such an invariant proves nothing. Runs of some tests (-run, -skip,
+// -short, -list) are not checked.
 func EveryInvariantLooked() MainOption { return func(o *mainOptions) { o.everyInvariant = true } }
 
-// Main runs the tests of a package, ends the server if one was started, and exits. Without it the server ends with the
-// process too, but the next run has to clean up after it.
+// Main runs the tests of a package, stops the server if one was started, and exits. Without it, the
+// server stops with the process, but the next run must clean up.
 func Main(m *testing.M, with ...MainOption) {
 	var chosen mainOptions
 	for _, option := range with {
@@ -55,7 +57,7 @@ func Main(m *testing.M, with ...MainOption) {
 	}
 	code := m.Run()
 	if idle := looked.idle(); chosen.everyInvariant && code == 0 && runsAll() && len(idle) > 0 {
-		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to look at:", strings.Join(idle, ", "))
+		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to check:", strings.Join(idle, ", "))
 		code = 1
 	}
 	if err := shared.stop(); err != nil {
@@ -73,12 +75,13 @@ type Option func(*options)
 
 type options struct{ withoutInvariants bool }
 
-// WithoutInvariants is for a test that breaks invariants on purpose: its database is dropped unchecked.
+// WithoutInvariants skips the check of invariants, for tests that violate them on purpose.
 func WithoutInvariants() Option { return func(o *options) { o.withoutInvariants = true } }
 
-// DSN makes a database with the schema in it and returns its connection string, for a superuser and without a search_path. When
-// the test ends, after the cleanups that it registers later, the database goes through Invariants and is dropped, whoever is
-// still connected. It fails the test where no server can be started.
+// DSN creates a database with the schema and returns its connection string, for a superuser and
+// without a search_path. When the test ends, after the cleanups that it registers later, the
+// invariants of the database are checked and it is dropped, even if clients are connected. It fails
+// the test if no server can be started.
 func DSN(t testing.TB, with ...Option) string {
 	t.Helper()
 	var chosen options
@@ -105,14 +108,14 @@ func DSN(t testing.TB, with ...Option) string {
 	return dsn
 }
 
-// Pool is a pool on a database of its own, made as DSN does. See Connect.
+// Pool returns a pool on a new database, created like DSN. See Connect.
 func Pool(t testing.TB, with ...Option) *pgxpool.Pool {
 	t.Helper()
 	return Connect(t, DSN(t, with...))
 }
 
-// Connect opens a pool on a database that DSN made, with search_path progressor. It is closed when the test ends, which waits for
-// the connections that the test took from it.
+// Connect opens a pool on a database of DSN, with search_path progressor. It is closed when the
+// test ends, which waits for the connections that the test has acquired.
 func Connect(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
@@ -128,11 +131,11 @@ func Connect(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// Invariants fails the test for each invariant that the database breaks. DSN calls it at the end of a test; a test may do so at
-// any moment in which nothing runs.
+// Invariants fails the test for each violated invariant. DSN calls it at the end of a test. A test
+// may call it whenever nothing runs.
 func Invariants(t testing.TB, dsn string) {
 	t.Helper()
-	// Not the test's context: it has ended when cleanups run.
+	// The context of the test is cancelled before cleanups run.
 	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
 	defer cancel()
 	conn, err := connect(ctx, dsn)
@@ -151,8 +154,8 @@ func Invariants(t testing.TB, dsn string) {
 	}
 }
 
-// Recount is for tests that make, change or delete processes by SQL of their own: it counts the processes of the database as they are.
-// Nothing may be at work meanwhile.
+// Recount counts the processes of the database again, for tests that create, change or delete
+// processes by SQL. No engine may be running.
 func Recount(t testing.TB, db storage.DB) {
 	t.Helper()
 	for _, sql := range []string{
@@ -183,7 +186,8 @@ func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// execute runs one statement on a connection of its own: a pool that stays open would look like a leak of the test's.
+// execute runs one statement on its own connection. A pool that stays open would look like a leak
+// of the test.
 func execute(dsn, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stepWait)
 	defer cancel()
@@ -196,7 +200,7 @@ func execute(dsn, sql string) error {
 	return err
 }
 
-// maxNameSize is the size in bytes that PostgreSQL cuts identifiers to.
+// maxNameSize is the size in bytes to which PostgreSQL truncates identifiers.
 const maxNameSize = 63
 
 var (
@@ -204,23 +208,25 @@ var (
 	notPlain  = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// databaseName is unique on the server, needs no quotes, and tells in pg_stat_activity which test is at work.
+// databaseName returns a name that is unique on the server, needs no quotes, and shows in
+// pg_stat_activity which test is running.
 func databaseName(t testing.TB) string {
 	name := fmt.Sprintf("t%d_%s", databases.Add(1), notPlain.ReplaceAllString(strings.ToLower(t.Name()), "_"))
 	return name[:min(len(name), maxNameSize)]
 }
 
-// sharedServer is the server of this test binary. It is the one thing that tests cannot be handed: they share no caller.
+// sharedServer is the server of this test binary. It is global, because tests share no caller that
+// could pass it.
 type sharedServer struct {
 	mutex  sync.Mutex
 	server *pgembed.Server
 	home   *home
-	err    error // why there is none; told to every test
+	err    error // why there is no server; returned to every test
 }
 
 var shared sharedServer
 
-// get starts the server when it is first asked for.
+// get starts the server on first use.
 func (s *sharedServer) get() (*pgembed.Server, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// templateName is the database that each test's is cloned from.
+// templateName is the database that is cloned for each test.
 const templateName = "progressor_template"
 
-// unusedWait is how long a cached cluster is kept that no run has used.
+// unusedWait is how long an unused cached cluster is kept.
 const unusedWait = 7 * 24 * time.Hour
 
-// startServer starts a server that has the template, from the cache where that works and from nothing where it does not.
+// startServer starts a server with the template, from the cache or, if that fails, without it.
 func startServer(ctx context.Context) (*home, *pgembed.Server, error) {
 	sweepHomes()
 	home, err := newHome()
@@ -44,7 +44,8 @@ func startServer(ctx context.Context) (*home, *pgembed.Server, error) {
 	return home, server, nil
 }
 
-// startCached starts a server on a copy of a cluster that an earlier run left in the cache, or that it puts there.
+// startCached starts a server on a copy of the cached cluster. If there is none, it creates it
+// first.
 func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 	key, err := cacheKey(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func startCached(ctx context.Context, dir string) (*pgembed.Server, error) {
 	}
 	server, err := pgembed.Start(ctx, serverConfig(place, true))
 	if err != nil {
-		// A copy that does not start is of no use to the next run either.
+		// A copy that does not start would fail in the next run, too.
 		return nil, errors.Join(err, os.RemoveAll(entry), os.RemoveAll(place))
 	}
 	return server, nil
@@ -90,7 +91,8 @@ func serverConfig(dir string, ephemeral bool) pgembed.Config {
 	}}
 }
 
-// makeTemplate makes the database that is cloned. Nobody may connect to it afterwards: a connection would stop the clones.
+// makeTemplate creates the database that is cloned. Afterwards it allows no connections, because a
+// connection would block the clones.
 func makeTemplate(ctx context.Context, server *pgembed.Server) error {
 	if err := execute(server.DSN(), "CREATE DATABASE "+templateName); err != nil {
 		return fmt.Errorf("create the template database: %w", err)
@@ -104,8 +106,8 @@ func makeTemplate(ctx context.Context, server *pgembed.Server) error {
 	return nil
 }
 
-// ensureEntry puts a cluster with the template into the cache, unless it is there. Of several test binaries that start at once
-// one does so, and the others wait for it.
+// ensureEntry creates a cached cluster with the template if it is missing. If several test binaries
+// start at once, one creates it and the others wait.
 func ensureEntry(ctx context.Context, entry string) error {
 	lock, err := lockFile(entry+".lock", true)
 	if err != nil {
@@ -143,7 +145,8 @@ func makeEntry(ctx context.Context, entry, dir string) error {
 	return os.Rename(draft, entry)
 }
 
-// copyServer copies what a stopped server is started from. cp shares blocks where the file system can.
+// copyServer copies the files from which a stopped server is started. cp shares blocks if the file
+// system supports it.
 func copyServer(ctx context.Context, from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -155,7 +158,7 @@ func copyServer(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// cacheKey changes with PostgreSQL's major version and with the migrations.
+// cacheKey returns a key that depends on PostgreSQL's major version and on the migrations.
 func cacheKey(ctx context.Context) (string, error) {
 	binDir, err := pgembed.FindBinDir()
 	if err != nil {
@@ -183,7 +186,8 @@ func cacheKey(ctx context.Context) (string, error) {
 	return fmt.Sprintf("pg%d-%s", version, hex.EncodeToString(sum.Sum(nil)[:8])), nil
 }
 
-// cacheDir is the user's own: a cluster is executable by whoever can write it, so a directory open to all would not do.
+// cacheDir returns a directory of the current user. The cluster can be used to run code, so no one
+// else may write to it.
 func cacheDir() (string, error) {
 	parent, err := os.UserCacheDir()
 	if err != nil {
@@ -193,7 +197,8 @@ func cacheDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// sweepCache removes clusters of other migrations that no run has used for a while. What it cannot remove stays.
+// sweepCache removes clusters of other migrations that were not used for unusedWait. It ignores
+// errors.
 func sweepCache(cache string) {
 	entries, err := os.ReadDir(cache)
 	if err != nil {

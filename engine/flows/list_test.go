@@ -272,7 +272,7 @@ func TestListRunsByFields(t *testing.T) {
 	}
 	for filter, says := range map[string]string{
 		"state = FAILED": `there is no field "state": want status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
-		"status = ERROR": `"ERROR" is no status: want one of PENDING, QUEUED,`, "created_time > yesterday": "is no time", "payload = 5": "want payload.KEY",
+		"status = ERROR": `"ERROR" is not a status: want one of PENDING, QUEUED,`, "created_time > yesterday": "is not a time", "payload = 5": "want payload.KEY",
 		"scope.a = 5": "only payload or metadata has",
 	} {
 		_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: filter})
@@ -321,7 +321,7 @@ func TestListOpenWaits(t *testing.T) {
 		same(t, filter+": "+list(filter), filter+": "+want)
 	}
 	_, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "kind = robot"})
-	refusedField(t, err, "filter", `"robot" is no kind: want one of EXTERNAL, HUMAN`)
+	refusedField(t, err, "filter", `"robot" is not a kind: want one of EXTERNAL, HUMAN`)
 	_, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "step_id = a"})
 	refusedField(t, err, "filter", `there is no field "step_id": want kind, assignees, template_type, due_time or run_id`)
 	page, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "run_id = asksall OR run_id = asks"})

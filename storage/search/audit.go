@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// audits are the orders of operators, rows a of audit.
+// audits describes audit entries, rows a of audit.
 var audits = &table{
 	fields: []*field{
 		{name: "actor", compare: map[string]string{equals: "a.actor = $?::text"}, prefix: "starts_with(a.actor, $?::text)"},
@@ -22,26 +22,27 @@ var audits = &table{
 	example: "method = RemoveProcess", text: "subject = ",
 }
 
-// AuditQuery is a page of what operators have done, the newest first.
+// AuditQuery selects a page of audit entries, newest first.
 type AuditQuery struct {
-	Namespace string // "": all, and what was about none
+	Namespace string // "" for all entries, including those without a namespace
 	Filter    string // over actor, method, subject and time
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 }
 
-// AuditPage is a part of the orders. It may hold fewer than asked for, or none, and still have a next one.
+// AuditPage is a page of audit entries. It may have fewer entries than requested, or none, and
+// still have a next page.
 type AuditPage struct {
 	Entries       []storage.AuditEntry
-	NextPageToken string // "": the list ends here
+	NextPageToken string // "" if this is the last page
 }
 
-// ListAudit reads a page.
+// ListAudit returns a page.
 func ListAudit(ctx context.Context, store *storage.Store, q AuditQuery) (AuditPage, error) {
 	return listAuditWithin(ctx, store, q, usual.scanned)
 }
 
-// listAuditWithin reads as many orders as window at most.
+// listAuditWithin reads at most window entries.
 func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, window int) (AuditPage, error) {
 	filter, err := parse(q.Filter, audits)
 	if err != nil {
@@ -50,7 +51,7 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 	before := int64(math.MaxInt64)
 	if q.PageToken != "" {
 		if before, err = strconv.ParseInt(q.PageToken, 10, 64); err != nil || before < 1 {
-			return AuditPage{}, &process.InvalidError{Field: "page_token", Message: "it is not of an audit"}
+			return AuditPage{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 		}
 	}
 	size := DefaultPageSize
@@ -87,12 +88,12 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 
 type auditRow struct {
 	storage.AuditEntry
-	N       int64 // its number in the window that was read
+	N       int64 // number of the row in the window
 	Matches bool
 }
 
-// auditStatement reads the newest orders before one. The window's last row comes too if it was reached, also where it does not match:
-// behind it the next page begins.
+// auditStatement reads the newest entries before one. The last row of the window is included if it
+// was reached, even if it does not match, because the next page begins after it.
 func auditStatement(namespace string, filter Filter, before int64, window, size int) *statement {
 	s := &statement{}
 	s.add(`SELECT a.audit_id, a.time, a.actor, a.source, a.method, a.namespace, a.subject, a.details, a.n, a.matches

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// check gives a restriction its types.
+// check type-checks a restriction.
 func (p *parser) check(r restriction) (node, error) {
 	f := p.table.field(r.name)
 	if f == nil {
@@ -51,7 +51,7 @@ func (p *parser) check(r restriction) (node, error) {
 		return nil, err
 	}
 	if f == fieldJobID {
-		c.field = fieldProcessID // by which lists are bounded
+		c.field = fieldProcessID // lists are bounded by this field
 	}
 	return c, nil
 }
@@ -65,15 +65,15 @@ func (p *parser) statusValue(l literal) (value, error) {
 		}
 		names = append(names, string(s))
 	}
-	return value{}, p.wrong(l.at, "%q is no status: want one of %s", clip(l.text), strings.Join(names, ", "))
+	return value{}, p.wrong(l.at, "%q is not a status: want one of %s", clip(l.text), strings.Join(names, ", "))
 }
 
-// choice is a comparison with one of a few names.
+// choice checks a comparison with one of a set of names.
 func (p *parser) choice(r restriction, f *field) (node, error) {
 	l, of := r.literal, f.choices
 	name := strings.TrimPrefix(strings.ToUpper(l.text), of.prefix)
 	if !slices.Contains(of.names, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is no %s: want one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
+		return nil, p.wrong(l.at, "%q is not a %s: want one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
 	}
 	if of.field != nil {
 		f = of.field(name)
@@ -81,7 +81,7 @@ func (p *parser) choice(r restriction, f *field) (node, error) {
 	return &comparison{field: f, operator: r.operator, value: value{kind: isChoice, text: name}}, nil
 }
 
-// The times that can be stored; see docs/limits.md.
+// The times that can be stored, see docs/limits.md.
 const firstYear, lastYear = 1970, 9999
 
 func (p *parser) timeValue(r restriction) (value, error) {
@@ -90,7 +90,7 @@ func (p *parser) timeValue(r restriction) (value, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(r.literal.text))
 	if t = t.UTC().Truncate(time.Microsecond); err != nil || r.literal.stars > 0 || t.Year() < firstYear || t.Year() > lastYear {
-		return value{}, p.wrong(r.literal.at, `%q is no time: %s wants one as RFC 3339 has it, from %d to %d, as in "2026-11-01T00:00:00Z"`,
+		return value{}, p.wrong(r.literal.at, `%q is not a time: %s takes RFC 3339 times from %d to %d, as in "2026-11-01T00:00:00Z"`,
 			clip(r.literal.text), r.name, firstYear, lastYear)
 	}
 	return value{kind: isTime, time: t}, nil
@@ -103,7 +103,7 @@ func (p *parser) integerValue(r restriction) (value, error) {
 	}
 	n, err := strconv.ParseInt(l.text, 10, 64)
 	if err != nil || l.stars > 0 {
-		return value{}, p.wrong(l.at, "%q is no whole number, which %s wants", clip(l.text), r.name)
+		return value{}, p.wrong(l.at, "%q is not a whole number, which %s requires", clip(l.text), r.name)
 	}
 	return value{kind: isInteger, number: n}, nil
 }
@@ -116,7 +116,8 @@ func (p *parser) truthValue(r restriction) (value, error) {
 	return value{kind: isTruth, truth: l.text == "true"}, nil
 }
 
-// anything is the value of FIELD:*, the only one that a field takes there which holds no list.
+// anything checks the value of FIELD:*, the only value that operator : takes for fields that are
+// not lists.
 func (p *parser) anything(r restriction) (value, error) {
 	if l := r.literal; l.quoted || l.text != "" || !l.prefix {
 		return value{}, p.wrong(l.at, "want %s:* (it is there), or %s = VALUE", r.name, r.name)
@@ -138,10 +139,10 @@ func (p *parser) textValue(r restriction, f *field) (value, error) {
 		p.table.names(func(f *field) bool { return f.prefix != "" }))
 }
 
-// jsonNumber is a number as JSON writes it; 007 is a text.
+// jsonNumber matches a number in JSON syntax. 007 is a text.
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// maxNumber keeps numbers within what PostgreSQL's numeric holds, where 1e999999 is an error.
+// maxNumber limits numbers to the range of PostgreSQL's numeric, where 1e999999 is an error.
 const maxNumber = 64
 
 func (p *parser) checkDocument(r restriction, c *comparison) error {

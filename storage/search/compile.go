@@ -7,16 +7,17 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// statement is SQL under construction: fragments, which are constants of this package, and the values of their parameters.
+// statement is an SQL statement under construction: fragments, which are constants of this package,
+// and the values of their parameters.
 type statement struct {
 	text strings.Builder
 	args []any
 }
 
-// mark stands in a fragment for a parameter.
+// mark is the placeholder for a parameter in a fragment.
 const mark = "$?"
 
-// add writes a fragment, and numbers its parameters.
+// add appends a fragment and numbers its parameters.
 func (s *statement) add(fragment string, args ...any) {
 	for _, arg := range args {
 		before, after, _ := strings.Cut(fragment, mark)
@@ -86,7 +87,7 @@ func (c *comparison) compileDocument(s *statement) {
 	}
 }
 
-// argument is the value as a parameter.
+// argument returns the value as a parameter.
 func (v value) argument() any {
 	switch v.kind {
 	case isStatus:
@@ -101,7 +102,7 @@ func (v value) argument() any {
 	return v.text
 }
 
-// conjuncts are the conditions that must all hold.
+// conjuncts returns the conditions that must all hold.
 func (f Filter) conjuncts() []node {
 	switch root := f.root.(type) {
 	case nil:
@@ -113,7 +114,8 @@ func (f Filter) conjuncts() []node {
 	}
 }
 
-// listStatus is the statuses, none of them INIT or RUNNING, of which a process has one if n holds; nil: it may have another.
+// listStatus returns the statuses, not including INIT or RUNNING, one of which a process must have
+// if n holds. It returns nil if other statuses are possible.
 func listStatus(n node) []string {
 	switch n := n.(type) {
 	case *comparison:
@@ -134,7 +136,8 @@ func listStatus(n node) []string {
 	return nil
 }
 
-// listStatus is the one status, neither INIT nor RUNNING, that all processes of the filter have; "": there is none.
+// listStatus returns the only status of the processes that match the filter, if there is exactly
+// one and it is neither INIT nor RUNNING. Otherwise it returns "".
 func (f Filter) listStatus() string {
 	for _, n := range f.conjuncts() {
 		if statuses := listStatus(n); len(statuses) == 1 {
@@ -144,7 +147,8 @@ func (f Filter) listStatus() string {
 	return ""
 }
 
-// contained writes n for the index of metadata, and tells whether that is possible: of OR every part has to be there.
+// contained writes n in the form for the index of metadata. It returns false if that is not
+// possible; for OR, every part must be possible.
 func contained(s *statement, n node) bool {
 	switch n := n.(type) {
 	case *comparison:
@@ -179,14 +183,15 @@ func contained(s *statement, n node) bool {
 	return false
 }
 
-// successor is the least text, by bytes, that is more than every text which begins with prefix; "": there is none.
+// successor returns the smallest text in byte order that is greater than every text with the
+// prefix, or "" if there is none.
 func successor(prefix string) string {
 	runes := []rune(prefix)
 	for n := len(runes) - 1; n >= 0; n-- {
 		switch r := runes[n]; r {
 		case '\U0010FFFF':
 			continue
-		case '\uD7FF': // the surrogates that follow are no characters
+		case '\uD7FF': // the surrogates that follow are not characters
 			runes[n] = '\uE000'
 		default:
 			runes[n] = r + 1

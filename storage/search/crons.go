@@ -2,11 +2,12 @@ package search
 
 import "github.com/progressor-engine/progressor/process"
 
-// pausedCron tells whether a cron is paused, as the first line of its state has it, which is JSON: in a text of it this could not stand, for its
-// quotes would be escaped there. It never fails, whatever the state of a process is.
+// pausedCron is true if a cron is paused according to the first line of its state, which is JSON.
+// Text values cannot contain the pattern, because their quotes would be escaped. It never fails,
+// whatever the state of a process is.
 const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
-// crons are processes too: of a row p.
+// crons describes crons, which are processes: rows p of processes.
 var crons = &table{
 	fields: []*field{
 		{name: "cron_id", compare: inOrder("p.process_id", "'"+process.CronPrefix+"' || $?::text"), prefix: "starts_with(p.process_id, '" + process.CronPrefix + "' || $?::text)"},
@@ -16,11 +17,11 @@ var crons = &table{
 	example: `cron_id = "nightly"`, text: "cron_id = ",
 }
 
-// onlyCrons holds for crons and nothing else.
+// onlyCrons matches only crons.
 var onlyCrons = Filter{&comparison{field: fieldProcessID, operator: equals, value: value{kind: isPrefix, text: process.CronPrefix}}}
 
-// ParseCrons reads a filter of crons: over cron_id, paused, status, created_time and metadata. It holds for crons alone, and is quick in the order
-// OrderID.
+// ParseCrons parses a filter of crons, over cron_id, paused, status, created_time and metadata. It
+// matches only crons, and is fast in the order OrderID.
 func ParseCrons(text string) (Filter, error) {
 	f, err := parse(text, crons)
 	return onlyCrons.And(f), err

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// eventText is a field of events that is text, of a row a of job_events.
+// eventText returns a text field of events, of a row a of job_events.
 func eventText(name, column string) *field {
 	of := "coalesce(" + column + ", '')"
 	return &field{name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)", there: column + " IS NOT NULL"}
@@ -17,7 +17,8 @@ func eventText(name, column string) *field {
 
 // The fields of events.
 var (
-	fieldEventJob  = &field{name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"}, prefix: "starts_with(a.job_id, $?::text)"} // see check
+	// see check
+	fieldEventJob  = &field{name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"}, prefix: "starts_with(a.job_id, $?::text)"}
 	fieldEventTime = &field{name: "created_time", values: isTime, compare: inOrder("a.created_time", "$?::timestamptz")}
 )
 
@@ -29,10 +30,11 @@ var events = &table{
 	example: "to = failed", text: "job_id = ",
 }
 
-// ParseEvents reads a filter over job_id, step_id, type, from, to, actor, worker_id and created_time.
+// ParseEvents parses a filter over job_id, step_id, type, from, to, actor, worker_id and
+// created_time.
 func ParseEvents(text string) (Filter, error) { return parse(text, events) }
 
-// MatchesEvent tells whether a filter of ParseEvents holds for an event, as its list has it.
+// MatchesEvent reports whether an event matches a filter of ParseEvents.
 func (f Filter) MatchesEvent(e *storage.JobEventRow) bool {
 	return f.root == nil || eventMatches(f.root, e)
 }
@@ -106,7 +108,8 @@ func eventField(name string, e *storage.JobEventRow) string {
 	return e.WorkerID
 }
 
-// job is the one job that all events of a filter are of; "": there is none.
+// job returns the ID of the job that all matching events belong to, or "" if there is not exactly
+// one.
 func (f Filter) job() string {
 	for _, n := range f.conjuncts() {
 		if c, ok := n.(*comparison); ok && c.field == fieldEventJob && c.operator == equals && c.value.kind == isText {
@@ -116,26 +119,27 @@ func (f Filter) job() string {
 	return ""
 }
 
-// EventQuery is a page of the events of a namespace, the newest first.
+// EventQuery selects a page of the events of a namespace, newest first.
 type EventQuery struct {
 	Namespace string
 	Filter    string // see ParseEvents
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 }
 
-// EventPage is a part of the events. It may hold fewer than asked for, or none, and still have a next one.
+// EventPage is a page of events. It may have fewer events than requested, or none, and still have a
+// next page.
 type EventPage struct {
 	Events        []storage.JobEventRow
-	NextPageToken string // "": the list ends here
+	NextPageToken string // "" if this is the last page
 }
 
-// ListEvents reads a page.
+// ListEvents returns a page.
 func ListEvents(ctx context.Context, store *storage.Store, q EventQuery) (EventPage, error) {
 	return listEventsWithin(ctx, store, q, usual.scanned)
 }
 
-// listEventsWithin reads as many events as window at most.
+// listEventsWithin reads at most window events.
 func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, window int) (EventPage, error) {
 	filter, err := ParseEvents(q.Filter)
 	if err != nil {
@@ -181,12 +185,13 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 
 type eventRow struct {
 	storage.JobEventRow
-	N       int64 // its number in the window that was read
+	N       int64 // number of the row in the window
 	Matches bool
 }
 
-// eventStatement reads the newest events before one, as auditStatement does. Those of one job come by their numbers: it is the same order. (Their namespace
-// is compared so that the primary key does not serve, which on a table without statistics looks as good.)
+// eventStatement reads the newest events before one, like auditStatement. Events of one job are
+// ordered by their numbers, which is the same order. (Their namespace is compared in a way that
+// excludes the primary key, which looks as good on a table without statistics.)
 func eventStatement(namespace string, filter Filter, before storage.EventPosition, window, size int) *statement {
 	s := &statement{}
 	s.add(`SELECT ` + storage.JobEventColumns + `, a.n, a.matches

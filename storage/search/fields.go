@@ -5,39 +5,40 @@ import (
 	"strings"
 )
 
-// table is what a filter is about.
+// table describes what a filter applies to.
 type table struct {
 	fields  []*field
 	example string // a comparison, for errors
-	text    string // the beginning of one with a text
+	text    string // the beginning of a comparison with a text, for errors
 }
 
-// field is what a filter may name, and how SQL compares it. Each condition is true or false, never NULL: a field that is not there equals
-// nothing, so that != and NOT hold for it.
+// field is a field of a filter, and how SQL compares it. Each condition is true or false, never
+// NULL. A field that is not set equals nothing, so != and NOT match it.
 type field struct {
 	name    string
 	values  valueKind         // what it is compared with
-	compare map[string]string // the condition of each operator; that of != follows from =
-	prefix  string            // that it begins with a text; "": it takes no *
-	there   string            // that it is there; "": nobody asks
-	doc     *document         // where it is JSON, of which a filter names a key; else nil
-	choices *choices          // of isChoice
+	compare map[string]string // the condition of each operator; that of != is derived from =
+	prefix  string            // condition for a prefix; "" if it takes no *
+	there   string            // condition that it is set; "" if that cannot be asked
+	doc     *document         // set for a JSON field, of which a filter names a key
+	choices *choices          // set for isChoice
 }
 
-// choices are the names that a field has, which may stand behind a prefix.
+// choices are the names that a field can have, optionally with a prefix.
 type choices struct {
 	names  []string
 	prefix string
-	field  func(name string) *field // that compares a name; nil: the field itself
+	field  func(name string) *field // the field that compares a name; nil for the field itself
 }
 
-// document is how SQL compares what stands at a key of a JSON column. The value may be of any type.
+// document is how SQL compares the value at a key of a JSON column. The value may have any type.
 type document struct {
 	there          string
-	contains       string // in the form without coalesce the index of metadata serves
+	contains       string // without coalesce, so that the index of metadata can be used
 	containsOrNot  string
 	containsEither string
-	numbers, texts map[string]string // by operator; CASE keeps a value of another type from the cast, which would fail
+	// by operator; CASE prevents a cast of values of another type, which would fail
+	numbers, texts map[string]string
 }
 
 func documentOf(column string) *document {
@@ -50,7 +51,7 @@ func documentOf(column string) *document {
 	}
 }
 
-// documentField is a field that is JSON.
+// documentField returns a JSON field.
 func documentField(name, column string) *field {
 	doc := documentOf(column)
 	return &field{name: name, compare: doc.texts, there: column + " IS NOT NULL", doc: doc}
@@ -62,7 +63,7 @@ var (
 	fieldProcessID = &field{name: "process_id", compare: inOrder("p.process_id", "$?::text"), prefix: "starts_with(p.process_id, $?::text)"}
 	fieldKind      = &field{name: "kind", compare: map[string]string{equals: "p.kind = $?::text"}}
 	fieldCreated   = &field{name: "created_time", values: isTime, compare: inOrder("p.created_time", "$?::timestamptz")}
-	// A time of status_changed_time is one of attention_time too, where that is set; see bounds.
+	// If attention_time is set, it equals status_changed_time, see bounds.
 	fieldStatusChanged = &field{name: "status_changed_time", values: isTime, compare: inOrder("p.status_changed_time", "$?::timestamptz")}
 	fieldDetail        = &field{
 		name:    "detail",
@@ -88,7 +89,7 @@ func inOrder(left, right string) map[string]string {
 	return list
 }
 
-// field finds a field; nil: there is none of this name.
+// field returns the field with a name, or nil if there is none.
 func (t *table) field(name string) *field {
 	if n := slices.IndexFunc(t.fields, func(f *field) bool { return f.name == name }); n >= 0 {
 		return t.fields[n]
@@ -96,7 +97,7 @@ func (t *table) field(name string) *field {
 	return nil
 }
 
-// documents names the fields that are JSON.
+// documents returns the names of the JSON fields.
 func (t *table) documents() string {
 	var names []string
 	for _, f := range t.fields {
@@ -107,7 +108,7 @@ func (t *table) documents() string {
 	return strings.Join(names, " or ")
 }
 
-// names lists fields in an error.
+// names returns a list of fields for errors.
 func (t *table) names(which func(*field) bool) string {
 	var names []string
 	for _, f := range t.fields {
@@ -123,7 +124,7 @@ func (t *table) names(which func(*field) bool) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// operators are those that a field takes.
+// operators returns the operators that a field takes.
 func (f *field) operators() []string {
 	return slices.DeleteFunc([]string{equals, differs, less, lessEqual, more, moreEqual, has}, func(operator string) bool {
 		return f.compare[operator] == "" && operator != differs && (operator != has || f.there == "")

@@ -9,18 +9,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The bounds of a filter. The contract has 16 KiB for its text; these keep the time to plan its SQL in milliseconds.
+// The limits of a filter. Its text may have 16 KiB. These limits keep the time to plan its SQL in
+// milliseconds.
 const (
 	maxTerms    = 100 // comparisons
-	maxNesting  = 50  // parentheses in parentheses
-	maxHeight   = 20  // AND, OR and NOT in one another
+	maxNesting  = 50  // nested parentheses
+	maxHeight   = 20  // nested AND, OR and NOT
 	maxSegments = 8   // keys in a path into metadata
 )
 
-// Filter is a condition on processes. The zero value holds for all.
+// Filter is a condition on processes. The zero value matches all.
 type Filter struct{ root node }
 
-// String is the filter in its one canonical form: two filters that differ in spaces or parentheses alone have the same.
+// String returns the filter in canonical form. Filters that differ only in spaces or parentheses
+// have the same form.
 func (f Filter) String() string {
 	if f.root == nil {
 		return ""
@@ -30,7 +32,7 @@ func (f Filter) String() string {
 	return b.String()
 }
 
-// A node is a part of a filter: allOf, anyOf, not or comparison.
+// node is a part of a filter: allOf, anyOf, not or comparison.
 type node interface {
 	print(b *strings.Builder)
 	compile(s *statement)
@@ -42,7 +44,7 @@ type (
 	not   struct{ of node }
 )
 
-// comparison is a field, an operator and a value whose types agree.
+// comparison is a field, an operator and a value with matching types.
 type comparison struct {
 	field    *field
 	path     []string // into metadata
@@ -50,10 +52,10 @@ type comparison struct {
 	value    value
 }
 
-// value is what a field is compared with. Which of its parts counts says kind.
+// value is what a field is compared with. kind selects the part that applies.
 type value struct {
 	kind   valueKind
-	text   string // text, prefix; a number as it was written
+	text   string // text or prefix; a number as it was written
 	status process.Status
 	time   time.Time
 	number int64 // integer
@@ -71,8 +73,8 @@ const (
 	isNumber
 	isTruth
 	isState
-	isChoice   // one of a few names
-	isAnything // *: whatever it is, it is there
+	isChoice   // one of a set of names
+	isAnything // *: any value
 )
 
 func (l allOf) print(b *strings.Builder) { printList(b, l, " AND ") }
@@ -87,7 +89,8 @@ func printList(b *strings.Builder, list []node, between string) {
 	}
 }
 
-// printNested puts parentheses around all but a comparison: OR binds closer than AND here, and nobody expects it.
+// printNested puts parentheses around everything except comparisons, because OR binds closer than
+// AND, which is unexpected.
 func printNested(b *strings.Builder, child node) {
 	if c, ok := child.(*comparison); ok {
 		c.print(b)
@@ -140,7 +143,8 @@ func (c *comparison) print(b *strings.Builder) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`)
 
-// Quote writes a text as a filter takes it. prefix: with a * behind it, for all that begins so.
+// Quote returns a text as a filter value. With prefix, it appends *, which matches all texts with
+// that prefix.
 func Quote(text string, prefix bool) string {
 	if prefix {
 		return `"` + escape.Replace(text) + `*"`
@@ -148,7 +152,7 @@ func Quote(text string, prefix bool) string {
 	return `"` + escape.Replace(text) + `"`
 }
 
-// json is the value as it stands in metadata.
+// json returns the value as it is stored in metadata.
 func (v value) json() json.RawMessage {
 	switch v.kind {
 	case isNumber:
@@ -160,7 +164,7 @@ func (v value) json() json.RawMessage {
 	return raw
 }
 
-// under wraps a value of metadata in the objects that lead to it: {"a":{"b":value}} for the path a.b.
+// under wraps a value of metadata in the objects of a path: {"a":{"b":value}} for the path a.b.
 func under(path []string, inner json.RawMessage) string {
 	var b strings.Builder
 	for _, key := range path {

@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// An index of jobs gives the ids of jobs by one condition of a filter, as SQL and its parameters; "": the filter has nothing for it.
+// idsOf returns a query for the IDs of jobs by one condition of a filter, with its parameters. It
+// returns "" if the filter has no such condition.
 type idsOf func(q Query) (ids string, args []any)
 
-// jobIndexes are the indexes of a list of jobs, as those of processes are; the last one is of what all lists of jobs have. jobIDs are what each
-// of them reads first, in the same order.
+// jobIndexes are the indexes for a list of jobs, in the same way as for processes. The last one
+// applies to all lists of jobs. jobIDs are the queries that they read first, in the same order.
 var (
 	jobIDs     = []idsOf{nil, idsByName, idsByState, idsByTag, idsByListStatus, nil, idsOfJobs}
 	jobIndexes = []func(s *statement, q Query) bool{byID, byIDs(idsByName), byIDs(idsByState), byIDs(idsByTag), byListStatus, byMetadata, byIDs(idsOfJobs)}
@@ -24,7 +25,8 @@ func (q Query) indexes() []func(s *statement, q Query) bool {
 	return indexes
 }
 
-// byIDs writes what an index of jobs finds: more than a page takes from any index, so that it shows where the list of ids was cut.
+// byIDs returns an index function for the IDs that a query returns. It reads more IDs than a page
+// takes from any index, which shows whether the list of IDs was cut.
 func byIDs(of idsOf) func(s *statement, q Query) bool {
 	return func(s *statement, q Query) bool {
 		ids, args := of(q)
@@ -39,7 +41,8 @@ func byIDs(of idsOf) func(s *statement, q Query) bool {
 	}
 }
 
-// crowded tells whether an index of jobs gives more than a page takes from any: to count ids takes a millisecond, to look at 2,000 jobs twenty.
+// crowded reports whether an index of jobs returns more IDs than a page takes from any index.
+// Counting IDs takes a millisecond, reading 2,000 jobs takes twenty.
 func (l *list) crowded(ctx context.Context, tx pgx.Tx, n int) (bool, error) {
 	if !l.query.jobs || jobIDs[n] == nil {
 		return false, nil
@@ -62,13 +65,13 @@ const (
 	ofTag  = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time' AND s.job_name IS NOT NULL`
-	// RUNNING is what runs, and what several workers run, held by an operator or not.
+	// RUNNING jobs are running tasks and jobs of several workers, suspended or not.
 	ofRun = `SELECT u.process_id FROM (
  (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
  UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members' LIMIT 10000)
  UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND (s.waits_for = 'place')::int = 1 AND s.taker = '~' LIMIT 10000)
  UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
-	// AVAILABLE is what waits for a worker, for a constraint, or for an operator.
+	// AVAILABLE jobs wait for a worker, a constraint or an operator.
 	ofLines = `SELECT u.process_id FROM (
  (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'place' AND s.job_name IS NOT NULL LIMIT 10000)
  UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'constraint' LIMIT 10000)
@@ -80,7 +83,7 @@ func idsByName(q Query) (string, []any) { return q.idsOfText(fieldJobName, equal
 func idsByTag(q Query) (string, []any)  { return q.idsOfText(fieldJobTags, has, ofTag) }
 func idsOfJobs(q Query) (string, []any) { return ofJobs, []any{q.Namespace} }
 
-// idsOfText are those of one condition on a text.
+// idsOfText returns the query for one condition on a text.
 func (q Query) idsOfText(f *field, operator, ids string) (string, []any) {
 	for _, n := range q.Filter.conjuncts() {
 		if c, ok := n.(*comparison); ok && c.field == f && c.operator == operator && c.value.kind == isText {
@@ -99,7 +102,7 @@ func idsByListStatus(q Query) (string, []any) {
 	return "", nil
 }
 
-// idsByState are those of jobs that are not at their end, by where their tasks stand.
+// idsByState returns the query for jobs that have not ended, by the state of their tasks.
 func idsByState(q Query) (string, []any) {
 	for _, n := range q.Filter.conjuncts() {
 		states := statesOf(n)
@@ -118,7 +121,8 @@ func idsByState(q Query) (string, []any) {
 	return "", nil
 }
 
-// statesOf is the states, none of them an end, of which a job has one if n holds; nil: it may have another.
+// statesOf returns the states, without final ones, one of which a job must have if n holds. It
+// returns nil if other states are possible.
 func statesOf(n node) []string {
 	switch n := n.(type) {
 	case *comparison:

@@ -13,12 +13,13 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The conditions on jobs, of a row p of processes. Each reads one row by its key, so that of a page only the rows that it looks at cost
-// anything. They are scalar queries: an EXISTS may be answered by a hash of the whole table.
+// The conditions on jobs, of a row p of processes. Each reads one row by its key, so that only the
+// rows that a page reads cost anything. They are scalar subqueries, because EXISTS may be planned
+// as a hash of the whole table.
 const (
 	ofJob = " j WHERE j.namespace = p.namespace AND j.process_id = p.process_id LIMIT 1)"
 
-	// jobState is where a job stands that is not at its end, as wire.JobState has it.
+	// jobState is the state of a job that has not ended, like wire.JobState.
 	jobState = `(p.status NOT IN ('COMPLETED', 'ERROR', 'CANCELLED') AND coalesce(
   (SELECT CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END FROM running r
     WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
@@ -26,7 +27,7 @@ const (
        WHEN s.waits_for <> 'time' THEN 'AVAILABLE' WHEN s.attempt > 0 THEN 'RETRYABLE' ELSE 'SCHEDULED' END FROM schedule s
     WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1), 'AVAILABLE') = $?::text)`
 
-	// ofTask is a column of the INIT task of a job, wherever that stands.
+	// ofTask is a column of the INIT task of a job, in whichever table it is.
 	ofTask = `coalesce(
   (SELECT r.COLUMN FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
   (SELECT s.COLUMN FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1),
@@ -34,9 +35,10 @@ const (
     ORDER BY t.namespace DESC, t.process_id DESC, t.task_id DESC LIMIT 1))`
 )
 
-// The fields of jobs, of a row p of processes; that of args is there in siftStatement alone.
+// The fields of jobs, of a row p of processes. Only siftStatement supports args.
 var (
-	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix} // see check
+	// see check
+	fieldJobID    = &field{name: "job_id", compare: fieldProcessID.compare, prefix: fieldProcessID.prefix}
 	fieldJobState = &field{name: "state", values: isState, compare: map[string]string{equals: jobState}}
 	fieldJobName  = &field{
 		name: "name", compare: map[string]string{equals: "coalesce((SELECT j.name = $?::text FROM jobs" + ofJob + ", false)"},
@@ -57,17 +59,18 @@ var jobs = &table{
 	example: "state = FAILED", text: "name = ",
 }
 
-// ended are the states at which a job is at its end, each with the status of its process.
+// ended maps the final states of a job to the statuses of its process.
 var ended = map[string]process.Status{"SUCCEEDED": process.StatusCompleted, "FAILED": process.StatusError, "CANCELLED": process.StatusCancelled}
 
 var jobStates = []string{"SCHEDULED", "AVAILABLE", "RUNNING", "RETRYABLE", "CANCEL_REQUESTED", "SUCCEEDED", "FAILED", "CANCELLED"}
 
-// state is a comparison with a state: with the status that it is, where there is one.
+// state checks a comparison with a state. If a process status corresponds to the state, it compares
+// that.
 func (p *parser) state(r restriction) (node, error) {
 	l := r.literal
 	name := strings.TrimPrefix(strings.ToUpper(l.text), "JOB_STATE_")
 	if !slices.Contains(jobStates, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is no state: want one of %s", clip(l.text), strings.Join(jobStates, ", "))
+		return nil, p.wrong(l.at, "%q is not a state: want one of %s", clip(l.text), strings.Join(jobStates, ", "))
 	}
 	c := &comparison{field: fieldJobState, operator: r.operator, value: value{kind: isText, text: name}}
 	if status, is := ended[name]; is {
@@ -76,10 +79,10 @@ func (p *parser) state(r restriction) (node, error) {
 	return c, nil
 }
 
-// onlyJobs holds for jobs and nothing else.
+// onlyJobs matches only jobs.
 var onlyJobs = Filter{&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: storage.JobKind}}}
 
-// The orders of a list of jobs by what they are called there.
+// The orders of a list of jobs by their names in the API.
 var jobOrders = map[string]string{
 	"": OrderCreated, OrderCreated: OrderCreated, OrderOldest: OrderOldest, "job_id": OrderID, "job_id desc": OrderIDDescending,
 	"finished_time desc": OrderStatusChanged,
@@ -102,25 +105,26 @@ func jobOrder(text string, f Filter) (string, error) {
 	return order, nil
 }
 
-// JobQuery is a page of a list of jobs.
+// JobQuery selects a page of a list of jobs.
 type JobQuery struct {
 	Namespace string
 	Filter    string // over job_id, state, name, priority, tags, created_time, metadata and args
-	OrderBy   string // "": created_time desc
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	OrderBy   string // "" means created_time desc
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 }
 
-// JobPage is a part of a list of jobs. It may hold fewer than asked for, or none, and still have a next one.
+// JobPage is a page of a list of jobs. It may have fewer jobs than requested, or none, and still
+// have a next page.
 type JobPage struct {
 	Jobs          []*storage.JobRow
-	NextPageToken string // "": the list ends here
+	NextPageToken string // "" if this is the last page
 }
 
-// usualJobs reads less than usual: to see whether a job fits takes rows of other tables.
+// usualJobs is smaller than usual, because the conditions of jobs read rows of other tables.
 var usualJobs = reach{first: 1_000, scanned: 20_000, candidates: 2_000, bytes: storage.ListBytes, time: 15 * time.Millisecond}
 
-// ListJobs reads a page: which processes are the jobs that it shows, all of one moment, and then these.
+// ListJobs returns a page. It reads the processes that match in one snapshot, and then their jobs.
 func ListJobs(ctx context.Context, store *storage.Store, q JobQuery) (JobPage, error) {
 	return listJobsWithin(ctx, store, q, usualJobs)
 }
@@ -145,7 +149,7 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	}
 	l.wanted = l.size
 	if ofArgs.root != nil {
-		l.size = MaxPageSize // of which args leave few
+		l.size = MaxPageSize // few of them may match args
 	}
 	signed := Query{Namespace: q.Namespace, Filter: filter}
 	l.last = l.order.begin()
@@ -157,7 +161,7 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	l.last = l.order.start(quick, l.last)
 	begin := l.last
 	err = store.Search(ctx, "list jobs", func(ctx context.Context, tx pgx.Tx) error {
-		l.last, l.ids, l.taken = begin, nil, 0 // it may be the second try
+		l.last, l.ids, l.taken = begin, nil, 0 // this may be the second try
 		return l.read(ctx, tx)
 	})
 	if err != nil {
@@ -170,7 +174,7 @@ func listJobsWithin(ctx context.Context, store *storage.Store, q JobQuery, r rea
 	return page, nil
 }
 
-// apart are the conditions that all have to hold, those that name a field by themselves.
+// apart splits the conditions that must all hold into those without and those with a field.
 func (f Filter) apart(of *field) (without, with Filter) {
 	for _, n := range f.conjuncts() {
 		if names(n, of) {
@@ -196,25 +200,27 @@ func names(n node, of *field) bool {
 	return false
 }
 
-// jobList is a page of jobs that is being read: the rows of a list, of which it takes those whose args fit, until their bytes fill the page.
+// jobList is a page of jobs that is being read. It takes the rows of a list whose args match, until
+// their bytes fill the page.
 type jobList struct {
 	list
 	wanted int
-	taken  int64 // bytes of these
+	taken  int64 // bytes of these jobs
 	ofArgs Filter
 	ids    []string // of the jobs on the page
 	rows   []*storage.JobRow
 }
 
-// A page of jobs is sifted in batches: where args are looked into, of which each may have a MiB, the first is small, and the next ones are as
-// large as the time allows.
+// Rows are sifted in batches. If the filter reads args, which may have 1 MiB each, the first batch
+// is small, and the next ones are as large as the time allows.
 const (
 	firstSift     = 100
 	firstSiftArgs = 4
 	siftTime      = 15 * time.Millisecond
 )
 
-// read fills the page. A filter of args is asked of what the other conditions find, list by list while there is time.
+// read fills the page. A filter on args is applied to the rows that match the other conditions,
+// list by list, while there is time.
 func (l *jobList) read(ctx context.Context, tx pgx.Tx) error {
 	began, batch := time.Now(), firstSift
 	if l.ofArgs.root != nil {
@@ -245,7 +251,8 @@ func (l *jobList) full() bool { return len(l.ids) == l.wanted || l.taken > l.rea
 
 func (l *jobList) late(began time.Time) bool { return l.reach.time > 0 && time.Since(began) > siftTime }
 
-// siftAll takes of the rows that a list has found those that fit, until the page is full or its time over: then some may be left behind l.last.
+// siftAll takes the matching rows of a list until the page is full or the time is over. left
+// reports that there may be rows after l.last.
 func (l *jobList) siftAll(ctx context.Context, tx pgx.Tx, batch *int) (left bool, err error) {
 	began, found := time.Now(), l.found
 	for len(found) > 0 {
@@ -291,13 +298,13 @@ func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// sifted is what is to be known of a row before its job is read.
+// sifted is what is needed of a row before its job is read.
 type sifted struct {
 	Matches bool
-	Size    int64 // bytes of the job
+	Size    int64 // size of the job in bytes
 }
 
-// siftStatement reads no args where no condition names them: how long they are, their rows say.
+// siftStatement reads no args unless a condition names them. Their size is stored in the rows.
 const (
 	siftJobs = `SELECT `
 	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(j.failures::text), 0)
@@ -313,7 +320,7 @@ const (
 
 var taskArgs = strings.ReplaceAll(ofTask, "COLUMN", "args")
 
-// sift tells of each row whether its args fit, and how long its job is.
+// sift returns for each row whether its args match, and the size of its job.
 func (l *jobList) sift(ctx context.Context, tx pgx.Tx, found []storage.Process) ([]sifted, error) {
 	ids := make([]string, len(found))
 	for n := range found {

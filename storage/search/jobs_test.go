@@ -203,8 +203,8 @@ func TestListJobsRefuses(t *testing.T) {
 		says  string
 	}{
 		{JobQuery{Filter: "status = ERROR"}, "filter", `there is no field "status": want job_id, state, name, priority, tags, created_time, metadata.KEY or args.KEY`},
-		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is no state: want one of SCHEDULED, AVAILABLE,`},
-		{JobQuery{Filter: "priority = high"}, "filter", `"high" is no whole number`},
+		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: want one of SCHEDULED, AVAILABLE,`},
+		{JobQuery{Filter: "priority = high"}, "filter", `"high" is not a whole number`},
 		{JobQuery{Filter: "tags = x"}, "filter", "tags takes != :"},
 		{JobQuery{Filter: "args = 5"}, "filter", "want args.KEY = VALUE"},
 		{JobQuery{OrderBy: "priority"}, "order_by", "want created_time desc"},

@@ -10,45 +10,48 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// reach bounds what one page reads. One that found less than it was asked for says where to go on.
+// reach limits what one page reads. A page that found fewer rows than requested returns where to
+// continue.
 type reach struct {
-	// first is read before an index of what the filter names is asked: a filter that fits one process in twenty has filled a page of
-	// 100 by then, and of a million processes its index would give fifty thousand.
+	// first is how many rows are read before another index is tried. A filter that matches one
+	// process in twenty has filled a page of 100 by then, while its index would return 50,000 of a
+	// million processes.
 	first      int
-	scanned    int   // rows in the order of the list, with the first
-	candidates int   // rows that an index may give for a page to be made of them; of more the scan in order finds enough
-	bytes      int64 // of the page; the row that passes them is on it
-	// time after which no more rows are read than first: a machine that is slow, or busy, gives shorter pages, not later ones. 0: no matter
-	// how long it takes.
+	scanned    int   // rows in the order of the list, including first
+	candidates int   // rows that an index may return for a page; if it returns more, the scan in order finds enough
+	bytes      int64 // of the page; includes the row that exceeds it
+	// time is when to stop reading rows after first: a slow or busy machine returns shorter pages,
+	// not later ones. 0 means no limit.
 	time time.Duration
 }
 
 var usual = reach{first: 2_000, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
 
-// The number of processes on a page.
+// The page sizes.
 const (
 	DefaultPageSize = 100
 	MaxPageSize     = 1000
 )
 
-// Query is a page of a list.
+// Query selects a page of a list.
 type Query struct {
 	Namespace string
 	Filter    Filter
-	OrderBy   string // "": OrderCreated
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	OrderBy   string // "" means OrderCreated
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 
-	jobs bool // all that the filter holds for have a row in jobs
+	jobs bool // all processes that match have a row in jobs
 }
 
-// Page is a part of a list. It may hold fewer processes than asked for, or none, and still have a next one.
+// Page is a page of a list. It may have fewer processes than requested, or none, and still have a
+// next page.
 type Page struct {
 	Processes     []storage.Process
-	NextPageToken string // "": the list ends here
+	NextPageToken string // "" if this is the last page
 }
 
-// List reads a page.
+// List returns a page.
 func List(ctx context.Context, store *storage.Store, q Query) (Page, error) {
 	return listWithin(ctx, store, q, usual)
 }
@@ -85,36 +88,37 @@ type list struct {
 	order *order
 	reach reach
 	size  int
-	lean  bool // of the processes only what a walk needs
+	lean  bool // only the columns that a walk needs
 	found []storage.Process
 	bytes int64
 	last  position // of the last row read
-	more  bool     // there may be rows behind it
+	more  bool     // there may be rows after it
 
-	began time.Time     // to read
-	rows  int           // that were scanned
-	took  time.Duration // to scan them
+	began time.Time     // start of the read
+	rows  int           // scanned rows
+	took  time.Duration // time of the scans
 }
 
 // row is a row of a list.
 type row struct {
 	storage.Process
-	N       int64 // its number in the window that was read
+	N       int64 // number of the row in the window
 	Matches bool
 	Total   int64 // bytes of the matching rows so far
 }
 
-// A list is read without the plans that the general settings allow: a plan from the statistics of a younger table would read a
-// namespace or a status in full and sort it, and a list is too short to compile.
+// Lists exclude plans that the general settings allow: with statistics from when the table was
+// smaller, a plan might read a whole namespace or status and sort it. Lists are too short for JIT
+// compilation.
 const (
 	scanSettings      = "SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off; SET LOCAL statement_timeout = 10000"
 	candidateSettings = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on"
 )
 
-// read fills the page: with what the first rows in its order hold; if these are not enough, and those behind them are not likely to be,
-// from an index of what the filter names; if that gives too much, with what the rows behind the first hold after all. (Of a million
-// processes with one in a hundred in ERROR, a page of these takes 10,000 rows in order; to ask the index first made it half as long
-// again.)
+// read fills the page. It scans the first rows in order. If these do not suffice and the rows after
+// them are unlikely to, it tries an index for a condition of the filter. If that returns too many
+// rows, it continues the scan. (If 1% of a million processes is in ERROR, a page of these scans
+// 10,000 rows in order. Trying the index first took half as long again.)
 func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
@@ -152,7 +156,7 @@ func (l *list) read(ctx context.Context, tx pgx.Tx) error {
 	return l.scanOn(ctx, tx)
 }
 
-// scanOn reads behind the first rows what the reach of a page allows, in windows that are likely to end in time.
+// scanOn continues the scan up to the reach of a page, in windows that are likely to end in time.
 func (l *list) scanOn(ctx context.Context, tx pgx.Tx) error {
 	for left := l.reach.scanned - l.reach.first; left > 0 && l.goesOn(); {
 		window := left
@@ -178,10 +182,10 @@ func (l *list) columns() string {
 	return columns
 }
 
-// goesOn tells whether the page has room, and the list rows for it.
+// goesOn reports whether the page has room and the list has more rows.
 func (l *list) goesOn() bool { return l.more && len(l.found) < l.size && l.bytes <= l.reach.bytes }
 
-// scan reads rows in the order of the list, behind the last one.
+// scan reads rows in the order of the list, after the last one.
 func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	room := l.size - len(l.found)
 	began := time.Now()
@@ -194,8 +198,8 @@ func (l *list) scan(ctx context.Context, tx pgx.Tx, window int) error {
 	return nil
 }
 
-// take puts the rows of a window that match into the page. The window's last row comes with them if it was reached, also where it
-// does not match: behind it the next window begins.
+// take adds the matching rows of a window to the page. The last row of the window is included if it
+// was reached, even if it does not match, because the next window begins after it.
 func (l *list) take(rows []row, window, room int) {
 	l.more = false
 	before := l.bytes
@@ -215,7 +219,7 @@ func (l *list) take(rows []row, window, room int) {
 	}
 }
 
-// fromIndex makes the page of the rows that an index gives, if these are few enough.
+// fromIndex makes the page from the rows that an index returns, if there are few enough.
 func (l *list) fromIndex(ctx context.Context, tx pgx.Tx, s *statement, start position) (done bool, err error) {
 	rows, err := query[row](ctx, tx, s)
 	if err != nil {
@@ -239,7 +243,7 @@ func (o *order) position(r *row) position {
 	return position{r.CreatedTime, r.ProcessID}
 }
 
-// query runs a statement with a plan made for its values: the same text with others may want another index.
+// query runs a statement with a custom plan, because other values may need another index.
 func query[Row any](ctx context.Context, tx pgx.Tx, s *statement) ([]Row, error) {
 	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 	if err != nil {

@@ -9,24 +9,26 @@ import (
 
 // The orders of a list.
 const (
-	OrderCreated       = "created_time desc" // the default
-	OrderOldest        = "created_time"
-	OrderID            = "process_id"
-	OrderIDDescending  = "process_id desc"
-	OrderStatusChanged = "status_changed_time desc" // with a filter on one status that is neither INIT nor RUNNING
+	OrderCreated      = "created_time desc" // the default
+	OrderOldest       = "created_time"
+	OrderID           = "process_id"
+	OrderIDDescending = "process_id desc"
+	// requires a filter on one status that is neither INIT nor RUNNING
+	OrderStatusChanged = "status_changed_time desc"
 )
 
-// order is an order in SQL. Lists are read by an index from a key on: no page depends on how many pages went before it. The indexes
-// of lists are collated POSIX, see migrations/00001_init.sql, and a statement has to say so.
+// order is an order in SQL. Lists are read with an index from a key onwards, so the cost of a page
+// does not depend on the number of pages before it. The indexes of lists have the collation POSIX,
+// see migrations/00001_init.sql, which statements must name.
 type order struct {
-	from    string // what an index reads: of a namespace, or (ofListStatus) of one of its statuses
+	from    string // the rows that an index covers: of a namespace or, for ofListStatus, of one of its statuses
 	at      string // the time in the key
-	behind  string // the rows of the index that are behind a time and an id
+	behind  string // condition for rows of the index after a time and an ID
 	by      string // the order of the index
-	after   string // behind, of a list's rows, which have at and list_id
-	listed  string // by, of a list's rows
-	field   *field // which a filter may bound
-	column  string // that holds it
+	after   string // like behind, for the rows of a list, which have at and list_id
+	listed  string // like by, for the rows of a list
+	field   *field // the field that a filter may bound
+	column  string // its column
 	upwards bool
 }
 
@@ -38,7 +40,7 @@ const (
 	listedDown    = `p.at DESC, p.list_id DESC`
 	listedUp      = `p.at, p.list_id`
 	ofListStatus  = ofNamespaceX + ` AND p.attention = $?::text::process_status`
-	postgresEpoch = `'epoch'::timestamptz` // where the key is the id alone
+	postgresEpoch = `'epoch'::timestamptz` // if the key is only the ID
 )
 
 var orders = map[string]*order{
@@ -69,7 +71,7 @@ var orders = map[string]*order{
 	},
 }
 
-// orderOf reads order_by: a field, and asc or desc behind it.
+// orderOf parses order_by: a field, optionally with asc or desc.
 func orderOf(text string, f Filter) (string, error) {
 	words := strings.Fields(text)
 	if len(words) == 2 && strings.EqualFold(words[1], "asc") {
@@ -89,13 +91,13 @@ func orderOf(text string, f Filter) (string, error) {
 	return name, nil
 }
 
-// position is a place in a list: the key of the last row that was read.
+// position is a position in a list: the key of the last row that was read.
 type position struct {
 	at time.Time
 	id string
 }
 
-// begin is before every row of a list.
+// begin returns the position before all rows of a list.
 func (o *order) begin() position {
 	if o.upwards {
 		return position{}
@@ -103,17 +105,18 @@ func (o *order) begin() position {
 	return position{time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), "\U0010FFFF"}
 }
 
-// start is the later of a position and the place where the filter lets the list begin. The two have to be one key: of two an index is
-// entered by one, and reads and throws away what is between them (half a million keys, 30 ms, for an hour in the middle of a million).
+// start returns the later of a position and the start of the range in the filter. They must be one
+// key. With two, an index is entered at one of them, and the rows up to the other are read and
+// discarded (500,000 keys, 30 ms, for an hour in the middle of a million).
 func (o *order) start(f Filter, from position) position {
 	if o.field == fieldProcessID {
-		return from // its keys are single values: of these PostgreSQL takes the narrowest
+		return from // its keys are single values, of which PostgreSQL uses the narrowest bound
 	}
 	for _, c := range o.limits(f) {
 		if !o.isStart(c) {
 			continue
 		}
-		// No id is empty, so that ("t", "") is before all of t. PostgreSQL counts microseconds.
+		// No ID is empty, so ("t", "") is before all of t. PostgreSQL has microseconds.
 		at := c.value.time.Truncate(time.Microsecond)
 		if c.operator == more || (!o.upwards && c.operator != less) {
 			at = at.Add(time.Microsecond)
@@ -125,7 +128,7 @@ func (o *order) start(f Filter, from position) position {
 	return from
 }
 
-// limits are the conditions of the filter on the field of the order.
+// limits returns the conditions of the filter on the field of the order.
 func (o *order) limits(f Filter) (list []*comparison) {
 	for _, n := range f.conjuncts() {
 		if c, ok := n.(*comparison); ok && c.field == o.field && c.operator != differs {
@@ -135,7 +138,7 @@ func (o *order) limits(f Filter) (list []*comparison) {
 	return list
 }
 
-// isStart tells whether a condition says where the list begins.
+// isStart reports whether a condition bounds the start of the list.
 func (o *order) isStart(c *comparison) bool {
 	if o.upwards {
 		return c.operator == more || c.operator == moreEqual || c.operator == equals
@@ -143,8 +146,9 @@ func (o *order) isStart(c *comparison) bool {
 	return c.operator == less || c.operator == lessEqual || c.operator == equals
 }
 
-// bounds writes the conditions of the filter on the field of the order, so that the index ends with them: without it a list of a day
-// long ago would read all days since. Where the list begins, start says.
+// bounds writes the conditions of the filter on the field of the order, so that the index scan ends
+// with them. Without it, a list of an old day would read all days since. start handles the start of
+// the list.
 func (o *order) bounds(s *statement, f Filter) {
 	for _, c := range o.limits(f) {
 		switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The operators, longer ones first: the first that fits is taken.
+// The operators. Longer ones come first, because the first match is taken.
 const (
 	equals    = "="
 	differs   = "!="
@@ -23,12 +23,12 @@ const (
 
 var operators = []string{differs, lessEqual, moreEqual, equals, less, more, has}
 
-// Parse reads a filter of processes. What cannot be understood is a *process.InvalidError of the field filter that tells where, and what would
-// be right.
+// Parse parses a filter of processes. Syntax errors are *process.InvalidError with the field
+// filter. Their message has the position and what is expected.
 //
 //	expression  = sequence {"AND" sequence}
 //	sequence    = factor {factor}                        // as if AND stood between them
-//	factor      = term {"OR" term}                       // OR binds closer than AND: that is AIP-160
+//	factor      = term {"OR" term}                       // OR binds closer than AND, as in AIP-160
 //	term        = ["NOT" | "-"] ("(" expression ")" | restriction)
 //	restriction = field operator value
 func Parse(text string) (Filter, error) { return parse(text, processes) }
@@ -82,7 +82,7 @@ type parser struct {
 	terms   int
 }
 
-// wrong makes the error of what stands at a byte of the text. People count characters.
+// wrong returns an error for a byte position in the text. The message counts characters.
 func (p *parser) wrong(at int, format string, args ...any) error {
 	return &process.InvalidError{
 		Field:   "filter",
@@ -105,7 +105,7 @@ func (p *parser) take(symbol string) bool {
 	return true
 }
 
-// keyword reads AND, OR or NOT if it comes next, as a word of its own.
+// keyword reads AND, OR or NOT if it comes next as a separate word.
 func (p *parser) keyword(word string) bool {
 	if p.word(p.at) != word {
 		return false
@@ -115,8 +115,8 @@ func (p *parser) keyword(word string) bool {
 	return true
 }
 
-// word is the unquoted text that begins at a byte. It ends at a space, a quote, or a sign of the language; a dot and a star belong
-// to it.
+// word returns the unquoted text at a byte position. It ends at a space, a quote or an operator
+// character; dots and stars belong to it.
 func (p *parser) word(at int) string {
 	rest := p.text[at:]
 	end := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`()=!<>:,"'`, r) })
@@ -139,7 +139,7 @@ func (p *parser) unexpected() error {
 	}
 }
 
-// clip shows the beginning of what is wrong.
+// clip returns the beginning of an invalid text.
 func clip(text string) string {
 	const most = 20
 	n := 0
@@ -152,7 +152,7 @@ func clip(text string) string {
 }
 
 func (p *parser) expression() (node, error) {
-	if p.nesting++; p.nesting > maxNesting+1 { // the whole is one
+	if p.nesting++; p.nesting > maxNesting+1 { // the whole filter counts as one
 		return nil, p.wrong(p.at, "parentheses are nested deeper than %d", maxNesting)
 	}
 	defer func() { p.nesting-- }()
@@ -288,12 +288,12 @@ type restriction struct {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 
-// keyChars are those of a key of metadata without quotes.
+// keyChars matches a key of metadata that needs no quotes.
 var keyChars = regexp.MustCompile(`^[A-Za-z0-9_-]+`)
 
 func plainKey(key string) bool { return keyChars.FindString(key) == key && key != "" }
 
-// field reads a name, and the path behind it.
+// field parses a name and an optional path.
 func (p *parser) field() (name string, path []string, err error) {
 	name = identifier.FindString(p.rest())
 	if name == "" {
@@ -327,13 +327,13 @@ func (p *parser) field() (name string, path []string, err error) {
 	return name, path, nil
 }
 
-// literal is a value as it was written; * is a wildcard unless it is escaped.
+// literal is a value as it was written. * is a wildcard unless it is escaped.
 type literal struct {
 	at     int
 	text   string // without the wildcard at its end
 	quoted bool
-	stars  int  // wildcards
-	prefix bool // one of them is its end
+	stars  int  // number of wildcards
+	prefix bool // the last one is at the end
 }
 
 var timestamp = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})`)
@@ -359,7 +359,7 @@ func (p *parser) literal() (literal, error) {
 	return l, nil
 }
 
-// quoted reads a text in quotes of either sort. \ takes its meaning from a quote, a star or another \.
+// quoted parses a text in single or double quotes. \ escapes a quote, a star or another \.
 func (p *parser) quoted() (literal, error) {
 	l := literal{at: p.at, quoted: true}
 	quote := p.text[p.at]

@@ -13,9 +13,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The conditions on runs, of a row r of flow_runs. The view run_list has the same ones.
+// The conditions on runs, of a row r of flow_runs. The view run_list has the same conditions.
 const (
-	// runActive is what a run is at that is active: by its steps that run, those of for_each by what their first item is.
+	// runActive is the status of an active run, derived from its running steps, and for for_each
+	// steps from their first item.
 	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits) AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
   FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL AND coalesce((SELECT i.wait IS NOT NULL FROM flow_steps i
                  WHERE i.namespace = f.namespace AND i.run_id = f.run_id AND i.step_id = f.step_id AND i.index = 0), false) AS waits,
@@ -23,7 +24,8 @@ const (
                  WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id) IS NULL, false) AS lies
           FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running') k)`
 
-	// runPhase is the first step that runs, else the first one that has not ended: one whose job nobody has taken does not run.
+	// runPhase is the first running step, or else the first step that has not ended. A step whose
+	// job no worker has taken is not running.
 	runPhase = `CASE WHEN r.finished_time IS NULL THEN coalesce(
   (SELECT f.step_id FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running'
       AND NOT coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.task_id FROM running u
@@ -36,7 +38,7 @@ const (
 
 	ofRunProcess = ` FROM processes p WHERE p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id LIMIT 1)`
 	runMetadata  = `(SELECT p.metadata` + ofRunProcess
-	// runThere holds for runs that are not being removed.
+	// runThere excludes runs that are being removed.
 	runThere = ` AND coalesce((SELECT p.removed_time IS NULL` + ofRunProcess + `, false)`
 )
 
@@ -44,7 +46,8 @@ var runStatuses = []string{
 	"PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING", "SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED",
 }
 
-// The fields of runs. What a run is at by its steps is asked of active ones alone; the others say it in their row.
+// The fields of runs. The status is derived from steps only for active runs; for others it is in
+// their row.
 var (
 	fieldRunStatus = &field{
 		name: "status", values: isChoice, choices: &choices{names: runStatuses, prefix: "RUN_STATUS_", field: func(name string) *field {
@@ -70,7 +73,7 @@ var (
 	fieldRunMetadata = runMetadataField()
 )
 
-// runMetadataField has for the index of metadata the form that it serves: of a row p of processes.
+// runMetadataField uses the form that the index of metadata supports, on a row p of processes.
 func runMetadataField() *field {
 	f := documentField("metadata", runMetadata)
 	f.doc.contains = fieldMetadata.doc.contains
@@ -119,8 +122,8 @@ func runOrder(text string) (string, error) {
 	return name, nil
 }
 
-// narrower is a condition that an index of runs has before its order by creation. Of several that fit the first is taken: it is likely to leave
-// the fewest.
+// narrower is a condition for which an index of runs exists that is ordered by creation time. If
+// several apply, the first one is used, because it is likely to leave the fewest rows.
 type narrower struct {
 	sql  string
 	text func(n node) (text string, fits bool)
@@ -144,7 +147,7 @@ func textOf(f *field) func(node) (string, bool) {
 	}
 }
 
-// statusIn fits what holds for runs of some statuses alone.
+// statusIn matches conditions that hold only for runs with some of the statuses.
 func statusIn(names ...string) func(node) (string, bool) {
 	return func(n node) (string, bool) {
 		if list, ok := n.(anyOf); ok {
@@ -161,7 +164,7 @@ func statusIn(names ...string) func(node) (string, bool) {
 	}
 }
 
-// unfinished fits what holds for runs alone that are not at their end.
+// unfinished matches conditions that hold only for runs that have not ended.
 func unfinished(n node) (string, bool) {
 	if text, ok := textOf(fieldRunPhase)(n); ok {
 		return text, true
@@ -169,32 +172,34 @@ func unfinished(n node) (string, bool) {
 	return statusIn("PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING")(n)
 }
 
-// RunQuery is a page of a list of runs.
+// RunQuery selects a page of a list of runs.
 type RunQuery struct {
 	Namespace string
 	Filter    string // over status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
-	OrderBy   string // "": created_time desc
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	OrderBy   string // "" means created_time desc
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 }
 
-// Run is a row of flow_runs with what it has of its process.
+// Run is a row of flow_runs with columns of its process.
 type Run = dbsqlc.ReadRunsRow
 
-// RunStep is where a step of a run stands.
+// RunStep is the state of a step of a run.
 type RunStep = dbsqlc.ReadStatusesRow
 
-// RunPage is a part of a list of runs. It may hold fewer than asked for, or none, and still have a next one.
+// RunPage is a page of a list of runs. It may have fewer runs than requested, or none, and still
+// have a next page.
 type RunPage struct {
 	Runs          []Run
-	Steps         []RunStep // of these; no items
-	NextPageToken string    // "": the list ends here
+	Steps         []RunStep // of these runs, without items
+	NextPageToken string    // "" if this is the last page
 }
 
-// runReach is that of a page of runs. The first window is small: to see what a run is at takes rows of its steps.
+// runReach is the reach of a page of runs. The first window is small, because the status of a run
+// may depend on rows of its steps.
 var runReach = reach{first: 500, scanned: 20_000, candidates: 5_000, bytes: storage.ListBytes, time: 20 * time.Millisecond}
 
-// ListRuns reads a page, all of one moment.
+// ListRuns returns a page, read in one snapshot.
 func ListRuns(ctx context.Context, store *storage.Store, q RunQuery) (RunPage, error) {
 	return listRunsWithin(ctx, store, q, runReach)
 }
@@ -224,7 +229,7 @@ func listRunsWithin(ctx context.Context, store *storage.Store, q RunQuery, r rea
 		from = o.start(filter, from)
 	}
 	err = store.Search(ctx, "list runs", func(ctx context.Context, tx pgx.Tx) error {
-		l.window.start(from) // it may be the second try
+		l.window.start(from) // this may be the second try
 		page = RunPage{}
 		if err := l.find(ctx, tx); err != nil {
 			return err
@@ -243,10 +248,11 @@ type runList struct {
 	filter    Filter
 	order     *order
 	window    windowed
-	ids       []string // of the runs that an index of metadata has given; nil: all
+	ids       []string // of the runs that an index of metadata has returned; nil for all
 }
 
-// find finds the runs of the page: in their order, and where the first of them are not enough by the index of metadata, if that gives few.
+// find finds the runs of the page in their order. If the first rows do not suffice, it tries the
+// index of metadata, if that returns few rows.
 func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, scanSettings); err != nil {
 		return err
@@ -283,8 +289,8 @@ func (l *runList) find(ctx context.Context, tx pgx.Tx) error {
 	return l.window.scanOn(ctx, tx, l.statement)
 }
 
-// statement reads the next rows behind a position. The window's last row comes too if it was reached, also where it does not match: behind it the
-// next window begins.
+// statement reads the next rows after a position. The last row of the window is included if it was
+// reached, even if it does not match, because the next window begins after it.
 func (l *runList) statement(from position, window, room int) *statement {
 	o := l.order
 	s := &statement{}
@@ -309,7 +315,7 @@ func (l *runList) statement(from position, window, room int) *statement {
 
 func (l *runList) narrow(s *statement) {
 	if l.order.field == nil {
-		return // by updated_time: its index has nothing before the time
+		return // by updated_time: its index starts with the time
 	}
 	for _, by := range narrowers {
 		for _, n := range l.filter.conjuncts() {
@@ -325,10 +331,11 @@ func (l *runList) narrow(s *statement) {
 	}
 }
 
-// firstFill is how many runs are read at first: of one with a large payload, and result, there may be few on a page.
+// firstFill is how many runs are read at first, because few runs with large payloads and results
+// fit on a page.
 const firstFill = 10
 
-// fill reads the runs of the page, until their bytes pass its bound.
+// fill reads the runs of the page until their bytes exceed its limit.
 func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
 	var taken int64
 	w := &l.window

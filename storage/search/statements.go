@@ -1,8 +1,8 @@
 package search
 
-// The layers of a list's statement, from the outside in: the columns, the rows until their bytes have passed the bound (with the
-// one that passes it), their sizes, those that match or end the window, whether they match, the window, which is the only layer
-// that reads the table.
+// The layers of the statement of a list, from the outside in: the columns; the rows until their
+// bytes exceed the limit (including the one that exceeds it); their sizes; those that match or end
+// the window; whether they match; the window, which is the only layer that reads the table.
 const (
 	columns = `SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by,
        p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata,
@@ -12,7 +12,7 @@ const (
          THEN coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) ELSE 0 END AS size
   FROM (SELECT p.*
   FROM (SELECT p.*, (p.removed_time IS NULL AND `
-	// The same layers for a walk, which wants no more than where it is; nothing counts as a byte.
+	// The same layers for a walk, which needs only the position. Its rows count no bytes.
 	leanColumns = `SELECT p.process_id, p.status, p.attention_time, p.created_time, p.n, p.matches, p.total
   FROM (SELECT p.*, 0::bigint AS total
   FROM (SELECT p.*, row_number() OVER () AS place, 0::bigint AS size
@@ -28,7 +28,8 @@ const (
 	candidates   = `SELECT p.*, row_number() OVER () AS n FROM (SELECT p.*, `
 )
 
-// window is a number that the planner has to know: what is read first of an index, and what of it, depends on it.
+// scanStatement reads a window of rows after a position. The planner must know the size of the
+// window, because it determines the index to use.
 func scanStatement(columns string, q Query, o *order, from position, window, room int, bytes int64) *statement {
 	s := &statement{}
 	s.add(columns)
@@ -68,8 +69,9 @@ func (s *statement) filter(f Filter) {
 	f.root.compile(s)
 }
 
-// indexes write what they can read of a filter by an index other than the list's; false: nothing. The one that ends soonest comes
-// first: the index of metadata knows no namespaces, and is read in full before its first row is known.
+// indexes write a query for a filter that uses another index than that of the list. They return
+// false if the filter has no condition for it. The cheapest comes first: the index of metadata does
+// not contain namespaces, and is read completely before it returns its first row.
 var indexes = []func(s *statement, q Query) bool{byID, byListStatus, byMetadata}
 
 func byID(s *statement, q Query) bool {
@@ -117,8 +119,8 @@ func byMetadata(s *statement, q Query) bool {
 	return some
 }
 
-// candidateStatement reads the first rows that an index gives, and brings those that match into the order of the list; nil: the
-// filter has nothing for that index.
+// candidateStatement reads the first rows that an index returns, and sorts those that match in the
+// order of the list. It returns nil if the filter has no condition for the index.
 func candidateStatement(columns string, q Query, o *order, from position, index func(*statement, Query) bool, room int, r reach) *statement {
 	s := &statement{}
 	s.add(columns)

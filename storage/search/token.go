@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// A page token is the key of the last row that was read, behind a sign of the list that it belongs to: the namespace, the order and
-// the filter in its canonical form. It names no page number, so rows that come or go meanwhile shift nothing.
+// A page token is the key of the last row that was read, after a hash of the list that it belongs
+// to: the namespace, the order and the filter in canonical form. It contains no page number, so
+// rows that are added or removed in between shift nothing.
 const (
 	tokenVersion = 1
 	signBytes    = 8
@@ -35,12 +36,12 @@ func token(q Query, order string, p position) string {
 	return base64.RawURLEncoding.EncodeToString(append(raw, p.id...))
 }
 
-// positionOf reads a token. What no list of this query has given is refused.
+// positionOf parses a token. It rejects tokens of other lists.
 func positionOf(text string, q Query, order string) (position, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	// The decoder passes over the ends of lines.
+	// The decoder ignores line breaks.
 	if err != nil || len(raw) < headBytes || raw[0] != tokenVersion || strings.ContainsAny(text, "\r\n") {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+		return position{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	if string(raw[1:1+signBytes]) != string(sign(q, order)) {
 		return position{}, &process.InvalidError{Field: "page_token", Message: "it is of another list: a token goes with the namespace, filter and order_by of " +
@@ -49,7 +50,7 @@ func positionOf(text string, q Query, order string) (position, error) {
 	micros := int64(binary.BigEndian.Uint64(raw[1+signBytes : headBytes]))
 	p := position{at: time.UnixMicro(micros).UTC(), id: string(raw[headBytes:])}
 	if year := p.at.Year(); year < 1 || year > lastYear || !utf8.ValidString(p.id) || strings.ContainsRune(p.id, 0) || len(p.id) > process.MaxProcessIDBytes {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+		return position{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	return p, nil
 }

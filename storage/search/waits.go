@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The fields of waits that are open, of a row f of flow_steps.
+// The fields of open waits, of a row f of flow_steps.
 var (
 	fieldDue = &field{
 		name: "due_time", values: isTime, compare: inOrder("(f.due_time IS NOT NULL AND f.due_time", "$?::timestamptz)"), there: "f.due_time IS NOT NULL",
@@ -40,30 +40,32 @@ var waits = &table{
 	example: "kind = HUMAN", text: "assignees:",
 }
 
-// waitOrder is the one order of a list of waits. The id of a position names the run, the step and the item; what has no due time is last.
+// waitOrder is the only order of a list of waits. The ID of a position has the run, the step and
+// the item. Waits without a due time come last.
 var waitOrder = &order{field: fieldDue, column: "coalesce(f.due_time, 'infinity')", upwards: true}
 
-// never stands in positions for no due time.
+// never is the time in positions of waits without a due time.
 var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// WaitQuery is a page of a list of open waits.
+// WaitQuery selects a page of a list of open waits.
 type WaitQuery struct {
 	Namespace string
 	Filter    string // over kind, assignees, template_type, due_time and run_id
-	PageSize  int    // at most MaxPageSize; 0: DefaultPageSize
-	PageToken string // of the page before; "": the first
+	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
+	PageToken string // of the previous page; "" for the first
 }
 
-// Wait is a wait that is open.
+// Wait is an open wait.
 type Wait = dbsqlc.ReadWaitsRow
 
-// WaitPage is a part of a list of waits. It may hold fewer than asked for, or none, and still have a next one.
+// WaitPage is a page of a list of waits. It may have fewer waits than requested, or none, and still
+// have a next page.
 type WaitPage struct {
 	Waits         []Wait
-	NextPageToken string // "": the list ends here
+	NextPageToken string // "" if this is the last page
 }
 
-// ListWaits reads a page, the soonest due first.
+// ListWaits returns a page, the soonest due first.
 func ListWaits(ctx context.Context, store *storage.Store, q WaitQuery) (WaitPage, error) {
 	return listWaitsWithin(ctx, store, q, runReach)
 }
@@ -81,7 +83,7 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 			return page, err
 		}
 		if _, _, _, ok := waitKey(from); !ok {
-			return page, &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+			return page, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 		}
 	}
 	from = waitOrder.start(filter, from)
@@ -91,10 +93,10 @@ func listWaitsWithin(ctx context.Context, store *storage.Store, q WaitQuery, r r
 	}
 	settings := scanSettings
 	if ofOneRun(filter) {
-		settings += "; " + candidateSettings // the steps of a run are read by their primary key, and sorted
+		settings += "; " + candidateSettings // the steps of a run are read by their primary key and sorted
 	}
 	err = store.Search(ctx, "list waits", func(ctx context.Context, tx pgx.Tx) error {
-		w.start(from) // it may be the second try
+		w.start(from) // this may be the second try
 		page = WaitPage{}
 		if _, err := tx.Exec(ctx, settings); err != nil {
 			return err
@@ -121,7 +123,7 @@ func ofOneRun(f Filter) bool {
 	return slices.ContainsFunc(f.conjuncts(), func(n node) bool { _, ok := textOf(fieldWaitRun)(n); return ok })
 }
 
-// waitStatement reads the next waits behind a position.
+// waitStatement reads the next waits after a position.
 func waitStatement(namespace string, filter Filter, from position, window, room int) *statement {
 	const by = `coalesce(f.due_time, 'infinity'), f.run_id, f.step_id, f.index`
 	s := &statement{}
@@ -148,7 +150,8 @@ func waitStatement(namespace string, filter Filter, from position, window, room 
 	return s
 }
 
-// waitKey takes apart the id of a position, as waitStatement makes it. An id of a run may have a slash.
+// waitKey splits the ID of a position, as created by waitStatement. The ID of a run may contain
+// slashes.
 func waitKey(p position) (runID, stepID string, index int, ok bool) {
 	rest, item, first := cutLast(p.id)
 	runID, stepID, second := cutLast(rest)
@@ -164,7 +167,7 @@ func cutLast(text string) (before, after string, found bool) {
 	return text[:at], text[at+1:], true
 }
 
-// readWaits reads the waits of the page, until their bytes pass its bound.
+// readWaits reads the waits of the page until their bytes exceed its limit.
 func readWaits(ctx context.Context, tx pgx.Tx, namespace string, w *windowed) (waits []Wait, err error) {
 	var taken int64
 	for found, batch := w.found, firstFill; len(found) > 0; {

@@ -8,22 +8,25 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Cursor is a place in a walk: behind this process. Neither of its parts changes while a process lives. The zero value is before all.
+// Cursor is a position in a walk: after this process. Both fields are constant while a process
+// exists. The zero value is before all processes.
 type Cursor struct {
 	CreatedTime time.Time `json:"created_time"`
 	ProcessID   string    `json:"process_id"`
 }
 
-// Step is a process that a walk has found, as it was then. Its cursor is the place behind it.
+// Step is a process that a walk has found, with its status at that time. Its cursor is the position
+// after it.
 type Step struct {
 	Cursor
 	Status process.Status
 }
 
-// Walk finds the next processes of a namespace that match, at most limit (and MaxPageSize), the oldest first. A walk meets every process
-// once that matches when it comes to it: it may have changed since, and what changes behind the walk shifts nothing. One step may find
-// fewer processes than asked for, or none, and still say more: then the walk goes on behind next. It reads no states and no metadata but
-// those that the filter names.
+// Walk returns the next processes of a namespace that match a filter, oldest first, at most limit
+// (and MaxPageSize). A walk returns each process once if it matches when the walk reaches it; it
+// may have changed since. Changes behind the walk shift nothing. One call may return fewer
+// processes than requested, or none, and still report more; the walk then continues at next. It
+// reads no states, and metadata only if the filter names it.
 func Walk(ctx context.Context, store *storage.Store, namespace string, filter Filter, from Cursor, limit int) (found []Step, next Cursor, more bool, err error) {
 	l := &list{
 		query: Query{Namespace: namespace, Filter: filter}, order: orders[OrderOldest], reach: usual, size: min(limit, MaxPageSize),
@@ -41,7 +44,8 @@ func Walk(ctx context.Context, store *storage.Store, namespace string, filter Fi
 	return found, Cursor{l.last.at, l.last.id}, l.more, nil
 }
 
-// Only is a filter that holds for one process where f does: that of a step, as long as it lives, and not another one under its id.
+// Only returns a filter that matches only the process of a cursor, if f matches it. It does not
+// match a later process with the same ID.
 func (f Filter) Only(c Cursor) Filter {
 	return f.And(Filter{allOf{
 		&comparison{field: fieldProcessID, operator: equals, value: value{kind: isText, text: c.ProcessID}},
@@ -49,7 +53,7 @@ func (f Filter) Only(c Cursor) Filter {
 	}})
 }
 
-// And is a filter that holds where both do.
+// And returns a filter that matches if both match.
 func (f Filter) And(g Filter) Filter {
 	all := append(allOf{}, f.conjuncts()...)
 	all = append(all, g.conjuncts()...)

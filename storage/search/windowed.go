@@ -7,24 +7,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// windowed finds the keys of a page in windows: each reads some rows in the order of the list, behind the last one, and gives those that match.
+// windowed finds the keys of a page in windows. Each reads some rows in the order of the list,
+// after the last one, and returns those that match.
 type windowed struct {
 	reach reach
 	size  int
 	found []position
 	last  position // of the last row read
-	more  bool     // there may be rows behind it
+	more  bool     // there may be rows after it
 
 	began time.Time
-	rows  int           // that were read
-	took  time.Duration // to read them
+	rows  int           // rows that were read
+	took  time.Duration // time of the reads
 }
 
 // key is a row of a window.
 type key struct {
 	ID      string
 	At      time.Time
-	N       int64 // its number in the window
+	N       int64 // number of the row in the window
 	Matches bool
 }
 
@@ -66,8 +67,8 @@ func (w *windowed) scan(ctx context.Context, tx pgx.Tx, window int, statement fu
 	return nil
 }
 
-// scanOn reads on what the reach of a page allows, in windows that are likely to end in time: each at most four times as
-// large as what was read before, for rows that follow may cost more than these.
+// scanOn continues up to the reach of a page, in windows that are likely to end in time. Each is at
+// most four times as large as all that was read before, because later rows may cost more.
 func (w *windowed) scanOn(ctx context.Context, tx pgx.Tx, statement func(from position, window, room int) *statement) error {
 	for left := w.reach.scanned - w.rows; left > 0 && w.goesOn(); {
 		window := left

@@ -1,8 +1,9 @@
--- WriteFires writes what results of crons say to the ledger. It follows SaveResult and RemoveProcesses and finds its items by the row
--- that this very transaction has written at the end of their task: a fenced item writes nothing.
--- change: decide (a new row), start (a run that has waited starts), end (the first end of a run counts; of one that waits: it never starts), refuse
--- (a run that was started was found not to start: its row becomes that of a fire which was skipped).
--- A fire is in it once. A row that is there already stays: it is of a cron of the same id that was deleted.
+-- WriteFires writes the fires in results of crons to the ledger. It runs after SaveResult and
+-- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
+-- item writes nothing. change: decide (a new row), start (a waiting run starts), end (the first end
+-- of a run counts; a waiting run that ends never starts), refuse (a started run could not start:
+-- its fire becomes a skipped one). The ledger has each fire once. An existing row of a new fire
+-- stays: it belongs to a deleted cron with the same id.
 -- name: WriteFires :exec
 WITH i AS MATERIALIZED (
   SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
@@ -36,8 +37,8 @@ SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''
   FROM i WHERE change = 'decide'
 ON CONFLICT DO NOTHING;
 
--- ListFires lists the ledger of a cron, the newest first, before a time. since: rows that are older are of a cron of the same id that
--- was deleted.
+-- ListFires lists the ledger of a cron before a time, newest first. since: older rows belong to a
+-- deleted cron with the same id.
 -- name: ListFires :many
 SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
        coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
@@ -45,31 +46,33 @@ SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text A
  WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time < @before::timestamptz AND f.decided_time >= @since::timestamptz
  ORDER BY f.namespace, f.cron_id, f.fire_time DESC LIMIT @lim::int;
 
--- GetFire reads one row of the ledger.
+-- GetFire returns one row of the ledger.
 -- name: GetFire :one
 SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
        coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
   FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time = @fire_time;
 
--- ListFireTimes lists the fire times in a range that have rows, for those who must not decide them twice.
+-- ListFireTimes lists the fire times in a range that have rows, so that they are not decided twice.
 -- name: ListFireTimes :many
 SELECT f.fire_time FROM cron_fires f
  WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time >= @from_time::timestamptz AND f.fire_time < @to_time::timestamptz
  ORDER BY f.fire_time;
 
--- DeleteFires drops the ledger of a cron that was deleted, lim rows at a time.
+-- DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
 -- name: DeleteFires :execrows
 DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
   SELECT f.ctid FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.decided_time < @before::timestamptz LIMIT @lim::int));
 
--- ForgetFires drops rows of the ledger that are past their retention, lim at a time; what runs or waits still is kept.
+-- ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
+-- runs are kept.
 -- name: ForgetFires :execrows
 DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
   SELECT f.ctid FROM cron_fires f
    WHERE f.decided_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' AND f.ended_time IS NOT NULL LIMIT @lim::int));
 
--- ForgetCronTasks drops tasks of crons that ended before a time, the oldest of each: a cron lives on, and its tasks come with its fires.
--- At most lim of each cron; it answers how many there were.
+-- ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
+-- each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted
+-- tasks.
 -- name: ForgetCronTasks :execrows
 WITH old_tasks AS MATERIALIZED (
   SELECT o.namespace, o.process_id, o.task_id

@@ -1,5 +1,5 @@
--- WriteFailedAttempts records attempts that failed and are repeated, and keeps the newest 10 of each
--- task. It runs before RetryTasks and SaveResult, which take the running rows away.
+-- WriteFailedAttempts records attempts that failed and will be retried, and keeps the newest 10 of
+-- each task. It runs before RetryTasks and SaveResult, which delete the running rows.
 -- name: WriteFailedAttempts :exec
 WITH input AS (
   SELECT r.namespace, r.process_id, r.task_id, r.attempt, r.node_id, r.running_time, r.scheduled_time,
@@ -31,7 +31,7 @@ ON CONFLICT (namespace, process_id, task_id, attempt) DO UPDATE
    SET reason = excluded.reason, message = excluded.message, node_id = excluded.node_id,
        running_time = excluded.running_time, failed_time = excluded.failed_time;
 
--- ListFailedAttempts reads the recorded attempts of tasks of a process, oldest first.
+-- ListFailedAttempts returns the failed attempts of tasks of a process, oldest first.
 -- name: ListFailedAttempts :many
 SELECT f.task_id, f.attempt, f.reason, f.message, f.node_id, f.running_time, f.failed_time, f.first_scheduled_time
   FROM failed_attempts f

@@ -43,7 +43,8 @@ SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time,
 -- name: EnableTemplate :execrows
 UPDATE flow_types SET enabled = @enabled WHERE namespace = @namespace AND template_type = @template_type;
 
--- DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the row first: see LockType.
+-- DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the
+-- row first: see LockType.
 -- name: DeleteTemplate :one
 WITH l AS MATERIALIZED (SELECT t.namespace, t.template_type FROM flow_types t WHERE t.namespace = @namespace AND t.template_type = @template_type FOR UPDATE),
 o AS MATERIALIZED (

@@ -1,6 +1,6 @@
--- ConfirmGeneration compares the server of this session, and the highest numbers that the engine has
--- seen, with what is recorded. After a failover or a restore it moves the sequences and begins a new
--- generation. It returns the generation that holds now.
+-- ConfirmGeneration compares the server of this session, and the highest numbers that the engine
+-- has seen, with the stored ones. After a failover or a restore it moves the sequences and begins a
+-- new generation. It returns the current generation.
 -- name: ConfirmGeneration :one
 SELECT confirm_generation(@seen_task_id::bigint, @seen_fencing_token::bigint)::uuid AS generation;
 
@@ -9,7 +9,7 @@ SELECT confirm_generation(@seen_task_id::bigint, @seen_fencing_token::bigint)::u
 -- name: ConfirmCommits :execrows
 UPDATE database_generation SET confirmed_time = statement_timestamp();
 
--- MissingTasks returns the ordinals of tasks that no table knows.
+-- MissingTasks returns the ordinals of tasks that are in no table.
 -- name: MissingTasks :many
 SELECT k.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
@@ -19,8 +19,8 @@ SELECT k.ord::int AS ord
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id)
    AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id);
 
--- CancelledJobs returns attempts of jobs that this node runs itself and whose job was asked to end, at most 1,000. Few jobs are asked at
--- a time, and each of them is found by its index.
+-- CancelledJobs returns at most 1,000 attempts of jobs on this node whose job has a cancel request.
+-- Few jobs have one at a time, and an index finds each of them.
 -- name: CancelledJobs :many
 SELECT r.namespace, r.process_id, r.fencing_token
   FROM processes p
@@ -34,7 +34,7 @@ SELECT r.namespace, r.process_id, r.fencing_token
       WHERE l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token)
  LIMIT 1000;
 
--- MissingAttempts returns the ordinals of attempts that hold no running row.
+-- MissingAttempts returns the ordinals of attempts without a running row.
 -- name: MissingAttempts :many
 SELECT k.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@fencing_tokens::bigint[]))

@@ -1,60 +1,64 @@
--- FindViolations looks for rows that break what must hold at any moment. It is one statement, so it sees one moment, also of a
--- database at work. Every part names its invariant; CountLooked tells how many rows each of them has looked at.
+-- FindViolations returns rows that violate the invariants, which hold at any time. It is a single
+-- statement, so it reads one snapshot, also of a database in use. Every part has the name of its
+-- invariant. CountLooked returns how many rows each of them has checked.
 -- name: FindViolations :many
 WITH
--- Every place where a task can stand. A removed process's are left to the batches that delete it.
+-- Every table that can contain a task. Those of removed processes are left to the batches that
+-- delete them.
 placed AS MATERIALIZED (
   SELECT namespace, process_id, task_id, 'tasks' AS place FROM tasks UNION ALL
   SELECT namespace, process_id, task_id, 'running' FROM running UNION ALL
   SELECT namespace, process_id, task_id, 'schedule' FROM schedule UNION ALL
   SELECT namespace, process_id, task_id, 'answers' FROM answers),
--- Waiting rows that go by themselves once their process is free.
+-- Waiting tasks that continue without an operator when their process is idle.
 queue AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places, min(coalesce(own_priority, priority)) AS priority
     FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
   SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
--- Processes whose waiting rows SettleQueues still moves after a change of status. They wait in a process that does not run them.
+-- Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
+-- wait in a process that does not run them.
 unsettled AS MATERIALIZED (SELECT namespace, process_id FROM queue_backlogs),
 found AS (
--- task_in_one_place: a task waits, or runs, or has ended.
+-- task_in_one_place: a task either waits, runs or has ended.
 SELECT 'task_in_one_place' AS invariant, namespace, process_id,
        format('task %s stands in %s', task_id, string_agg(place, ', ' ORDER BY place)) AS detail
   FROM placed GROUP BY namespace, process_id, task_id HAVING count(*) > 1
 UNION ALL
--- no_orphans: what belongs to a process leaves with it.
+-- no_orphans: the data of a process is deleted with it.
 SELECT 'no_orphans', o.namespace, o.process_id, format('rows in %s without a process', string_agg(DISTINCT o.place, ', '))
   FROM (SELECT namespace, process_id, place FROM placed WHERE place <> 'answers' UNION ALL SELECT namespace, process_id, 'events' FROM numbered
         UNION ALL SELECT namespace, process_id, 'failed_attempts' FROM failed_attempts) o
   LEFT JOIN processes p ON p.namespace = o.namespace AND p.process_id = o.process_id
  WHERE p.process_id IS NULL GROUP BY o.namespace, o.process_id
 UNION ALL
--- running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
+-- running_fits_status: a process in INIT runs an INIT task, in ERROR a repair, in RUNNING any other
+-- task, and an ended process none.
 SELECT 'running_fits_status', r.namespace, r.process_id, format('task %s, a %s, runs in a process in %s', r.task_id, r.task_type, p.status)
   FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
  WHERE p.removed_time IS NULL
    AND CASE p.status WHEN 'INIT' THEN r.task_type <> 'INIT' WHEN 'ERROR' THEN r.task_type <> 'REPAIR'
                      WHEN 'RUNNING' THEN r.task_type IN ('INIT', 'REPAIR') WHEN 'SUSPENDED' THEN r.task_type = 'REPAIR' ELSE false END
 UNION ALL
--- numbers_are_new: no task and no attempt has a number that its sequence will issue again.
+-- numbers_are_new: no task or attempt has a number that its sequence will issue again.
 SELECT 'numbers_are_new', r.namespace, r.process_id,
        format('task %s runs under token %s; the sequences are at %s and %s', r.task_id, r.fencing_token, s.task_id, s.fencing_token)
   FROM running r, (SELECT coalesce(pg_sequence_last_value('task_ids'::regclass), 0) AS task_id,
                           coalesce(pg_sequence_last_value('fencing_tokens'::regclass), 0) AS fencing_token) s
  WHERE r.task_id > s.task_id OR r.fencing_token > s.fencing_token
 UNION ALL
--- one_next_task: at most one row of a process waits for a place.
+-- one_next_task: at most one task of a process waits for a slot.
 SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
 UNION ALL
--- priority_is_smallest: in an idle process, the row that waits for a slot has the smallest priority of the waiting tasks. Queues of more
--- than 2,000 tasks are not checked: see queue_priority.
+-- priority_is_smallest: the task of an idle process that waits for a slot has the smallest priority
+-- of the waiting tasks. Queues of more than 2,000 tasks are not checked: see queue_priority.
 SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
   FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
  WHERE s.waits_for = 'place' AND (s.priority > q.priority AND q.n <= 2000 OR s.own_priority < s.priority)
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
 UNION ALL
--- somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
--- that waits for its next attempt holds up what waits behind it.
+-- somebody_wakes: in an idle process that may continue, the next task waits for a slot, not for its
+-- process. A failed INIT or CANCEL task that waits for its next attempt blocks the tasks behind it.
 SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
   FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
  WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
@@ -63,14 +67,16 @@ SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for th
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
                       AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type AND s.waits_for = 'time')
 UNION ALL
--- in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
+-- in_order: no call, notify or repair that can run is older than the running one. A retried task
+-- may have been overtaken.
 SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', s.task_id, r.task_id)
   FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id AND s.task_id < r.task_id
  WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1
    AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND s.waits_for IN ('process', 'place')
 UNION ALL
--- events_numbered: the events of a process are numbered without gaps up to last_event_id, and those of its current history begin with
--- first_event_id. Older events remain only while the restart of the history is in history_restarts.
+-- events_numbered: the events of a process are numbered without gaps up to last_event_id, and those
+-- of its current history start with first_event_id. Older events remain only while the restart of
+-- the history is in history_restarts.
 SELECT 'events_numbered', p.namespace, p.process_id,
        format('first_event_id is %s, last_event_id is %s; %s events from %s to %s', p.first_event_id, p.last_event_id, coalesce(e.n, 0),
               coalesce(e.first_id, 0), coalesce(e.last_id, 0))
@@ -84,8 +90,8 @@ SELECT 'events_numbered', p.namespace, p.process_id,
          AND NOT EXISTS (SELECT 1 FROM history_restarts h WHERE h.namespace = p.namespace AND h.process_id = p.process_id
                             AND h.first_event_id = p.first_event_id)))
 UNION ALL
--- events_of_attempt: an event carries the attempt that finished its task; one without a task was imported. Events from before a
--- restart of the history are being removed, with their tasks.
+-- events_of_attempt: an event has the attempt that finished its task; an event without a task was
+-- imported. Events from before a restart of the history are being removed, with their tasks.
 SELECT 'events_of_attempt', e.namespace, e.process_id,
        format('event %s is of task %s, attempt %s; the task ended with attempt %s', e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
   FROM events e JOIN processes p ON p.namespace = e.namespace AND p.process_id = e.process_id AND p.removed_time IS NULL
@@ -93,7 +99,8 @@ SELECT 'events_of_attempt', e.namespace, e.process_id,
   LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
  WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
 UNION ALL
--- failed_attempt_has_task: recorded attempts belong to a task that made more of them, at most 10 to each.
+-- failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10 per
+-- task.
 SELECT 'failed_attempt_has_task', f.namespace, f.process_id, format('task %s has %s recorded attempts up to %s, and made %s', f.task_id, f.n, f.newest, t.attempt)
   FROM (SELECT namespace, process_id, task_id, count(*) AS n, max(attempt) AS newest FROM failed_attempts
          GROUP BY namespace, process_id, task_id) f
@@ -104,18 +111,21 @@ SELECT 'failed_attempt_has_task', f.namespace, f.process_id, format('task %s has
     ON t.namespace = f.namespace AND t.process_id = f.process_id AND t.task_id = f.task_id
  WHERE t.task_id IS NULL OR t.attempt < f.newest OR f.n > 10
 UNION ALL
--- error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
+-- error_has_culprit: corrupted_by is a task that ended with ERROR, or 0 if the process was
+-- imported.
 SELECT 'error_has_culprit', p.namespace, p.process_id, format('corrupted_by is %s, which is %s', p.corrupted_by, coalesce(t.status::text, 'no task'))
   FROM processes p LEFT JOIN tasks t ON t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by
  WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND p.corrupted_by <> 0 AND t.status IS DISTINCT FROM 'ERROR'
 UNION ALL
--- error_holds_all: nothing but a repair waits in a process in ERROR, unless its queue is still being moved.
+-- error_holds_all: only a repair waits in a process in ERROR, unless its queue is still being
+-- moved.
 SELECT 'error_holds_all', s.namespace, s.process_id, format('task %s, a %s, waits in a process in ERROR', s.task_id, s.task_type)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND s.task_type <> 'REPAIR'
    AND (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
 UNION ALL
--- end_is_empty: nothing waits or runs in a process at its end, or removed, unless its queue is still being moved or purged.
+-- end_is_empty: no task waits or runs in an ended or removed process, unless its queue is still
+-- being moved or purged.
 SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s of a process that is %s', x.task_id, x.place,
        CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
   FROM processes p JOIN (SELECT namespace, process_id, task_id, 'running' AS place FROM running UNION ALL
@@ -124,15 +134,16 @@ SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s o
  WHERE CASE WHEN p.removed_time IS NOT NULL THEN x.place = 'running' OR p.status IN ('INIT', 'RUNNING')
             WHEN p.status IN ('COMPLETED', 'CANCELLED') THEN x.place = 'running' OR (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled) END
 UNION ALL
--- held_by_operator: in a suspended process everything that waits waits for the operator, unless its queue is still being moved, and
--- nowhere else does anything.
+-- held_by_operator: in a suspended process, and only there, all waiting tasks wait for the
+-- operator, unless its queue is still being moved.
 SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
    AND NOT (p.status <> 'RUNNING' AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
 UNION ALL
--- cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
--- has none. A job has none, and while it is being cancelled its INIT task runs, or, of a group, its members do.
+-- cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
+-- not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
+-- its INIT task runs or, in a group, its members run.
 SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
   FROM processes p CROSS JOIN LATERAL (
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
@@ -143,7 +154,8 @@ SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in 
         (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)
          AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.taker = '~')) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
 UNION ALL
--- cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
+-- cancel_goes_first: a process with a cancel request runs no task that came after the request, and
+-- no other task of it is handed out.
 SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
   FROM processes p JOIN (
     SELECT namespace, process_id, task_id, task_type, running_time, 'runs' AS what FROM running UNION ALL
@@ -152,7 +164,7 @@ SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s
  WHERE p.removed_time IS NULL AND p.cancel_deadline IS NOT NULL AND x.task_type NOT IN ('INIT', 'CANCEL')
    AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
 UNION ALL
--- init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
+-- init_has_task: a process in INIT has one INIT task that runs or waits; other processes have none.
 SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a process in %s', x.n, p.status)
   FROM processes p CROSS JOIN LATERAL (
     SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT')
@@ -160,33 +172,36 @@ SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a pr
  WHERE p.removed_time IS NULL
    AND x.n <> CASE WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT') THEN 1 ELSE 0 END
 UNION ALL
--- attention_is_status: attention tells the status and its time, unless that is INIT or RUNNING.
+-- attention_is_status: attention is the status with its time, unless that is INIT or RUNNING.
 SELECT 'attention_is_status', namespace, process_id,
        format('status %s of %s, attention %s of %s', status, status_changed_time, coalesce(attention::text, 'none'), attention_time)
   FROM processes
  WHERE removed_time IS NULL AND (attention IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status END
     OR attention_time IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status_changed_time END)
 UNION ALL
--- status_is_sound: why a process is broken or held is said where it is so, and what a resume gives back where it is suspended.
+-- status_is_sound: only a process in ERROR or SUSPENDED has a reason for it, and only a suspended
+-- process has a status to resume.
 SELECT 'status_is_sound', namespace, process_id,
        format('status %s, previous_status %s, detail %L, corrupted_by %s', status, coalesce(previous_status::text, 'none'), detail, coalesce(corrupted_by::text, 'none'))
   FROM processes
  WHERE removed_time IS NULL AND ((status NOT IN ('ERROR', 'SUSPENDED') AND detail IS NOT NULL) OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
     OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
 UNION ALL
--- token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
+-- token_grows: the running attempt has a larger token than all ended attempts of its process, and
+-- no two attempts have the same token.
 SELECT 'token_grows', r.namespace, r.process_id, format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token, x.task_id)
   FROM running r JOIN (SELECT namespace, process_id, task_id, fencing_token FROM tasks UNION ALL
                        SELECT namespace, process_id, task_id, fencing_token FROM schedule) x
     ON x.namespace = r.namespace AND x.process_id = r.process_id AND x.fencing_token >= r.fencing_token
 UNION ALL
--- applied_once: one attempt ended one task.
+-- applied_once: one attempt has ended at most one task.
 SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', fencing_token, string_agg(task_id::text, ', ' ORDER BY task_id))
   FROM tasks WHERE status <> 'CANCELLED' AND fencing_token IS NOT NULL GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
 UNION ALL
--- task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
--- CANCEL task that has not run ends in ERROR too, once its grace is over. running_time may be after finished_time: the clock may
--- have been set back between the two.
+-- task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and one
+-- that failed or was rejected has no response. A CANCEL task that has not run also ends in ERROR
+-- after its grace period. running_time may be after finished_time, because the clock may have been
+-- set back in between.
 SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
   FROM tasks
  WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
@@ -194,7 +209,7 @@ SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s',
     OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
     OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
 UNION ALL
--- retry_is_sound: a task that waits for another attempt tells which was the last.
+-- retry_is_sound: a task that waits for another attempt has the number of its last one.
 SELECT 'retry_is_sound', namespace, process_id, format('task %s has made %s attempts and has no token', task_id, attempt)
   FROM schedule WHERE attempt > 0 AND fencing_token IS NULL
 UNION ALL
@@ -202,7 +217,8 @@ UNION ALL
 SELECT 'one_timer_a_name', namespace, process_id, format('%s timers named %L', count(*), timer_name)
   FROM schedule WHERE timer_name IS NOT NULL GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
 UNION ALL
--- request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
+-- request_has_answer: the task of an idempotent request exists in some table. 0: a repair without a
+-- task.
 SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: there is no task %s', q.request_id, q.task_id)
   FROM requests q WHERE q.task_id <> 0
    AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
@@ -210,7 +226,8 @@ SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: ther
    AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
    AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
 UNION ALL
--- jobs_agree: what the lanes have counted is how many jobs of a name stand in a state. It is about a namespace, and names no process.
+-- jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns a
+-- namespace and has no process.
 SELECT 'jobs_agree', namespace, '', format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted))
   FROM (SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
                  ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state, 1 AS there, 0 AS counted
@@ -221,8 +238,9 @@ SELECT 'jobs_agree', namespace, '', format('%s jobs %L in %s, counted %s', sum(t
         UNION ALL SELECT namespace, name, state, 0, n FROM job_counts) x
  GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
 UNION ALL
--- events_agree: the events of a job follow from each other, and lead to where it stands; of namespaces that keep all of them. What its retention
--- has dropped is not asked for, and a run's are its own.
+-- events_agree: the events of a job follow from each other, and the last one has its current state.
+-- It applies to namespaces that keep all events, and ignores events after their retention and those
+-- of runs.
 SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %s to %s; before it is %s, behind it %s', e.event_id, e.type,
        coalesce(e.from_status, 'nothing'), coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'), coalesce(e.behind, 'nothing'))
   FROM (
@@ -243,12 +261,13 @@ SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %
        AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
  WHERE e.before IS DISTINCT FROM e.from_status OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
 UNION ALL
--- events_are_past: no event is of a transaction that is still to come. After a dump was restored into another cluster some are (docs/operations.md), and
--- no watch brings these.
+-- events_are_past: no event belongs to a future transaction. After a dump was restored into another
+-- cluster, some do (docs/operations.md), and no watch returns these.
 SELECT 'events_are_past', v.namespace, v.job_id, format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid, pg_snapshot_xmax(pg_current_snapshot()))
   FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
 UNION ALL
--- job_has_row: a process of kind job has a row in jobs, no other has, and its waiting task stands in the line of its name.
+-- job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task has
+-- the name of the job.
 SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
        format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
   FROM (SELECT * FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
@@ -256,24 +275,27 @@ SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id,
  WHERE (j.name IS NULL OR p.kind IS NULL OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
    AND NOT EXISTS (SELECT 1 FROM processes q WHERE q.namespace = j.namespace AND q.process_id = j.process_id AND q.removed_time IS NOT NULL)
 UNION ALL
--- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a place and while it runs.
+-- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a slot
+-- and while it runs.
 SELECT 'keys_are_held', j.namespace, j.process_id, format('it %s and does not hold %s=%s', x.doing, k.key, k.value)
   FROM (SELECT namespace, process_id, 'waits for a place' AS doing FROM schedule WHERE waits_for = 'place' AND line IS NOT NULL
         UNION ALL SELECT namespace, process_id, 'runs' FROM running) x
   JOIN jobs j ON j.namespace = x.namespace AND j.process_id = x.process_id CROSS JOIN LATERAL jsonb_each_text(j.constraint_keys) k
  WHERE NOT EXISTS (SELECT 1 FROM constraint_holds h WHERE h.namespace = j.namespace AND h.process_id = j.process_id AND h.line = k.key || '=' || k.value)
 UNION ALL
--- line_is_of_job: what waits for a key is the INIT task of a job, in a line.
+-- line_is_of_job: a task that waits for a key is the INIT task of a job, and has a line.
 SELECT 'line_is_of_job', s.namespace, s.process_id, format('task %s, %s of a process of kind %L, waits for a key in line %L', s.task_id, s.task_type, p.kind, s.line)
   FROM schedule s LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.removed_time IS NULL
  WHERE s.waits_for = 'constraint' AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
 UNION ALL
--- takers_have_places: whoever has a place of a group, or has used one up, gets no other one.
+-- takers_have_places: a worker that has a place of a group, or has used one up, gets no other
+-- place.
 SELECT 'takers_have_places', l.namespace, l.job_id, format('%s has the place of %s, and may take another one', l.worker_id, l.process_id)
   FROM job_places l JOIN job_groups g ON g.namespace = l.namespace AND g.process_id = l.job_id
  WHERE l.worker_id IS NOT NULL AND l.state IS DISTINCT FROM 'cancelled' AND NOT l.worker_id = ANY (g.takers)
 UNION ALL
--- group_is_full: a group that waits for its members has as many as it asks for, of whom some have not ended; and each has a process.
+-- group_is_full: a group that waits for its members has as many as it requires, at least one of
+-- which has not ended, and each has a process.
 SELECT 'group_is_full', s.namespace, s.process_id, format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
   FROM schedule s LEFT JOIN job_groups g ON g.namespace = s.namespace AND g.process_id = s.process_id
  CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE l.state IS NULL) AS open
@@ -281,26 +303,29 @@ SELECT 'group_is_full', s.namespace, s.process_id, format('%s of %s members succ
   JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE s.waits_for = 'members' AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
 UNION ALL
--- end_is_told: the end of a child turns its row in parents into a message, in one transaction.
+-- end_is_told: the transaction that ends a child replaces its row in parents by a message.
 SELECT 'end_is_told', r.namespace, r.process_id,
        format('%s, and its parent %s/%s is not told', CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END, r.parent_namespace, r.parent_process_id)
   FROM parents r LEFT JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id AND p.removed_time IS NULL
  WHERE p.process_id IS NULL OR p.status IN ('ERROR', 'COMPLETED', 'CANCELLED')
 UNION ALL
--- held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR, or until SettleQueues has released it.
+-- held_has_reason: a message is held only while its process is SUSPENDED or in ERROR, or until
+-- SettleQueues has released it.
 SELECT 'held_has_reason', m.namespace, m.process_id, format('message %s is held for a process that is %s', m.message_id, coalesce(p.status::text, 'gone'))
   FROM messages m LEFT JOIN processes p ON p.namespace = m.namespace AND p.process_id = m.process_id AND p.removed_time IS NULL
  WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
    AND (m.namespace, m.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
 UNION ALL
--- counts_agree: what the lanes have counted is how many processes there are. It is about a namespace, and names no process.
+-- counts_agree: the counters of the lanes equal the number of processes. It concerns a namespace
+-- and has no process.
 SELECT 'counts_agree', namespace, '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
   FROM (SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted FROM processes WHERE removed_time IS NULL
         UNION ALL SELECT namespace, status, 0, n FROM status_counts) x
  GROUP BY namespace, status HAVING sum(there) <> sum(counted))
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
--- CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
+-- CountLooked returns the number of rows that each invariant of FindViolations checks. An invariant
+-- that has checked no rows proves nothing.
 -- name: CountLooked :many
 WITH
 waiting AS MATERIALIZED (SELECT task_type, waits_for, attempt, timer_name FROM schedule),
@@ -349,33 +374,34 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'end_is_told', (SELECT count(*) FROM parents)
   UNION ALL SELECT 'held_has_reason', (SELECT count(*) FROM messages WHERE held)) x;
 
--- FindStanding looks for work that stands although nothing hinders it, in namespaces that are not paused: once everything has
--- been done there is none.
+-- FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
+-- paused. When all work is done, there is none.
 -- name: FindStanding :many
 WITH
 awake AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, p.cancel_deadline FROM processes p
    WHERE p.removed_time IS NULL AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = p.namespace AND n.paused)),
 found AS (
--- place_is_found: a task that waits for a place gets one, where a node gives it and not a worker.
+-- place_is_found: a task that waits for a slot gets one, unless workers take it.
 SELECT 'place_is_found' AS invariant, s.namespace, s.process_id, format('task %s has waited for a place since %s', s.task_id, s.scheduled_time) AS detail
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id
  WHERE s.waits_for = 'place' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
    AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = s.namespace AND n.config -> 'processor' ? 'pull')
 UNION ALL
--- timer_fires: a timer that is due runs.
+-- timer_fires: a due timer runs.
 SELECT 'timer_fires', s.namespace, s.process_id, format('task %s has been due since %s', s.task_id, s.scheduled_time)
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status IN ('INIT', 'RUNNING', 'ERROR')
  WHERE s.waits_for = 'time' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
    AND p.cancel_deadline IS NULL
 UNION ALL
--- cancel_ends: a cancel that is past its grace has ended its process, in a paused namespace too.
+-- cancel_ends: a process whose grace period is over has ended, also in a paused namespace.
 SELECT 'cancel_ends', p.namespace, p.process_id, format('the grace of its cancel was over at %s', p.cancel_deadline)
   FROM processes p
  WHERE p.removed_time IS NULL AND p.cancel_deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
 UNION ALL
--- lease_is_held: what runs runs on a node that beats, or is leased to a worker that does, and not past its deadline.
+-- lease_is_held: a running task is on a node with heartbeats, or is leased to a worker with
+-- heartbeats, and has not exceeded its deadline.
 SELECT 'lease_is_held', r.namespace, r.process_id,
        format('task %s runs on node %s until %s; the node''s last heartbeat was at %s', r.task_id, r.node_id, r.deadline, n.beat_time)
   FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
@@ -384,7 +410,7 @@ SELECT 'lease_is_held', r.namespace, r.process_id,
             ELSE n.node_id IS NULL OR n.beat_time < statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond' END
     OR r.deadline < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
 UNION ALL
--- hold_is_used: who holds a key runs, or may be claimed.
+-- hold_is_used: a job that holds a key runs or can be claimed.
 SELECT 'hold_is_used', h.namespace, h.process_id, format('it has held %s since %s', h.line, h.held_time)
   FROM constraint_holds h
  WHERE h.held_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
@@ -392,19 +418,19 @@ SELECT 'hold_is_used', h.namespace, h.process_id, format('it has held %s since %
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for = 'place')
 UNION ALL
--- key_is_given: nobody waits for a key that is free.
+-- key_is_given: no job waits for a free key.
 SELECT 'key_is_given', s.namespace, s.process_id, format('task %s has waited in line %L since %s', s.task_id, s.line, s.scheduled_time)
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status = 'INIT'
   LEFT JOIN constraints c ON c.namespace = s.namespace AND starts_with(s.line, c.name || '=')
  WHERE s.waits_for = 'constraint' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
    AND (c.name IS NULL OR c.rate_count IS NULL AND c.max_running > (SELECT count(*) FROM constraint_holds h WHERE h.namespace = s.namespace AND h.line = s.line))
 UNION ALL
--- message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
+-- message_is_delivered: a message that can be delivered is delivered, also in a paused namespace.
 SELECT 'message_is_delivered', m.namespace, m.process_id, format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
   FROM messages m WHERE NOT m.held AND m.created_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond')
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT @lim::int;
 
--- CountStanding tells how many rows each part of FindStanding has to look at.
+-- CountStanding returns the number of rows that each part of FindStanding checks.
 -- name: CountStanding :many
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   SELECT 'place_is_found' AS invariant, (SELECT count(*) FROM schedule WHERE waits_for = 'place') AS n

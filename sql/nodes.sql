@@ -3,8 +3,9 @@ INSERT INTO nodes (address, version, max_connections)
 VALUES (@address, @version, @max_connections::int)
 RETURNING node_id;
 
--- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns no row if another node has
--- declared this one dead or deleted its row: the node must register again. lateness_us is -1 if the node has claimed no timer.
+-- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
+-- no row if another node has declared this one dead or deleted its row: the node must register
+-- again. lateness_us is -1 if the node has claimed no timer.
 -- name: Beat :one
 UPDATE nodes SET beat_time = statement_timestamp(), draining = @draining::bool OR drain_requested_time IS NOT NULL,
        tasks_per_second = @tasks_per_second::double precision,
@@ -29,20 +30,20 @@ UPDATE nodes SET dead_beat_time = beat_time
 -- name: DeleteNode :exec
 DELETE FROM nodes WHERE node_id = @node_id;
 
--- BuryNodes deletes nodes that were declared dead more than an hour ago and hold nothing.
+-- BuryNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
 -- name: BuryNodes :exec
 DELETE FROM nodes n
  WHERE n.dead_beat_time = n.beat_time
    AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id);
 
--- ListNodes lists the nodes with what they run; running is small.
+-- ListNodes lists the nodes with the number of tasks that they run. The table running is small.
 -- name: ListNodes :many
 SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, coalesce(r.running, 0)::int AS running
   FROM nodes n LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) r ON r.node_id = n.node_id
  ORDER BY n.node_id;
 
--- DrainNode asks a node to drain; a second request changes nothing.
+-- DrainNode asks a node to drain. A second request changes nothing.
 -- name: DrainNode :one
 UPDATE nodes n SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()), draining = true WHERE n.node_id = @node_id
 RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,

@@ -1,5 +1,5 @@
--- QueueDepths tells, for each namespace, how many tasks could run now and how long the oldest of them has waited (µs). It counts to
--- lim and no further: a backlog of millions costs no more to look at than one of lim.
+-- QueueDepths returns, for each namespace, the number of tasks that could run now and how long the
+-- oldest of them has waited (µs). It counts up to lim, so that a backlog of millions costs no more.
 -- name: QueueDepths :many
 SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waiting,
        coalesce((extract(epoch FROM statement_timestamp() - least(p.oldest, d.oldest)) * 1000000), 0)::bigint AS oldest_us
@@ -13,7 +13,7 @@ SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waitin
      SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
       ORDER BY s.scheduled_time LIMIT @lim::int) x) d;
 
--- CountBacklog counts the tasks of a namespace that wait for a place, to lim and no further.
+-- CountBacklog counts the tasks of a namespace that wait for a slot, up to lim.
 -- name: CountBacklog :one
 SELECT count(*)::int AS waiting FROM (
   SELECT 1 FROM schedule s

@@ -69,11 +69,14 @@ an AS (
   SELECT namespace, process_id, task_id, task_type, 'CANCELLED', NULL, statement_timestamp(), NULL, NULL FROM ds)
 SELECT i.ord::int AS ord FROM i;
 
--- PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
--- end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
--- a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
--- It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
--- after_…: earlier batches have deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each batch would read the dead rows of all earlier
+-- PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
+-- rows as a job or run. For a run that had not ended, the processes of its open steps are asked to
+-- end, and the run that waits longest for its dedupe key is told to ask for it again. answers keeps
+-- the answers to requests with a key, and those of tasks that ended a moment ago, because clients
+-- on other nodes may still ask for them. The condition on removed_time prevents the use of the
+-- index of all removed processes; the rows are found by their keys. after_…: earlier batches have
+-- deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each
+-- batch would read the dead rows of all earlier
 -- batches for as long as an old snapshot keeps vacuum from removing them.
 -- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
@@ -165,7 +168,8 @@ SELECT k.namespace::text AS namespace, k.process_id::text AS process_id, (coales
   LEFT JOIN (SELECT fs.namespace, '~flow/' || fs.run_id AS process_id, count(*) AS n FROM fs GROUP BY 1, 2) f USING (namespace, process_id)
   LEFT JOIN (SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last FROM deleted_attempts d GROUP BY 1, 2) a USING (namespace, process_id);
 
--- DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
+-- DeleteRemoved deletes the rows of removed processes without a history. Their ids can then be used
+-- again.
 -- name: DeleteRemoved :exec
 DELETE FROM processes p USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS k(namespace, process_id)
  WHERE p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id AND (p.removed_time IS NULL)::int = 0

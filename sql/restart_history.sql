@@ -1,6 +1,7 @@
--- RestartHistories begins new histories: that of an attempt (under its fencing token) before SaveResult stores its events, and
--- that of a process that an operator names (fencing_token 0). It runs after LockProcesses, so that no task ends meanwhile.
--- A task that runs belongs to the new history, with all that it stores. What is older is removed by TrimHistories.
+-- RestartHistories starts new histories: for an attempt (under its fencing token) before SaveResult
+-- stores its events, and for a process that an operator names (fencing_token 0). It runs after
+-- LockProcesses, so that no task ends in the meantime. A running task belongs to the new history,
+-- with everything that it stores. TrimHistories removes what is older.
 -- name: RestartHistories :many
 WITH input AS MATERIALIZED (
   SELECT t.ord, p.namespace, p.process_id, p.last_event_id, r.fencing_token
@@ -21,12 +22,14 @@ inserted_restarts AS (
     FROM input)
 SELECT input.ord::int AS ord FROM input;
 
--- TrimHistories removes up to lim events and lim tasks of what histories had before their restarts, the oldest restart first, and
--- forgets the restarts of which nothing is left. What another node is removing is skipped. A process that was removed and started
--- again under the same ID has a smaller first_event_id and later tasks, so that a restart of its predecessor removes nothing.
--- The task that broke a process, and the timers that it cancelled, stay for the repair. answers keeps the answers of requests that
--- have a key, and of those that ended a moment ago, as PurgeHistory does. after_event_id and after_task_id say how far earlier
--- batches have come, for the same reason as in PurgeHistory.
+-- TrimHistories removes up to lim events and lim tasks from before the restarts of histories,
+-- oldest restart first, and deletes restarts that are complete. It skips histories that another
+-- node is trimming. A process that was removed and started again under the same ID has a smaller
+-- first_event_id and later tasks, so that a restart of its predecessor removes nothing. The task
+-- that broke a process, and the timers that it cancelled, are kept for the repair. answers keeps
+-- the answers to requests with a key, and those of tasks that ended a moment ago, as in
+-- PurgeHistory. after_event_id and after_task_id: earlier batches have deleted the rows up to
+-- these, see PurgeHistory.
 -- name: TrimHistories :one
 WITH restart AS MATERIALIZED (
   SELECT h.restart_id, h.namespace, h.process_id, h.next_task_id, h.fencing_token, h.restarted_time, h.after_event_id,

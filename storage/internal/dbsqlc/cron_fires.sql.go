@@ -22,7 +22,7 @@ type DeleteFiresParams struct {
 	Lim       int32
 }
 
-// DeleteFires drops the ledger of a cron that was deleted, lim rows at a time.
+// DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
 func (q *Queries) DeleteFires(ctx context.Context, db DBTX, arg DeleteFiresParams) (int64, error) {
 	result, err := db.Exec(ctx, deleteFires,
 		arg.Namespace,
@@ -57,8 +57,9 @@ type ForgetCronTasksParams struct {
 	RetentionUs int64
 }
 
-// ForgetCronTasks drops tasks of crons that ended before a time, the oldest of each: a cron lives on, and its tasks come with its fires.
-// At most lim of each cron; it answers how many there were.
+// ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
+// each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted
+// tasks.
 func (q *Queries) ForgetCronTasks(ctx context.Context, db DBTX, arg ForgetCronTasksParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetCronTasks, arg.Lim, arg.RetentionUs)
 	if err != nil {
@@ -78,7 +79,8 @@ type ForgetFiresParams struct {
 	Lim         int32
 }
 
-// ForgetFires drops rows of the ledger that are past their retention, lim at a time; what runs or waits still is kept.
+// ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
+// runs are kept.
 func (q *Queries) ForgetFires(ctx context.Context, db DBTX, arg ForgetFiresParams) (int64, error) {
 	result, err := db.Exec(ctx, forgetFires, arg.RetentionUs, arg.Lim)
 	if err != nil {
@@ -114,7 +116,7 @@ type GetFireRow struct {
 	Count       int64
 }
 
-// GetFire reads one row of the ledger.
+// GetFire returns one row of the ledger.
 func (q *Queries) GetFire(ctx context.Context, db DBTX, arg GetFireParams) (GetFireRow, error) {
 	row := db.QueryRow(ctx, getFire, arg.Namespace, arg.CronID, arg.FireTime)
 	var i GetFireRow
@@ -148,7 +150,7 @@ type ListFireTimesParams struct {
 	ToTime    time.Time
 }
 
-// ListFireTimes lists the fire times in a range that have rows, for those who must not decide them twice.
+// ListFireTimes lists the fire times in a range that have rows, so that they are not decided twice.
 func (q *Queries) ListFireTimes(ctx context.Context, db DBTX, arg ListFireTimesParams) ([]time.Time, error) {
 	rows, err := db.Query(ctx, listFireTimes,
 		arg.Namespace,
@@ -205,8 +207,8 @@ type ListFiresRow struct {
 	Count       int64
 }
 
-// ListFires lists the ledger of a cron, the newest first, before a time. since: rows that are older are of a cron of the same id that
-// was deleted.
+// ListFires lists the ledger of a cron before a time, newest first. since: older rows belong to a
+// deleted cron with the same id.
 func (q *Queries) ListFires(ctx context.Context, db DBTX, arg ListFiresParams) ([]ListFiresRow, error) {
 	rows, err := db.Query(ctx, listFires,
 		arg.Namespace,
@@ -298,11 +300,12 @@ type WriteFiresParams struct {
 	Counts        []int64
 }
 
-// WriteFires writes what results of crons say to the ledger. It follows SaveResult and RemoveProcesses and finds its items by the row
-// that this very transaction has written at the end of their task: a fenced item writes nothing.
-// change: decide (a new row), start (a run that has waited starts), end (the first end of a run counts; of one that waits: it never starts), refuse
-// (a run that was started was found not to start: its row becomes that of a fire which was skipped).
-// A fire is in it once. A row that is there already stays: it is of a cron of the same id that was deleted.
+// WriteFires writes the fires in results of crons to the ledger. It runs after SaveResult and
+// RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
+// item writes nothing. change: decide (a new row), start (a waiting run starts), end (the first end
+// of a run counts; a waiting run that ends never starts), refuse (a started run could not start:
+// its fire becomes a skipped one). The ledger has each fire once. An existing row of a new fire
+// stays: it belongs to a deleted cron with the same id.
 func (q *Queries) WriteFires(ctx context.Context, db DBTX, arg WriteFiresParams) error {
 	_, err := db.Exec(ctx, writeFires,
 		arg.Namespaces,

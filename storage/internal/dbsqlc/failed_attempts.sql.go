@@ -109,7 +109,7 @@ type ListFailedAttemptsRow struct {
 	FirstScheduledTime time.Time
 }
 
-// ListFailedAttempts reads the recorded attempts of tasks of a process, oldest first.
+// ListFailedAttempts returns the failed attempts of tasks of a process, oldest first.
 func (q *Queries) ListFailedAttempts(ctx context.Context, db DBTX, arg ListFailedAttemptsParams) ([]ListFailedAttemptsRow, error) {
 	rows, err := db.Query(ctx, listFailedAttempts, arg.Namespace, arg.ProcessID, arg.TaskIds)
 	if err != nil {
@@ -179,8 +179,8 @@ type WriteFailedAttemptsParams struct {
 	Failures      []string
 }
 
-// WriteFailedAttempts records attempts that failed and are repeated, and keeps the newest 10 of each
-// task. It runs before RetryTasks and SaveResult, which take the running rows away.
+// WriteFailedAttempts records attempts that failed and will be retried, and keeps the newest 10 of
+// each task. It runs before RetryTasks and SaveResult, which delete the running rows.
 func (q *Queries) WriteFailedAttempts(ctx context.Context, db DBTX, arg WriteFailedAttemptsParams) error {
 	_, err := db.Exec(ctx, writeFailedAttempts,
 		arg.Namespaces,

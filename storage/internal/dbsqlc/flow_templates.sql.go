@@ -33,7 +33,8 @@ type DeleteTemplateRow struct {
 	OpenRunID string
 }
 
-// DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the row first: see LockType.
+// DeleteTemplate deletes a template with all its versions, if no run of it is open. It locks the
+// row first: see LockType.
 func (q *Queries) DeleteTemplate(ctx context.Context, db DBTX, arg DeleteTemplateParams) (DeleteTemplateRow, error) {
 	row := db.QueryRow(ctx, deleteTemplate, arg.Namespace, arg.TemplateType)
 	var i DeleteTemplateRow

@@ -31,8 +31,8 @@ type CancelledJobsRow struct {
 	FencingToken int64
 }
 
-// CancelledJobs returns attempts of jobs that this node runs itself and whose job was asked to end, at most 1,000. Few jobs are asked at
-// a time, and each of them is found by its index.
+// CancelledJobs returns at most 1,000 attempts of jobs on this node whose job has a cancel request.
+// Few jobs have one at a time, and an index finds each of them.
 func (q *Queries) CancelledJobs(ctx context.Context, db DBTX, nodeID int64) ([]CancelledJobsRow, error) {
 	rows, err := db.Query(ctx, cancelledJobs, nodeID)
 	if err != nil {
@@ -76,9 +76,9 @@ type ConfirmGenerationParams struct {
 	SeenFencingToken int64
 }
 
-// ConfirmGeneration compares the server of this session, and the highest numbers that the engine has
-// seen, with what is recorded. After a failover or a restore it moves the sequences and begins a new
-// generation. It returns the generation that holds now.
+// ConfirmGeneration compares the server of this session, and the highest numbers that the engine
+// has seen, with the stored ones. After a failover or a restore it moves the sequences and begins a
+// new generation. It returns the current generation.
 func (q *Queries) ConfirmGeneration(ctx context.Context, db DBTX, arg ConfirmGenerationParams) (uuid.UUID, error) {
 	row := db.QueryRow(ctx, confirmGeneration, arg.SeenTaskID, arg.SeenFencingToken)
 	var generation uuid.UUID
@@ -100,7 +100,7 @@ type MissingAttemptsParams struct {
 	FencingTokens []int64
 }
 
-// MissingAttempts returns the ordinals of attempts that hold no running row.
+// MissingAttempts returns the ordinals of attempts without a running row.
 func (q *Queries) MissingAttempts(ctx context.Context, db DBTX, arg MissingAttemptsParams) ([]int32, error) {
 	rows, err := db.Query(ctx, missingAttempts,
 		arg.Ords,
@@ -143,7 +143,7 @@ type MissingTasksParams struct {
 	TaskIds    []int64
 }
 
-// MissingTasks returns the ordinals of tasks that no table knows.
+// MissingTasks returns the ordinals of tasks that are in no table.
 func (q *Queries) MissingTasks(ctx context.Context, db DBTX, arg MissingTasksParams) ([]int32, error) {
 	rows, err := db.Query(ctx, missingTasks,
 		arg.Ords,

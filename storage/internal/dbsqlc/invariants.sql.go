@@ -63,7 +63,8 @@ type CountLookedRow struct {
 	N         int64
 }
 
-// CountLooked tells how many rows each invariant of FindViolations has to look at: one that looked at none proves nothing.
+// CountLooked returns the number of rows that each invariant of FindViolations checks. An invariant
+// that has checked no rows proves nothing.
 func (q *Queries) CountLooked(ctx context.Context, db DBTX) ([]CountLookedRow, error) {
 	rows, err := db.Query(ctx, countLooked)
 	if err != nil {
@@ -100,7 +101,7 @@ type CountStandingRow struct {
 	N         int64
 }
 
-// CountStanding tells how many rows each part of FindStanding has to look at.
+// CountStanding returns the number of rows that each part of FindStanding checks.
 func (q *Queries) CountStanding(ctx context.Context, db DBTX) ([]CountStandingRow, error) {
 	rows, err := db.Query(ctx, countStanding)
 	if err != nil {
@@ -181,15 +182,16 @@ type FindStandingRow struct {
 	Detail    string
 }
 
-// FindStanding looks for work that stands although nothing hinders it, in namespaces that are not paused: once everything has
-// been done there is none.
-// place_is_found: a task that waits for a place gets one, where a node gives it and not a worker.
-// timer_fires: a timer that is due runs.
-// cancel_ends: a cancel that is past its grace has ended its process, in a paused namespace too.
-// lease_is_held: what runs runs on a node that beats, or is leased to a worker that does, and not past its deadline.
-// hold_is_used: who holds a key runs, or may be claimed.
-// key_is_given: nobody waits for a key that is free.
-// message_is_delivered: a message that can be delivered is, also to a namespace that is paused.
+// FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
+// paused. When all work is done, there is none.
+// place_is_found: a task that waits for a slot gets one, unless workers take it.
+// timer_fires: a due timer runs.
+// cancel_ends: a process whose grace period is over has ended, also in a paused namespace.
+// lease_is_held: a running task is on a node with heartbeats, or is leased to a worker with
+// heartbeats, and has not exceeded its deadline.
+// hold_is_used: a job that holds a key runs or can be claimed.
+// key_is_given: no job waits for a free key.
+// message_is_delivered: a message that can be delivered is delivered, also in a paused namespace.
 func (q *Queries) FindStanding(ctx context.Context, db DBTX, arg FindStandingParams) ([]FindStandingRow, error) {
 	rows, err := db.Query(ctx, findStanding, arg.Lim, arg.LateUs, arg.ZombieAfterUs)
 	if err != nil {
@@ -473,58 +475,82 @@ type FindViolationsRow struct {
 	Detail    string
 }
 
-// FindViolations looks for rows that break what must hold at any moment. It is one statement, so it sees one moment, also of a
-// database at work. Every part names its invariant; CountLooked tells how many rows each of them has looked at.
-// Every place where a task can stand. A removed process's are left to the batches that delete it.
-// Waiting rows that go by themselves once their process is free.
-// Processes whose waiting rows SettleQueues still moves after a change of status. They wait in a process that does not run them.
-// task_in_one_place: a task waits, or runs, or has ended.
-// no_orphans: what belongs to a process leaves with it.
-// running_fits_status: INIT runs an INIT task, ERROR a repair, RUNNING anything else, an end nothing.
-// numbers_are_new: no task and no attempt has a number that its sequence will issue again.
-// one_next_task: at most one row of a process waits for a place.
-// priority_is_smallest: in an idle process, the row that waits for a slot has the smallest priority of the waiting tasks. Queues of more
-// than 2,000 tasks are not checked: see queue_priority.
-// somebody_wakes: in an idle process that may go on the next task waits for a place, and not for its process. A failed INIT or CANCEL
-// that waits for its next attempt holds up what waits behind it.
-// in_order: no call, notify or repair whose turn has come is older than the one that runs. One that is tried again has been overtaken.
-// events_numbered: the events of a process are numbered without gaps up to last_event_id, and those of its current history begin with
-// first_event_id. Older events remain only while the restart of the history is in history_restarts.
-// events_of_attempt: an event carries the attempt that finished its task; one without a task was imported. Events from before a
-// restart of the history are being removed, with their tasks.
-// failed_attempt_has_task: recorded attempts belong to a task that made more of them, at most 10 to each.
-// error_has_culprit: corrupted_by is a task that ended with ERROR; 0: imported.
-// error_holds_all: nothing but a repair waits in a process in ERROR, unless its queue is still being moved.
-// end_is_empty: nothing waits or runs in a process at its end, or removed, unless its queue is still being moved or purged.
-// held_by_operator: in a suspended process everything that waits waits for the operator, unless its queue is still being moved, and
-// nowhere else does anything.
-// cancel_has_task: a process that is being cancelled has one CANCEL task that runs or waits, and is not broken or at its end; any other
-// has none. A job has none, and while it is being cancelled its INIT task runs, or, of a group, its members do.
-// cancel_goes_first: a process that is being cancelled runs nothing that came after the request, and hands nothing else out.
-// init_has_task: a process in INIT has one INIT task that runs or waits, any other process has none.
-// attention_is_status: attention tells the status and its time, unless that is INIT or RUNNING.
-// status_is_sound: why a process is broken or held is said where it is so, and what a resume gives back where it is suspended.
-// token_grows: the attempt that runs came after every attempt of its process that has ended, and the tokens of two never agree.
-// applied_once: one attempt ended one task.
-// task_is_sound: what ran has a token and a time, what ended well has no failure, what was broken or refused has no answer. A
-// CANCEL task that has not run ends in ERROR too, once its grace is over. running_time may be after finished_time: the clock may
-// have been set back between the two.
-// retry_is_sound: a task that waits for another attempt tells which was the last.
+// FindViolations returns rows that violate the invariants, which hold at any time. It is a single
+// statement, so it reads one snapshot, also of a database in use. Every part has the name of its
+// invariant. CountLooked returns how many rows each of them has checked.
+// Every table that can contain a task. Those of removed processes are left to the batches that
+// delete them.
+// Waiting tasks that continue without an operator when their process is idle.
+// Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
+// wait in a process that does not run them.
+// task_in_one_place: a task either waits, runs or has ended.
+// no_orphans: the data of a process is deleted with it.
+// running_fits_status: a process in INIT runs an INIT task, in ERROR a repair, in RUNNING any other
+// task, and an ended process none.
+// numbers_are_new: no task or attempt has a number that its sequence will issue again.
+// one_next_task: at most one task of a process waits for a slot.
+// priority_is_smallest: the task of an idle process that waits for a slot has the smallest priority
+// of the waiting tasks. Queues of more than 2,000 tasks are not checked: see queue_priority.
+// somebody_wakes: in an idle process that may continue, the next task waits for a slot, not for its
+// process. A failed INIT or CANCEL task that waits for its next attempt blocks the tasks behind it.
+// in_order: no call, notify or repair that can run is older than the running one. A retried task
+// may have been overtaken.
+// events_numbered: the events of a process are numbered without gaps up to last_event_id, and those
+// of its current history start with first_event_id. Older events remain only while the restart of
+// the history is in history_restarts.
+// events_of_attempt: an event has the attempt that finished its task; an event without a task was
+// imported. Events from before a restart of the history are being removed, with their tasks.
+// failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10 per
+// task.
+// error_has_culprit: corrupted_by is a task that ended with ERROR, or 0 if the process was
+// imported.
+// error_holds_all: only a repair waits in a process in ERROR, unless its queue is still being
+// moved.
+// end_is_empty: no task waits or runs in an ended or removed process, unless its queue is still
+// being moved or purged.
+// held_by_operator: in a suspended process, and only there, all waiting tasks wait for the
+// operator, unless its queue is still being moved.
+// cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
+// not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
+// its INIT task runs or, in a group, its members run.
+// cancel_goes_first: a process with a cancel request runs no task that came after the request, and
+// no other task of it is handed out.
+// init_has_task: a process in INIT has one INIT task that runs or waits; other processes have none.
+// attention_is_status: attention is the status with its time, unless that is INIT or RUNNING.
+// status_is_sound: only a process in ERROR or SUSPENDED has a reason for it, and only a suspended
+// process has a status to resume.
+// token_grows: the running attempt has a larger token than all ended attempts of its process, and
+// no two attempts have the same token.
+// applied_once: one attempt has ended at most one task.
+// task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and one
+// that failed or was rejected has no response. A CANCEL task that has not run also ends in ERROR
+// after its grace period. running_time may be after finished_time, because the clock may have been
+// set back in between.
+// retry_is_sound: a task that waits for another attempt has the number of its last one.
 // one_timer_a_name: a process has at most one pending timer of each name.
-// request_has_answer: an idempotent request leads to its task, wherever that stands. 0: a repair that needed none.
-// jobs_agree: what the lanes have counted is how many jobs of a name stand in a state. It is about a namespace, and names no process.
-// events_agree: the events of a job follow from each other, and lead to where it stands; of namespaces that keep all of them. What its retention
-// has dropped is not asked for, and a run's are its own.
-// events_are_past: no event is of a transaction that is still to come. After a dump was restored into another cluster some are (docs/operations.md), and
-// no watch brings these.
-// job_has_row: a process of kind job has a row in jobs, no other has, and its waiting task stands in the line of its name.
-// keys_are_held: a job that needs keys of constraints holds each of them while it waits for a place and while it runs.
-// line_is_of_job: what waits for a key is the INIT task of a job, in a line.
-// takers_have_places: whoever has a place of a group, or has used one up, gets no other one.
-// group_is_full: a group that waits for its members has as many as it asks for, of whom some have not ended; and each has a process.
-// end_is_told: the end of a child turns its row in parents into a message, in one transaction.
-// held_has_reason: a message is held only as long as its process is SUSPENDED or in ERROR, or until SettleQueues has released it.
-// counts_agree: what the lanes have counted is how many processes there are. It is about a namespace, and names no process.
+// request_has_answer: the task of an idempotent request exists in some table. 0: a repair without a
+// task.
+// jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns a
+// namespace and has no process.
+// events_agree: the events of a job follow from each other, and the last one has its current state.
+// It applies to namespaces that keep all events, and ignores events after their retention and those
+// of runs.
+// events_are_past: no event belongs to a future transaction. After a dump was restored into another
+// cluster, some do (docs/operations.md), and no watch returns these.
+// job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task has
+// the name of the job.
+// keys_are_held: a job that needs keys of constraints holds each of them while it waits for a slot
+// and while it runs.
+// line_is_of_job: a task that waits for a key is the INIT task of a job, and has a line.
+// takers_have_places: a worker that has a place of a group, or has used one up, gets no other
+// place.
+// group_is_full: a group that waits for its members has as many as it requires, at least one of
+// which has not ended, and each has a process.
+// end_is_told: the transaction that ends a child replaces its row in parents by a message.
+// held_has_reason: a message is held only while its process is SUSPENDED or in ERROR, or until
+// SettleQueues has released it.
+// counts_agree: the counters of the lanes equal the number of processes. It concerns a namespace
+// and has no process.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {
 	rows, err := db.Query(ctx, findViolations, lim)
 	if err != nil {

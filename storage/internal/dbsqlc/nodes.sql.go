@@ -26,8 +26,9 @@ type BeatParams struct {
 	NodeID         int64
 }
 
-// Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns no row if another node has
-// declared this one dead or deleted its row: the node must register again. lateness_us is -1 if the node has claimed no timer.
+// Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
+// no row if another node has declared this one dead or deleted its row: the node must register
+// again. lateness_us is -1 if the node has claimed no timer.
 func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, error) {
 	row := db.QueryRow(ctx, beat,
 		arg.Draining,
@@ -47,7 +48,7 @@ DELETE FROM nodes n
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
 `
 
-// BuryNodes deletes nodes that were declared dead more than an hour ago and hold nothing.
+// BuryNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
 func (q *Queries) BuryNodes(ctx context.Context, db DBTX) error {
 	_, err := db.Exec(ctx, buryNodes)
 	return err
@@ -99,7 +100,7 @@ type DrainNodeRow struct {
 	Running     int32
 }
 
-// DrainNode asks a node to drain; a second request changes nothing.
+// DrainNode asks a node to drain. A second request changes nothing.
 func (q *Queries) DrainNode(ctx context.Context, db DBTX, nodeID int64) (DrainNodeRow, error) {
 	row := db.QueryRow(ctx, drainNode, nodeID)
 	var i DrainNodeRow
@@ -189,7 +190,7 @@ type ListNodesRow struct {
 	Running     int32
 }
 
-// ListNodes lists the nodes with what they run; running is small.
+// ListNodes lists the nodes with the number of tasks that they run. The table running is small.
 func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error) {
 	rows, err := db.Query(ctx, listNodes)
 	if err != nil {

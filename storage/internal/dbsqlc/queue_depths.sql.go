@@ -22,7 +22,7 @@ type CountBacklogParams struct {
 	Lim       int32
 }
 
-// CountBacklog counts the tasks of a namespace that wait for a place, to lim and no further.
+// CountBacklog counts the tasks of a namespace that wait for a slot, up to lim.
 func (q *Queries) CountBacklog(ctx context.Context, db DBTX, arg CountBacklogParams) (int32, error) {
 	row := db.QueryRow(ctx, countBacklog, arg.Namespace, arg.Lim)
 	var waiting int32
@@ -55,8 +55,8 @@ type QueueDepthsRow struct {
 	OldestUs  int64
 }
 
-// QueueDepths tells, for each namespace, how many tasks could run now and how long the oldest of them has waited (µs). It counts to
-// lim and no further: a backlog of millions costs no more to look at than one of lim.
+// QueueDepths returns, for each namespace, the number of tasks that could run now and how long the
+// oldest of them has waited (µs). It counts up to lim, so that a backlog of millions costs no more.
 func (q *Queries) QueueDepths(ctx context.Context, db DBTX, arg QueueDepthsParams) ([]QueueDepthsRow, error) {
 	rows, err := db.Query(ctx, queueDepths, arg.Namespaces, arg.Lim)
 	if err != nil {

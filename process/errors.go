@@ -18,20 +18,20 @@ var (
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
 	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
-	ErrDraining            = errors.New("the node is draining and has taken nothing of the request: another node will")
+	ErrDraining            = errors.New("the node is draining and did not accept the request: another node will")
 	ErrJobNotFound         = errors.New("job not found")
 	ErrConstraintNotFound  = errors.New("constraint not found")
-	ErrWorkerNotFound      = errors.New("worker not found: none of this id was heard of within a day")
+	ErrWorkerNotFound      = errors.New("worker not found: no worker with this id was seen within a day")
 	ErrCronNotFound        = errors.New("cron not found")
 	ErrCronExists          = errors.New("cron exists already")
 	ErrTemplateNotFound    = errors.New("template not found")
 	ErrRunExists           = errors.New("run exists already")
 	ErrRunNotFound         = errors.New("run not found")
 	ErrStepNotFound        = errors.New("step not found")
-	ErrStaleVersion        = errors.New("the expected version is not the newest: somebody has put another one since; read it again")
+	ErrStaleVersion        = errors.New("the expected version is not the newest: another one was stored since; read it again")
 	ErrNamespacePaused     = errors.New("the namespace is paused, and nothing runs in it: resume it first")
-	ErrStaleEtag           = errors.New("the etag is not the newest: somebody has changed it since; read it again")
-	ErrFenced              = errors.New("the attempt is over: another one has taken its place")
+	ErrStaleEtag           = errors.New("the etag is not the newest: it was changed since; read it again")
+	ErrFenced              = errors.New("the attempt is over: another one has replaced it")
 )
 
 // OverloadError is an ErrOverloaded that names the limit that was reached.
@@ -93,7 +93,7 @@ const (
 )
 
 // GraceExpiredMessage is the message of the failure cancel_grace_expired.
-const GraceExpiredMessage = "the grace of the cancel is over"
+const GraceExpiredMessage = "the grace period of the cancel is over"
 
 // ZombieDetail is the detail of a process that is in ERROR because of a zombie.
 const ZombieDetail = "zombie detected"

@@ -15,17 +15,18 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Node is an engine of a test, running.
+// Node is a running engine of a test.
 type Node struct {
 	*engine.Engine
 	Store *storage.Store
-	Stop  func() // drains the engine and closes the store; the end of the test does it, too
+	Stop  func() // drains the engine and closes the store; the end of the test also calls it
 }
 
-// Kinds makes the kinds that an engine knows.
+// Kinds returns the kinds for an engine.
 type Kinds func(*engine.Engine, *storage.Store) []engine.Kind
 
-// Start runs an engine on a database, with one namespace "ns" whose processor is p. kinds may be nil.
+// Start runs an engine on a database, with one namespace "ns" whose processor is p. kinds may be
+// nil.
 func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change ...func(*engine.Config)) *Node {
 	t.Helper()
 	ctx := context.Background()
@@ -61,7 +62,7 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 	return n
 }
 
-// Put sets a namespace, by default with the processor of the test.
+// Put stores a namespace. By default it has the processor of the test.
 func (n *Node) Put(t testing.TB, ns *progressorv1.Namespace) {
 	t.Helper()
 	if ns.Processor == nil {
@@ -72,7 +73,7 @@ func (n *Node) Put(t testing.TB, ns *progressorv1.Namespace) {
 	}
 }
 
-// Count asks the database for a number.
+// Count returns the number that a query returns.
 func Count(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int) {
 	t.Helper()
 	if err := db.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
@@ -81,7 +82,7 @@ func Count(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int) {
 	return n
 }
 
-// Eventually waits until cond holds. It looks every few milliseconds.
+// Eventually waits until cond returns true. It calls cond every few milliseconds.
 func Eventually(t testing.TB, patience time.Duration, what string, cond func() bool) {
 	t.Helper()
 	end := time.NewTimer(patience)

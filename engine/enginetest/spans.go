@@ -15,13 +15,13 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
-// Spans is a TracerProvider that remembers the spans that have ended.
+// Spans is a TracerProvider that records the ended spans.
 type Spans struct {
 	*sdktrace.TracerProvider
 	recorder *tracetest.SpanRecorder
 }
 
-// NewSpans makes one as serve does, with the sampler of that ratio.
+// NewSpans returns a Spans that is configured like the one of serve, with a sampler for the ratio.
 func NewSpans(ratio float64) *Spans {
 	r := tracetest.NewSpanRecorder()
 	return &Spans{sdktrace.NewTracerProvider(
@@ -29,12 +29,12 @@ func NewSpans(ratio float64) *Spans {
 	), r}
 }
 
-// Begin begins a span of a test, such as a client's.
+// Begin starts a span of a test, such as a client's.
 func (s *Spans) Begin(ctx context.Context, name string) (context.Context, trace.Span) {
 	return s.Tracer("test").Start(ctx, name)
 }
 
-// Named are the spans of a name that have ended, in the order of their ends.
+// Named returns the ended spans with a name, in the order of their ends.
 func (s *Spans) Named(name string) (found []sdktrace.ReadOnlySpan) {
 	for _, span := range s.recorder.Ended() {
 		if span.Name() == name {
@@ -44,14 +44,15 @@ func (s *Spans) Named(name string) (found []sdktrace.ReadOnlySpan) {
 	return found
 }
 
-// Await waits until n spans of a name have ended.
+// Await waits until n spans with a name have ended.
 func (s *Spans) Await(t testing.TB, patience time.Duration, name string, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	Eventually(t, patience, fmt.Sprintf("%d spans %q", n, name), func() bool { return len(s.Named(name)) >= n })
 	return s.Named(name)
 }
 
-// Text is everything that was told of spans, for what must not be there.
+// Text returns all recorded data of the spans, for tests that look for text that must not be
+// recorded.
 func (s *Spans) Text() string {
 	var b strings.Builder
 	for _, span := range s.recorder.Ended() {
@@ -60,7 +61,7 @@ func (s *Spans) Text() string {
 	return b.String()
 }
 
-// Attribute is the value of an attribute of a span as text; "": it has none.
+// Attribute returns an attribute of a span as text, or "" if it is not set.
 func Attribute(span sdktrace.ReadOnlySpan, key string) string {
 	for _, a := range span.Attributes() {
 		if a.Key == attribute.Key(key) {

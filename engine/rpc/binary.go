@@ -10,20 +10,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// codecProto is the name under which Connect looks the binary codec up.
+// codecProto is the name of the binary codec in Connect.
 const codecProto = "proto"
 
-// binary is Connect's own protobuf codec, but that it names the string that is not valid UTF-8: the protobuf library
-// does not say which one it was.
+// binary is like Connect's protobuf codec, but its error has the path of a string that is not valid
+// UTF-8. The protobuf library does not report it.
 type binary struct{}
 
-// Name is the name that the codec is registered under.
+// Name returns the name of the codec.
 func (binary) Name() string { return codecProto }
 
-// IsBinary tells that what it writes is not text.
+// IsBinary reports that the encoding is not text.
 func (binary) IsBinary() bool { return true }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (binary) Marshal(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -32,7 +32,8 @@ func (binary) Marshal(message any) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
+// has it.
 func (binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -41,7 +42,7 @@ func (binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// MarshalStable writes a message with its fields in order.
+// MarshalStable encodes a message deterministically.
 func (binary) MarshalStable(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -50,7 +51,7 @@ func (binary) MarshalStable(message any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message.
 func (binary) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -66,10 +67,10 @@ func (binary) Unmarshal(data []byte, message any) error {
 	return err
 }
 
-// badUTF8 walks a message on the wire and returns the path of the first string that is not valid UTF-8. It stops at the
-// first thing that it does not understand.
+// badUTF8 walks an encoded message and returns the path of the first string that is not valid
+// UTF-8. It stops at the first invalid field.
 func badUTF8(data []byte, md protoreflect.MessageDescriptor, depth int) (path string, found bool) {
-	seen := map[protowire.Number]int{} // elements of lists
+	seen := map[protowire.Number]int{} // list indexes by field
 	for len(data) > 0 && depth <= maxJSONDepth {
 		number, wireType, n := protowire.ConsumeField(data)
 		if n < 0 {

@@ -12,7 +12,7 @@ type bulks struct {
 	bulks *bulk.Bulks
 }
 
-// StartBulk begins to do a verb to all processes that match a filter, or counts them.
+// StartBulk starts a bulk that applies a verb to all processes that match a filter, or counts them.
 func (s *bulks) StartBulk(ctx context.Context, r *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
 	b, err := s.bulks.Start(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *bulks) StartBulk(ctx context.Context, r *progressorv1.StartBulkRequest)
 	return &progressorv1.StartBulkResponse{Bulk: b}, nil
 }
 
-// GetBulk tells how far a bulk has come, with its newest failures.
+// GetBulk returns the progress of a bulk, with its newest failures.
 func (s *bulks) GetBulk(ctx context.Context, r *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
 	b, err := s.bulks.Get(ctx, r.GetNamespace(), r.GetBulkId())
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *bulks) GetBulk(ctx context.Context, r *progressorv1.GetBulkRequest) (*p
 	return &progressorv1.GetBulkResponse{Bulk: b}, nil
 }
 
-// ListBulks reads a page of the bulks of a namespace, or of all.
+// ListBulks returns a page of the bulks of a namespace, or of all namespaces.
 func (s *bulks) ListBulks(ctx context.Context, r *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
 	list, next, err := s.bulks.List(ctx, r.GetNamespace(), r.GetPageSize(), r.GetPageToken())
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *bulks) ListBulks(ctx context.Context, r *progressorv1.ListBulksRequest)
 	return &progressorv1.ListBulksResponse{Bulks: list, NextPageToken: next}, nil
 }
 
-// CancelBulk asks a bulk to end.
+// CancelBulk cancels a bulk.
 func (s *bulks) CancelBulk(ctx context.Context, r *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
 	b, err := s.bulks.Cancel(ctx, r.GetNamespace(), r.GetBulkId(), actorOf(ctx))
 	if err != nil {

@@ -24,30 +24,31 @@ const (
 	durationName  protoreflect.FullName = "google.protobuf.Duration"
 )
 
-// maxJSONDepth is how deep the objects and lists of a JSON value may be nested: what lies deeper would only fail later,
-// in the database, and take other requests of the same transaction with it.
+// maxJSONDepth is the maximum nesting of objects and lists in a JSON value. Deeper values would
+// fail in the database, together with other requests of the same transaction.
 const maxJSONDepth = process.MaxJSONDepth
 
 // maxTimestamp is the first second of the year 10000.
 const maxTimestamp = 253402300800
 
-// contentCheck looks, in one type of message and all that it holds, for what no rule of the contract can say and what
-// PostgreSQL or the JSON encoder would choke on: NUL characters, times out of 1970–9999, negative or endless
-// durations, JSON values that JSON cannot express. It is made once for each type: only the fields that can be wrong
-// are looked at, never payloads.
+// contentCheck checks one type of message, including nested messages, for content that
+// protovalidate rules cannot express and that PostgreSQL or the JSON encoder rejects: NUL
+// characters, times outside 1970–9999, negative or too long durations, and JSON values that JSON
+// cannot express. It is created once per type and reads only the fields that can be invalid, never
+// payloads.
 type contentCheck struct {
 	fields []fieldCheck
 }
 
 type fieldCheck struct {
 	fd    protoreflect.FieldDescriptor
-	value valueCheck // of the field, of each element of a list, of each value of a map
+	value valueCheck // for the field, each element of a list, or each value of a map
 }
 
-// valueCheck looks at one value; nil where there is nothing to look at.
+// valueCheck checks one value. It is nil if there is nothing to check.
 type valueCheck func(v protoreflect.Value) *process.InvalidError
 
-// contentChecks makes the checks of messages, each type once.
+// contentChecks creates the checks of message types, once per type.
 type contentChecks map[protoreflect.FullName]*contentCheck
 
 func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
@@ -55,12 +56,12 @@ func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
 		return c
 	}
 	c := &contentCheck{}
-	all[md.FullName()] = c // before its fields: a type may hold itself
+	all[md.FullName()] = c // set before its fields, because a type may contain itself
 	fields := md.Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
 		if rules, err := protovalidate.ResolveFieldRules(fd); err == nil && rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS {
-			continue // as the rules say: its handler looks at each by itself
+			continue // as in the rules: its handler checks each element
 		}
 		kind := fd
 		if fd.IsMap() {
@@ -104,7 +105,7 @@ func (all contentChecks) valueCheck(fd protoreflect.FieldDescriptor) valueCheck 
 	return func(v protoreflect.Value) *process.InvalidError { return c.check(v.Message()) }
 }
 
-// check returns the first fault of a message, its field named by its path.
+// check returns the first fault of a message, with the path of its field.
 func (c *contentCheck) check(m protoreflect.Message) *process.InvalidError {
 	for i := range c.fields {
 		f := &c.fields[i]
@@ -153,7 +154,7 @@ func (f *fieldCheck) checkMap(m protoreflect.Map) (fault *process.InvalidError) 
 	return fault
 }
 
-// within puts a name, or an index in brackets, before the path of a fault.
+// within prepends a name, or an index in brackets, to the path of a fault.
 func within(name string, fault *process.InvalidError) *process.InvalidError {
 	switch {
 	case fault.Field == "":

@@ -14,21 +14,22 @@ import (
 	"github.com/progressor-engine/progressor/internal/digits"
 )
 
-// The names under which Connect looks a JSON codec up: by the content type, with its charset where there is one.
+// The names of the JSON codec in Connect: the content type with an optional charset.
 const (
 	codecJSON        = "json"
 	codecJSONCharset = "json; charset=utf-8"
 )
 
-// strictJSON reads JSON requests strictly. Connect's own codec drops unknown fields and enum names, and a wait or
-// timeout with a typing error would silently become its default; here it is an error that names it. Integers that a
-// google.protobuf.Value cannot hold are refused by their path instead of being rounded.
+// strictJSON decodes JSON requests strictly. Connect's own codec ignores unknown fields and enum
+// names, so a misspelled wait or timeout would silently become its default. Here it is an error
+// with its name. Integers that a google.protobuf.Value cannot represent are rejected with their
+// path instead of being rounded.
 type strictJSON struct{ name string }
 
-// Name is the name that the codec is registered under.
+// Name returns the name of the codec.
 func (c strictJSON) Name() string { return c.name }
 
-// Marshal writes a message as ProtoJSON.
+// Marshal encodes a message as ProtoJSON.
 func (strictJSON) Marshal(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -37,7 +38,8 @@ func (strictJSON) Marshal(message any) ([]byte, error) {
 	return protojson.Marshal(m)
 }
 
-// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
+// has it.
 func (strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -46,7 +48,7 @@ func (strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// Unmarshal reads a message from ProtoJSON.
+// Unmarshal decodes a message from ProtoJSON.
 func (strictJSON) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -59,17 +61,17 @@ func (strictJSON) Unmarshal(data []byte, message any) error {
 		if path, found := findBadUTF8(data, m); found {
 			return fmt.Errorf("%s: not valid UTF-8", path)
 		}
-		// protojson has the one or the other in its errors, by build of the program.
+		// protojson randomly uses no-break spaces in its errors, depending on the build.
 		return errors.New(withKnownValues(strings.ReplaceAll(err.Error(), "\u00a0", " "), m))
 	}
 	return digits.Check(data, "", m)
 }
 
-// unknownEnum is how protojson reports a value that an enum does not have.
+// unknownEnum matches the error of protojson for an unknown enum value.
 var unknownEnum = regexp.MustCompile(`invalid value for enum field (\w+): `)
 
-// withKnownValues adds the values of an enum to an error that names a field of this type. It leaves the error
-// as it is if fields of that name have different types in the message.
+// withKnownValues adds the values of the enum to an error that names an enum field. It returns the
+// error unchanged if fields of that name have different types in the message.
 func withKnownValues(text string, m proto.Message) string {
 	found := unknownEnum.FindStringSubmatch(text)
 	if found == nil {
@@ -91,7 +93,7 @@ func withKnownValues(text string, m proto.Message) string {
 	return text + "; known: " + strings.Join(names, ", ")
 }
 
-// findEnums collects the types of all enum fields of a name in a message and the messages inside it.
+// findEnums collects the types of all enum fields with a name in a message and its nested messages.
 func findEnums(m protoreflect.MessageDescriptor, name string, seen map[protoreflect.FullName]bool,
 	enums map[protoreflect.FullName]protoreflect.EnumDescriptor,
 ) {
@@ -115,8 +117,8 @@ func findBadUTF8(data []byte, m proto.Message) (path string, found bool) {
 	if utf8.Valid(data) {
 		return "", false
 	}
-	// The walk reads a broken byte as U+FFFD, so that where the text itself has that character the path may be the one
-	// of a sound string; the request is refused in any case.
+	// The decoder replaces invalid bytes by U+FFFD. If the text also contains that character, the
+	// path may be that of a valid string. The request is rejected in any case.
 	path, _, found = digits.Find(data, m.ProtoReflect().Descriptor(), func(token any, _ bool) bool {
 		s, ok := token.(string)
 		return ok && containsReplacement(s)

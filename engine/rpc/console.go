@@ -19,32 +19,33 @@ import (
 	"github.com/progressor-engine/progressor/console"
 )
 
-// Console is what the web console may do.
+// Console is the mode of the web console.
 type Console string
 
 // The modes of the console. The zero value is ConsoleFull.
 const (
 	ConsoleFull     Console = "full"
-	ConsoleReadOnly Console = "read-only" // it shows all and changes nothing
-	ConsoleOff      Console = "off"       // there is none
+	ConsoleReadOnly Console = "read-only" // shows everything and changes nothing
+	ConsoleOff      Console = "off"       // not served
 )
 
-// contentPolicy lets pages load what this server has built into it, and talk to this server: no script or style in the page, nothing
-// from elsewhere, no text that becomes markup, no frames.
+// contentPolicy allows pages only the files and the API of this server: no inline scripts or
+// styles, nothing from other sites, no text that becomes markup, no frames.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// minCompressed is the size from which a file is worth compressing.
+// minCompressed is the minimum size of a file that is compressed.
 const minCompressed = 1 << 10
 
-// consoleFile is a built file, ready to be sent.
+// consoleFile is a built file, prepared for sending.
 type consoleFile struct {
 	content, compressed []byte
 	contentType, tag    string
 	immutable           bool // its name changes with its content
 }
 
-// consoleFiles prepares all files of the console, by their paths in the URL. They are some hundred kilobytes.
+// consoleFiles prepares all files of the console, by their URL paths. They have some hundred
+// kilobytes in total.
 func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consoleFile, error) {
 	prepared := map[string]*consoleFile{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -73,7 +74,7 @@ func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consol
 		return nil, fmt.Errorf("prepare the console: %w", err)
 	}
 	if prepared["/index.html"] == nil {
-		return nil, fmt.Errorf("prepare the console: there is no index.html among its built files")
+		return nil, fmt.Errorf("prepare the console: no index.html among its built files")
 	}
 	return prepared, nil
 }
@@ -118,7 +119,7 @@ func (f *consoleFile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// mountConsole serves the console at / to whoever asks for HTML, and what it loads.
+// mountConsole serves the console at / to clients that accept HTML, with the files that it loads.
 func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.HandlerFunc) error {
 	if mode == ConsoleOff {
 		mux.HandleFunc("GET /{$}", plain)
@@ -143,8 +144,8 @@ func mountConsole(mux *http.ServeMux, mode Console, version string, plain http.H
 	return nil
 }
 
-// guardBrowsers refuses what a page of another site sends, and where the console is read-only all that a browser sends to change
-// something. Programs other than browsers send neither of the two headers.
+// guardBrowsers rejects requests from pages of other sites and, if the console is read-only, all
+// requests of browsers that change something. Only browsers send these two headers.
 func guardBrowsers(mode Console, next http.Handler) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
@@ -156,7 +157,7 @@ func guardBrowsers(mode Console, next http.Handler) http.Handler {
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, "a page of another site sent this: requests of browsers are taken from the engine's own pages alone")
+		refuse(w, r, "a page of another site sent this: browsers may send requests only from the engine's own pages")
 	}))
 	return protection.Handler(guarded)
 }
@@ -165,7 +166,7 @@ func refuse(w http.ResponseWriter, r *http.Request, why string) {
 	answer := connect.NewErrorWriter()
 	err := connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s", why))
 	if answer.IsSupported(r) {
-		_ = answer.Write(w, r, err) // who does not wait for the answer does not need it
+		_ = answer.Write(w, r, err) // the client may be gone
 		return
 	}
 	page(w, http.StatusForbidden, why)

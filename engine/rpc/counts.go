@@ -6,7 +6,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// CountProcesses tells how many processes there are in each status.
+// CountProcesses returns the number of processes in each status.
 func (s *insights) CountProcesses(ctx context.Context, r *progressorv1.CountProcessesRequest) (*progressorv1.CountProcessesResponse, error) {
 	counts, err := s.engine.CountProcesses(ctx, r.GetNamespace())
 	if err != nil {

@@ -14,7 +14,7 @@ type cronService struct {
 	crons *crons.Crons
 }
 
-// CreateCron makes a cron.
+// CreateCron creates a cron.
 func (s *cronService) CreateCron(ctx context.Context, r *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
 	c, err := s.crons.Create(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *cronService) CreateCron(ctx context.Context, r *progressorv1.CreateCron
 	return &progressorv1.CreateCronResponse{Cron: c}, nil
 }
 
-// UpdateCron gives a cron another definition.
+// UpdateCron replaces the definition of a cron.
 func (s *cronService) UpdateCron(ctx context.Context, r *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
 	c, err := s.crons.Update(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *cronService) UpdateCron(ctx context.Context, r *progressorv1.UpdateCron
 	return &progressorv1.UpdateCronResponse{Cron: c}, nil
 }
 
-// GetCron reads a cron.
+// GetCron returns a cron.
 func (s *cronService) GetCron(ctx context.Context, r *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
 	c, err := s.crons.Get(ctx, r.GetNamespace(), r.GetCronId())
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *cronService) GetCron(ctx context.Context, r *progressorv1.GetCronReques
 	return &progressorv1.GetCronResponse{Cron: c}, nil
 }
 
-// ListCrons reads a page of the crons of a namespace.
+// ListCrons returns a page of the crons of a namespace.
 func (s *cronService) ListCrons(ctx context.Context, r *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
 	list, next, err := s.crons.List(ctx, r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *cronService) ListCrons(ctx context.Context, r *progressorv1.ListCronsRe
 	return &progressorv1.ListCronsResponse{Crons: list, NextPageToken: next}, nil
 }
 
-// DeleteCron ends a cron.
+// DeleteCron deletes a cron.
 func (s *cronService) DeleteCron(ctx context.Context, r *progressorv1.DeleteCronRequest) (*progressorv1.DeleteCronResponse, error) {
 	if err := s.crons.Delete(ctx, r, actorOf(ctx)); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *cronService) DeleteCron(ctx context.Context, r *progressorv1.DeleteCron
 	return &progressorv1.DeleteCronResponse{}, nil
 }
 
-// PauseCron lets nothing fire until ResumeCron.
+// PauseCron pauses a cron until ResumeCron.
 func (s *cronService) PauseCron(ctx context.Context, r *progressorv1.PauseCronRequest) (*progressorv1.PauseCronResponse, error) {
 	c, err := s.crons.Pause(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *cronService) PauseCron(ctx context.Context, r *progressorv1.PauseCronRe
 	return &progressorv1.PauseCronResponse{Cron: c}, nil
 }
 
-// ResumeCron ends a pause.
+// ResumeCron resumes a cron.
 func (s *cronService) ResumeCron(ctx context.Context, r *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
 	c, err := s.crons.Resume(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *cronService) CancelFire(ctx context.Context, r *progressorv1.CancelFire
 	return &progressorv1.CancelFireResponse{Fire: f}, nil
 }
 
-// BackfillCron has the fire times of a time that has passed decided.
+// BackfillCron makes a cron decide the fire times of a past period.
 func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.Backfill
 	return &progressorv1.BackfillCronResponse{Fires: n}, nil
 }
 
-// PreviewCron lists fire times of a cron, or of a spec, and says it in words.
+// PreviewCron returns fire times of a cron or a spec, and its description in words.
 func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
 	list, words, err := s.crons.Preview(ctx, r)
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCr
 	return resp, nil
 }
 
-// ListFires reads a page of the ledger of a cron.
+// ListFires returns a page of the ledger of a cron.
 func (s *cronService) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
 	list, next, err := s.crons.ListFires(ctx, r)
 	if err != nil {

@@ -17,28 +17,28 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// maxErrorText is how many bytes of text an error has: gRPC sends it as a header, and clients limit these. What a
-// processor said in full is in the detail.
+// maxErrorText is the maximum size of an error text in bytes. gRPC sends it as a header, whose size
+// clients limit. The detail has the full message of a processor.
 const maxErrorText = 1024
 
-// internalText is all that a client is told of an error that nobody foresaw.
+// internalText is the text that clients get for unexpected errors.
 const internalText = "internal error: the engine's log says more"
 
-// answer is what an error of the engine is for a client.
+// answer is an error as it is returned to a client.
 type answer struct {
 	code   connect.Code
 	detail *progressorv1.ErrorDetail
 	text   string
-	scoped bool // the text is to be followed by the name of what it is about
+	scoped bool // the name of the subject follows the text
 }
 
-// sentinels are the errors that need no more than a code and a reason.
+// sentinels are the errors that are mapped to a code and a reason.
 var sentinels = []struct {
 	err    error
 	code   connect.Code
 	reason progressorv1.ErrorDetail_Reason
 }{
-	// Those of a cron wrap what its process has said.
+	// the errors of a cron may wrap errors of its process, so they come first
 	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED},
 	{process.ErrCronNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND},
 	{process.ErrCronExists, connect.CodeAlreadyExists, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS},
@@ -64,8 +64,9 @@ var sentinels = []struct {
 	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT},
 }
 
-// toConnect turns an error of the engine into the one that the client gets: a code, and an ErrorDetail with the
-// reason. internal is true where the client is told nothing of what happened, so that the caller logs it.
+// toConnect converts an error of the engine to an error for the client, with a code and an
+// ErrorDetail with the reason. internal reports that the client does not get the text, so that the
+// caller should log it.
 func toConnect(err error, request any) (answered *connect.Error, internal bool) {
 	namespace, processID := scopeOf(request)
 	if own, ok := errors.AsType[*connect.Error](err); ok {
@@ -94,7 +95,8 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 	return answered, !known
 }
 
-// jobText calls the job or the bulk of a request so, which to the layers below is the process that it is.
+// jobText replaces "process" in the text if the request is about a job or a bulk, which lower
+// layers treat as processes.
 func jobText(text string, request any) string {
 	switch request.(type) {
 	case *progressorv1.EnqueueRequest, *progressorv1.EnqueueBatchRequest:
@@ -111,13 +113,13 @@ func jobText(text string, request any) string {
 	return text
 }
 
-// isOfCron tells whether an error says something of a cron.
+// isOfCron reports whether an error is about a cron.
 func isOfCron(err error) bool {
 	return errors.Is(err, process.ErrCronNotFound) || errors.Is(err, process.ErrCronExists) || errors.Is(err, process.ErrStaleEtag) || errors.Is(err, process.ErrNamespacePaused)
 }
 
-// answerOf knows every error of package process and of the engine. An error that it does not know is INTERNAL, and its
-// text stays here: it may hold SQL.
+// answerOf maps the errors of package process and of the engine. An unknown error becomes INTERNAL,
+// and its text is not returned, because it may contain SQL.
 func answerOf(err error) (a answer, known bool) {
 	if task, ok := errors.AsType[*engine.TaskError](err); ok {
 		return taskAnswer(task), true
@@ -149,23 +151,23 @@ func answerOf(err error) (a answer, known bool) {
 	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
-			// The sentinel's own words, without what the layers below put around it.
+			// The text of the sentinel, without the context that lower layers added.
 			return answer{s.code, &progressorv1.ErrorDetail{Reason: s.reason}, s.err.Error(), true}, true
 		}
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return answer{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
-			text: "the client went away: what it asked for may have been stored and goes on"}, true
+			text: "the client closed the request, which may have been stored and continues"}, true
 	case errors.Is(err, context.DeadlineExceeded):
 		detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT}
 		return answer{code: connect.CodeDeadlineExceeded, detail: detail,
-			text: "the request's deadline passed: what it asked for may have been stored and goes on"}, true
+			text: "the deadline of the request has passed, which may have been stored and continues"}, true
 	}
 	return answer{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
 }
 
-// taskAnswer says what became of a task, where it is not a response.
+// taskAnswer converts a TaskError.
 func taskAnswer(e *engine.TaskError) answer {
 	a := answer{detail: &progressorv1.ErrorDetail{
 		Namespace:     e.Key.Namespace,
@@ -191,7 +193,7 @@ func taskAnswer(e *engine.TaskError) answer {
 		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "goes on, and the engine stops: another one can wait for it"
+		a.text = task + "continues, but this node is stopping: another one can wait for it"
 	default:
 		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_CANCELLED
 		a.text = task + "was cancelled"
@@ -209,7 +211,8 @@ func said(reason, message string) string {
 	return reason + ": " + message
 }
 
-// wantedText is the text of an answer with what was not found, where that is no namespace or process.
+// wantedText returns the text of an answer with the name of what was not found, if that is not a
+// namespace or a process.
 func wantedText(a answer, request any) string {
 	switch a.detail.GetReason() {
 	case progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND:
@@ -241,13 +244,14 @@ func wantedText(a answer, request any) string {
 		}
 	case *progressorv1.StopWorkerRequest:
 		if a.code == connect.CodeNotFound && a.detail.GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
-			return fmt.Sprintf("worker %q not found: it was not heard of within a day", r.GetWorkerId())
+			return fmt.Sprintf("worker %q not found: it was not seen within a day", r.GetWorkerId())
 		}
 	}
 	return a.text
 }
 
-// scopeText names what an error is about: a cron by its own id, not by that of its process.
+// scopeText returns the subject of an error. A cron is named by its own ID, not by that of its
+// process.
 func scopeText(d *progressorv1.ErrorDetail, aboutCron bool) string {
 	switch {
 	case d.GetNamespace() == "":
@@ -262,7 +266,7 @@ func scopeText(d *progressorv1.ErrorDetail, aboutCron bool) string {
 	return ": " + process.Key{Namespace: d.GetNamespace(), ProcessID: id}.String()
 }
 
-// scopeOf reads from a request what it is about.
+// scopeOf returns the subject of a request.
 func scopeOf(request any) (namespace, processID string) {
 	switch r := request.(type) {
 	case interface{ GetNamespace() string }:
@@ -306,13 +310,13 @@ func scopeOf(request any) (namespace, processID string) {
 }
 
 func addDetail(e *connect.Error, d *progressorv1.ErrorDetail) {
-	// It fails only for what is not a protobuf message, or holds a broken one: then the error goes out without it.
+	// It fails only for invalid messages. The error then has no detail.
 	if detail, err := connect.NewErrorDetail(d); err == nil {
 		e.AddDetail(detail)
 	}
 }
 
-// shorten cuts a text at maxErrorText, between two characters.
+// shorten cuts a text to maxErrorText at a character boundary.
 func shorten(text string) string {
 	if len(text) <= maxErrorText {
 		return text

@@ -20,12 +20,12 @@ func (s *flowService) PutTemplate(ctx context.Context, r *progressorv1.PutTempla
 	return s.flows.PutTemplate(ctx, r, actorOf(ctx))
 }
 
-// GetTemplate reads a version of a template.
+// GetTemplate returns a version of a template.
 func (s *flowService) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
 	return s.flows.GetTemplate(ctx, r)
 }
 
-// ListTemplates reads a page of templates.
+// ListTemplates returns a page of templates.
 func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (*progressorv1.ListTemplatesResponse, error) {
 	list, next, err := s.flows.ListTemplates(ctx, r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTem
 	return &progressorv1.ListTemplatesResponse{Templates: list, NextPageToken: next}, nil
 }
 
-// EnableTemplate lets new runs start.
+// EnableTemplate enables new runs.
 func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.EnableTemplateRequest) (*progressorv1.EnableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true, actorOf(ctx))
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.Enable
 	return &progressorv1.EnableTemplateResponse{Template: t}, nil
 }
 
-// DisableTemplate refuses new runs.
+// DisableTemplate disables new runs.
 func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.DisableTemplateRequest) (*progressorv1.DisableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false, actorOf(ctx))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *flowService) DeleteTemplate(ctx context.Context, r *progressorv1.Delete
 	return &progressorv1.DeleteTemplateResponse{}, nil
 }
 
-// StartRun stores a run, or answers with the one that is there.
+// StartRun starts a run, or returns the existing one.
 func (s *flowService) StartRun(ctx context.Context, r *progressorv1.StartRunRequest) (*progressorv1.StartRunResponse, error) {
 	if err := refuseOwn("run_id", r.GetRunId()); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *flowService) StartRun(ctx context.Context, r *progressorv1.StartRunRequ
 	return s.flows.Start(ctx, r, actorOf(ctx))
 }
 
-// GetRun reads a run with its steps.
+// GetRun returns a run with its steps.
 func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest) (*progressorv1.GetRunResponse, error) {
 	run, err := s.flows.Get(ctx, r.GetNamespace(), r.GetRunId(), r.GetAwaitEnd().AsDuration())
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest)
 	return &progressorv1.GetRunResponse{Run: run}, nil
 }
 
-// ListRuns reads a page of runs.
+// ListRuns returns a page of runs.
 func (s *flowService) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (*progressorv1.ListRunsResponse, error) {
 	list, next, err := s.flows.ListRuns(ctx, r)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *flowService) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequ
 	return &progressorv1.ListRunsResponse{Runs: list, NextPageToken: next}, nil
 }
 
-// ListSteps reads a page of the steps of a run and their items.
+// ListSteps returns a page of the steps of a run and their items.
 func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (*progressorv1.ListStepsResponse, error) {
 	steps, next, err := s.flows.ListSteps(ctx, r)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRe
 	return &progressorv1.ListStepsResponse{Steps: steps, NextPageToken: next}, nil
 }
 
-// ListOpenWaits reads a page of waits that are open.
+// ListOpenWaits returns a page of open waits.
 func (s *flowService) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (*progressorv1.ListOpenWaitsResponse, error) {
 	list, next, err := s.flows.ListOpenWaits(ctx, r)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *flowService) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpe
 	return &progressorv1.ListOpenWaitsResponse{Waits: list, NextPageToken: next}, nil
 }
 
-// ReportStep stores progress of a wait.
+// ReportStep stores the progress of a wait.
 func (s *flowService) ReportStep(ctx context.Context, r *progressorv1.ReportStepRequest) (*progressorv1.ReportStepResponse, error) {
 	d, err := s.flows.Report(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *flowService) ReportStep(ctx context.Context, r *progressorv1.ReportStep
 	return &progressorv1.ReportStepResponse{Directive: d}, nil
 }
 
-// CancelRun asks a run to end.
+// CancelRun cancels a run.
 func (s *flowService) CancelRun(ctx context.Context, r *progressorv1.CancelRunRequest) (*progressorv1.CancelRunResponse, error) {
 	run, err := s.flows.Cancel(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *flowService) CancelRun(ctx context.Context, r *progressorv1.CancelRunRe
 	return &progressorv1.CancelRunResponse{Run: run}, nil
 }
 
-// RetryRun takes a run up again that is at its end and did not succeed.
+// RetryRun continues a run that has ended without success.
 func (s *flowService) RetryRun(ctx context.Context, r *progressorv1.RetryRunRequest) (*progressorv1.RetryRunResponse, error) {
 	run, err := s.flows.Retry(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *flowService) CompleteStep(ctx context.Context, r *progressorv1.Complete
 	return &progressorv1.CompleteStepResponse{Run: run}, nil
 }
 
-// SkipStep ends a step by hand.
+// SkipStep skips a step.
 func (s *flowService) SkipStep(ctx context.Context, r *progressorv1.SkipStepRequest) (*progressorv1.SkipStepResponse, error) {
 	run, err := s.flows.Skip(ctx, r, actorOf(ctx))
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *flowService) SkipStep(ctx context.Context, r *progressorv1.SkipStepRequ
 	return &progressorv1.SkipStepResponse{Run: run}, nil
 }
 
-// flowAnswer knows the errors of runs.
+// flowAnswer maps the errors of runs.
 func flowAnswer(err error) (a answer, known bool) {
 	if scope, ok := errors.AsType[*flows.ScopeError](err); ok {
 		return answer{code: connect.CodeAlreadyExists, detail: &progressorv1.ErrorDetail{

@@ -24,50 +24,51 @@ import (
 )
 
 const (
-	// maxBodyBytes cuts a request's body, compressed or not, a little behind the limit of a message, whose error is
-	// the better one.
+	// maxBodyBytes cuts the body of a request, compressed or not. It is slightly larger than the
+	// limit of a message, whose error is more helpful.
 	maxBodyBytes = process.MaxMessageBytes + 64<<10
-	// compressMinBytes is the size from which answers are compressed for clients that accept it. Go's clients accept
-	// it by default, and gzip costs more than a small call.
+	// compressMinBytes is the size from which responses are compressed for clients that accept it.
+	// Go's clients accept it by default, but gzip costs more than a small call.
 	compressMinBytes = 16 << 10
-	// workerCompressMinBytes is that of the answers to workers. A hundred leases are 50 KB, and gzip took a quarter of the engine's time of a pulled
-	// job, and its worker as much again to open it.
+	// workerCompressMinBytes is that size for workers. A hundred leases are 50 KB, and compressing
+	// them took a quarter of the engine's time for a pulled job, and as much time of the worker.
 	workerCompressMinBytes = 1 << 20
 )
 
-// Config is what the handler is made of.
+// Config configures the handler.
 type Config struct {
 	Engine     *engine.Engine
-	Bulks      *bulk.Bulks           // nil: BulkService is not implemented here
-	Flows      *flows.Flows          // nil: nor is FlowService
-	Crons      *crons.Crons          // nil: nor is CronService
-	Jobs       *jobs.Jobs            // nil: nor is JobService
-	Logger     *slog.Logger          // nil: slog.Default
-	Registerer prometheus.Registerer // of the handler's own metrics; nil: none
-	Gatherer   prometheus.Gatherer   // of /metrics; nil: no such page
-	Traces     trace.TracerProvider  // of the spans of requests; nil: there are none
+	Bulks      *bulk.Bulks           // nil if BulkService is not served
+	Flows      *flows.Flows          // nil if FlowService is not served
+	Crons      *crons.Crons          // nil if CronService is not served
+	Jobs       *jobs.Jobs            // nil if JobService is not served
+	Logger     *slog.Logger          // slog.Default() if nil
+	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
+	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
+	Traces     trace.TracerProvider  // for the spans of requests; nil for none
 	Version    string                // of the program
-	Console    Console               // "": ConsoleFull
-	Ready      func() error          // why the program is not ready where the engine is; nil: it always is
+	Console    Console               // "" means ConsoleFull
+	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
 }
 
-// services are the services that the handler serves.
+// services are the served services.
 var services = []string{
 	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
 	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.JobEventServiceName,
 	progressorv1connect.WorkerServiceName, progressorv1connect.FlowServiceName,
 }
 
-// NewHandler serves the services and, beside them:
+// NewHandler returns a handler for the services and for:
 //
-//	/livez    200 while the program answers at all
-//	/readyz   200 while the engine takes requests, else 503 and why
-//	/metrics  Prometheus text or OpenMetrics
+//	/livez         200 while the program runs
+//	/readyz        200 while the engine accepts requests, else 503 with the reason
+//	/metrics       Prometheus text or OpenMetrics
 //	/openapi.yaml  the API, for HTTP tools
-//	/         the web console, to who asks for HTML
+//	/              the web console, for clients that accept HTML
 //
-// gRPC health (its status is that of /readyz) and gRPC reflection, v1 and v1alpha. It panics where the contract that is
-// compiled in cannot be validated, or a metric of the same name is registered already: both are faults of the program.
+// It also serves gRPC health (with the status of /readyz) and gRPC reflection, v1 and v1alpha. It
+// panics if the compiled-in contract cannot be validated, or if a metric with the same name is
+// already registered. Both are defects of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
 	workers, err := newWorkerService(e, cfg.Logger)
@@ -97,7 +98,7 @@ func NewHandler(cfg Config) http.Handler {
 	return h
 }
 
-// readiness is that of the engine, and then that of the program.
+// readiness combines the readiness of the engine and of the program.
 func readiness(engine, program func() error) func() error {
 	return func() error {
 		if err := engine(); err != nil || program == nil {
@@ -107,7 +108,7 @@ func readiness(engine, program func() error) func() error {
 	}
 }
 
-// served is who serves each service.
+// served has the handler of each service.
 type served struct {
 	process   progressorv1connect.ProcessServiceHandler
 	namespace progressorv1connect.NamespaceServiceHandler
@@ -120,7 +121,7 @@ type served struct {
 	flow      progressorv1connect.FlowServiceHandler
 }
 
-// newHandler mounts the given services: tests give their own.
+// newHandler mounts the given services. Tests pass their own.
 func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -166,7 +167,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	return guardBrowsers(cfg.Console, mux), nil
 }
 
-// mountPages serves what probes, scrapers and newcomers ask for.
+// mountPages serves the pages for probes, scrapers and people.
 func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { page(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -184,7 +185,7 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(docs.OpenAPI) // who does not wait for the page does not need it
+		_, _ = w.Write(docs.OpenAPI) // the client may be gone
 	})
 	return mountConsole(mux, cfg.Console, cfg.Version, func(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusOK, "progressor "+cfg.Version+`
@@ -199,10 +200,10 @@ func page(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text + "\n")) // who does not wait for the page does not need it
+	_, _ = w.Write([]byte(text + "\n")) // the client may be gone
 }
 
-// limitBody ends the reading of a body that is over every limit: Connect reads what is too large to its end.
+// limitBody stops reading bodies over the limit. Connect would read them completely.
 func limitBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
@@ -210,10 +211,10 @@ func limitBody(h http.Handler) http.Handler {
 	})
 }
 
-// health answers grpc.health.v1.Health: every service is as ready as the engine.
+// health serves grpc.health.v1.Health. Every service is ready if the engine is.
 type health struct{ ready func() error }
 
-// Check tells the status of a service; "" is the program.
+// Check returns the status of a service; "" is the program.
 func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	known := r.Service == "" || r.Service == grpchealth.HealthV1ServiceName
 	for _, s := range services {

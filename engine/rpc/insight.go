@@ -12,7 +12,7 @@ type insights struct {
 	engine *engine.Engine
 }
 
-// ExplainProcess says where a process's time went, what it waits for, and what comes next.
+// ExplainProcess reports where the time of a process went, what it waits for, and what comes next.
 func (s *insights) ExplainProcess(ctx context.Context, r *progressorv1.ExplainProcessRequest) (*progressorv1.ExplainProcessResponse, error) {
 	return s.engine.ExplainProcess(ctx, keyOf(r))
 }
@@ -26,7 +26,7 @@ func (s *insights) ListNodes(ctx context.Context, _ *progressorv1.ListNodesReque
 	return &progressorv1.ListNodesResponse{Nodes: nodes}, nil
 }
 
-// DrainNode makes a node take nothing new and end what it runs.
+// DrainNode requests that a node takes no new tasks and finishes the running ones.
 func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeRequest) (*progressorv1.DrainNodeResponse, error) {
 	node, err := s.engine.DrainNode(ctx, r.GetNodeId(), actorOf(ctx))
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeReque
 	return &progressorv1.DrainNodeResponse{Node: node}, nil
 }
 
-// ListErrors groups the processes in ERROR by what broke them.
+// ListErrors groups the processes in ERROR by their errors.
 func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsRequest) (*progressorv1.ListErrorsResponse, error) {
 	groups, next, err := s.engine.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
 	if err != nil {
@@ -44,12 +44,12 @@ func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsReq
 	return &progressorv1.ListErrorsResponse{Groups: groups, NextPageToken: next}, nil
 }
 
-// GetOverview sums up a namespace, or all, and the nodes.
+// GetOverview summarizes one or all namespaces, and the nodes.
 func (s *insights) GetOverview(ctx context.Context, r *progressorv1.GetOverviewRequest) (*progressorv1.GetOverviewResponse, error) {
 	return s.engine.GetOverview(ctx, r.GetNamespace())
 }
 
-// ListAudit lists what operators have done.
+// ListAudit lists audit entries.
 func (s *insights) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) (*progressorv1.ListAuditResponse, error) {
 	entries, next, err := s.engine.ListAudit(ctx, r)
 	if err != nil {

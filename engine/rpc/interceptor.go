@@ -12,17 +12,17 @@ import (
 	"connectrpc.com/connect"
 )
 
-// interceptor is the one thing that stands between a decoded request and its handler: it validates, catches panics,
-// turns errors into what clients get, counts and logs.
+// interceptor runs between the decoding of a request and its handler. It validates requests,
+// recovers panics, converts errors, and records metrics, spans and logs.
 type interceptor struct {
 	valid   *validation
 	log     *slog.Logger
 	metrics *metrics
 	shared  *shared
-	traces  *traces // nil: tracing is off
+	traces  *traces // nil if tracing is off
 }
 
-// WrapUnary stands around the requests of one answer.
+// WrapUnary wraps unary handlers.
 func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, request connect.AnyRequest) (response connect.AnyResponse, err error) {
 		begin := time.Now()
@@ -47,7 +47,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingHandler stands around streams.
+// WrapStreamingHandler wraps streaming handlers.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		begin := time.Now()
@@ -68,19 +68,19 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 	}
 }
 
-// WrapStreamingClient leaves clients alone.
+// WrapStreamingClient returns next unchanged.
 func (*interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-// validatedStream validates each message that it receives.
+// validatedStream validates each received message.
 type validatedStream struct {
 	connect.StreamingHandlerConn
 	valid *validation
-	last  any // the message that was received last: what an error is about
+	last  any // the last received message, the subject of errors
 }
 
-// Receive reads the next message.
+// Receive receives the next message.
 func (s *validatedStream) Receive(message any) error {
 	if err := s.StreamingHandlerConn.Receive(message); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (i *interceptor) answer(ctx context.Context, procedure string, err error, r
 	return answered
 }
 
-// caught logs a panic and makes an error of it. net/http wants to see http.ErrAbortHandler itself.
+// caught logs a panic and converts it to an error. It passes http.ErrAbortHandler on to net/http.
 func (i *interceptor) caught(ctx context.Context, procedure string, r any) error {
 	if r == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(r)

@@ -30,7 +30,7 @@ func refuseOwnJob(id string) error {
 	return refuseOwn("job_id", id)
 }
 
-// Enqueue makes a job.
+// Enqueue creates a job.
 func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
 	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest
 	return s.jobs.Enqueue(ctx, r, actorOf(ctx))
 }
 
-// EnqueueBatch makes jobs, all of them or none.
+// EnqueueBatch creates all jobs or none.
 func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
 	for n, j := range r.GetJobs() {
 		if err := refuseOwn("jobs["+strconv.Itoa(n)+"].job_id", j.GetJobId()); err != nil {
@@ -48,7 +48,7 @@ func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBa
 	return s.jobs.EnqueueBatch(ctx, r, actorOf(ctx))
 }
 
-// GetJob reads a job, and waits for its end.
+// GetJob returns a job. It can wait for its end.
 func (s *jobService) GetJob(ctx context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
 	job, err := s.jobs.Get(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *jobService) ListJobs(ctx context.Context, r *progressorv1.ListJobsReque
 	return &progressorv1.ListJobsResponse{Jobs: list, NextPageToken: next}, nil
 }
 
-// FetchResult hands a kept result out once.
+// FetchResult returns a kept result once.
 func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
 	return s.jobs.FetchResult(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
 }
@@ -83,7 +83,7 @@ func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobReq
 	return &progressorv1.UpdateJobResponse{Job: job}, nil
 }
 
-// CancelJob asks a job to end.
+// CancelJob cancels a job.
 func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
 	if err := refuseOwnJob(r.GetJobId()); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobReq
 	return &progressorv1.CancelJobResponse{Job: job}, nil
 }
 
-// PutConstraint sets a limit of jobs.
+// PutConstraint stores a constraint.
 func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConstraintRequest) (*progressorv1.PutConstraintResponse, error) {
 	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint(), actorOf(ctx))
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConst
 	return &progressorv1.PutConstraintResponse{Constraint: c}, nil
 }
 
-// ListConstraints gives the constraints of a namespace with how much of each is in use.
+// ListConstraints returns the constraints of a namespace with their current use.
 func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListConstraintsRequest) (*progressorv1.ListConstraintsResponse, error) {
 	all, err := s.jobs.ListConstraints(ctx, r.GetNamespace())
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListCo
 	return &progressorv1.ListConstraintsResponse{Constraints: all}, nil
 }
 
-// DeleteConstraint takes a limit away.
+// DeleteConstraint deletes a constraint.
 func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.DeleteConstraintRequest) (*progressorv1.DeleteConstraintResponse, error) {
 	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx)); err != nil {
 		return nil, err
@@ -121,16 +121,16 @@ func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.Delet
 	return &progressorv1.DeleteConstraintResponse{}, nil
 }
 
-// GetQueueStats tells how many jobs of a namespace stand where.
+// GetQueueStats returns the number of jobs of a namespace by name and state.
 func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
 	return s.jobs.Stats(ctx, r.GetNamespace())
 }
 
-// RetryJob runs a job again that is at its end.
+// RetryJob runs an ended job again.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
 	if name, ok := process.StepJob(r.GetJobId()); ok {
 		return nil, &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
-			"is the job of a step (%s), and its run has gone on without it: retry the run (RetryRun, progressor run retry)", name)}
+			"is the job of a step (%s), whose run continued without it: retry the run (RetryRun, progressor run retry)", name)}
 	}
 	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type jobEventService struct {
 	engine *engine.Engine
 }
 
-// ListJobEvents lists what became of jobs, runs and steps.
+// ListJobEvents lists events of jobs, runs and steps.
 func (s *jobEventService) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
 	events, next, err := s.engine.ListJobEvents(ctx, r)
 	if err != nil {

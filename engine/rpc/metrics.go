@@ -11,16 +11,16 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 )
 
-// codeOK is the label of a request that was answered without an error.
+// codeOK is the label of a successful request.
 const codeOK = "ok"
 
 // metrics counts requests by method and code.
 type metrics struct {
 	duration *prometheus.HistogramVec
-	answered map[string]prometheus.Observer // by procedure, those that were answered without an error
+	answered map[string]prometheus.Observer // by procedure, for successful requests
 }
 
-// newMetrics registers the metrics of the services with reg; nil: they are counted and never shown.
+// newMetrics registers the metrics of the services with reg. If reg is nil, they are not exported.
 func newMetrics(reg prometheus.Registerer, version string, services ...string) (*metrics, error) {
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{

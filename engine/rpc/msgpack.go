@@ -17,24 +17,25 @@ import (
 )
 
 const (
-	// codecMsgpack is the name under which Connect looks the MessagePack codec up.
+	// codecMsgpack is the name of the MessagePack codec in Connect.
 	codecMsgpack = "msgpack"
 	typeMsgpack  = "application/msgpack"
 )
 
-// packed is the MessagePack codec. It reads as strictly as strictJSON does.
+// packed is the MessagePack codec. It decodes as strictly as strictJSON.
 type packed struct{}
 
-// Name is the name that the codec is registered under.
+// Name returns the name of the codec.
 func (packed) Name() string { return codecMsgpack }
 
-// IsBinary tells that what it writes is not text.
+// IsBinary reports that the encoding is not text.
 func (packed) IsBinary() bool { return true }
 
-// Marshal writes a message.
+// Marshal encodes a message.
 func (packed) Marshal(message any) ([]byte, error) { return packed{}.MarshalAppend(nil, message) }
 
-// MarshalAppend writes a message behind dst. Connect calls it, with a pooled buffer, where a codec has it.
+// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
+// has it.
 func (packed) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -43,7 +44,7 @@ func (packed) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return msgpack.MarshalAppend(dst, m)
 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message.
 func (packed) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -52,12 +53,12 @@ func (packed) Unmarshal(data []byte, message any) error {
 	return msgpack.Unmarshal(data, m)
 }
 
-// onlyUnary is what somebody is told who asks for a stream in MessagePack, or for gRPC.
+// onlyUnary is the error for streams in MessagePack, and for gRPC with it.
 const onlyUnary = "MessagePack is for methods of one answer, by POST with Content-Type application/msgpack: " +
 	"streams are application/connect+json, application/connect+proto or gRPC"
 
-// packErrors answers the errors of requests in MessagePack in MessagePack: Connect writes those of unary methods as JSON, whatever
-// the codec is.
+// packErrors converts the errors of MessagePack requests to MessagePack. Connect writes errors of
+// unary methods as JSON, regardless of the codec.
 func packErrors(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		contentType, _, _ := strings.Cut(strings.ToLower(r.Header.Get("Content-Type")), ";")
@@ -74,14 +75,14 @@ func packErrors(h http.Handler) http.Handler {
 	})
 }
 
-// errorWriter holds an error back until it is whole. What is no error goes through.
+// errorWriter buffers error responses until they are complete. Other responses pass unchanged.
 type errorWriter struct {
 	http.ResponseWriter
-	status int // of an error; else 0
+	status int // of an error; otherwise 0
 	body   bytes.Buffer
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *errorWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *errorWriter) WriteHeader(status int) {
@@ -99,7 +100,7 @@ func (w *errorWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// finish sends the error that was held back.
+// finish sends the buffered error.
 func (w *errorWriter) finish() {
 	if w.status == 0 {
 		return
@@ -125,8 +126,9 @@ func (w *errorWriter) finish() {
 	_, _ = w.ResponseWriter.Write(body)
 }
 
-// errorValue is an error of Connect as it is in MessagePack: code, message and details as in JSON, but the value of a detail is
-// bin, and its debug form has the types of MessagePack. ok is false for what is no error of Connect's, such as a page of HTTP's own.
+// errorValue converts an error of Connect to its MessagePack form: code, message and details as in
+// JSON, except that the value of a detail is bin and its debug form has the types of MessagePack.
+// ok is false if body is not an error of Connect, for example a page of net/http.
 func errorValue(body []byte) (value *structpb.Value, ok bool) {
 	var said struct {
 		Code    string
@@ -161,7 +163,7 @@ func errorValue(body []byte) (value *structpb.Value, ok bool) {
 	return object(fields), true
 }
 
-// debugValue is a detail for who has no protobuf: the message in MessagePack.
+// debugValue decodes a detail for clients without protobuf.
 func debugValue(name string, b []byte) (*structpb.Value, bool) {
 	typ, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name))
 	if err != nil {

@@ -12,7 +12,7 @@ type namespaces struct {
 	engine *engine.Engine
 }
 
-// PutNamespace makes a namespace or replaces its settings.
+// PutNamespace creates a namespace or replaces its settings.
 func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
 	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace(), actorOf(ctx))
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamesp
 	return &progressorv1.PutNamespaceResponse{Namespace: ns}, nil
 }
 
-// GetNamespace reads a namespace.
+// GetNamespace returns a namespace.
 func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamespaceRequest) (*progressorv1.GetNamespaceResponse, error) {
 	ns, err := s.engine.GetNamespace(ctx, r.GetNamespace())
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamesp
 	return &progressorv1.GetNamespaceResponse{Namespace: ns}, nil
 }
 
-// ListNamespaces reads every namespace.
+// ListNamespaces returns all namespaces.
 func (s *namespaces) ListNamespaces(ctx context.Context, _ *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
 	list, err := s.engine.ListNamespaces(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *namespaces) ListNamespaces(ctx context.Context, _ *progressorv1.ListNam
 	return &progressorv1.ListNamespacesResponse{Namespaces: list}, nil
 }
 
-// PauseNamespace stops handing out the tasks of a namespace.
+// PauseNamespace pauses a namespace.
 func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true, actorOf(ctx))
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNa
 	return &progressorv1.PauseNamespaceResponse{Namespace: ns}, nil
 }
 
-// ResumeNamespace hands them out again.
+// ResumeNamespace resumes a namespace.
 func (s *namespaces) ResumeNamespace(ctx context.Context, r *progressorv1.ResumeNamespaceRequest) (*progressorv1.ResumeNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false, actorOf(ctx))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// CancelProcess asks a process to end, and answers when the request is stored.
+// CancelProcess requests the end of a process and returns when the request is stored.
 func (s *processes) CancelProcess(ctx context.Context, r *progressorv1.CancelProcessRequest) (*progressorv1.CancelProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *processes) CancelProcess(ctx context.Context, r *progressorv1.CancelPro
 	return &progressorv1.CancelProcessResponse{Process: cancelled}, nil
 }
 
-// SuspendProcess holds a process until ResumeProcess.
+// SuspendProcess suspends a process until ResumeProcess.
 func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendProcessRequest) (*progressorv1.SuspendProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendP
 	return &progressorv1.SuspendProcessResponse{Process: p}, nil
 }
 
-// RestartHistory begins a new history of a process.
+// RestartHistory starts a new history of a process.
 func (s *processes) RestartHistory(ctx context.Context, r *progressorv1.RestartHistoryRequest) (*progressorv1.RestartHistoryResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *processes) RestartHistory(ctx context.Context, r *progressorv1.RestartH
 	return &progressorv1.RestartHistoryResponse{Process: p}, nil
 }
 
-// ResumeProcess lets a suspended process go on.
+// ResumeProcess resumes a suspended process.
 func (s *processes) ResumeProcess(ctx context.Context, r *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {

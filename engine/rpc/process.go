@@ -54,7 +54,7 @@ func (s *processes) Start(ctx context.Context, r *progressorv1.StartRequest) (*p
 	return &progressorv1.StartResponse{ProcessId: a.ProcessID, TaskId: a.TaskID, Response: a.Response}, nil
 }
 
-// Call runs a CALL task; with WAIT_ACCEPTED a NOTIFY task.
+// Call runs a CALL task, or with WAIT_ACCEPTED a NOTIFY task.
 func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
 	p, err := callParams(r)
 	if err != nil {
@@ -67,7 +67,8 @@ func (s *processes) Call(ctx context.Context, r *progressorv1.CallRequest) (*pro
 	return &progressorv1.CallResponse{TaskId: a.TaskID, Response: a.Response}, nil
 }
 
-// callParams is apart from Call for the sake of the stack of those who wait: see Engine.callRequest.
+// callParams is not inlined into Call, to keep the stacks of waiting requests small: see
+// Engine.callRequest.
 //
 //go:noinline
 func callParams(r *progressorv1.CallRequest) (*engine.CallParams, error) {
@@ -87,7 +88,7 @@ func callParams(r *progressorv1.CallRequest) (*engine.CallParams, error) {
 	}, nil
 }
 
-// Repair takes a process out of ERROR, with the processor's help or without.
+// Repair takes a process out of ERROR, with or without its processor.
 func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (
 	return &progressorv1.RepairResponse{TaskId: a.TaskID, Response: a.Response}, nil
 }
 
-// AwaitTask waits for a task that was accepted earlier.
+// AwaitTask waits for a task.
 func (s *processes) AwaitTask(ctx context.Context, r *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *processes) AwaitTask(ctx context.Context, r *progressorv1.AwaitTaskRequ
 	return &progressorv1.AwaitTaskResponse{Task: task}, nil
 }
 
-// GetProcess reads a process, with a part of its history.
+// GetProcess returns a process with a part of its history.
 func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
 	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), durationOf(r.GetAwaitInit()))
 	if err != nil {
@@ -138,7 +139,7 @@ func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRe
 	return &progressorv1.GetProcessResponse{Process: p}, nil
 }
 
-// ListProcesses reads a page of a namespace's processes.
+// ListProcesses returns a page of the processes of a namespace.
 func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
 	list, next, err := s.engine.ListProcesses(ctx, r)
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProce
 	return &progressorv1.ListProcessesResponse{Processes: list, NextPageToken: next}, nil
 }
 
-// TraceProcess reads a page of a process's tasks, each with its events.
+// TraceProcess returns a page of the tasks of a process, each with its events.
 func (s *processes) TraceProcess(ctx context.Context, r *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
 	return s.engine.TraceProcess(ctx, keyOf(r), int(r.GetPageSize()), r.GetPageToken())
 }
@@ -167,7 +168,7 @@ func (s *processes) PutProcess(ctx context.Context, r *progressorv1.PutProcessRe
 	return &progressorv1.PutProcessResponse{Process: p}, nil
 }
 
-// RemoveProcess deletes a process with everything it has.
+// RemoveProcess deletes a process and all of its data.
 func (s *processes) RemoveProcess(ctx context.Context, r *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *processes) RemoveProcess(ctx context.Context, r *progressorv1.RemovePro
 	return &progressorv1.RemoveProcessResponse{}, nil
 }
 
-// keyed is a request about one process.
+// keyed is a request about a process.
 type keyed interface {
 	GetNamespace() string
 	GetProcessId() string
@@ -189,13 +190,13 @@ func keyOf(r keyed) process.Key {
 	return process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetProcessId()}
 }
 
-// ownKey is the key of a request that changes a process or waits for it: it must not be one of the engine's own, as
-// those of crons are.
+// ownKey returns the key of a request that changes a process or waits for it. It rejects processes
+// of the engine itself, such as those of crons.
 func ownKey(r keyed) (process.Key, error) {
 	return keyOf(r), refuseOwn("process_id", r.GetProcessId())
 }
 
-// refuseOwn refuses the id of one of the engine's own.
+// refuseOwn rejects the ID of a process of the engine itself.
 func refuseOwn(field, id string) error {
 	if process.Own(id) {
 		return &process.InvalidError{Field: field, Message: `must not begin with "~": such processes are the engine's own, and can only be read`}
@@ -203,7 +204,7 @@ func refuseOwn(field, id string) error {
 	return nil
 }
 
-// checkPut checks what the rules of the contract cannot say of an import.
+// checkPut checks what the rules of the contract cannot express about an import.
 func checkPut(r *progressorv1.PutProcessRequest) error {
 	if _, err := metadataJSON("metadata", r.GetMetadata()); err != nil {
 		return err
@@ -227,7 +228,7 @@ func checkPut(r *progressorv1.PutProcessRequest) error {
 	return nil
 }
 
-// metadataJSON writes metadata as it is stored; nil for none. field is its path.
+// metadataJSON returns metadata as it is stored, or nil. field is the path for errors.
 func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 	if m == nil {
 		return nil, nil
@@ -236,7 +237,7 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 	if err != nil {
 		return nil, &process.InvalidError{Field: field, Message: "must be a JSON object"}
 	}
-	var compact bytes.Buffer // the limit must not depend on how many spaces a library writes
+	var compact bytes.Buffer // the limit must not depend on the spaces that a library writes
 	if err := json.Compact(&compact, spaced); err != nil {
 		return nil, fmt.Errorf("%s as JSON: %w", field, err)
 	}
@@ -252,10 +253,10 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 
 func accepted(w progressorv1.Wait) bool { return w == progressorv1.Wait_WAIT_ACCEPTED }
 
-// durationOf is 0 for a duration that is not set.
+// durationOf returns 0 if the duration is not set.
 func durationOf(d *durationpb.Duration) time.Duration { return d.AsDuration() }
 
-// actorOf says who asks: without authentication no more than from where.
+// actorOf returns the origin of a request. Without authentication it is only the address.
 func actorOf(ctx context.Context) process.Actor {
 	call, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {

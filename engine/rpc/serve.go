@@ -11,20 +11,21 @@ import (
 	"time"
 )
 
-// The limits of the listener. There is no read or write timeout: a request may wait as long as its client asks for.
+// The limits of the listener. There is no read or write timeout, because a request may wait as long
+// as its client asks for.
 const (
 	readHeaderTimeout    = 10 * time.Second
 	idleTimeout          = 2 * time.Minute
 	maxHeaderBytes       = 64 << 10
-	maxConcurrentStreams = 10_000 // requests at a time on one HTTP/2 connection
+	maxConcurrentStreams = 10_000 // concurrent requests on one HTTP/2 connection
 )
 
-// DefaultDrain is how long Serve lets requests end before it cuts their connections.
+// DefaultDrain is how long Serve waits for running requests by default.
 const DefaultDrain = 30 * time.Second
 
-// Serve answers on ln, HTTP/1.1 and HTTP/2 without TLS (h2c) alike, until ctx ends. Then it takes no new connection, lets the
-// requests that run end for at most drain (0: DefaultDrain), cuts the rest and returns nil. It closes ln. A nil logger
-// is slog.Default.
+// Serve serves HTTP/1.1 and HTTP/2 without TLS (h2c) on ln until ctx is cancelled. Then it accepts
+// no new connections, waits up to drain for running requests (0 means DefaultDrain), closes the
+// remaining connections and returns nil. It closes ln. A nil logger means slog.Default().
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
 	if log == nil {
 		log = slog.Default()
@@ -55,7 +56,7 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	defer cancel()
 	err := server.Shutdown(draining)
 	if errors.Is(err, context.DeadlineExceeded) {
-		log.Warn("requests still ran when the drain was over: their connections are cut", "drain", drain)
+		log.Warn("drain timeout: closing the connections of running requests", "drain", drain)
 		err = server.Close()
 	}
 	if ended := <-failed; err == nil && !errors.Is(ended, http.ErrServerClosed) {
@@ -67,9 +68,9 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, log *slog.Logge
 	return nil
 }
 
-// CheckListen refuses to listen where others than this machine could connect: there is no authentication yet. insecure
-// is the operator's word that the network itself is trusted. The address is host:port; of names only localhost is known
-// to be this machine.
+// CheckListen returns an error if other machines could connect to the address, because there is no
+// authentication yet. insecure means that the operator trusts the network. The address is
+// host:port. Of all host names, only localhost is known to be this machine.
 func CheckListen(addr string, insecure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -78,8 +79,8 @@ func CheckListen(addr string, insecure bool) error {
 	if insecure || isLoopback(host) {
 		return nil
 	}
-	return fmt.Errorf("listen address %q is not loopback: whoever reaches it could do everything, for there is no authentication; "+
-		"listen on 127.0.0.1, or say --insecure if the network is trusted", addr)
+	return fmt.Errorf("listen address %q is not loopback, and without authentication anyone who can connect has full access: "+
+		"listen on 127.0.0.1, or use --insecure if the network is trusted", addr)
 }
 
 func isLoopback(host string) bool {

@@ -18,26 +18,29 @@ import (
 )
 
 const (
-	// sharedRate is how many statements a second the reads of pages cost that are looked at, however many look; sharedBurst is how many
-	// they may cost at once, after a quiet time.
+	// sharedRate is how many statements per second the shared reads may cost, however many clients
+	// there are. sharedBurst is how many they may cost at once after a quiet period.
 	sharedRate  = 1
 	sharedBurst = 20
-	// sharedWait is how long such a read waits for its turn where there is no old answer, and sharedTimeout what it may take then.
+	// sharedWait is how long such a read waits for its turn if there is no old answer.
+	// sharedTimeout limits the read itself.
 	sharedWait    = 10 * time.Second
 	sharedTimeout = 10 * time.Second
-	// maxSharedAge is the oldest answer that anybody gets, whatever they ask for.
+	// maxSharedAge is the maximum age of an answer, whatever the client accepts.
 	maxSharedAge = time.Minute
-	// maxSharedBytes and maxShared bound what is kept: 32 MiB.
+	// maxSharedBytes and maxShared limit the cache to 32 MiB.
 	maxSharedBytes = 256 << 10
 	maxShared      = 128
 )
 
-// sharedCost is how many statements a read costs; 1 unless it is here.
+// sharedCost is how many statements a read costs, if more than 1.
 var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2, "ListSteps": 2, "GetTemplate": 2}
 
-// shared lets reads of many viewers cost as much as those of one. A client that asks with `Cache-Control: max-age=SECONDS` takes an
-// answer that is as old as that; who asks without it has its own. With `max-stale` it only looks again, and takes an older one (to a
-// minute) while the statements of this second are spent: what a page asks first comes at once, what it asks again comes in its turn.
+// shared caches the reads of many viewers, so that they cost as much as those of one. A client that
+// sends `Cache-Control: max-age=SECONDS` accepts answers of that age. A client without the header
+// gets its own. With `max-stale` a client only refreshes its view. It accepts older answers, up to
+// maxSharedAge, while the statements of this second are used up, so that the first read of a page
+// is fast and its later reads wait for their turn.
 type shared struct {
 	pace *rate.Limiter
 
@@ -46,7 +49,7 @@ type shared struct {
 }
 
 type sharedAnswer struct {
-	done     chan struct{} // closed when the rest is there
+	done     chan struct{} // closed when the other fields are set
 	began    time.Time
 	response connect.AnyResponse
 	err      error
@@ -56,7 +59,7 @@ func newShared() *shared {
 	return &shared{pace: rate.NewLimiter(sharedRate, sharedBurst), answers: map[string]*sharedAnswer{}}
 }
 
-// unary answers from what another has just read, or reads for all that ask the same.
+// unary returns a cached answer, or reads it for all clients with the same request.
 func (s *shared) unary(ctx context.Context, request connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
 	header, procedure := request.Header().Get("Cache-Control"), request.Spec().Procedure
 	age := maxAge(header)
@@ -67,7 +70,7 @@ func (s *shared) unary(ctx context.Context, request connect.AnyRequest, next con
 	return s.answer(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message, func(ctx context.Context) (connect.AnyResponse, error) { return next(ctx, request) })
 }
 
-// reading is how an answer is made.
+// reading reads an answer.
 type reading func(context.Context) (connect.AnyResponse, error)
 
 func (s *shared) answer(ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading) (connect.AnyResponse, error) {
@@ -100,7 +103,7 @@ func (s *shared) answer(ctx context.Context, age time.Duration, again bool, meth
 	}
 }
 
-// over tells whether the answer is there.
+// over reports whether the answer is there.
 func (a *sharedAnswer) over() bool {
 	select {
 	case <-a.done:
@@ -110,12 +113,13 @@ func (a *sharedAnswer) over() bool {
 	}
 }
 
-// read makes an answer, when the turn of what it costs has come; 0: it is paid for.
+// read reads an answer when the rate limit allows its cost. Cost 0 means that it is already paid.
 func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int, read reading) {
 	defer close(a.done)
 	defer func() {
 		if r := recover(); r != nil {
-			a.response, a.err = nil, fmt.Errorf("panic: %v\n%s", r, debug.Stack()) // the log's alone: a client is told of an internal error
+			// for the log; the client gets an internal error
+			a.response, a.err = nil, fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 		if message, ok := responseOf(a.response); a.err != nil || !ok || proto.Size(message) > maxSharedBytes {
 			s.forget(key, a)
@@ -124,13 +128,13 @@ func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int
 	waiting, cancelWaiting := context.WithTimeout(ctx, sharedWait)
 	defer cancelWaiting()
 	if s.pace.WaitN(waiting, cost) != nil {
-		a.err = fmt.Errorf("more different views are open than their statements a second suffice for: %w", process.ErrOverloaded)
+		a.err = fmt.Errorf("too many different views are open for the shared rate of statements: %w", process.ErrOverloaded)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
 	if a.response, a.err = read(limited); a.err == nil {
-		// Both are made by the first look at them, and several requests look at once.
+		// Both are created on first use, and several requests may use them concurrently.
 		a.response.Header()
 		a.response.Trailer()
 	}
@@ -144,7 +148,7 @@ func responseOf(r connect.AnyResponse) (proto.Message, bool) {
 	return message, ok
 }
 
-// drop makes room for one more. The caller holds the lock.
+// drop makes room for one more answer. The caller holds the lock.
 func (s *shared) drop() {
 	oldest := ""
 	for key, a := range s.answers {
@@ -167,7 +171,7 @@ func (s *shared) forget(key string, a *sharedAnswer) {
 	}
 }
 
-// maxAge is how old an answer the client takes; 0: it wants its own.
+// maxAge returns the maximum age of an answer that the client accepts, or 0 if it wants its own.
 func maxAge(header string) time.Duration {
 	for part := range strings.SplitSeq(header, ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(part), "max-age="); ok {
@@ -180,7 +184,7 @@ func maxAge(header string) time.Duration {
 	return 0
 }
 
-// awaits tells whether a read waits for something to happen.
+// awaits reports whether a read waits for an event.
 func awaits(message proto.Message) bool {
 	if m, ok := message.(interface{ GetAwaitInit() *durationpb.Duration }); ok && m.GetAwaitInit() != nil {
 		return true
@@ -191,7 +195,7 @@ func awaits(message proto.Message) bool {
 
 func methodOf(procedure string) string { return procedure[strings.LastIndexByte(procedure, '/')+1:] }
 
-// isRead tells by its name whether a method changes nothing.
+// isRead reports, by its name, whether a method changes nothing.
 func isRead(procedure string) bool {
 	for _, verb := range []string{"Get", "List", "Count", "Explain", "Trace", "Preview", "Watch", "Await"} {
 		if strings.HasPrefix(methodOf(procedure), verb) {

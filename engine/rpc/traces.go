@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/tracing"
 )
 
-// traces makes a span of each request that a client traces, and of those that begin a trace. nil: tracing is off, and nothing happens.
+// traces creates spans for requests that a client traces, and for those that start a trace. A nil
+// *traces means that tracing is off.
 type traces struct{ tracer trace.Tracer }
 
 func newTraces(p trace.TracerProvider) *traces {
@@ -23,7 +24,8 @@ func newTraces(p trace.TracerProvider) *traces {
 	return &traces{p.Tracer(tracing.Scope)}
 }
 
-// begin begins the span of a request; nil: there is none. Reads, and what workers ask all the time, begin no trace: they only go on with one.
+// begin starts the span of a request. The span is nil if there is none. Reads and the requests of
+// workers start no trace; they only continue one.
 func (t *traces) begin(ctx context.Context, procedure, protocol string, header http.Header) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
@@ -38,12 +40,12 @@ func (t *traces) begin(ctx context.Context, procedure, protocol string, header h
 	traced, span := t.tracer.Start(asked, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("rpc.system", protocol), attribute.String("rpc.service", service), attribute.String("rpc.method", method)))
 	if !given && !span.SpanContext().IsSampled() {
-		return ctx, nil // nobody else knows of a trace that is not recorded: its tasks need not
+		return ctx, nil // a trace that is not recorded is not passed on to its tasks
 	}
 	return traced, span
 }
 
-// messageOf is what a client is answered; nil: nothing.
+// messageOf returns the message of a response, or nil.
 func messageOf(r connect.AnyResponse) any {
 	if r == nil {
 		return nil
@@ -51,7 +53,7 @@ func messageOf(r connect.AnyResponse) any {
 	return r.Any()
 }
 
-// endSpan ends the span of a request. err is what the client gets.
+// endSpan ends the span of a request. err is the error that the client gets.
 func endSpan(span trace.Span, request any, response any, err error) {
 	if span == nil {
 		return
@@ -79,6 +81,6 @@ func endSpan(span trace.Span, request any, response any, err error) {
 	span.SetAttributes(attribute.String("rpc.connect_rpc.error_code", code.String()))
 	switch code {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss, connect.CodeDeadlineExceeded, connect.CodeUnimplemented:
-		span.SetStatus(codes.Error, code.String()) // the others are the client's doing
+		span.SetStatus(codes.Error, code.String()) // other codes are errors of the client
 	}
 }

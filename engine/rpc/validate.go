@@ -14,13 +14,13 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// validation checks requests: the rules of the contract, and what no rule can say. It is made once, for every request
-// of the services that are served, so that no client waits for a rule to be compiled.
+// validation checks requests by the rules of the contract and by contentChecks. It is created once
+// for all requests of the served services, so that no client waits for the compilation of rules.
 type validation struct {
 	rules  protovalidate.Validator
 	checks contentChecks
-	// deep does what needs a deep stack, 5 KiB for the rules' language. Were rules checked in the goroutine of a request's connection, 10,000 clients that
-	// wait for an answer would hold 16 KiB each instead of 8.
+	// deep runs the rules, which need 5 KiB of stack. If they ran on the goroutine of the
+	// connection, 10,000 waiting clients would have stacks of 16 KiB instead of 8 KiB.
 	deep *warm.Goroutines
 }
 
@@ -39,14 +39,14 @@ func newValidation(services ...string) (*validation, error) {
 	return validationOf(requests...)
 }
 
-// validationOf checks messages of these types.
+// validationOf returns a validation for messages of these types.
 func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, error) {
 	checks := contentChecks{}
 	for _, request := range requests {
 		checks.of(request)
 	}
 	rules, err := protovalidate.New(protovalidate.WithMessageDescriptors(requests...), protovalidate.WithDisableLazy(),
-		// One violation at a time: a message of 16 MiB could hold millions of them.
+		// Only the first violation: a message of 16 MiB could have millions.
 		protovalidate.WithFailFast())
 	if err != nil {
 		return nil, fmt.Errorf("validation: %w", err)
@@ -54,7 +54,7 @@ func validationOf(requests ...protoreflect.MessageDescriptor) (*validation, erro
 	return &validation{rules, checks, warm.New()}, nil
 }
 
-// check returns a *process.InvalidError where the request breaks a rule.
+// check returns a *process.InvalidError if the request violates a rule.
 func (v *validation) check(request any) error {
 	m, ok := request.(proto.Message)
 	if !ok {
@@ -69,12 +69,13 @@ func (v *validation) check(request any) error {
 	return broken(m, v.deep.Wait(func() error { return v.rules.Validate(m) }))
 }
 
-// CheckRules holds a request to the rules of the contract, outside of a server; what breaks one is a *process.InvalidError.
+// CheckRules checks a request by the rules of the contract, outside a server. A violation is a
+// *process.InvalidError.
 func CheckRules(request proto.Message) error {
 	return broken(request, protovalidate.Validate(request))
 }
 
-// broken turns what the validator says of a request into the engine's error; nil stays nil.
+// broken converts an error of the validator to an error of the engine. It returns nil for nil.
 func broken(request proto.Message, err error) error {
 	if err == nil {
 		return nil
@@ -86,7 +87,7 @@ func broken(request proto.Message, err error) error {
 	return fmt.Errorf("validate %s: %w", d.FullName(), err)
 }
 
-// invalidOf turns a violation of the contract's rules into the engine's error.
+// invalidOf converts a violation of a rule.
 func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.Violation) *process.InvalidError {
 	rule := violation.Proto.GetRuleId()
 	message := violation.Proto.GetMessage()
@@ -102,7 +103,7 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 	case rule == "enum.defined_only" && violation.FieldDescriptor != nil && violation.FieldDescriptor.Enum() != nil:
 		message = "must be one of " + enumNames(violation.FieldDescriptor.Enum())
 	case rule == "enum.in" || rule == "enum.not_in":
-		// The rule's own words have the numbers.
+		// The message of the rule has the numbers.
 		message = "must be one of " + listedNames(violation, rule == "enum.in")
 	}
 	return &process.InvalidError{
@@ -112,7 +113,7 @@ func invalidOf(request protoreflect.MessageDescriptor, violation *protovalidate.
 	}
 }
 
-// patternWords say in words what the patterns of the contract allow.
+// patternWords describe the patterns of the contract in words.
 var patternWords = map[string]string{
 	"^[a-zA-Z0-9._/-]+$":   "must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders",
 	"^https?://":           "must begin with http:// or https://, such as http://127.0.0.1:9000",
@@ -120,7 +121,7 @@ var patternWords = map[string]string{
 	"^[a-z0-9_.-]{1,128}$": "must have 1 to 128 of the small letters a to z, digits and _ . -, such as order.ship",
 }
 
-// choices are the fields of the oneof that a violation names.
+// choices returns the fields of the oneof of a violation.
 func choices(request protoreflect.MessageDescriptor, violation *protovalidate.Violation) string {
 	path := violation.Proto.GetField().GetElements()
 	for _, e := range path[:max(len(path)-1, 0)] {
@@ -144,13 +145,13 @@ func choices(request protoreflect.MessageDescriptor, violation *protovalidate.Vi
 	return strings.Join(names, ", ")
 }
 
-// isEmpty tells whether a value that broke a rule is the empty string.
+// isEmpty reports whether an invalid value is the empty string.
 func isEmpty(v protoreflect.Value) bool {
 	s, ok := v.Interface().(string)
 	return ok && s == ""
 }
 
-// isLimit tells whether a rule limits a size: of bytes, of characters, of elements.
+// isLimit reports whether a rule limits a size in bytes, characters or elements.
 func isLimit(rule string) bool {
 	_, name, _ := strings.Cut(rule, ".")
 	switch name {
@@ -160,7 +161,7 @@ func isLimit(rule string) bool {
 	return false
 }
 
-// listedNames are the names of the values that a rule lists, or of the others.
+// listedNames returns the names of the values that a rule lists, or of the others.
 func listedNames(violation *protovalidate.Violation, listed bool) string {
 	numbers, values := violation.RuleValue.List(), violation.FieldDescriptor.Enum().Values()
 	var names []string

@@ -16,7 +16,7 @@ import (
 // workerService serves WorkerService.
 type workerService struct {
 	engine  *engine.Engine
-	answers *validation // of each answer of a batch by itself
+	answers *validation // for each answer of a batch
 	log     *slog.Logger
 }
 
@@ -41,7 +41,7 @@ func (s *workerService) poll(ctx context.Context, r *progressorv1.PollRequest, w
 	})
 }
 
-// Heartbeat extends leases and tells what to do with each.
+// Heartbeat extends leases and returns a directive for each.
 func (s *workerService) Heartbeat(ctx context.Context, r *progressorv1.HeartbeatRequest) (*progressorv1.HeartbeatResponse, error) {
 	directives, err := s.engine.BeatLeases(ctx, r)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *workerService) Heartbeat(ctx context.Context, r *progressorv1.Heartbeat
 	return &progressorv1.HeartbeatResponse{Directives: directives, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
-// Complete answers a lease.
+// Complete stores the answer to a lease.
 func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRequest) (*progressorv1.CompleteResponse, error) {
 	a, err := leaseAnswer(r)
 	if err != nil {
@@ -62,7 +62,8 @@ func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRe
 	return &progressorv1.CompleteResponse{Next: s.next(ctx, r.GetNext())}, nil
 }
 
-// next are the leases that go with an answer. An error is not told: that the answer is stored has to be.
+// next returns leases with the response to an answer. It only logs errors, because the client must
+// learn that the answer is stored.
 func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
 	leases, err := s.poll(ctx, r, r.GetWait().AsDuration())
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) [
 	return leases
 }
 
-// answered is a message that answers a lease.
+// answered is a message with an answer to a lease.
 type answered interface {
 	GetResponse() *progressorv1.ProcessResponse
 	GetJobResult() *progressorv1.JobResult
@@ -94,14 +95,14 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 	}
 }
 
-// CompleteBatch answers several leases.
+// CompleteBatch stores the answers to several leases.
 func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.CompleteBatchRequest) (*progressorv1.CompleteBatchResponse, error) {
 	if err := engine.DistinctLeases("answers", r.GetAnswers()); err != nil {
 		return nil, err
 	}
 	failed := make([]error, len(r.GetAnswers()))
 	var ends []engine.LeaseEnd
-	var at []int // where each stands among the answers
+	var at []int // the index of each among the answers
 	for n, answer := range r.GetAnswers() {
 		err := s.answers.check(answer)
 		var a engine.LeaseAnswer
@@ -125,7 +126,7 @@ func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.Compl
 	return resp, nil
 }
 
-// outcome tells of one answer of a batch what Complete would tell.
+// outcome returns for one answer of a batch what Complete would return.
 func (s *workerService) outcome(ctx context.Context, n int, err error, answer *progressorv1.LeaseAnswer) *progressorv1.AnswerOutcome {
 	if err == nil {
 		return &progressorv1.AnswerOutcome{}
@@ -146,7 +147,7 @@ func (s *workerService) outcome(ctx context.Context, n int, err error, answer *p
 	return &progressorv1.AnswerOutcome{Error: failed}
 }
 
-// Release gives leases back unanswered.
+// Release releases leases without an answer.
 func (s *workerService) Release(ctx context.Context, r *progressorv1.ReleaseRequest) (*progressorv1.ReleaseResponse, error) {
 	if err := s.engine.ReleaseLeases(ctx, r.GetLeaseTokens()); err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func (s *workerService) ListWorkers(ctx context.Context, r *progressorv1.ListWor
 	return &progressorv1.ListWorkersResponse{Workers: list, NextPageToken: next}, nil
 }
 
-// StopWorker tells a worker to take nothing new, or to end.
+// StopWorker tells a worker to take no new tasks, or also to stop.
 func (s *workerService) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest) (*progressorv1.StopWorkerResponse, error) {
 	w, err := s.engine.StopWorker(ctx, r, actorOf(ctx))
 	if err != nil {

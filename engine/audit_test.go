@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// audited lists orders, in short, the oldest first.
+// audited returns audit entries in a short form, oldest first.
 func (n *node) audited(t testing.TB, namespace, filter string) []string {
 	t.Helper()
 	var list []string
@@ -36,7 +36,7 @@ func (n *node) audited(t testing.TB, namespace, filter string) []string {
 	return list
 }
 
-// Each order of an operator that changes something is noted once, and none that is refused.
+// A command that changes something is recorded once. A rejected command is not recorded.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -55,10 +55,10 @@ func TestAudit(t *testing.T) {
 	refused := func(err error) {
 		t.Helper()
 		if err == nil {
-			t.Error("it is not refused")
+			t.Error("the command is not rejected")
 		}
 	}
-	for range 2 { // the second time changes nothing
+	for range 2 { // the second command changes nothing
 		_, err := n.SuspendProcess(ctx, key("a"), "tea break", ada)
 		must(err)
 	}
@@ -125,7 +125,7 @@ func TestAudit(t *testing.T) {
 	}
 	must(n.store.ForgetAudit(ctx))
 	if got := rows.count(t, "SELECT count(*) FROM audit"); got >= len(all) || got < len(all)-4 {
-		t.Errorf("%d orders are left", got)
+		t.Errorf("%d entries are left", got)
 	}
 	_, err = n.DrainNode(ctx, fmt.Sprint(n.store.NodeID()), ada)
 	must(err)

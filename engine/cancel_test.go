@@ -16,7 +16,7 @@ import (
 
 const cancelTask = progressorv1.TaskType_TASK_TYPE_CANCEL
 
-// cancelled requests a cancel, which must be taken.
+// cancelled requests a cancel, which must succeed.
 func (n *node) cancelled(t testing.TB, id string, grace time.Duration) *progressorv1.Process {
 	t.Helper()
 	p, err := n.CancelProcess(t.Context(), engine.CancelParams{Key: key(id), Reason: "no more", Grace: &grace})
@@ -32,7 +32,7 @@ func (n *node) ends(t testing.TB, id string) {
 	eventually(t, "process "+id+" is CANCELLED", func() bool { return n.status(t, id) == "CANCELLED" })
 }
 
-// cancelTaskOf is the CANCEL task of a process.
+// cancelTaskOf returns the CANCEL task of a process.
 func (n *node) cancelTaskOf(t testing.TB, id string) *progressorv1.Task {
 	t.Helper()
 	page, err := n.TraceProcess(t.Context(), key(id), 100, "")
@@ -48,7 +48,7 @@ func (n *node) cancelTaskOf(t testing.TB, id string) *progressorv1.Task {
 	return nil
 }
 
-// The processor has the last word: its result is stored, its action is not.
+// The result of a CANCEL task is stored, but its action is ignored.
 func TestCancelRunsTask(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -87,7 +87,7 @@ func TestCancelRunsTask(t *testing.T) {
 	}
 }
 
-// A CANCEL task runs before the calls that wait, on whatever node; these are told that they were cancelled.
+// A CANCEL task runs before waiting calls, on any node. The calls are cancelled.
 func TestCancelAheadOfCalls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -101,19 +101,19 @@ func TestCancelAheadOfCalls(t *testing.T) {
 	eventually(t, "both wait", func() bool { return look(t, dsn).count(t, "SELECT count(*) FROM schedule") == 2 })
 	b.cancelled(t, "p", time.Minute)
 	g.release()
-	if res := receive(t, "what ran", first); res.err != nil || string(res.ans.Response) != "1" {
-		t.Errorf("what ran: %+v", res)
+	if res := receive(t, "the running call", first); res.err != nil || string(res.ans.Response) != "1" {
+		t.Errorf("the running call: %+v", res)
 	}
 	for _, c := range []<-chan result{second, third} {
-		if res := receive(t, "what waited", c); !taskError(t, res.err).Cancelled {
-			t.Errorf("what waited: %+v", res)
+		if res := receive(t, "the waiting call", c); !taskError(t, res.err).Cancelled {
+			t.Errorf("the waiting call: %+v", res)
 		}
 	}
 	b.ends(t, "p")
 }
 
-// A call that fails while its process is being cancelled ends the process: whoever asks, here, on another node or again, is told that it
-// is CANCELLED, and not in ERROR.
+// A call that fails while its process is being cancelled ends the process. Its clients on this node
+// and on other nodes, and repeated requests, learn that it is CANCELLED, not in ERROR.
 func TestCallThatFailsWhileCancelling(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -136,14 +136,14 @@ func TestCallThatFailsWhileCancelling(t *testing.T) {
 		}
 	}
 	if te := taskError(t, (<-a.calling("p", "x", keyed("k"))).err); te.Failure.GetReason() != "odd" || te.ProcessStatus != process.StatusCancelled {
-		t.Errorf("asked again: %+v", te)
+		t.Errorf("repeated: %+v", te)
 	}
 	if got := a.status(t, "p"); got != "CANCELLED" {
 		t.Errorf("the process is %s", got)
 	}
 }
 
-// In ERROR and in SUSPENDED nobody is asked.
+// A process in ERROR or SUSPENDED is cancelled without a CANCEL task.
 func TestCancelAtOnce(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -174,14 +174,15 @@ func TestCancelAtOnce(t *testing.T) {
 			t.Errorf("%s: %v", id, p)
 		}
 	}
-	// What ran is fenced off, and told to stop: nobody has opened the gate.
+	// The running attempts are fenced and cancelled. The gate stays closed.
 	if res := receive(t, "the repair's answer", repair); !taskError(t, res.err).Cancelled {
 		t.Errorf("the repair: %+v", res)
 	}
-	eventually(t, "the places are free", func() bool { return n.Attempts() == 0 })
+	eventually(t, "the slots are free", func() bool { return n.Attempts() == 0 })
 }
 
-// A CANCEL task that fails is tried again; for good, it ends its process all the same. Nothing of it is ERROR.
+// A CANCEL task that fails is retried. If it fails permanently, its process ends anyway and does
+// not go to ERROR.
 func TestCancelTaskThatGoesWrong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -223,7 +224,7 @@ func TestCancelTaskThatGoesWrong(t *testing.T) {
 	}
 }
 
-// Past the grace the engine ends the process, whatever its processor does, and says so.
+// After the grace period the engine ends the process, whatever its processor does.
 func TestCancelGrace(t *testing.T) {
 	t.Parallel()
 	hang := func(heeds bool) func(g *gate) by {
@@ -233,9 +234,9 @@ func TestCancelGrace(t *testing.T) {
 		processor func(g *gate) by
 		busy      bool // a call runs when the cancel is requested
 	}{
-		"hangs":             {hang(true), false},
-		"hangs and is deaf": {hang(false), false},
-		"behind a call":     {func(g *gate) by { return by{callTask: g.held(false)} }, true},
+		"hangs":                         {hang(true), false},
+		"hangs and ignores its context": {hang(false), false},
+		"behind a call":                 {func(g *gate) by { return by{callTask: g.held(false)} }, true},
 		"tried again too late": {func(*gate) by {
 			return by{cancelTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 				return nil, processor.Fail("odd", "not yet")
@@ -262,16 +263,16 @@ func TestCancelGrace(t *testing.T) {
 			if task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_ERROR || task.GetFailure().GetReason() != process.ReasonGraceExpired {
 				t.Errorf("the task: %v", task)
 			}
-			if res := receive(t, "what waited", waiting); !refusedIn(res.err, process.StatusCancelled) && !taskError(t, res.err).Cancelled {
-				t.Errorf("what waited: %+v", res)
+			if res := receive(t, "the waiting call", waiting); !refusedIn(res.err, process.StatusCancelled) && !taskError(t, res.err).Cancelled {
+				t.Errorf("the waiting call: %+v", res)
 			}
 			if c.busy {
-				if res := receive(t, "what ran", running); !taskError(t, res.err).Cancelled {
-					t.Errorf("what ran: %+v", res)
+				if res := receive(t, "the running call", running); !taskError(t, res.err).Cancelled {
+					t.Errorf("the running call: %+v", res)
 				}
 			}
-			g.release() // the late result stores nothing
-			eventually(t, "the places are free", func() bool { return a.Attempts()+b.Attempts() == 0 })
+			g.release() // the late result is not stored
+			eventually(t, "the slots are free", func() bool { return a.Attempts()+b.Attempts() == 0 })
 			if p, err := a.GetProcess(t.Context(), key("p"), nil, 0); err != nil || p.GetLastEventId() != 1 {
 				t.Errorf("%v, %v", p, err)
 			}
@@ -279,7 +280,7 @@ func TestCancelGrace(t *testing.T) {
 	}
 }
 
-// A request that does not say has 30 s.
+// The default grace period is 30 s.
 func TestCancelDefaultGrace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -299,7 +300,7 @@ func TestCancelDefaultGrace(t *testing.T) {
 	}
 }
 
-// Without grace nobody is asked.
+// Without a grace period there is no CANCEL task.
 func TestCancelWithoutGrace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{})
@@ -309,7 +310,7 @@ func TestCancelWithoutGrace(t *testing.T) {
 	}
 }
 
-// In INIT the CANCEL task waits for the INIT task.
+// In INIT, the CANCEL task waits for the INIT task.
 func TestCancelInInit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -332,16 +333,16 @@ func TestCancelInInit(t *testing.T) {
 	n.ends(t, "p")
 }
 
-// A process that removes itself when it is cancelled is gone.
+// A process that removes itself in its CANCEL task is removed.
 func TestCancelTaskRemoves(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{cancelTask: answers(processor.Result().Remove())})
 	n.started(t, "p")
 	n.cancelled(t, "p", time.Minute)
-	eventually(t, "it is gone", func() bool { return n.status(t, "p") == "" })
+	eventually(t, "the process is removed", func() bool { return n.status(t, "p") == "" })
 }
 
-// The node that runs a CANCEL task dies: another one makes it, within the grace.
+// If the node with a CANCEL task dies, another node runs it within the grace period.
 func TestCancelOfDeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

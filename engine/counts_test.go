@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Processes are counted by status, whether they start, fail, are repaired or go.
+// Processes are counted by status when they start, fail, are repaired and are removed.
 func TestCountProcesses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{callTask: words})
@@ -33,6 +33,6 @@ func TestCountProcesses(t *testing.T) {
 	}
 	counted("ns", 2, 0)
 	if _, err := n.CountProcesses(t.Context(), "nowhere"); !errors.Is(err, process.ErrNamespaceNotFound) {
-		t.Errorf("of a namespace that is not there: %v", err)
+		t.Errorf("of an unknown namespace: %v", err)
 	}
 }

@@ -26,7 +26,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// chain is a processor whose state is a hash over all calls so far: each appends its op, and answers with their number and the hash.
+// chain returns a processor whose state is a hash over all calls so far. Each call appends its op,
+// and its response is the number of calls and the hash.
 func chain() by {
 	return by{
 		initTask: answers(processor.Result().AuxState(nil)),
@@ -37,7 +38,7 @@ func chain() by {
 	}
 }
 
-// link adds an op to a chain: its length, then the hash.
+// link adds an op to a chain. The state is its length followed by the hash.
 func link(state, op []byte) []byte {
 	n := uint64(0)
 	if len(state) > 8 {
@@ -47,11 +48,12 @@ func link(state, op []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, n+1), sum[:]...)
 }
 
-// traffic makes calls of chains, and keeps what they were answered.
+// traffic calls chains and records the responses.
 type traffic struct {
 	nodes []*node
 	mu    sync.Mutex
-	// acked are the answers by process and op; a call without a key that got no answer may have been done or not.
+	// acked has the responses by process and op. A call without a key that got no response may or
+	// may not have run.
 	acked   map[string]map[string]string
 	unknown map[string]map[string]bool
 	errs    map[string]int
@@ -72,7 +74,8 @@ func (tr *traffic) start(t testing.TB) {
 	}
 }
 
-// run calls until ctx ends: half of the clients with keys, which repeat what they do not know, half without.
+// run makes calls until ctx is cancelled. Half of the clients use keys and repeat calls with an
+// unknown outcome.
 func (tr *traffic) run(ctx context.Context, t testing.TB, clients int) {
 	var group sync.WaitGroup
 	for c := range clients {
@@ -99,7 +102,7 @@ func (tr *traffic) call(t testing.TB, n *node, p engine.CallParams) {
 		if err == nil || p.IdempotencyKey == "" {
 			return
 		}
-		select { // what has a key is repeated until there is an answer
+		select { // a call with a key is repeated until it gets a response
 		case <-time.After(10 * time.Millisecond):
 		case <-end:
 			t.Errorf("%s of %s has no answer: %v", op, p.Key, err)
@@ -137,10 +140,10 @@ func (tr *traffic) note(t testing.TB, p engine.CallParams, op string, ans engine
 	}
 }
 
-// verify reads every chain and compares it with what clients were told.
+// verify reads every chain and compares it with the responses.
 func (tr *traffic) verify(t testing.TB, n *node) {
 	t.Helper()
-	t.Logf("%d calls answered, errors %v", tr.calls, tr.errs)
+	t.Logf("%d calls succeeded, errors %v", tr.calls, tr.errs)
 	for id, acked := range tr.acked {
 		p, err := n.GetProcess(context.Background(), key(id), nil, 0)
 		if err != nil {
@@ -159,7 +162,7 @@ func (tr *traffic) verify(t testing.TB, n *node) {
 			case ok && answer != string(state):
 				t.Errorf("%s: %s was answered %s, stored is %s", id, op, hex.EncodeToString([]byte(answer))[:24], hex.EncodeToString(state)[:24])
 			case !ok && !tr.unknown[id][op]:
-				t.Errorf("%s: %s is stored, and nobody asked for it", id, op)
+				t.Errorf("%s: %s is stored but was not requested", id, op)
 			}
 		}
 		for op := range acked {
@@ -173,15 +176,16 @@ func (tr *traffic) verify(t testing.TB, n *node) {
 	}
 }
 
-// settled waits until nothing runs and nothing waits.
+// settled waits until no task runs or waits.
 func settled(t testing.TB, d db) {
 	t.Helper()
-	eventually(t, "everything has come to rest", func() bool {
+	eventually(t, "no task runs or waits", func() bool {
 		return d.count(t, "SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule)") == 0
 	})
 }
 
-// Connections break under load, on either of two nodes: every acknowledged call is stored once, and nothing stands.
+// Connections break under load on both nodes. Every acknowledged call is stored once, and no task
+// is left behind.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -219,11 +223,11 @@ func TestBrokenConnections(t *testing.T) {
 		}
 	}
 	if tr.calls < 20 {
-		t.Error("too little was done to prove anything")
+		t.Error("too few calls for a meaningful test")
 	}
 }
 
-// The database is restarted under load, in both ways; the engine goes on by itself.
+// The database is restarted under load, in both shutdown modes. The engine recovers by itself.
 func TestDatabaseRestarts(t *testing.T) {
 	t.Parallel()
 	server, err := pgembed.Start(t.Context(), pgembed.Config{Dir: filepath.Join(t.TempDir(), "server"), Ephemeral: true})
@@ -261,21 +265,22 @@ func TestDatabaseRestarts(t *testing.T) {
 	}
 	for _, mode := range []string{"immediate", "fast"} {
 		before := answered()
-		eventually(t, "work is done", func() bool { return answered() > before+50 })
+		eventually(t, "calls succeed", func() bool { return answered() > before+50 })
 		if err := server.Restart(t.Context(), mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := answered()
-	eventually(t, "work is done after the last restart", func() bool { return answered() > before+50 })
+	eventually(t, "calls succeed after the last restart", func() bool { return answered() > before+50 })
 	cancel()
 	receive(t, "the end of the load", done)
 	settled(t, look(t, dsn))
 	tr.verify(t, b)
 }
 
-// While the database is away requests are refused at once; what was under way is stored when it is back, under its one attempt,
-// however long that took: a node that could not beat because nobody could is no zombie.
+// While the database is unavailable, requests fail at once. Results of running attempts are stored
+// when it is back, however long that took. A node that could not send heartbeats because of the
+// database is not declared dead.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -292,15 +297,15 @@ func TestDatabaseAway(t *testing.T) {
 	receive(t, "the other runs", g.entered)
 	line.away()
 	began := time.Now()
-	eventually(t, "requests are refused", func() bool {
+	eventually(t, "requests fail", func() bool {
 		res := <-a.calling("q", "z")
 		return errors.Is(res.err, process.ErrUnavailable)
 	})
 	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("a refusal took %s", took)
+		t.Errorf("the rejection took %s", took)
 	}
 	g.release()
-	pass(1500 * time.Millisecond) // longer than a node may be silent
+	pass(1500 * time.Millisecond) // longer than a node may go without a heartbeat
 	if a.Ready() == nil || b.Ready() == nil {
 		t.Error("a node without a database is ready")
 	}
@@ -317,7 +322,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// The answer to a claim is lost: the connection breaks between the commit of a scan and its answer. The task does not stand.
+// The connection breaks between the commit of a scan and its response. The claimed tasks run
+// nevertheless.
 func TestLostScans(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -341,11 +347,11 @@ func TestLostScans(t *testing.T) {
 		t.Errorf("%d of %d timers ran at their first attempt", got, timers)
 	}
 	if got := rows.count(t, "SELECT coalesce(max(extract(epoch FROM finished_time - scheduled_time)), 0)::int FROM tasks WHERE task_type = 'TIMEOUT'"); got > 6 {
-		t.Errorf("a timer stood for %d s", got)
+		t.Errorf("a timer was stuck for %d s", got)
 	}
 }
 
-// readOnly makes new sessions of the test's database read-only, or writable.
+// readOnly makes new sessions of the test database read-only or writable.
 func (d db) readOnly(t *testing.T, value string) {
 	t.Helper()
 	name := d.texts(t, "SELECT current_database()::text")[0]
@@ -354,7 +360,7 @@ func (d db) readOnly(t *testing.T, value string) {
 	}
 }
 
-// A node whose lanes cannot write is not ready, although its heartbeats are stored.
+// A node whose lanes cannot write is not ready, even if its heartbeats are stored.
 func TestReadinessCoversLanes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -377,8 +383,8 @@ func TestReadinessCoversLanes(t *testing.T) {
 	n.called(t, "p", "goes on")
 }
 
-// A node that has not written yet, and whose first request meets a read-only server, is not ready. It works as soon as the
-// server is writable.
+// A node whose first write meets a read-only server is not ready. It recovers when the server is
+// writable.
 func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// nested is a list in a list in a list.
+// nested returns lists nested to a depth.
 func nested(depth int) *structpb.Value {
 	v := structpb.NewBoolValue(true)
 	for range depth {
@@ -70,8 +70,8 @@ func fuzzedAnswers() []*progressorv1.ProcessResponse {
 	}
 }
 
-// FuzzDecide gives any answer of a processor to any task: nothing panics, an answer that cannot be stored is told by its field, and
-// what is decided can be stored.
+// FuzzDecide passes arbitrary responses of a processor to decide. It must not panic, errors must
+// name the field, and the decision must be storable.
 func FuzzDecide(f *testing.F) {
 	for n, answer := range fuzzedAnswers() {
 		text, err := proto.Marshal(answer)
@@ -94,7 +94,7 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// tester is a test, and an example of a property.
+// tester is implemented by *testing.T and *rapid.T.
 type tester interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
@@ -102,10 +102,10 @@ type tester interface {
 
 var _, _ tester = (*testing.T)(nil), (*rapid.T)(nil)
 
-// fields are what a message about an unusable answer begins with.
+// fields are the prefixes of messages about invalid responses.
 var fields = []string{"outcome", "result", "rejection", "failure"}
 
-// checkRefusal looks at what is said about an answer that cannot be stored: it names the field.
+// checkRefusal checks that the error for an invalid response names the field.
 func checkRefusal(t tester, end attemptEnd) {
 	err := processor.Check(wire.TaskType(end.claim.TaskType), end.response)
 	if err == nil || end.err != nil || end.claim.TaskType == process.TaskRemove {
@@ -120,10 +120,11 @@ func checkRefusal(t tester, end attemptEnd) {
 			return
 		}
 	}
-	t.Fatalf("%q is no field of an answer: %v", refusal.Field, err)
+	t.Fatalf("%q is not a field of a response: %v", refusal.Field, err)
 }
 
-// checkStorable looks for what PostgreSQL would not take: one such value fails its whole flush.
+// checkStorable checks for values that PostgreSQL rejects. One such value would fail its whole
+// flush.
 func checkStorable(t tester, c storage.Completion) {
 	texts := append([]string{c.Detail}, c.UnsetNames...)
 	documents := [][]byte{c.Failure, c.Rejection, c.Metadata}
@@ -163,13 +164,14 @@ func checkStorable(t tester, c storage.Completion) {
 		if err := json.Unmarshal(document, &value); err != nil || !utf8.Valid(document) {
 			t.Fatalf("not JSON: %v: %s", err, document)
 		}
-		if depth := depthOf(t, value); depth > 110 { // of a value, with what is around it
+		if depth := depthOf(t, value); depth > 110 { // of a value, including its envelope
 			t.Fatalf("nested %d deep: %.200s", depth, document)
 		}
 	}
 }
 
-// depthOf is how deep a value is nested. It finds NUL on its way, which jsonb does not take.
+// depthOf returns the nesting depth of a value. It also fails for NUL characters, which jsonb does
+// not support.
 func depthOf(t tester, value any) int {
 	depth := 0
 	switch v := value.(type) {

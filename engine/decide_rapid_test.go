@@ -24,7 +24,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Answers of every shape that a Go processor can return, the impossible ones too.
+// Responses of every shape that a Go processor can return, including invalid ones.
 var (
 	drawnText = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\x00", "\xff\xfe", "a\x00b", "hopeless", process.ReasonTimeout}))
 	drawnTime = rapid.Custom(func(t *rapid.T) *timestamppb.Timestamp {
@@ -133,7 +133,7 @@ var (
 	})
 )
 
-// A value holds objects, and an object values.
+// drawnStruct and drawnValue are recursive: a value may be an object, and an object has values.
 func drawnStruct() *rapid.Generator[*structpb.Struct] {
 	return rapid.Custom(func(t *rapid.T) *structpb.Struct {
 		if rapid.Bool().Draw(t, "nil") {
@@ -163,7 +163,7 @@ func drawnValue() *rapid.Generator[*structpb.Value] {
 	})
 }
 
-// decide answers everything, the same way each time, and never panics.
+// decide accepts every input, is deterministic, and never panics.
 func TestDecideIsTotalAndPure(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -175,7 +175,7 @@ func checkDecision(t tester, end attemptEnd) {
 	before := proto.CloneOf(end.response)
 	first, second := decide(end), decide(end)
 	if !proto.Equal(before, end.response) && !hasNaN(end.response) {
-		t.Fatal("the processor's answer was changed")
+		t.Fatal("the response of the processor was modified")
 	}
 	if !sameCompletion(first.completion, second.completion) {
 		t.Fatalf("two decisions about one attempt:\n%+v\n%+v", first.completion, second.completion)
@@ -200,7 +200,7 @@ func checkDecision(t tester, end attemptEnd) {
 	checkFailure(t, end, first)
 	checkRefusal(t, end)
 	checkStorable(t, c)
-	// What is stored can be read again.
+	// The stored data can be decoded again.
 	if _, err := wire.Failure(c.Failure); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func checkFailure(t tester, end attemptEnd, d *decision) {
 	c := d.completion
 	if c.Outcome == storage.Retry {
 		if !end.claim.TaskType.RetriedOnFailure() {
-			t.Fatalf("a %s is tried again", end.claim.TaskType)
+			t.Fatalf("a %s is retried", end.claim.TaskType)
 		}
 		if c.RetryAfter < time.Millisecond || end.claim.Attempt >= end.retry.MaxAttempts {
 			t.Fatalf("attempt %d of %d is followed by one after %s", end.claim.Attempt, end.retry.MaxAttempts, c.RetryAfter)
@@ -229,7 +229,7 @@ func checkFailure(t tester, end attemptEnd, d *decision) {
 	}
 }
 
-// sameCompletion compares what is stored. protojson puts blanks where it likes.
+// sameCompletion compares completions. protojson randomly adds spaces.
 func sameCompletion(a, b storage.Completion) bool {
 	for _, c := range []*storage.Completion{&a, &b} {
 		c.Failure, c.Rejection, c.Metadata = compact(c.Failure), compact(c.Rejection), compact(c.Metadata)

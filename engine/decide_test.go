@@ -23,14 +23,14 @@ func claimOf(taskType process.TaskType, attempt int32) *storage.Claim {
 	}
 }
 
-// policy is a retry policy that tells its waits apart.
+// policy returns a retry policy with distinguishable waits.
 func policy() process.RetryPolicy {
 	return process.RetryPolicy{
 		Initial: time.Second, Coefficient: 2, Max: 3 * time.Second, MaxAttempts: 3, NonRetryable: []string{"hopeless"}, JitterPortion: 0.5,
 	}
 }
 
-// The middle of what Random gives: no jitter.
+// The middle of the range of random: no jitter.
 const middle = 0.5
 
 func respond(b *processor.ResultBuilder) *progressorv1.ProcessResponse {
@@ -53,7 +53,7 @@ func rejection(reason string) *progressorv1.ProcessResponse {
 	}}
 }
 
-// Every outcome that an attempt can have, for every type of task.
+// Every outcome of an attempt, for every type of task.
 func TestDecideOutcomes(t *testing.T) {
 	t.Parallel()
 	retried := map[process.TaskType]bool{process.TaskTimeout: true, process.TaskNotify: true, process.TaskCancel: true}
@@ -81,9 +81,9 @@ func TestDecideOutcomes(t *testing.T) {
 			{name: "failure", response: failure("odd", false), want: failed, reason: "odd"},
 			{name: "final failure", response: failure("odd", true), want: storage.Failed, reason: "odd"},
 			{name: "named failure", response: failure("hopeless", false), want: storage.Failed, reason: "hopeless"},
-			{name: "no failure in it", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}, want: failed},
+			{name: "empty failure", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}, want: failed},
 			{name: "rejection", response: rejection("no"), want: rejected, reason: failedReason},
-			{name: "no rejection in it", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}, want: rejected, reason: failedReason},
+			{name: "empty rejection", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}, want: rejected, reason: failedReason},
 			{name: "no outcome", response: &progressorv1.ProcessResponse{}, want: failed, reason: process.ReasonBadResponse},
 			{name: "nothing", want: failed, reason: process.ReasonBadResponse},
 			{name: "unreachable", err: &processor.UnreachableError{Err: errors.New("refused")}, want: failed, reason: process.ReasonUnavailable},
@@ -96,7 +96,7 @@ func TestDecideOutcomes(t *testing.T) {
 		} {
 			d := decide(attemptEnd{claim: claimOf(taskType, 1), response: tt.response, err: tt.err, retry: policy(), random: middle})
 			want, reason := tt.want, tt.reason
-			if taskType == process.TaskRemove { // its processor is not asked
+			if taskType == process.TaskRemove { // the processor is not called
 				want, reason = storage.Removed, ""
 			}
 			if taskType == process.TaskCancel && (want == storage.Finished || want == storage.Completed) {
@@ -110,16 +110,16 @@ func TestDecideOutcomes(t *testing.T) {
 				t.Errorf("%s, %s: the completion is of another attempt: %+v", taskType, tt.name, c)
 			}
 			if want == storage.Retry && c.RetryAfter != time.Second || want != storage.Retry && c.RetryAfter != 0 {
-				t.Errorf("%s, %s: tried again after %s", taskType, tt.name, c.RetryAfter)
+				t.Errorf("%s, %s: retried after %s", taskType, tt.name, c.RetryAfter)
 			}
-			if (want == storage.Failed) != (c.Detail != "") && tt.name != "no failure in it" {
+			if (want == storage.Failed) != (c.Detail != "") && tt.name != "empty failure" {
 				t.Errorf("%s, %s: detail %q of a %s", taskType, tt.name, c.Detail, want)
 			}
 			if (d.failure == nil) != (c.Failure == nil) || (d.rejection == nil) != (c.Rejection == nil) {
-				t.Errorf("%s, %s: what is stored and what is answered differ", taskType, tt.name)
+				t.Errorf("%s, %s: the stored failure and the returned one differ", taskType, tt.name)
 			}
 			if c.Promote || c.Uncounted {
-				t.Errorf("%s, %s: decide decides what is not its own: %+v", taskType, tt.name, c)
+				t.Errorf("%s, %s: unexpected fields: %+v", taskType, tt.name, c)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestDecideRetries(t *testing.T) {
 		after   time.Duration
 	}{
 		{1, middle, storage.Retry, time.Second},
-		{1, 0, storage.Retry, 500 * time.Millisecond}, // jitter of a half, downwards
+		{1, 0, storage.Retry, 500 * time.Millisecond}, // jitter of 50%, downwards
 		{1, 0.75, storage.Retry, 1250 * time.Millisecond},
 		{2, middle, storage.Retry, 2 * time.Second},
 		{3, middle, storage.Failed, 0}, // out of attempts
@@ -149,17 +149,17 @@ func TestDecideRetries(t *testing.T) {
 	long.MaxAttempts = 10
 	d := decide(attemptEnd{claim: claimOf(process.TaskNotify, 3), response: failure("odd", false), retry: long, random: middle})
 	if d.completion.RetryAfter != 3*time.Second {
-		t.Errorf("the wait passes its bound: %s", d.completion.RetryAfter)
+		t.Errorf("the wait exceeds its maximum: %s", d.completion.RetryAfter)
 	}
 }
 
-// What a failed attempt had to say is not stored: neither state nor events, response or timers.
+// A failed attempt stores neither state nor events, response or timers.
 func TestDecideFailureKeepsNothing(t *testing.T) {
 	t.Parallel()
 	bad := processor.Result().Event([]byte("e")).AuxState([]byte("state")).Response([]byte("r")).SetTimerAfter(time.Second).
 		SetNamedTimerAfter("n", time.Second).UnsetNamedTimer("m").Metadata(map[string]any{"a": "b"})
 	response := respond(bad)
-	response.GetResult().GetMetadata().GetFields()["a"].Kind = nil // a value that JSON has no word for
+	response.GetResult().GetMetadata().GetFields()["a"].Kind = nil // a value without a JSON representation
 	d := decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: response, retry: policy()})
 	c := d.completion
 	if c.Outcome != storage.Failed || d.failure.GetReason() != process.ReasonBadResponse {
@@ -170,7 +170,7 @@ func TestDecideFailureKeepsNothing(t *testing.T) {
 	}
 }
 
-// Commands are messages: to the namespace of their sender unless they name another.
+// Commands become messages. Their namespace defaults to that of the sender.
 func TestDecideCommands(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -194,7 +194,7 @@ func TestDecideCommands(t *testing.T) {
 	}
 }
 
-// PostgreSQL takes no NUL; the caller is told what a replay will tell.
+// PostgreSQL does not support NUL characters. The client gets the same text as a replay.
 func TestDecideNUL(t *testing.T) {
 	t.Parallel()
 	broken := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "a\x00b", Message: "c\x00d\xff"}}}
@@ -203,7 +203,7 @@ func TestDecideNUL(t *testing.T) {
 		t.Errorf("%+v, stored as %s", d, d.completion.Failure)
 	}
 	if broken.GetFailure().GetReason() != "a\x00b" {
-		t.Error("the processor's answer was changed")
+		t.Error("the response of the processor was modified")
 	}
 	d = decide(attemptEnd{claim: claimOf(process.TaskCall, 1), response: rejection("no\x00")})
 	if d.rejection.GetReason() != "no\uFFFD" || d.rejection.GetMessage() != "no\uFFFDway" || strings.Contains(string(d.completion.Rejection), `\u0000`) {
@@ -279,7 +279,7 @@ func TestDecideZombies(t *testing.T) {
 	}
 }
 
-// A task that is given back comes to another node as if nothing had been.
+// A released task reaches another node unchanged.
 func TestGiveBack(t *testing.T) {
 	t.Parallel()
 	for _, taskType := range process.TaskTypes() {

@@ -16,12 +16,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// drains is a node whose drain lasts so long at most.
+// drains sets the drain timeout.
 func drains(d time.Duration) func(*engine.Config) {
 	return func(c *engine.Config) { c.DrainTimeout = d }
 }
 
-// What runs comes to its end, and its clients get their answers; new requests are refused.
+// Running tasks end and their clients get the responses. New requests are rejected.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -40,7 +40,7 @@ func TestDrain(t *testing.T) {
 		n.stop()
 		close(stopped)
 	}()
-	eventually(t, "it drains", func() bool { return n.Ready() != nil })
+	eventually(t, "the node drains", func() bool { return n.Ready() != nil })
 	if err := n.Ready(); !strings.Contains(err.Error(), "draining") {
 		t.Error(err)
 	}
@@ -53,7 +53,7 @@ func TestDrain(t *testing.T) {
 	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "1" {
 		t.Errorf("%+v", res)
 	}
-	// The second call belongs to other nodes.
+	// The second call is left to other nodes.
 	if te := taskError(t, receive(t, "the waiting call", waiting).err); !te.Draining {
 		t.Errorf("%+v", te)
 	}
@@ -70,7 +70,8 @@ func TestDrain(t *testing.T) {
 	next.called(t, "p", "4")
 }
 
-// What hangs is given back without counting as an attempt, once its processor has let go of it; another node runs it.
+// A task that does not end is released when its processor returns, without counting the attempt.
+// Another node runs it.
 func TestDrainGivesBack(t *testing.T) {
 	t.Parallel()
 	for name, heeds := range map[string]bool{"heeds": true, "hangs": false} {
@@ -89,7 +90,7 @@ func TestDrainGivesBack(t *testing.T) {
 				if _, err := n.Start(t.Context(), engine.StartParams{Key: key(fmt.Sprint("p", k)), Args: []byte("a"), Accepted: true}); err != nil {
 					t.Fatal(err)
 				}
-				receive(t, "it runs", g.entered)
+				receive(t, "the task runs", g.entered)
 			}
 			n.stop()
 			rows := look(t, dsn)
@@ -111,7 +112,8 @@ func TestDrainGivesBack(t *testing.T) {
 	}
 }
 
-// Work of every kind arrives while nodes come and go: all of it is done, once, and nothing counts as a zombie or an attempt.
+// Work of every kind arrives while nodes stop and start. Every task runs once, and none becomes a
+// zombie or is retried.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -120,7 +122,7 @@ func TestRollingRestarts(t *testing.T) {
 		select {
 		case <-time.After(time.Duration(r.GetTaskId()%7) * time.Millisecond):
 		case <-ctx.Done():
-			return nil, errors.New("interrupted") // it does not say by what
+			return nil, errors.New("interrupted") // without the reason
 		}
 		return processor.Echo().Process(ctx, r)
 	}})
@@ -185,7 +187,7 @@ func TestRollingRestarts(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-// The database is away when the node is told to stop: it stops all the same.
+// If the database is unavailable, a node still stops.
 func TestDrainWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A node that is asked to drain, here by way of another one, ends what it runs and takes nothing new; it lives on until it is stopped.
+// A node that is drained by a request to another node finishes its tasks and takes no new ones. It
+// keeps running until it is stopped.
 func TestDrainNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -42,7 +43,7 @@ func TestDrainNode(t *testing.T) {
 	if res := <-a.calling("p2", "x"); !errors.Is(res.err, process.ErrUnavailable) {
 		t.Errorf("%+v", res)
 	}
-	// What is due now is b's.
+	// New timers go to b.
 	for k := range 20 {
 		if k > 0 {
 			b.called(t, fmt.Sprint("p", k), "set")
@@ -60,9 +61,9 @@ func TestDrainNode(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	rows := look(t, dsn)
-	eventually(t, "it has nothing left", func() bool { return a.Attempts() == 0 })
+	eventually(t, "node a runs no tasks", func() bool { return a.Attempts() == 0 })
 	beat := rows.texts(t, "SELECT max(beat_time)::text FROM nodes WHERE node_id = $1", a.store.NodeID())[0]
-	eventually(t, "it lives", func() bool {
+	eventually(t, "node a still has its row", func() bool {
 		return rows.count(t, "SELECT count(*) FROM nodes WHERE node_id = $1 AND draining AND beat_time > $2::text::timestamptz", a.store.NodeID(), beat) == 1
 	})
 	a.stop()
@@ -78,7 +79,8 @@ func TestDrainNode(t *testing.T) {
 	}
 }
 
-// A node that is asked itself drains at once, also before its next heartbeat; timers wait for another node.
+// A node drains at once, before its next heartbeat, if the request is sent to it. Timers wait for
+// another node.
 func TestDrainNodeItself(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -89,14 +91,14 @@ func TestDrainNodeItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n.Ready() == nil {
-		t.Error("it is ready")
+		t.Error("the draining node is ready")
 	}
 	rows := look(t, dsn)
 	eventually(t, "the timer is due", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '50 ms'") == 1
 	})
 	if got := rows.count(t, "SELECT count(*) FROM running"); got != 0 {
-		t.Error("it has taken a timer")
+		t.Error("the draining node has taken a timer")
 	}
 	heir := start(t, dsn, by{callTask: words})
 	eventually(t, "another node takes the timer", func() bool { return rows.count(t, "SELECT count(*) FROM schedule") == 0 })

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// node is an engine of a test, running.
+// node is a running engine of a test.
 type node struct {
 	*enginetest.Node
 	store *storage.Store
@@ -27,7 +27,7 @@ func start(t testing.TB, dsn string, p processor.Processor, change ...func(*engi
 	return startKinds(t, dsn, p, nil, change...)
 }
 
-// startKinds is start of an engine that knows kinds.
+// startKinds is start with kinds.
 func startKinds(t testing.TB, dsn string, p processor.Processor, kinds []engine.Kind, change ...func(*engine.Config)) *node {
 	t.Helper()
 	n := enginetest.Start(t, dsn, p, func(*engine.Engine, *storage.Store) []engine.Kind { return kinds }, change...)

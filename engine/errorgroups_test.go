@@ -21,12 +21,12 @@ func TestFingerprint(t *testing.T) {
 	for _, messages := range same {
 		mark := fingerprint("r", messages[0])
 		if other, ok := seen[mark]; ok {
-			t.Errorf("%q is taken for %q", messages[0], other)
+			t.Errorf("%q has the fingerprint of %q", messages[0], other)
 		}
 		seen[mark] = messages[0]
 		for _, m := range messages {
 			if fingerprint("r", m) != mark {
-				t.Errorf("%q is told from %q", m, messages[0])
+				t.Errorf("%q and %q have different fingerprints", m, messages[0])
 			}
 			if fingerprint("s", m) == mark {
 				t.Errorf("%q: the reason does not count", m)
@@ -35,7 +35,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	for _, differ := range [][2]string{{"no tea", "no cake"}, {"order 1: broke", "customer 1: broke"}, {"a", ""}} {
 		if fingerprint("r", differ[0]) == fingerprint("r", differ[1]) {
-			t.Errorf("%q is not told from %q", differ[0], differ[1])
+			t.Errorf("%q and %q have the same fingerprint", differ[0], differ[1])
 		}
 	}
 }
@@ -84,6 +84,6 @@ func TestGroupErrors(t *testing.T) {
 	}
 	whole := &errorGroup{common: "aä", whole: true, message: &progressorv1.ErrorGroup{}}
 	if whole.add(&storage.Broken{Detail: "aü"}); whole.common != "a" || whole.whole {
-		t.Errorf("in common: %q", whole.common)
+		t.Errorf("common prefix: %q", whole.common)
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Places tells how many places of a namespace are taken, and how many requests wait for one.
+// Places returns how many slots of a namespace are taken, and how many requests wait for one.
 func (e *Engine) Places(namespace string) (taken, waiting int) {
 	return e.registry.all()[namespace].slots.inUse()
 }
 
-// Storing has a task take a slot for storing its result, until free is called, after results took so long to be stored.
+// Storing simulates a task that stores its result in a slot until free is called, after results
+// took the given time to store.
 func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
 	ns := e.registry.all()[namespace]
 	ns.usage.storing.Add(int64(took))
@@ -20,10 +21,10 @@ func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
 	return func() { ns.slots.release(fresh) }
 }
 
-// Attempts tells how many tasks the node runs.
+// Attempts returns how many tasks the node runs.
 func (e *Engine) Attempts() int { return e.attempts.count() }
 
-// ScanNow has the pollers look.
+// ScanNow wakes the pollers.
 func (e *Engine) ScanNow() { e.wakeAll() }
 
 // BacklogResults returns how many results of scanned tasks wait to be stored.
@@ -33,16 +34,16 @@ func (e *Engine) BacklogResults() int {
 	return e.backlog.results
 }
 
-// Serves tells whether the node has a processor for a namespace.
+// Serves reports whether the node has a processor for a namespace.
 func (e *Engine) Serves(namespace string) bool { return e.registry.all()[namespace].processor != nil }
 
-// Waiting tells for how many tasks clients of this node wait.
+// Waiting returns the number of tasks that clients of this node wait for.
 func (e *Engine) Waiting() int { return e.waiters.count() }
 
-// Paused tells whether the node knows that a namespace is paused.
+// Paused reports whether the node knows that a namespace is paused.
 func (e *Engine) Paused(namespace string) bool { return e.registry.all()[namespace].paused }
 
-// ExpireTwice has a collector look twice in a row, at first without time to remove anything.
+// ExpireTwice runs two passes of a collector. The first one has no time to remove anything.
 func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 	c := newCollector(e)
 	c.passes, c.expiry = 9, 0
@@ -54,8 +55,9 @@ func (e *Engine) ExpireTwice(ctx context.Context, between func()) error {
 	return c.runOnce(ctx)
 }
 
-// CollectionPasses collects until no attempt looks dead, and returns how many passes ended attempts. It takes the leases that it
-// finds as silent for long. Each pass begins when the previous one has saved all of its zombies.
+// CollectionPasses collects until no attempt looks dead. It returns how many passes ended attempts.
+// It treats the leases that it finds as silent for long. Each pass starts when the previous one has
+// saved all of its zombies.
 func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	c := newCollector(e)
 	for err == nil {
@@ -77,7 +79,7 @@ func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	return passes, err
 }
 
-// Decide has the node take it that a cron is being decided, until the function that it gives is called.
+// Decide makes the node assume that a cron is deciding until decided is called.
 func (e *Engine) Decide() (decided func()) {
 	ns := e.registry.all()["ns"]
 	e.timers.cronsRun.Add(1)
@@ -85,23 +87,23 @@ func (e *Engine) Decide() (decided func()) {
 	return sync.OnceFunc(func() { e.timers.cronEnded(ns) })
 }
 
-// InLine tells for how many targets of crons' messages the node waits.
+// InLine returns the number of waiting targets of messages of crons.
 func (e *Engine) InLine() int {
 	e.messages.mu.Lock()
 	defer e.messages.mu.Unlock()
 	return len(e.messages.lowPriority.targets)
 }
 
-// DoubtClaims makes the collector look for claims that this node may hold without knowing, and for attempts that it has lost.
+// DoubtClaims makes the collector search for unknown claims and lost attempts.
 func (e *Engine) DoubtClaims() { e.doubtClaims() }
 
-// SetBack tells the collector that the database's clock was set back.
+// SetBack reports to the collector that the database clock was set back.
 func (e *Engine) SetBack() { e.setBack.Store(true) }
 
-// Owns reports whether a chore is this node's.
+// Owns reports whether this node is responsible for a chore.
 func (e *Engine) Owns(chore string) bool { return e.peers.isResponsibleFor(chore) }
 
-// KnowsPeers reports whether the node knows of so many other live nodes.
+// KnowsPeers reports whether the node knows n other live nodes.
 func (e *Engine) KnowsPeers(n int) bool {
 	e.peers.mu.Lock()
 	defer e.peers.mu.Unlock()

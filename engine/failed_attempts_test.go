@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The newest 10 failed attempts of a timer stay with its task, bounded, with the time at which it was first due. They go with
-// the process.
+// The newest 10 failed attempts of a timer are stored with its task, with limited size, and with
+// the time at which it was first due. They are removed with the process.
 func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -81,5 +81,5 @@ func TestFailedAttemptsStayWithTheTask(t *testing.T) {
 	if err := n.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are gone", func() bool { return rows.count(t, "SELECT count(*) FROM failed_attempts") == 0 })
+	eventually(t, "the failed attempts are removed", func() bool { return rows.count(t, "SELECT count(*) FROM failed_attempts") == 0 })
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// heldBy echoes, and holds calls whose arguments are "held" until the gate opens or their attempt is cancelled.
+// heldBy returns a processor that echoes, but holds calls with the args "held" until the gate opens
+// or their attempt is cancelled.
 func heldBy(g *gate) by {
 	return by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) == "held" {
@@ -27,15 +28,16 @@ func heldBy(g *gate) by {
 	}}
 }
 
-// heldCall makes a call whose attempt is held, and returns what its processor was asked.
+// heldCall makes a call whose attempt is held. It returns the request to the processor.
 func (n *node) heldCall(t testing.TB, g *gate, id string) (<-chan result, *progressorv1.ProcessRequest) {
 	t.Helper()
 	c := n.calling(id, "held", func(p *engine.CallParams) { p.Timeout = time.Hour })
 	return c, receive(t, "the attempt of "+id, g.entered)
 }
 
-// A failover to a standby that lacks the last commits: no client gets the response of another process, all that wait for what was
-// lost are told so, no number is issued twice, and the node goes on.
+// After a failover to a standby without the last commits, no client gets the response of another
+// process, clients of lost tasks get an error, no number is issued twice, and the node keeps
+// running.
 func TestFailoverThatLosesTheTail(t *testing.T) {
 	t.Parallel()
 	const processes, more = 20, 60
@@ -60,7 +62,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	r.FailOver()
 
 	var group sync.WaitGroup
-	for k := range more { // they would get the numbers of the calls that were lost
+	for k := range more { // they would get the numbers of the lost calls
 		group.Go(func() {
 			p := engine.CallParams{Key: key(fmt.Sprint("q", k%processes)), Args: fmt.Append(nil, "op ", k), IdempotencyKey: fmt.Sprint("op ", k)}
 			for end := time.Now().Add(longWait); ; {
@@ -99,7 +101,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	storagetest.Invariants(t, r.DSN)
 }
 
-// The node's own row is lost with the tail: it registers again, and its tasks go on.
+// The failover loses the row of the node. The node registers again, and its tasks continue.
 func TestFailoverThatLosesTheNode(t *testing.T) {
 	t.Parallel()
 	r := storagetest.NewReplicated(t)

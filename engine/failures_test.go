@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// failing fails the first n times with a reason, then answers.
+// failing returns a function that fails the first n times with a reason and then succeeds.
 func failing(n int32, reason string, b *processor.ResultBuilder) (func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error), *atomic.Int32) {
 	var tries atomic.Int32
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -28,7 +28,7 @@ func failing(n int32, reason string, b *processor.ResultBuilder) (func(context.C
 	}, &tries
 }
 
-// Timers and notifications are tried again, with the namespace's back-off, and the same task.
+// Timers and notifications are retried as the same task, with the backoff of the namespace.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -45,7 +45,7 @@ func TestRetries(t *testing.T) {
 	eventually(t, "the timer backs off", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE attempt = 1 AND retry_interval = interval '60 ms' AND failure->>'reason' = 'odd' AND timer_name = ''") == 1
 	})
-	n.called(t, "p", "a call goes before it")
+	n.called(t, "p", "a call runs before it")
 	eventually(t, "the timer has run", func() bool { return timerTries.Load() == 3 })
 	entries := j.of("p", timeoutTask)
 	for k, e := range entries {
@@ -65,7 +65,7 @@ func TestRetries(t *testing.T) {
 	if len(waits) != 2 || n.status(t, "p") != "RUNNING" {
 		t.Errorf("%v, %s", waits, n.status(t, "p"))
 	}
-	// A timer in back-off is still the pending timer of its name.
+	// A timer in backoff is still the pending timer of its name.
 	again, againTries := failing(1, "odd", processor.Result())
 	m := start(t, storagetest.DSN(t), by{callTask: words, timeoutTask: again})
 	m.started(t, "q")
@@ -79,8 +79,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// Out of attempts, or with a reason that is not tried again, a timer breaks its process: what waits is cancelled. A repair brings
-// the timers back.
+// A timer without attempts left, or with a non-retryable reason, breaks its process. Waiting tasks
+// are cancelled. A repair restores the timers.
 func TestTimerBreaksProcess(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -148,7 +148,7 @@ func TestTimerBreaksProcess(t *testing.T) {
 	}
 }
 
-// A repair by the processor: what it stores, what it rejects, where it fails.
+// A repair by the processor: its result, its rejection and its failure.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -209,7 +209,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A process whose INIT failed can be repaired, too; simply, and accepted.
+// A process whose INIT failed can be repaired, also by a simple repair, and without waiting.
 func TestRepairOfInit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})
@@ -232,7 +232,7 @@ func TestRepairOfInit(t *testing.T) {
 	eventually(t, "the repair has run", func() bool { return n.status(t, "p") == "RUNNING" })
 }
 
-// One repair at a time.
+// Only one repair runs at a time.
 func TestRepairsAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate()

@@ -29,16 +29,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// longWait is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// longWait is how long a test waits for an event that should come soon. It is long because the
+// machine may be busy.
 const longWait = 20 * time.Second
 
-// eventually waits until cond holds.
+// eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	enginetest.Eventually(t, longWait, what, cond)
 }
 
-// pass lets time go by in which something must not happen.
+// pass waits while something must not happen.
 func pass(d time.Duration) { <-time.After(d) }
 
 // receive waits for a value.
@@ -53,12 +54,12 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// db is the database of a test, for a look at its rows.
+// db is the database of a test, to look at its rows.
 type db struct{ *pgxpool.Pool }
 
 func look(t testing.TB, dsn string) db { return db{storagetest.Connect(t, dsn)} }
 
-// count is the one number that a query gives.
+// count returns the number that a query returns.
 func (d db) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
 	var n int
@@ -68,7 +69,7 @@ func (d db) count(t testing.TB, sql string, args ...any) int {
 	return n
 }
 
-// texts are the first column of a query.
+// texts returns the first column of a query.
 func (d db) texts(t testing.TB, sql string, args ...any) []string {
 	t.Helper()
 	rows, err := d.Query(context.Background(), sql, args...)
@@ -86,15 +87,15 @@ func (d db) texts(t testing.TB, sql string, args ...any) []string {
 	return all
 }
 
-// registry is where a node of a test leaves its metrics.
+// registry has the metrics of a node.
 type registry struct{ *prometheus.Registry }
 
 func newRegistry() registry { return registry{prometheus.NewRegistry()} }
 
 func (r registry) use(c *engine.Config) { c.Registerer = r }
 
-// value is a counter, a gauge, or how often a histogram was observed, summed over the metrics that have all these labels (as
-// "name=value").
+// value returns the value of a counter or gauge, or the number of observations of a histogram,
+// summed over the metrics with these labels (as "name=value").
 func (r registry) value(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -143,17 +144,17 @@ func hasLabels(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// quick is a namespace that tries again soon.
+// quick returns a namespace with short retry intervals.
 func quick() *progressorv1.Namespace {
 	return &progressorv1.Namespace{Namespace: "ns", RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 3,
 	}}
 }
 
-// by answers tasks by their type; a type without a function is echoed.
+// by is a processor with one function per type of task. Types without a function are echoed.
 type by map[progressorv1.TaskType]func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
 
-// The types that tests speak of.
+// The task types that tests use.
 const (
 	initTask    = progressorv1.TaskType_TASK_TYPE_INIT
 	callTask    = progressorv1.TaskType_TASK_TYPE_CALL
@@ -169,14 +170,14 @@ func (b by) Process(ctx context.Context, r *progressorv1.ProcessRequest) (*progr
 	return processor.Echo().Process(ctx, r)
 }
 
-// answers is a processor function that always returns the same.
+// answers returns a processor function with a fixed result.
 func answers(b *processor.ResultBuilder) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return b.Done()
 	}
 }
 
-// gate holds attempts until a test lets them go on.
+// gate holds attempts until a test releases them.
 type gate struct {
 	entered chan *progressorv1.ProcessRequest
 	open    chan struct{}
@@ -187,7 +188,7 @@ func newGate() *gate {
 	return &gate{entered: make(chan *progressorv1.ProcessRequest, 10_000), open: make(chan struct{})}
 }
 
-// pass is passed when the gate is open; heeds: or when ctx ends.
+// pass waits until the gate is open. With heeds, it also returns when ctx is cancelled.
 func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds bool) error {
 	g.entered <- r
 	if !heeds {
@@ -204,7 +205,7 @@ func (g *gate) pass(ctx context.Context, r *progressorv1.ProcessRequest, heeds b
 
 func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
-// held answers like echo, past the gate.
+// held returns a function that echoes after the gate is open.
 func (g *gate) held(heeds bool) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if err := g.pass(ctx, r, heeds); err != nil {
@@ -214,7 +215,7 @@ func (g *gate) held(heeds bool) func(context.Context, *progressorv1.ProcessReque
 	}
 }
 
-// started starts a process that must start.
+// started starts a process, which must succeed.
 func (n *node) started(t testing.TB, id string) engine.Answer {
 	t.Helper()
 	ans, err := n.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte("start")})
@@ -224,7 +225,7 @@ func (n *node) started(t testing.TB, id string) engine.Answer {
 	return ans
 }
 
-// called calls a process, which must answer.
+// called calls a process, which must succeed.
 func (n *node) called(t testing.TB, id, args string) engine.Answer {
 	t.Helper()
 	ans, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args)})
@@ -234,13 +235,13 @@ func (n *node) called(t testing.TB, id, args string) engine.Answer {
 	return ans
 }
 
-// result is what a request came to.
+// result is the result of a request.
 type result struct {
 	ans engine.Answer
 	err error
 }
 
-// calling calls a process and does not wait.
+// calling calls a process without waiting.
 func (n *node) calling(id, args string, change ...func(*engine.CallParams)) <-chan result {
 	p := engine.CallParams{Key: key(id), Args: []byte(args)}
 	for _, f := range change {
@@ -254,7 +255,8 @@ func (n *node) calling(id, args string, change ...func(*engine.CallParams)) <-ch
 	return c
 }
 
-// persisting calls a process until there is a place for it, and does not wait: with few places a scan alone may hold them.
+// persisting calls a process without waiting, and retries until it gets a slot. A scan alone may
+// hold all of few slots.
 func (n *node) persisting(id, args string) <-chan result {
 	c := make(chan result, 1)
 	go func() {
@@ -269,7 +271,7 @@ func (n *node) persisting(id, args string) <-chan result {
 	return c
 }
 
-// status is the status of a process; "" where there is none.
+// status returns the status of a process, or "" if there is none.
 func (n *node) status(t testing.TB, id string) string {
 	t.Helper()
 	p, err := n.GetProcess(context.Background(), key(id), &progressorv1.HistoryRange{Limit: new(int32)}, 0)
@@ -282,20 +284,22 @@ func (n *node) status(t testing.TB, id string) string {
 	return strings.TrimPrefix(p.GetStatus().String(), "PROCESS_STATUS_")
 }
 
-// taskError is the TaskError that an error is.
+// taskError returns err as a TaskError.
 func taskError(t testing.TB, err error) *engine.TaskError {
 	t.Helper()
 	var te *engine.TaskError
 	if !errors.As(err, &te) {
-		t.Fatalf("%v is not the end of a task", err)
+		t.Fatalf("%v is not a TaskError", err)
 	}
 	return te
 }
 
-// crash ends a node as a kill would, as far as the database sees it: nothing is given back and its row stays.
+// crash ends a node like SIGKILL from the point of view of the database: nothing is released and
+// its row stays.
 func (n *node) crash() { n.store.Close() }
 
-// proxy stands between a node and the database. It counts the statements that go through it, and cuts the line.
+// proxy is a proxy between a node and the database. It counts statements and can break the
+// connections.
 type proxy struct {
 	target     string
 	listener   net.Listener
@@ -305,7 +309,7 @@ type proxy struct {
 	conns      map[net.Conn]struct{}
 }
 
-// through starts a proxy and returns it with the connection string that leads through it.
+// through starts a proxy and returns it with its connection string.
 func through(t testing.TB, dsn string) (*proxy, string) {
 	t.Helper()
 	var host string
@@ -367,10 +371,10 @@ func (p *proxy) pipe(from, to net.Conn, hand func(io.Writer, io.Reader) error) {
 	p.mu.Unlock()
 }
 
-// forward hands a client's messages on and counts those that run a statement.
+// forward forwards messages and counts those that run a statement.
 func (p *proxy) forward(to io.Writer, from io.Reader) error {
 	head := make([]byte, 5)
-	// The start-up message has no type.
+	// The startup message has no type.
 	if _, err := io.ReadFull(from, head[:4]); err != nil {
 		return err
 	}
@@ -405,7 +409,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// away breaks all connections and lets no new one through, until back.
+// away breaks all connections and accepts no new ones until back.
 func (p *proxy) away() {
 	p.mu.Lock()
 	p.down = true

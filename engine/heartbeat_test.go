@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cutOff returns an engine whose last heartbeat is an hour old, with one attempt.
+// cutOff returns an engine with one attempt whose last heartbeat is an hour old.
 func cutOff() (e *Engine, attempt context.Context) {
 	e = &Engine{cfg: Config{ZombieAfter: time.Second}, log: slog.New(slog.DiscardHandler), started: time.Now().Add(-time.Hour), attempts: newAttempts()}
 	e.metrics = newEngineMetrics(nil, e)
@@ -18,7 +18,7 @@ func cutOff() (e *Engine, attempt context.Context) {
 	return e, attempt
 }
 
-// A node fences itself off while its heartbeat waits for the database.
+// A node fences itself while its heartbeat waits for the database.
 func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	e, attempt := cutOff()
@@ -28,14 +28,15 @@ func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 	select {
 	case <-attempt.Done():
 	case <-time.After(20 * time.Second):
-		t.Fatal("the attempt runs on")
+		t.Fatal("the attempt was not cancelled")
 	}
 	if cause := context.Cause(attempt); cause != errNoHeartbeat { //nolint:errorlint // the very value
 		t.Error(cause)
 	}
 }
 
-// A heartbeat that succeeds after a gap cancels what ran before it. Its age counts from when it was sent.
+// A heartbeat that succeeds after a gap cancels the earlier attempts. Its age counts from when it
+// was sent.
 func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	t.Parallel()
 	e, attempt := cutOff()
@@ -43,13 +44,13 @@ func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	sent := e.age() - 200*time.Millisecond
 	e.recordHeartbeat(sent)
 	if attempt.Err() == nil {
-		t.Error("the attempt runs on")
+		t.Error("the attempt was not cancelled")
 	}
 	if e.sinceBeat() < 200*time.Millisecond {
 		t.Errorf("the heartbeat is %s old", e.sinceBeat())
 	}
 	if !e.doubts() {
-		t.Error("the node does not look for claims that arrive late")
+		t.Error("the collector does not search for lost claims")
 	}
 }
 
@@ -63,8 +64,10 @@ func TestClockWatch(t *testing.T) {
 	}{
 		{0, 10 * time.Millisecond, time.Hour, 0},
 		{time.Second, 10 * time.Millisecond, time.Hour + time.Second, 0},
-		{2 * time.Second, 3 * time.Second, time.Hour + 4*time.Second, 0},                                 // a slow answer
-		{10 * time.Second, 0, 2*time.Hour + 10*time.Second, time.Hour - time.Second - time.Second},       // forward, at least
+		// a slow response
+		{2 * time.Second, 3 * time.Second, time.Hour + 4*time.Second, 0},
+		// forward, at least
+		{10 * time.Second, 0, 2*time.Hour + 10*time.Second, time.Hour - time.Second - time.Second},
 		{11 * time.Second, 0, 2*time.Hour + 11*time.Second, 0},                                           // once
 		{12 * time.Second, 0, time.Hour + 12*time.Second, -time.Hour},                                    // backward
 		{13 * time.Second, 100 * time.Millisecond, time.Hour + 13*time.Second + 200*time.Millisecond, 0}, // too small
@@ -76,8 +79,8 @@ func TestClockWatch(t *testing.T) {
 	}
 }
 
-// A node is dead if its heartbeat did not change for zombie_after, or for as long as it takes until it stops by itself if the
-// database says that it is older.
+// A node is dead if its heartbeat did not change for zombie_after. If the database reports an older
+// heartbeat, it is dead after fenceAfter.
 func TestNodeIsDead(t *testing.T) {
 	t.Parallel()
 	p := newPeers(&Engine{cfg: Config{ZombieAfter: 9 * time.Second}})
@@ -86,7 +89,7 @@ func TestNodeIsDead(t *testing.T) {
 		dead           bool
 	}{
 		{0, time.Hour, false},
-		{5 * time.Second, time.Hour, false}, // the clock of the database was set forward
+		{5 * time.Second, time.Hour, false}, // the database clock was set forward
 		{6 * time.Second, 9 * time.Second, true},
 		{8 * time.Second, 8 * time.Second, false},
 		{9 * time.Second, -time.Hour, true}, // and backward

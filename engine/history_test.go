@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// seen keeps what a processor was shown last.
+// seen records the last request of a processor.
 type seen struct {
 	mu   sync.Mutex
 	last *progressorv1.Process
@@ -31,7 +31,7 @@ func (s *seen) process() *progressorv1.Process {
 	return s.last
 }
 
-// ids are the numbers of the events that the processor was shown.
+// ids returns the numbers of the events in the request.
 func (s *seen) ids() string {
 	var ids []string
 	for _, e := range s.process().GetHistory() {
@@ -40,7 +40,7 @@ func (s *seen) ids() string {
 	return strings.Join(ids, " ")
 }
 
-// processor appends an event for each task and keeps what it was shown.
+// processor returns a processor that appends an event for each task and records the request.
 func (s *seen) processor() processor.Processor {
 	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		s.mu.Lock()
@@ -61,7 +61,7 @@ func ranged(limit, offset int, backward bool) *progressorv1.HistoryRange {
 	return r
 }
 
-// What a processor is shown: by the namespace's mode, or by the range of the request.
+// The history in a request depends on the mode of the namespace, or on the range of the request.
 func TestHistoryModesAndRanges(t *testing.T) {
 	t.Parallel()
 	s := &seen{}
@@ -98,7 +98,7 @@ func TestHistoryModesAndRanges(t *testing.T) {
 		{full, ranged(2, 0, false), "1 2"},
 		{full, ranged(2, 3, false), "4 5"},
 		{full, ranged(2, 0, true), "8 7"},
-		{none, ranged(2, 4, true), "3 2"}, // the request's range wins over the mode
+		{none, ranged(2, 4, true), "3 2"}, // the range of the request takes precedence
 		{none, ranged(-1, 8, false), "9 10"},
 		{last, ranged(-1, 3, true), "2 1"},
 		{last, ranged(-1, 0, false), "1 2 3 4 5 6 7 8 9 10 11 12"},
@@ -109,7 +109,7 @@ func TestHistoryModesAndRanges(t *testing.T) {
 			t.Errorf("%v, %v: shown %q, want %q", tt.mode, tt.rng, got, tt.want)
 		}
 	}
-	// GetProcess reads by the same ranges.
+	// GetProcess supports the same ranges.
 	for _, tt := range []struct {
 		rng  *progressorv1.HistoryRange
 		want int
@@ -121,7 +121,7 @@ func TestHistoryModesAndRanges(t *testing.T) {
 	}
 }
 
-// A process that goes from step to step is shown the history that the database keeps, to the last bit, although nobody reads it.
+// The history that is passed from step to step in memory equals the stored one.
 func TestCarriedHistoryIsTheStored(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -146,7 +146,8 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 		response, err := b.SetTimerAfter(0).Done()
 		for k, e := range response.GetResult().GetEvents() {
 			if k == 0 {
-				e.Timestamp = timestamppb.New(time.Unix(1_700_000_000+int64(timers), 123_456_789)) // finer than the column
+				// more precise than the column
+				e.Timestamp = timestamppb.New(time.Unix(1_700_000_000+int64(timers), 123_456_789))
 			}
 		}
 		return response, err
@@ -179,7 +180,8 @@ func TestCarriedHistoryIsTheStored(t *testing.T) {
 	}
 }
 
-// A history that no message can hold fails the task by name; a range gets through.
+// A history that does not fit into a message fails the task with a reason. With a range, it
+// succeeds.
 func TestHistoryTooLarge(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

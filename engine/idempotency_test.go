@@ -21,7 +21,7 @@ func keyed(k string) func(*engine.CallParams) {
 	return func(p *engine.CallParams) { p.IdempotencyKey = k }
 }
 
-// decider counts the calls that it gets, and answers as their args say.
+// decider counts its calls and responds according to their args.
 type decider struct {
 	calls atomic.Int64
 	gate  *gate
@@ -61,8 +61,8 @@ func sameResult(t *testing.T, a, b result) {
 	}
 }
 
-// The same key and the same request get the first answer, whatever it is: while it runs, afterwards, on another node, after a
-// restart.
+// A repeated request with the same key gets the first answer, whatever it is: while the task runs,
+// afterwards, on another node, and after a restart.
 func TestSameKeySameAnswer(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"answer", "reject", "fail"} {
@@ -103,7 +103,8 @@ func TestSameKeySameAnswer(t *testing.T) {
 	}
 }
 
-// A key is of one process: another process has its own. A notification and a call of the same args are one request.
+// Keys belong to a process, so another process has separate keys. A notification and a call with
+// the same args are the same request.
 func TestKeyScope(t *testing.T) {
 	t.Parallel()
 	d := &decider{gate: newGate()}
@@ -127,7 +128,8 @@ func TestKeyScope(t *testing.T) {
 	}
 }
 
-// A keyed Start that names no process gets the same one each time, on any node, also when both come at once.
+// A Start with a key and without a process ID gets the same process each time, on any node, also if
+// requests are concurrent.
 func TestKeyedStartWithoutID(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -157,7 +159,7 @@ func TestKeyedStartWithoutID(t *testing.T) {
 	if _, err := a.Start(t.Context(), engine.StartParams{Key: key(""), Args: []byte("other"), IdempotencyKey: "k0"}); !errors.Is(err, process.ErrIdempotencyMismatch) {
 		t.Errorf("%v", err)
 	}
-	// With a process id the scope of a key is the process.
+	// With a process ID, the scope of a key is the process.
 	if ans, err := a.Start(t.Context(), engine.StartParams{Key: key("named"), Args: []byte("a"), IdempotencyKey: "k0"}); err != nil || ans.ProcessID != "named" {
 		t.Errorf("%+v, %v", ans, err)
 	}
@@ -166,7 +168,7 @@ func TestKeyedStartWithoutID(t *testing.T) {
 	}
 }
 
-// The answer outlives the process.
+// Answers outlive their process.
 func TestKeyAfterRemoval(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -191,7 +193,7 @@ func TestKeyAfterRemoval(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	d.gate.release()
-	n.started(t, "p") // the id is free again
+	n.started(t, "p") // the ID can be used again
 	n.called(t, "p", "c")
 	if res := <-n.calling("p", "a", keyed("running")); !taskError(t, res.err).Cancelled {
 		t.Errorf("the old key: %+v", res)
@@ -201,7 +203,7 @@ func TestKeyAfterRemoval(t *testing.T) {
 	}
 }
 
-// Many of the same key at once, on two nodes: one runs.
+// Of many concurrent requests with the same key, on two nodes, one runs.
 func TestSameKeyStorm(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -247,8 +249,8 @@ func TestSameKeyStorm(t *testing.T) {
 	}
 }
 
-// A repeated request stores nothing, so max_waiting does not refuse it: it gets the outcome of the first one, although as
-// many requests wait in the process as may.
+// A repeated request stores nothing, so max_waiting does not reject it. It gets the outcome of the
+// first one even if the queue of the process is full.
 func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -285,7 +287,7 @@ func TestRepeatedRequestsPassAFullQueue(t *testing.T) {
 	}
 }
 
-// The next attempt of a notification is not a new request: it takes place although the queue of its process is full.
+// A retry of a notification is not a new request. It runs even if the queue of its process is full.
 func TestRetriesPassAFullQueue(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

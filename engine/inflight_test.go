@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestInFlightPerNamespace fills the share of one namespace with clients that wait. Another namespace must still be
-// served, whichever request the clients of the first one wait in.
+// TestInFlightPerNamespace fills the share of one namespace with waiting clients. Requests to
+// another namespace must still succeed, whatever requests the clients of the first one wait for.
 func TestInFlightPerNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// explains explains a process, and wants what it waits for, and texts in what is said about it.
+// explains explains a process, and checks what it waits for and that the explanation contains the
+// texts.
 func (n *node) explains(t testing.TB, id string, waits progressorv1.WaitsFor, texts ...string) *progressorv1.ExplainProcessResponse {
 	t.Helper()
 	e, err := n.ExplainProcess(context.Background(), key(id))
@@ -45,7 +46,7 @@ const (
 	forOperator = progressorv1.WaitsFor_WAITS_FOR_OPERATOR
 )
 
-// Each way in which a process can stand still, as the engine makes it.
+// Every reason for which a process can be stuck.
 func TestExplainProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -81,7 +82,7 @@ func TestExplainProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := look(t, dsn)
-	eventually(t, "it is to be tried again", func() bool {
+	eventually(t, "the task will be retried", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE retry_interval IS NOT NULL") == 1
 	})
 	n.explains(t, "retried", forTime, "failed its attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
@@ -116,7 +117,8 @@ func TestExplainProcess(t *testing.T) {
 	}
 }
 
-// A repair without a task ends the wait for the operator; of a node that has missed heartbeats is said when its task is taken over.
+// A repair without a task ends the wait for the operator. For a node with missed heartbeats, the
+// explanation has the time at which its task is taken over.
 func TestExplainRepairAndSilence(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -130,7 +132,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	}})
 	n.started(t, "p")
 	taskError(t, (<-n.calling("p", "fail")).err)
-	last := func(what string) (before *progressorv1.Span) { // a span is not shown before it is a millisecond long
+	last := func(what string) (before *progressorv1.Span) { // a span is shown when it has lasted a millisecond
 		eventually(t, "the last span is "+what, func() bool {
 			spans := n.explains(t, "p", map[bool]progressorv1.WaitsFor{true: forOperator}[what == "operator"]).GetSpans()
 			before = spans[len(spans)-2]
@@ -148,7 +150,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	n.calling("p", "hold")
 	receive(t, "it runs", g.entered)
 	rows := look(t, dsn)
-	eventually(t, "it is said of the node that it is silent", func() bool { // between two of its heartbeats
+	eventually(t, "the node is reported as silent", func() bool { // between two of its heartbeats
 		if _, err := rows.Exec(t.Context(), "UPDATE nodes SET beat_time = statement_timestamp() - interval '6 s'"); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +159,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 	})
 }
 
-// Of a long life the newest 1,000 tasks are looked at.
+// The explanation of a process with many tasks reads the newest 1,000.
 func TestExplainIsBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -180,7 +182,7 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 }
 
-// What broke by the same is one group, whose filter finds it.
+// Processes with the same error form one group, whose filter matches them.
 func TestListErrors(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{
@@ -213,7 +215,7 @@ func TestListErrors(t *testing.T) {
 				list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: g.GetFilter()})
 				want := g.GetCount()
 				if g.GetMessage() == "come again" {
-					want = 2 // another reason has the same words
+					want = 2 // another reason has the same message
 				}
 				if err != nil || int64(len(list)) != want {
 					t.Errorf("%s finds %d processes, %v", g.GetFilter(), len(list), err)
@@ -268,7 +270,7 @@ func TestGetOverview(t *testing.T) {
 	if _, err := a.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a call waits for its place: a scan that began before the pause may take one", func() bool {
+	eventually(t, "a call waits for its slot: a scan that began before the pause may take one", func() bool {
 		waits := rows.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1
 		if !waits {
 			if _, err := a.Call(t.Context(), engine.CallParams{Key: key("running"), Accepted: true}); err != nil {
@@ -278,7 +280,7 @@ func TestGetOverview(t *testing.T) {
 		return waits
 	})
 	var o *progressorv1.GetOverviewResponse
-	eventually(t, "the node has told what it did", func() bool {
+	eventually(t, "the node has reported its load", func() bool {
 		var err error
 		if o, err = a.GetOverview(t.Context(), "ns"); err != nil {
 			t.Fatal(err)
@@ -301,7 +303,7 @@ func TestGetOverview(t *testing.T) {
 		t.Errorf("processing: %s, %s", o.GetProcessingP50().AsDuration(), o.GetProcessingP99().AsDuration())
 	}
 	if all, err := a.GetOverview(t.Context(), ""); err != nil || all.GetOldestRunnableAge().AsDuration() != 0 || all.GetWaitingByWhat()["place"] != 1 {
-		t.Errorf("%v, %v", all, err) // what is paused is not meant to run
+		t.Errorf("%v, %v", all, err) // a paused namespace is not expected to run tasks
 	}
 	if _, err := a.GetOverview(t.Context(), "nowhere"); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Error(err)

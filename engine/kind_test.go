@@ -17,10 +17,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// own is a kind whose processes are run by p.
+// own returns a kind whose processes are run by p.
 func own(p by) []engine.Kind { return []engine.Kind{{Name: "own", Processor: p}} }
 
-// startedOwn starts a process of the kind and does not wait.
+// startedOwn starts a process of the kind without waiting.
 func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
 	t.Helper()
 	ans, err := n.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte("start"), Kind: "own", Accepted: true})
@@ -30,7 +30,8 @@ func (n *node) startedOwn(t testing.TB, id string) engine.Answer {
 	return ans
 }
 
-// The processor of a kind runs all tasks of its processes, and that of the namespace none. It is shown no history.
+// The processor of a kind runs all tasks of its processes, and the processor of the namespace runs
+// none. It gets no history.
 func TestKindsOwnProcessor(t *testing.T) {
 	t.Parallel()
 	refuses := by{initTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -45,7 +46,7 @@ func TestKindsOwnProcessor(t *testing.T) {
 		},
 	}))
 	n.startedOwn(t, "~own/p")
-	eventually(t, "it is at its end", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
+	eventually(t, "the process has ended", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
 	p, err := n.GetProcess(t.Context(), key("~own/p"), nil, 0)
 	if err != nil || string(p.GetAuxState()) != "oneown" || p.GetKind() != "own" || receive(t, "the timer", events) != 0 {
 		t.Errorf("%v, %v", p, err)
@@ -55,7 +56,7 @@ func TestKindsOwnProcessor(t *testing.T) {
 	}
 }
 
-// A kind without a processor of its own is run by that of the namespace.
+// The processor of the namespace runs processes of a kind without a processor.
 func TestKindOfTheNamespacesProcessor(t *testing.T) {
 	t.Parallel()
 	n := startKinds(t, storagetest.DSN(t), processor.Echo(), []engine.Kind{{Name: "own"}})
@@ -63,7 +64,7 @@ func TestKindOfTheNamespacesProcessor(t *testing.T) {
 	eventually(t, "it has started", func() bool { return n.status(t, "p") == "RUNNING" })
 }
 
-// What the namespace says of retries does not hold for a part of the engine.
+// The retry policy of the namespace does not apply to the processor of a kind.
 func TestKindIsPatient(t *testing.T) {
 	t.Parallel()
 	tries := make(chan int32, 10)
@@ -82,17 +83,17 @@ func TestKindIsPatient(t *testing.T) {
 	if one, two := receive(t, "an attempt", tries), receive(t, "another", tries); one != 1 || two != 2 {
 		t.Errorf("attempts %d and %d", one, two)
 	}
-	eventually(t, "it is at its end", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
+	eventually(t, "the process has ended", func() bool { return n.status(t, "~own/p") == "COMPLETED" })
 }
 
-// A node that does not know a kind leaves its tasks to one that does, without counting an attempt.
+// A node that does not know a kind leaves its tasks to another node, without counting an attempt.
 func TestKindThatANodeDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	a := start(t, dsn, processor.Echo())
 	a.startedOwn(t, "~own/p")
 	d := look(t, dsn)
-	eventually(t, "it waits for somebody who knows", func() bool {
+	eventually(t, "the task waits for a node that knows the kind", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE process_id = '~own/p' AND waits_for = 'time' AND attempt = 0") == 1
 	})
 	startKinds(t, dsn, processor.Echo(), own(by{initTask: func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -101,7 +102,7 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 		}
 		return processor.Result().Complete().Done()
 	}}), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
-	eventually(t, "it is at its end", func() bool {
+	eventually(t, "the process has ended", func() bool {
 		if _, err := d.Exec(t.Context(), "UPDATE schedule SET scheduled_time = statement_timestamp() WHERE waits_for = 'time'"); err != nil {
 			t.Fatal(err)
 		}
@@ -109,22 +110,23 @@ func TestKindThatANodeDoesNotKnow(t *testing.T) {
 	})
 }
 
-// Each time that a node which does not know a kind has taken a task of it the task waits for longer, up to a bound: without it ten thousand
-// of them were ten thousand claims a second. No attempt is counted, and the plain processes of the namespace go on.
+// Each time a node that does not know a kind has claimed a task of it, the task waits longer, up to
+// a limit. Otherwise 10,000 such tasks would cause 10,000 claims per second. No attempt is counted,
+// and plain processes of the namespace continue.
 func TestKindThatNobodyKnows(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo(), func(c *engine.Config) { c.ScanInterval = 20 * time.Millisecond })
 	n.startedOwn(t, "~own/p")
 	d := look(t, dsn)
-	eventually(t, "it waits", func() bool {
+	eventually(t, "the task waits", func() bool {
 		return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time' AND retry_interval >= interval '1 second'") == 1
 	})
 	for _, waits := range [][2]int{{8, 16}, {16, 30}, {30, 30}, {600, 30}} {
 		if _, err := d.Exec(t.Context(), "UPDATE schedule SET scheduled_time = statement_timestamp(), retry_interval = $1 * interval '1 second'", waits[0]); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it waits for longer, and not for too long", func() bool {
+		eventually(t, "the wait grows up to its limit", func() bool {
 			return d.count(t, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()
 				AND retry_interval = $1 * interval '1 second' AND attempt = 0 AND failure IS NULL`, waits[1]) == 1
 		})
@@ -132,7 +134,8 @@ func TestKindThatNobodyKnows(t *testing.T) {
 	n.started(t, "plain")
 }
 
-// A kind's task goes on that a dead node had, also where the namespace breaks its processes then.
+// The task of a kind is retried after its node died, even if the zombie policy of the namespace is
+// ERROR.
 func TestZombieOfAKind(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -152,10 +155,10 @@ func TestZombieOfAKind(t *testing.T) {
 	a.crash()
 	b := startKinds(t, dsn, processor.Echo(), own(ends), short)
 	b.put(t, &progressorv1.Namespace{Namespace: "ns", ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR})
-	eventually(t, "it is at its end", func() bool { return b.status(t, "~own/p") == "COMPLETED" })
+	eventually(t, "the process has ended", func() bool { return b.status(t, "~own/p") == "COMPLETED" })
 }
 
-// The order by which a process comes is noted once, however often it is repeated.
+// The audit entry of a start is stored once, however often the start is repeated.
 func TestNoteOfAStart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -175,8 +178,8 @@ func TestNoteOfAStart(t *testing.T) {
 	}
 }
 
-// TestKindSurvivesFailedCommands checks that neither a fault that passes nor one that stays breaks a process of a
-// kind: its commands are tried again, and then rejected.
+// TestKindSurvivesFailedCommands checks that neither a temporary nor a permanent failure breaks a
+// process of a kind: its commands are retried, and then rejected.
 func TestKindSurvivesFailedCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -230,7 +233,8 @@ func TestKindSurvivesFailedCommands(t *testing.T) {
 	}
 }
 
-// faulty returns an error without a reason the first n times, then answers.
+// faulty returns a function that returns an error without a reason the first n times and then
+// succeeds.
 func faulty(n int32, b *processor.ResultBuilder) (processor.Func, *atomic.Int32) {
 	var tries atomic.Int32
 	return func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

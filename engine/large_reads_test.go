@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// What is read of large processes comes in pages of about 8 MiB, and none is left out.
+// Reads of large processes return pages of about 8 MiB, which together are complete.
 func TestLargeReads(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -100,7 +100,7 @@ func TestLargeReads(t *testing.T) {
 	exec("UPDATE processes SET last_event_id = 0")
 }
 
-// Timers over the limit of a process are an answer that cannot be stored, by name.
+// A result with more timers than a process may have fails with a reason.
 func TestTooManyTimers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})

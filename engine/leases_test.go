@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A node remembers its newest leases, also where its memory is full of such as another node was answered for, or nobody.
+// A node caches its newest leases even if the cache is full of leases that were completed elsewhere
+// or never.
 func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	l := &leased{byToken: map[storage.AttemptRef]*heldLease{}}
@@ -15,10 +16,10 @@ func TestLeasesAreRememberedWhenTheMemoryIsFull(t *testing.T) {
 		held := &storage.Lease{Claim: storage.Claim{Namespace: "n", ProcessID: "p", FencingToken: token}}
 		l.put(held, nil)
 		if l.get(storage.LeaseToken{Key: process.Key{Namespace: "n", ProcessID: "p"}, FencingToken: token}) == nil {
-			t.Fatalf("lease %d is forgotten at once", token)
+			t.Fatalf("lease %d is not cached", token)
 		}
 	}
 	if len(l.byToken) != maxLeased {
-		t.Errorf("%d are remembered", len(l.byToken))
+		t.Errorf("%d are cached", len(l.byToken))
 	}
 }

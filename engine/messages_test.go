@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// startOf is a command that starts a process.
+// startOf returns a command that starts a process.
 func startOf(id string, change ...func(*progressorv1.StartCommand)) *progressorv1.Command {
 	c := &progressorv1.StartCommand{ProcessId: id, Args: []byte("child")}
 	for _, f := range change {
@@ -25,12 +25,12 @@ func startOf(id string, change ...func(*progressorv1.StartCommand)) *progressorv
 	return &progressorv1.Command{Command: &progressorv1.Command_Start{Start: c}}
 }
 
-// noted is a processor whose state is a list of what NOTIFY tasks brought.
+// noted is a processor whose state is the list of the args of its NOTIFY tasks.
 func noted(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return processor.Result().Event(r.GetArgs()).AuxState(append(r.GetProcess().GetAuxState(), r.GetArgs()...)).Done()
 }
 
-// state is the state of a process; "" where there is none.
+// state returns the state of a process, or "" if there is none.
 func (n *node) state(t testing.TB, id string) string {
 	t.Helper()
 	p, err := n.GetProcess(context.Background(), key(id), nil, 0)
@@ -40,7 +40,8 @@ func (n *node) state(t testing.TB, id string) string {
 	return string(p.GetAuxState())
 }
 
-// A result starts a process and notifies it, another one, and the sender itself, in the order in which it says so.
+// A result starts a process and notifies it, another process and its sender, in the order of the
+// commands.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -54,22 +55,22 @@ func TestCommands(t *testing.T) {
 	}}, reg.use)
 	n.started(t, "p")
 	n.called(t, "p", "go")
-	eventually(t, "the child knows all", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
-	eventually(t, "the sender knows", func() bool { return n.state(t, "p") == "start self" })
+	eventually(t, "the child has all notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4" })
+	eventually(t, "the sender has its notification", func() bool { return n.state(t, "p") == "start self" })
 	rows := look(t, dsn)
 	eventually(t, "all is delivered", func() bool { return rows.count(t, "SELECT count(*) FROM messages") == 0 })
 	if got := rows.texts(t, "SELECT namespace || '/' || process_id || ' ' || outcome FROM dead_letters ORDER BY message_id"); fmt.Sprint(got) != "[ns/nobody not_found nowhere/p not_found]" {
 		t.Errorf("dead letters: %q", got)
 	}
-	// The start of a process that exists does nothing.
+	// A start of an existing process does nothing.
 	n.called(t, "p", "again")
-	eventually(t, "the child knows more", func() bool { return n.state(t, "child") == "child 0 1 2 3 4 0 1 2 3 4" })
+	eventually(t, "the child has more notifications", func() bool { return n.state(t, "child") == "child 0 1 2 3 4 0 1 2 3 4" })
 	for labels, want := range map[string]float64{"delivered": 1 + 2*6, "exists": 1, "not_found": 4} {
 		eventually(t, labels, func() bool { return reg.value(t, "progressor_messages_total", "outcome="+labels) == want })
 	}
 }
 
-// child answers as one that its args send to an end.
+// child is a processor whose args select how it ends.
 func child(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch string(r.GetArgs()) {
 	case "complete":
@@ -84,7 +85,7 @@ func child(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Done()
 }
 
-// A parent in one namespace has children in another, and is told how each of them ended.
+// A parent in one namespace has children in another, and is notified how each of them ended.
 func TestParentAndChildren(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -141,11 +142,11 @@ func TestParentAndChildren(t *testing.T) {
 		}
 	}
 	if len(ends) > 0 {
-		t.Errorf("told once more: %v", <-ends)
+		t.Errorf("notified again: %v", <-ends)
 	}
 }
 
-// A parent cancels its child, and is told that it was cancelled.
+// A parent cancels its child and is notified that it was cancelled.
 func TestParentCancelsChild(t *testing.T) {
 	t.Parallel()
 	ends := make(chan *progressorv1.ProcessRequest, 10)
@@ -178,29 +179,30 @@ func TestParentCancelsChild(t *testing.T) {
 	}
 }
 
-// What a node has stored and not delivered when it dies is delivered by another, once.
+// Messages that a node has stored but not delivered before it died are delivered by another node,
+// once.
 func TestNodeDiesBeforeTheDelivery(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	p := by{notifyTask: noted, callTask: answers(processor.Result().Command(startOf("child")).Notify("", "child", []byte(" told")).Notify("", "p", []byte(" self")))}
 	a := start(t, dsn, p, func(c *engine.Config) { c.ScanInterval = time.Hour })
-	a.store.OnMessages(func([]process.Key, bool) {}) // it will die here
+	a.store.OnMessages(func([]process.Key, bool) {}) // the node will die here
 	a.started(t, "p")
 	a.called(t, "p", "x")
 	rows := look(t, dsn)
 	if got := rows.count(t, "SELECT count(*) FROM messages"); got != 3 {
-		t.Fatalf("%d messages stand, want 3", got)
+		t.Fatalf("%d messages are stored, want 3", got)
 	}
 	a.crash()
 	b, c := start(t, dsn, p), start(t, dsn, p)
-	eventually(t, "the child knows", func() bool { return b.state(t, "child") == "child told" })
-	eventually(t, "the sender knows", func() bool { return c.state(t, "p") == "start self" })
+	eventually(t, "the child has its notification", func() bool { return b.state(t, "child") == "child told" })
+	eventually(t, "the sender has its notification", func() bool { return c.state(t, "p") == "start self" })
 	if got := rows.count(t, "SELECT count(*) FROM task_list WHERE task_type = 'NOTIFY'"); got != 2 {
 		t.Errorf("%d NOTIFY tasks, want 2", got)
 	}
 }
 
-// To a process in ERROR a message waits for its repair, and comes right after.
+// A message to a process in ERROR waits for its repair and is delivered right after it.
 func TestMessageWaitsForRepair(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -217,20 +219,20 @@ func TestMessageWaitsForRepair(t *testing.T) {
 	n.started(t, "sender")
 	n.started(t, "broken")
 	for round, simple := range []bool{true, false} {
-		if res := receive(t, "it breaks", n.calling("broken", "break")); taskError(t, res.err).Failure == nil {
+		if res := receive(t, "the process goes to ERROR", n.calling("broken", "break")); taskError(t, res.err).Failure == nil {
 			t.Fatalf("%+v", res)
 		}
 		n.called(t, "sender", fmt.Sprint(" ", round))
-		eventually(t, "it is held", func() bool { return rows.count(t, "SELECT count(*) FROM messages WHERE held") == 1 })
+		eventually(t, "the message is held", func() bool { return rows.count(t, "SELECT count(*) FROM messages WHERE held") == 1 })
 		if _, err := n.Repair(t.Context(), engine.RepairParams{Key: key("broken"), Simple: simple}); err != nil {
 			t.Fatal(err)
 		}
 		want := "start 0 1"[:7+2*round]
-		eventually(t, "it comes", func() bool { return n.state(t, "broken") == want })
+		eventually(t, "the message is delivered", func() bool { return n.state(t, "broken") == want })
 	}
 }
 
-// connections lets new ones into the database of a test, or none.
+// connections returns a function that allows or rejects new connections to the test database.
 func connections(t *testing.T, rows db) func(allow bool) {
 	t.Helper()
 	config := rows.Config().ConnConfig.Copy()
@@ -249,8 +251,8 @@ func connections(t *testing.T, rows db) func(allow bool) {
 	}
 }
 
-// What an application sends in a transaction is done right after its commit, and nothing of what it rolls back; where nobody can
-// hear of it, it is found soon.
+// Messages that an application sends in a transaction are delivered right after its commit. If the
+// transaction is rolled back, none is delivered. If NOTIFY does not work, the scan finds them soon.
 func TestFunctionsAreHeard(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -280,20 +282,21 @@ func TestFunctionsAreHeard(t *testing.T) {
 	}
 	send(" a", false)
 	send(" b", true)
-	eventually(t, "what was committed is done", func() bool { return n.state(t, "new") == "new b" && n.state(t, "p") == "start b" })
-	// The connection that listens breaks, and the database lets no other in.
+	eventually(t, "the committed messages are delivered", func() bool { return n.state(t, "new") == "new b" && n.state(t, "p") == "start b" })
+	// The listening connection breaks, and the database accepts no new one.
 	allow := connections(t, rows)
 	allow(false)
 	t.Cleanup(func() { allow(true) })
 	if _, err := rows.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor listen'"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody listens", func() bool { return rows.count(t, listening) == 0 })
+	eventually(t, "no session listens", func() bool { return rows.count(t, listening) == 0 })
 	send(" c", true)
-	eventually(t, "what nobody heard of is done", func() bool { return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c" })
+	eventually(t, "messages without NOTIFY are delivered", func() bool { return n.state(t, "new") == "new b c" && n.state(t, "p") == "start c" })
 }
 
-// Messages from SQL to a process whose row another client has locked do not delay those to other processes.
+// Messages from SQL to a process whose row another client has locked do not delay messages to other
+// processes.
 func TestLockedTargetDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -319,5 +322,5 @@ func TestLockedTargetDelaysNoOther(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "so has the locked one, once it is free", func() bool { return n.state(t, "locked") == "start"+x })
+	eventually(t, "the locked target has its messages after the lock is released", func() bool { return n.state(t, "locked") == "start"+x })
 }

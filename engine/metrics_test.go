@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each operation moves its metric, and the durations are milliseconds.
+// Each operation changes its metric, and durations are in milliseconds.
 func TestMetricsMove(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -71,7 +71,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 	for _, kind := range []string{"event_sink", "lifecycle_sink"} {
 		if !reg.has(t, "progressor_notification_duration_ms", "notification_type="+kind) {
-			t.Errorf("no notification_type %s", kind)
+			t.Errorf("no series with notification_type %s", kind)
 		}
 	}
 	families, err := reg.Gather()
@@ -84,9 +84,10 @@ func TestMetricsMove(t *testing.T) {
 		}
 		for _, m := range f.GetMetric() {
 			if m.GetHistogram().GetSampleCount() == 0 {
-				t.Errorf("shown although there was none: %v", m)
+				t.Errorf("exported without observations: %v", m)
 			}
-			// Tasks that do nothing take no second: the figures would be a thousand times as high or low in another unit.
+			// Tasks that do nothing take less than a second. In another unit, the values would be
+			// off by a factor of 1,000.
 			if h := m.GetHistogram(); h.GetSampleCount() > 0 && h.GetSampleSum()/float64(h.GetSampleCount()) > 500 {
 				t.Errorf("%v", m)
 			}
@@ -94,7 +95,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 }
 
-// The gauges show what is the case.
+// The gauges have the current values.
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -106,7 +107,7 @@ func TestGauges(t *testing.T) {
 	n.started(t, "q")
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	first := n.persisting("p", "1")
-	receive(t, "it runs", g.entered)
+	receive(t, "the call runs", g.entered)
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("q"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +126,14 @@ func TestGauges(t *testing.T) {
 	}
 }
 
-// A scan that fails is counted, and collecting is observed.
+// A failed scan is counted, and zombie collection is observed.
 func TestScanErrors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	line, slow := through(t, dsn)
 	reg := newRegistry()
 	n := start(t, slow, processor.Echo(), reg.use, brief)
-	eventually(t, "zombies are looked for", func() bool { return reg.value(t, "progressor_zombie_collection_duration_ms") > 0 })
+	eventually(t, "zombies are collected", func() bool { return reg.value(t, "progressor_zombie_collection_duration_ms") > 0 })
 	line.away()
 	for _, scan := range []string{"calls", "timers"} {
 		eventually(t, "a scan for "+scan+" fails", func() bool {
@@ -143,7 +144,7 @@ func TestScanErrors(t *testing.T) {
 	line.back()
 }
 
-// The store's own: how many operations a commit carried, and what had to be settled after a broken one.
+// The metrics of the store: operations per commit, and recoveries after broken connections.
 func TestStoreMetrics(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -164,7 +165,7 @@ func TestStoreMetrics(t *testing.T) {
 	}
 	for _, pool := range []string{"pool=hot", "pool=general", "pool=heartbeat"} {
 		if reg.value(t, "progressor_pool_max_connections", pool) == 0 {
-			t.Errorf("%s is not shown", pool)
+			t.Errorf("%s is not exported", pool)
 		}
 	}
 	line.cut()

@@ -17,7 +17,7 @@ func TestMinute(t *testing.T) {
 		m.stored(at(10 + float64(n%10)))
 		late := 3 * time.Millisecond
 		if n == 7 || n == 8 {
-			late = 7 * time.Second // 1 %, which does not count
+			late = 7 * time.Second // 1%, which does not count
 		}
 		m.timer(at(10), late)
 	}
@@ -26,14 +26,14 @@ func TestMinute(t *testing.T) {
 	}
 	m.timer(at(20), time.Minute)
 	if p := m.report(at(60), false); p.TasksPerSecond != 200.0/60 || p.TimerLateness < 7*time.Second || p.TimerLateness > 10*time.Second {
-		t.Errorf("with one more that is late: %+v", p)
+		t.Errorf("with another late timer: %+v", p)
 	}
 	if p := m.report(at(75), false); p.TasksPerSecond != 80.0/60 || p.TimerLateness < time.Minute {
-		t.Errorf("half of it is over: %+v", p)
+		t.Errorf("after half a minute: %+v", p)
 	}
 	m.timer(at(80), time.Hour)
 	if p := m.report(at(80), false); p.TasksPerSecond != 0 || p.TimerLateness < 10*time.Minute {
-		t.Errorf("what is beyond the last bound: %+v", p)
+		t.Errorf("beyond the last bound: %+v", p)
 	}
 	for n := range 100 {
 		m.processed(at(200), time.Duration(n+1)*10*time.Millisecond)

@@ -66,7 +66,7 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// What one node puts, the others know within a second; what they do not know yet they look up.
+// Other nodes apply a change within a second. Unknown namespaces are read from the database.
 func TestNamespaceOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -76,7 +76,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	a, b := start(t, dsn, processor.Echo(), fast), start(t, dsn, processor.Echo(), fast)
 	a.put(t, &progressorv1.Namespace{Namespace: "new"})
 	if _, err := b.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "new", ProcessID: "p"}}); err != nil {
-		t.Errorf("a namespace of which node b had not heard: %v", err)
+		t.Errorf("a namespace unknown to node b: %v", err)
 	}
 	b.started(t, "p")
 	began := time.Now()
@@ -94,7 +94,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A paused namespace stores requests, on every node, and hands them out when it is resumed.
+// A paused namespace stores requests on every node, and runs them when it is resumed.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -117,9 +117,9 @@ func TestPaused(t *testing.T) {
 	n.ScanNow()
 	pass(50 * time.Millisecond)
 	if d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") != 2 || n.Attempts() != 0 {
-		t.Error("a task of a paused namespace was handed out")
+		t.Error("a task of a paused namespace was run")
 	}
-	n.put(t, &progressorv1.Namespace{Namespace: "ns"}) // putting it does not resume it
+	n.put(t, &progressorv1.Namespace{Namespace: "ns"}) // putting a namespace does not resume it
 	if ns, err := n.GetNamespace(t.Context(), "ns"); err != nil || !ns.GetPaused() {
 		t.Errorf("%v, %v", ns, err)
 	}
@@ -135,7 +135,7 @@ func TestPaused(t *testing.T) {
 	eventually(t, "the timer has fired", func() bool { return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'") == 1 })
 }
 
-// A process that is at work when its namespace is paused ends its task, and no more.
+// A process that runs a task when its namespace is paused finishes that task and runs no other.
 func TestPausedAtWork(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -166,7 +166,8 @@ func TestPausedAtWork(t *testing.T) {
 	}
 }
 
-// Every node follows a pause, and a resume, within about a second. What is cancelled meanwhile ends when its grace is over.
+// Every node applies a pause and a resume within about a second. A cancelled process of a paused
+// namespace ends when its grace period is over.
 func TestPausedOnEveryNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -178,7 +179,7 @@ func TestPausedOnEveryNode(t *testing.T) {
 	if _, err := a.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "node b knows", func() bool { return b.Paused("ns") })
+	eventually(t, "node b has applied the pause", func() bool { return b.Paused("ns") })
 	call := b.calling("p", "waits")
 	d := look(t, dsn)
 	eventually(t, "the call waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'place'") == 1 })
@@ -198,7 +199,8 @@ func TestPausedOnEveryNode(t *testing.T) {
 	}
 }
 
-// A request that came to a node which cannot serve it is stored, and runs on one that can; its client gets the answer here.
+// A request to a node that cannot serve the namespace is stored and runs on another node. Its
+// client gets the response here.
 func TestServedElsewhere(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -218,7 +220,8 @@ func TestServedElsewhere(t *testing.T) {
 	}
 }
 
-// A node that loses the processor of a task which it has claimed gives the task back, and does not try it for ever.
+// A node that loses the processor of a claimed task releases the task and does not claim it again
+// and again.
 func TestProcessorGoes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -233,7 +236,7 @@ func TestProcessorGoes(t *testing.T) {
 	second := a.calling("p", "2")
 	d := look(t, dsn)
 	eventually(t, "the second waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 1 })
-	// Another program puts a processor that this one does not have.
+	// Another program sets a processor that this node does not have.
 	if _, err := d.Exec(t.Context(), `UPDATE namespaces SET config = '{"processor": {"builtin": {"name": "missing"}}}' WHERE namespace = 'ns'`); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +263,7 @@ func TestProcessorGoes(t *testing.T) {
 	}
 }
 
-// What a namespace says about attempts is what its processes get.
+// The settings of a namespace apply to the attempts of its processes.
 func TestNamespaceSettings(t *testing.T) {
 	t.Parallel()
 	deadlines := make(chan time.Duration, 1)

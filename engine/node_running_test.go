@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// counting answers like echo, and counts what runs at a time and what has ended, by namespace.
+// counting is a processor that echoes, and counts the concurrent and the ended tasks by namespace.
 type counting struct {
 	running, most atomic.Int64
 	ended         map[string]*atomic.Int64
@@ -41,7 +41,8 @@ func (c *counting) Process(ctx context.Context, r *progressorv1.ProcessRequest) 
 	return processor.Echo().Process(ctx, r)
 }
 
-// One namespace has tasks that do not end, and more that wait. It leaves a slot of the node to another namespace.
+// One namespace has tasks that do not end and more that wait. It leaves a slot of the node to
+// another namespace.
 func TestNodeBoundLeavesASlot(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -75,17 +76,18 @@ func TestNodeBoundLeavesASlot(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	if bound, taken := reg.value(t, "progressor_node_places"), reg.value(t, "progressor_node_places_taken"); bound != 4 || taken != 3 {
-		t.Errorf("%v of %v places are taken", taken, bound)
+		t.Errorf("%v of %v slots are taken", taken, bound)
 	}
 	g.release()
 	eventually(t, "all have ended", func() bool { return p.ended["ns"].Load() == 10 && p.ended["other"].Load() == 5 })
 	if p.most.Load() > 4 {
 		t.Errorf("%d tasks ran at a time", p.most.Load())
 	}
-	eventually(t, "every place is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
+	eventually(t, "every slot is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
 }
 
-// Clients flood one namespace. The calls, stored tasks and timers of another one go on, however few tasks the node runs.
+// Clients flood one namespace. Calls, stored tasks and timers of another one still run, however few
+// slots the node has.
 func TestNodeBoundIsShared(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []int{1, 4} {
@@ -95,7 +97,7 @@ func TestNodeBoundIsShared(t *testing.T) {
 			dsn := storagetest.DSN(t)
 			p := newCounting(func(ctx context.Context, _ *progressorv1.ProcessRequest) {
 				select {
-				case <-time.After(3 * time.Millisecond): // the work
+				case <-time.After(3 * time.Millisecond): // the processing time
 				case <-ctx.Done():
 				}
 			}, "ns", "other")
@@ -118,7 +120,7 @@ func TestNodeBoundIsShared(t *testing.T) {
 			d.waiting(t, "stored-", "NOTIFY", "place", "")
 			d.waiting(t, "timer-", "TIMEOUT", "time", "")
 			for i := range 5 {
-				for { // a client tries again
+				for { // the client retries
 					_, err := n.Start(t.Context(), engine.StartParams{Key: process.Key{Namespace: "other", ProcessID: fmt.Sprint("q", i)}})
 					if err == nil {
 						break
@@ -137,7 +139,7 @@ func TestNodeBoundIsShared(t *testing.T) {
 			if p.most.Load() > int64(bound) {
 				t.Errorf("%d tasks ran at a time", p.most.Load())
 			}
-			eventually(t, "every place is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
+			eventually(t, "every slot is free", func() bool { return reg.value(t, "progressor_node_places_taken") == 0 })
 		})
 	}
 }

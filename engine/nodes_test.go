@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A call that came to one node while its process is at work on another is answered, wherever it runs.
+// A call on one node is answered even if its process is busy on another node.
 func TestCallOfProcessBusyElsewhere(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -32,17 +32,18 @@ func TestCallOfProcessBusyElsewhere(t *testing.T) {
 		}
 	}
 	if b.Waiting() != 0 || a.Waiting() != 0 {
-		t.Error("somebody still waits")
+		t.Error("a client still waits")
 	}
 }
 
-// brief makes a node that is soon given up by the others.
+// brief configures a node that the others soon declare dead.
 func brief(c *engine.Config) {
 	c.ZombieAfter, c.ZombieMargin, c.ScanInterval = time.Second, 500*time.Millisecond, 100*time.Millisecond
 	c.DrainTimeout = time.Second
 }
 
-// lateOnce is a processor whose first attempt is held and then answers "late", whatever its context says; every other one echoes.
+// lateOnce returns a processor whose first attempt is held and then responds "late", ignoring its
+// context. Other attempts echo.
 func lateOnce(g *gate) by {
 	return by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if string(r.GetArgs()) != "zombie" || r.GetAttempt() > 1 {
@@ -53,7 +54,8 @@ func lateOnce(g *gate) by {
 	}}
 }
 
-// A node whose line is cut becomes a zombie: another one takes its task over, and its late result is refused.
+// A disconnected node is declared dead. Another node takes over its task, and its late result is
+// rejected.
 func TestZombieRetried(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -90,7 +92,7 @@ func TestZombieRetried(t *testing.T) {
 	if res := receive(t, "the answer, on a", call); res.err != nil || string(res.ans.Response) != "zombie" || res.ans.TaskID != twin.ans.TaskID {
 		t.Errorf("%+v", res)
 	}
-	eventually(t, "the late result is refused", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
 	p, err := b.GetProcess(t.Context(), key("p"), nil, 0)
 	if err != nil || string(p.GetAuxState()) != "behind it" || p.GetLastEventId() != 3 || len(p.GetTimers()) != 0 {
 		t.Errorf("%v, %v", p, err)
@@ -103,7 +105,7 @@ func TestZombieRetried(t *testing.T) {
 	a.called(t, "p", "on a again")
 }
 
-// The reference's way: a zombie breaks its process.
+// With the policy ERROR, as in the reference implementation, a zombie breaks its process.
 func TestZombieIsError(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -134,10 +136,10 @@ func TestZombieIsError(t *testing.T) {
 	if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR || p.GetDetail() != "zombie detected" || p.GetCorruptedBy() != res.ans.TaskID || string(p.GetAuxState()) != "start" || p.GetLastEventId() != 1 {
 		t.Errorf("%v, %v", p, err)
 	}
-	eventually(t, "the late result is refused", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool { return regA.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
 }
 
-// A zombie that has no attempt left breaks its process, under the policy RETRY too.
+// A zombie without attempts left breaks its process, also with the policy RETRY.
 func TestZombieOutOfAttempts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -155,7 +157,7 @@ func TestZombieOutOfAttempts(t *testing.T) {
 	g.release()
 }
 
-// A node that dies at the start of a process: the process starts on another one.
+// If a node dies while it starts a process, another node starts it.
 func TestZombieOfInit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -165,7 +167,7 @@ func TestZombieOfInit(t *testing.T) {
 	if _, err := dead.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), Accepted: true, IdempotencyKey: "k"}); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "it runs", g.entered)
+	receive(t, "the start runs", g.entered)
 	dead.crash()
 	heir := start(t, dsn, processor.Echo(), brief)
 	ans, err := heir.Start(t.Context(), engine.StartParams{Key: key("p"), Args: []byte("a"), IdempotencyKey: "k", Timeout: longWait})
@@ -175,7 +177,7 @@ func TestZombieOfInit(t *testing.T) {
 	g.release()
 }
 
-// Zombies that another session holds do not hold up the others.
+// Zombies that another session has locked do not delay the others.
 func TestZombieHeldByAnotherSession(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -185,7 +187,7 @@ func TestZombieHeldByAnotherSession(t *testing.T) {
 	for _, id := range []string{"held", "free"} {
 		dead.started(t, id)
 		dead.calling(id, "x")
-		receive(t, "it runs", g.entered)
+		receive(t, "a task runs", g.entered)
 	}
 	held, err := look(t, dsn).Begin(t.Context())
 	if err != nil {
@@ -201,19 +203,19 @@ func TestZombieHeldByAnotherSession(t *testing.T) {
 	ended := func(id string) bool {
 		return rows.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'CALL' AND attempt = 2", id) == 1
 	}
-	eventually(t, "the free one runs on", func() bool { return ended("free") })
+	eventually(t, "the free process continues", func() bool { return ended("free") })
 	heir.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(time.Hour)})
 	if ended("held") {
-		t.Error("a held process was changed")
+		t.Error("a locked process was changed")
 	}
 	if err := held.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the other one runs on", func() bool { return ended("held") })
+	eventually(t, "the locked process continues", func() bool { return ended("held") })
 	g.release()
 }
 
-// A node that was buried while it was away takes a new identity and goes on.
+// A node that was declared dead while it was disconnected gets a new identity and continues.
 func TestBuriedNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -223,11 +225,12 @@ func TestBuriedNode(t *testing.T) {
 	if _, err := look(t, dsn).Exec(t.Context(), "DELETE FROM nodes"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has a new identity", func() bool { return n.store.NodeID() != old })
+	eventually(t, "the node has a new identity", func() bool { return n.store.NodeID() != old })
 	n.called(t, "p", "x")
 }
 
-// A claim whose answer was lost (here: that stands under the node's name and nobody knows) is run.
+// A claim whose response was lost (here: a row in running under this node that is unknown in
+// memory) is run.
 func TestUnknownClaimIsAdopted(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -240,7 +243,7 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has run", func() bool { return reg.value(t, "progressor_tasks_adopted_total", "namespace=ns") == 1 })
+	eventually(t, "the task has run", func() bool { return reg.value(t, "progressor_tasks_adopted_total", "namespace=ns") == 1 })
 	eventually(t, "its result is stored", func() bool {
 		p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 		return err == nil && string(p.GetAuxState()) == "x"
@@ -248,5 +251,5 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 	if res := receive(t, "a call", n.persisting("p", "goes on")); res.err != nil {
 		t.Error(res.err)
 	}
-	eventually(t, "no place is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
+	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
 }

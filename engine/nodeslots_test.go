@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// onNode returns the slots of n namespaces of a node, each with max slots. Their scans are never woken.
+// onNode returns the slots of n namespaces of a node, each with max slots. Their scans are never
+// woken.
 func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	all := make([]*slots, n)
 	for i := range all {
@@ -18,7 +19,7 @@ func onNode(node *nodeSlots, n, slotsEach int) []*slots {
 	return all
 }
 
-// A namespace leaves a part of the node free, and another one gets it at once.
+// A namespace leaves a part of the node free for others.
 func TestNodeSlotsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ bound, alone, both int }{{1, 1, 1}, {2, 1, 2}, {4, 3, 4}, {10, 8, 9}, {1000, 800, 889}} {
@@ -44,7 +45,7 @@ func TestNodeSlotsShare(t *testing.T) {
 	}
 }
 
-// A slot that becomes free belongs to the namespace that has waited the longest, not to the one that released it.
+// A free slot belongs to the namespace that has waited longest, not to the one that released it.
 func TestNodeSlotsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestNodeSlotsTakeTurns(t *testing.T) {
 				synctest.Wait()
 			}
 			if round == 0 && all[0].tryTake() {
-				t.Error("a slot was taken past those who wait")
+				t.Error("a slot was taken although others wait")
 			}
 		}
 		all[0].release(fresh)
@@ -75,7 +76,7 @@ func TestNodeSlotsTakeTurns(t *testing.T) {
 				}
 				[]*slots{all[1], all[2], all[0]}[got].release(fresh)
 			default:
-				t.Fatalf("nobody got a slot in turn %d", turn)
+				t.Fatalf("no namespace got a slot in turn %d", turn)
 			}
 		}
 		if taken, waits := node.inUse(); taken != 0 || waits == 0 || len(node.queue) != 0 {
@@ -84,7 +85,8 @@ func TestNodeSlotsTakeTurns(t *testing.T) {
 	})
 }
 
-// A namespace whose scan does not come, because it was paused, keeps a slot free for a while only.
+// A namespace whose scan does not come, because it was paused, keeps a slot free for a limited time
+// only.
 func TestNodeSlotsTurnIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,12 +112,13 @@ func TestNodeSlotsTurnIsLost(t *testing.T) {
 		}
 		all[0].release(fresh)
 		if all[1].takeStored(1) != 1 {
-			t.Error("a namespace that has lost its turn gets no slot any more")
+			t.Error("a namespace that has lost its turn no longer gets a slot")
 		}
 	})
 }
 
-// Within a namespace, a slot of the node that its stored tasks wait for is not given to a fresh request.
+// Within a namespace, a slot of the node that its stored tasks wait for is not given to a fresh
+// request.
 func TestNodeSlotsAmongClasses(t *testing.T) {
 	t.Parallel()
 	all := onNode(&nodeSlots{max: 1}, 1, 10)
@@ -139,8 +142,9 @@ func TestNodeSlotsAmongClasses(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, the node's slots are those of its namespaces, and no slot stays free while a fresh
-// request waits for one, unless it is the turn of a namespace whose scan was woken.
+// In any order of operations, the slots of the node are those of its namespaces, and no slot stays
+// free while a fresh request waits for one, unless it is the turn of a namespace whose scan was
+// woken.
 func TestNodeSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -199,7 +203,7 @@ func TestNodeSlotsNeverLeak(t *testing.T) {
 						turns++
 					}
 					if s.share.waiting && !waiting(s) {
-						t.Fatal("a namespace waits that wants nothing")
+						t.Fatal("a namespace waits although it needs no slot")
 					}
 				}
 				if total != node.taken || total > node.max {

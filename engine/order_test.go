@@ -17,12 +17,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// journal is what processors write down, outside the database.
+// journal records the work of processors outside the database.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
-	at      map[string]int // attempts at work, by process
-	overlap bool           // two attempts of one process were at work at once
+	at      map[string]int // running attempts by process
+	overlap bool           // two attempts of one process ran at the same time
 }
 
 type entry struct {
@@ -36,7 +36,7 @@ type entry struct {
 
 func newJournal() *journal { return &journal{at: map[string]int{}} }
 
-// keeps is a processor that writes every task down and then does what p does.
+// keeps returns a processor that records every task and then calls p.
 func (j *journal) keeps(p processor.Processor) processor.Processor {
 	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		id := r.GetProcess().GetProcessId()
@@ -54,7 +54,7 @@ func (j *journal) keeps(p processor.Processor) processor.Processor {
 	})
 }
 
-// of lists what was written down of a process and a type.
+// of returns the entries of a process and a type.
 func (j *journal) of(id string, kind progressorv1.TaskType) []entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,7 +67,8 @@ func (j *journal) of(id string, kind progressorv1.TaskType) []entry {
 	return some
 }
 
-// inOrder fails the test where tasks of a process ran side by side, or not in task_id order, or a token did not grow.
+// inOrder fails the test if tasks of a process ran concurrently or not in task_id order, or if a
+// token did not increase.
 func (j *journal) inOrder(t testing.TB, id string, kind progressorv1.TaskType, n int) {
 	t.Helper()
 	entries := j.of(id, kind)
@@ -81,11 +82,12 @@ func (j *journal) inOrder(t testing.TB, id string, kind progressorv1.TaskType, n
 		t.Errorf("%s ran its tasks out of order", id)
 	}
 	if !slices.IsSortedFunc(entries, func(a, b entry) int { return int(a.token - b.token) }) {
-		t.Errorf("the fencing tokens of %s do not grow", id)
+		t.Errorf("the fencing tokens of %s do not increase", id)
 	}
 }
 
-// 200 calls of one process at once run one at a time, in the order in which they were accepted, on one node or on three.
+// 200 concurrent calls of one process run one at a time, in the order in which they were accepted,
+// on one node or on three.
 func TestCallsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
@@ -112,7 +114,8 @@ func TestCallsInOrder(t *testing.T) {
 	}
 }
 
-// While others wait for the only place, a busy process leaves it after 16 tasks in a row: then the oldest task has its turn.
+// While other tasks wait for the only slot, a busy process leaves it after 16 tasks in a row, and
+// the oldest waiting task runs.
 func TestOthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -151,7 +154,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	}
 }
 
-// A process with a zero timer in a loop leaves its place to the calls of others, too.
+// A process with a zero timer in a loop also leaves its slot to calls of others.
 func TestLoopLeavesRoom(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -168,8 +171,8 @@ func TestLoopLeavesRoom(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	for k := range 5 {
 		id := fmt.Sprint("p", k)
-		// Refused now and then for want of a place: the client comes again.
-		eventually(t, "a place for a start", func() bool {
+		// The client retries if it gets no slot.
+		eventually(t, "a slot for a start", func() bool {
 			_, err := n.Start(t.Context(), engine.StartParams{Key: key(id)})
 			if err != nil && !errors.Is(err, process.ErrOverloaded) && !errors.Is(err, process.ErrProcessExists) {
 				t.Fatal(err)
@@ -177,7 +180,7 @@ func TestLoopLeavesRoom(t *testing.T) {
 			return err == nil
 		})
 	}
-	eventually(t, "a place for a call of the loop itself", func() bool { return (<-n.calling("loop", "x")).err == nil })
+	eventually(t, "a slot for a call of the loop itself", func() bool { return (<-n.calling("loop", "x")).err == nil })
 	stop.Store(true)
 	eventually(t, "the loop ends", func() bool { return n.Attempts() == 0 })
 	if len(j.of("loop", timeoutTask)) < 16 {
@@ -185,8 +188,8 @@ func TestLoopLeavesRoom(t *testing.T) {
 	}
 }
 
-// Two hot processes in one place, with so many requests that some flush holds their rows nearly always: each gets its turn, and
-// none waits for the next round of polling.
+// Two processes with so many requests that a flush locks their rows nearly always share one slot.
+// Each gets its turn without waiting for the next regular scan.
 func TestHotProcessesTakeTurns(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -231,7 +234,7 @@ func TestHotProcessesTakeTurns(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for id, d := range longest {
-		if d > 15*time.Second { // as only a scan that comes by itself would make it
+		if d > 15*time.Second { // only a regular scan would take that long
 			t.Errorf("%s waited %s for its turn", id, d)
 		}
 	}

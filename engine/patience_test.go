@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// What a cron starts waits while crons are being decided, and begins when that is over. What others start does not wait.
+// Runs that crons start wait while crons decide, and start afterwards. Processes that others start
+// do not wait.
 func TestRunsWaitForDecisions(t *testing.T) {
 	t.Parallel()
 	fires := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -30,7 +31,7 @@ func TestRunsWaitForDecisions(t *testing.T) {
 	n.called(t, "p", "x")
 	eventually(t, "the child of another", func() bool { return n.status(t, "child") == string(process.StatusRunning) })
 	if got := n.InLine(); got != 1 {
-		t.Fatalf("%d targets in line, want the run alone", got)
+		t.Fatalf("%d targets wait, want only the run", got)
 	}
 	decided()
 	eventually(t, "the run", func() bool { return n.status(t, "run") == string(process.StatusRunning) })

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// shift moves the stored times of what is alive, as a step of the clock in the other direction does.
+// shift moves stored times of live rows, which has the effect of a clock step in the other
+// direction.
 func (d db) shift(t testing.TB, by string) {
 	t.Helper()
 	_, err := d.Exec(context.Background(), `
@@ -25,7 +26,7 @@ func (d db) shift(t testing.TB, by string) {
 	}
 }
 
-// A forward step of the database's clock makes a zombie neither of a node nor of a task that runs.
+// A forward step of the database clock turns neither a node nor a running task into a zombie.
 func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -39,7 +40,7 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 		n, id := []*node{a, b}[k%2], fmt.Sprintf("p%d", k)
 		n.started(t, id)
 		calls = append(calls, n.calling(id, "x"))
-		receive(t, "it runs", g.entered)
+		receive(t, "the call runs", g.entered)
 	}
 	eventually(t, "the nodes know each other", func() bool { return a.KnowsPeers(1) && b.KnowsPeers(1) })
 	rows.shift(t, "-1 hour")
@@ -47,7 +48,7 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 		return regA.value(t, "progressor_zombie_collection_duration_ms") + regB.value(t, "progressor_zombie_collection_duration_ms")
 	}
 	before := scans()
-	eventually(t, "zombies were looked for", func() bool { return scans() >= before+4 })
+	eventually(t, "zombies were collected", func() bool { return scans() >= before+4 })
 	if n := rows.count(t, "SELECT count(*) FROM nodes WHERE dead_beat_time IS NOT NULL"); n != 0 {
 		t.Errorf("%d nodes were declared dead", n)
 	}
@@ -62,14 +63,15 @@ func TestForwardClockStepMakesNoZombies(t *testing.T) {
 	}
 }
 
-// A node that was declared dead cancels what it runs before another attempt begins with it, and goes on under a new identity.
+// A node that was declared dead cancels its attempts before another attempt starts, and continues
+// with a new identity.
 func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	g := newGate()
 	defer g.release()
 	ended := make(chan error, 10)
-	var began atomic.Int32 // the node gives the attempt back, which does not count it
+	var began atomic.Int32 // the node releases the task, without counting the attempt
 	held := func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		if began.Add(1) > 1 {
 			return processor.Echo().Process(ctx, r)
@@ -92,10 +94,10 @@ func TestNodeDeclaredDeadCancelsItsAttempts(t *testing.T) {
 	if res := receive(t, "the answer", call); res.err != nil || string(res.ans.Response) != "x" {
 		t.Errorf("%+v", res)
 	}
-	eventually(t, "it has a new identity", func() bool { return a.store.NodeID() != old })
+	eventually(t, "the node has a new identity", func() bool { return a.store.NodeID() != old })
 }
 
-// An attempt whose place was taken by another one is cancelled once the node has reason to doubt it.
+// An attempt that another one has replaced is cancelled when the node doubts its claims.
 func TestLostAttemptIsCancelled(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -113,7 +115,7 @@ func TestLostAttemptIsCancelled(t *testing.T) {
 	eventually(t, "the attempt is cancelled", func() bool { return reg.value(t, "progressor_attempts_fenced_total") >= 1 })
 }
 
-// What one node can do for all is done by one of them.
+// A shared chore is done by one node.
 func TestNodesDivideChores(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -147,13 +149,13 @@ func TestNodesDivideChores(t *testing.T) {
 	for i := range nodes {
 		before = append(before, scans(i))
 	}
-	eventually(t, "the owner looks for zombies", func() bool { return scans(owner) >= before[owner]+5 })
+	eventually(t, "the owner collects zombies", func() bool { return scans(owner) >= before[owner]+5 })
 	for i := range nodes {
 		if did := scans(i) - before[i]; i != owner && did > 1 {
-			t.Errorf("node %d has looked for zombies %v times, too", i, did)
+			t.Errorf("node %d has also collected zombies %v times", i, did)
 		}
 	}
-	// The others take a chore over when its owner leaves.
+	// Other nodes take over a chore when its owner leaves.
 	nodes[owner].stop()
 	heirs := append(append([]*node{}, nodes[:owner]...), nodes[owner+1:]...)
 	eventually(t, "another node owns it", func() bool {
@@ -161,7 +163,7 @@ func TestNodesDivideChores(t *testing.T) {
 	})
 }
 
-// After a backward step of the database's clock, messages are delivered and the graces of cancels end.
+// After a backward step of the database clock, messages are delivered and grace periods end.
 func TestBackwardClockStepStopsNothing(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

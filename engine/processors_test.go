@@ -22,7 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Whatever a processor does to a call, its client is told, its process is in ERROR with a name for it, and the engine goes on.
+// Whatever a processor does, its client gets an error, its process is in ERROR with a reason, and
+// the engine continues.
 func TestBadProcessors(t *testing.T) {
 	t.Parallel()
 	unset := &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
@@ -42,8 +43,8 @@ func TestBadProcessors(t *testing.T) {
 		"says nothing": {func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, nil
 		}, process.ReasonBadResponse},
-		"is empty":  {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
-		"nil in it": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}), ""},
+		"is empty":    {answersWith(&progressorv1.ProcessResponse{}), process.ReasonBadResponse},
+		"nil failure": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{}}), ""},
 		"no JSON": {answersWith(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{
 			Result: &progressorv1.Result{AuxState: []byte("x"), Metadata: unset},
 		}}), process.ReasonBadResponse},
@@ -83,7 +84,7 @@ func TestBadProcessors(t *testing.T) {
 	}
 }
 
-// deepObject holds a list in a list in a list.
+// deepObject returns an object with nested lists.
 func deepObject(depth int) map[string]any {
 	var v any = true
 	for range depth {
@@ -98,8 +99,9 @@ func answersWith(r *progressorv1.ProcessResponse) func(context.Context, *progres
 	}
 }
 
-// A processor that hangs and does not heed its context: the attempt is collected after deadline and margin and made again. What it
-// says at last is refused. The client gets the answer of the second attempt.
+// An attempt of a processor that hangs and ignores its context is collected after deadline and
+// margin, and retried. Its late result is rejected. The client gets the response of the second
+// attempt.
 func TestHangingProcessor(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -125,15 +127,15 @@ func TestHangingProcessor(t *testing.T) {
 		t.Errorf("%v zombies were counted", got)
 	}
 	g.release()
-	eventually(t, "the late result is refused", func() bool { return reg.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
+	eventually(t, "the late result is rejected", func() bool { return reg.value(t, "progressor_stale_results_total", "namespace=ns") == 1 })
 	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 	if err != nil || string(p.GetAuxState()) != "x" || p.GetLastEventId() != 2 || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING {
 		t.Errorf("%v, %v", p, err)
 	}
-	eventually(t, "no place is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
+	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })
 }
 
-// lockedBuffer is a log that many write.
+// lockedBuffer is a buffer for concurrent log writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -151,7 +153,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// A request that never reached its processor is made again in place, by the retry policy; a later call does not overtake it.
+// A request that never reached its processor is retried in place by the retry policy. A later call
+// does not overtake it.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	j := newJournal()
@@ -181,7 +184,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	away := strings.Count(log.String(), "processor not reached; its tasks are tried again")
 	if back := strings.Count(log.String(), "processor reached again"); away != 1 || back != 1 {
-		t.Errorf("told %d times that the processor is away, %d times that it is back:\n%s", away, back, log.String())
+		t.Errorf("logged %d times that the processor is not reached, %d times that it is reached again:\n%s", away, back, log.String())
 	}
 	tries := j.of("p", callTask)
 	for _, e := range tries[:len(tries)-1] {
@@ -189,7 +192,7 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	// Where the policy says so, it is not tried again, or only so often.
+	// The policy may exclude the reason or limit the attempts.
 	for _, policy := range []*progressorv1.RetryPolicy{
 		{InitialInterval: durationpb.New(time.Millisecond), NonRetryableErrors: []string{process.ReasonUnavailable}},
 		{InitialInterval: durationpb.New(time.Millisecond), MaxAttempts: 1},
@@ -205,7 +208,7 @@ func TestUnreachable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Not longer than the step timeout.
+	// The retries end with the step timeout.
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", StepTimeout: durationpb.New(100 * time.Millisecond), RetryPolicy: &progressorv1.RetryPolicy{
 		InitialInterval: durationpb.New(20 * time.Millisecond), MaxAttempts: 1000,
 	}})
@@ -215,8 +218,9 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A wait lasts as long as a step where its request does not say: of a processor that does not answer in time, and of one that is not
-// reached, the client is told each time, and not now and then that its wait is over.
+// By default, a wait lasts as long as a step. For a processor that does not answer in time, and for
+// one that cannot be reached, the client always gets the failure of the task and never a wait
+// timeout.
 func TestWaitAsLongAsTheStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{callTask: func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -255,7 +259,8 @@ func TestWaitAsLongAsTheStep(t *testing.T) {
 	}
 }
 
-// An unreachable processor of a timer costs an attempt each time, and the timer waits in the database.
+// For a timer, each try of an unreachable processor is an attempt, and the timer waits in the
+// database.
 func TestUnreachableTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -272,7 +277,7 @@ func TestUnreachableTimer(t *testing.T) {
 	}
 }
 
-// A rejected notification is finished; a timer that is rejected has failed.
+// A rejected notification is finished. A rejected timer has failed.
 func TestRejections(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

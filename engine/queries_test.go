@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// 1,000 clients wait on one node for calls that another node runs: few queries, and soon an answer for each.
+// 1,000 clients on one node wait for calls that another node runs. This takes few queries, and each
+// client soon gets its response.
 func TestManyWaitersFewQueries(t *testing.T) {
 	t.Parallel()
 	const clients = 1000
@@ -56,7 +57,7 @@ func TestManyWaitersFewQueries(t *testing.T) {
 	t.Logf("answered: the first after %s, half after %s, all after %s", ends[0].Sub(opened), ends[clients/2].Sub(opened), ends[clients-1].Sub(opened))
 }
 
-// The answer of one call that runs elsewhere comes within 100 ms at the median.
+// The response of a call that runs on another node arrives within 100 ms at the median.
 func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -73,7 +74,7 @@ func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		receive(t, "it runs", g.entered)
+		receive(t, "the call runs", g.entered)
 		go func() {
 			defer close(one)
 			if _, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key(id), TaskID: ans.TaskID, Timeout: time.Minute}); err != nil {
@@ -93,7 +94,7 @@ func TestAnswerFromElsewhereIsQuick(t *testing.T) {
 	}
 }
 
-// At rest a node with ten namespaces asks little, and nothing for answers that nobody waits for.
+// An idle node with ten namespaces makes few queries, and none for answers.
 func TestIdleQueries(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -104,8 +105,8 @@ func TestIdleQueries(t *testing.T) {
 	}
 	n.started(t, "p")
 	n.called(t, "p", "x")
-	eventually(t, "nobody waits", func() bool { return n.Waiting() == 0 })
-	pass(200 * time.Millisecond) // what was woken by the calls
+	eventually(t, "no client waits", func() bool { return n.Waiting() == 0 })
+	pass(200 * time.Millisecond) // for work that the calls have caused
 	before := line.statements.Load()
 	pass(4 * time.Second)
 	if q := line.statements.Load() - before; q > 4*6 {

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Reads: lists in their orders page by page, traces with their events, imports.
+// Lists in their orders page by page, traces with events, and imports.
 func TestListsAndTraces(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -93,7 +93,7 @@ func TestListsAndTraces(t *testing.T) {
 	}
 }
 
-// GetProcess waits for the end of INIT, if it is told to.
+// GetProcess can wait for the end of INIT.
 func TestGetAwaitsInit(t *testing.T) {
 	t.Parallel()
 	g := newGate()

@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Who waits on another node is answered although the process goes right after the call, with its history.
+// A client that waits on another node gets the response even if the process is removed right after
+// the call, with its history.
 func TestAnswerOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -40,11 +41,11 @@ func TestAnswerOutlivesItsProcess(t *testing.T) {
 	if res := receive(t, "the answer on a", call); res.err != nil {
 		t.Fatalf("%+v", res)
 	}
-	eventually(t, "the process is gone", func() bool { return rows.count(t, "SELECT count(*) FROM processes") == 0 })
+	eventually(t, "the process is removed", func() bool { return rows.count(t, "SELECT count(*) FROM processes") == 0 })
 	if w := receive(t, "the answer on b", got); w.err != nil || string(w.task.GetResponse()) != "remove 0s" {
 		t.Errorf("%v, %v", w.task, w.err)
 	}
-	// One that comes later is told too; timers keep no answers.
+	// A later client also gets it. Timers keep no answers.
 	if w, err := b.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: task}); err != nil || w.GetFinishedTime() == nil {
 		t.Errorf("%v, %v", w, err)
 	}

@@ -39,7 +39,7 @@ func TestStartWithoutID(t *testing.T) {
 	}
 }
 
-// A processor's no, and its failure, as the caller gets them.
+// Rejections and failures of a processor are returned to the caller.
 func TestAnswersThatAreErrors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -62,9 +62,9 @@ func TestAnswersThatAreErrors(t *testing.T) {
 		t.Errorf("%v", te)
 	}
 	if n.status(t, "gone") != "" {
-		t.Error("a process is there whose INIT was rejected")
+		t.Error("a process exists although its INIT was rejected")
 	}
-	// Its key is gone with it: the next try is a new one.
+	// Its key was removed as well, so the next request is a new one.
 	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("gone"), Args: []byte("yes"), IdempotencyKey: "k"}); err != nil || string(ans.Response) != "yes" {
 		t.Errorf("%+v, %v", ans, err)
 	}
@@ -94,7 +94,7 @@ func TestAnswersThatAreErrors(t *testing.T) {
 	}
 }
 
-// Accepted answers when the task is durable; the processor may take its time.
+// With Accepted, a request returns when the task is durable, before it has run.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -120,7 +120,7 @@ func TestAccepted(t *testing.T) {
 	eventually(t, "the notification has run", func() bool {
 		return d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'NOTIFY' AND status = 'FINISHED'") == 1
 	})
-	// Nobody waited; whoever asks is told.
+	// AwaitTask returns the result although no client waited.
 	task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: noted.TaskID, Timeout: time.Minute})
 	if err != nil || string(task.GetResponse()) != "n" {
 		t.Errorf("%v, %v", task, err)
@@ -141,7 +141,7 @@ func TestStartTime(t *testing.T) {
 	d := look(t, dsn)
 	eventually(t, "the start waits for its time", func() bool { return d.count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'time'") == 1 })
 	if n.status(t, "p") != "INIT" {
-		t.Error("the process is not there yet")
+		t.Error("the process does not exist yet")
 	}
 	call := n.calling("p", "x") // waits behind INIT
 	res := receive(t, "start", early)
@@ -152,11 +152,12 @@ func TestStartTime(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	if ans, err := n.Start(t.Context(), engine.StartParams{Key: key("past"), Args: []byte("a"), StartTime: time.Unix(1, 0)}); err != nil || string(ans.Response) != "a" {
-		t.Errorf("a time that is past: %+v, %v", ans, err)
+		t.Errorf("a start time in the past: %+v, %v", ans, err)
 	}
 }
 
-// A wait ends at its timeout, at the request's deadline, or when the client goes away; the task goes on.
+// A wait ends at its timeout, at the deadline of the request, or when the client disconnects. The
+// task continues.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -189,7 +190,7 @@ func TestWaitEnds(t *testing.T) {
 	if te := taskError(t, third.err); !te.WaitTimeout {
 		t.Fatalf("%v", te)
 	}
-	// Not ended yet: as it is.
+	// The task has not ended; it is returned as it is.
 	if task, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: deadline.TaskID}); err != nil || task.GetStatus() != progressorv1.TaskStatus_TASK_STATUS_WAITING {
 		t.Errorf("%v, %v", task, err)
 	}
@@ -209,10 +210,10 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("%v", task)
 	}
 	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), TaskID: 1 << 40}); !errors.Is(err, process.ErrTaskNotFound) {
-		t.Errorf("a task that is not: %v", err)
+		t.Errorf("an unknown task: %v", err)
 	}
 	if _, err := n.AwaitTask(t.Context(), engine.AwaitParams{Key: key("p"), IdempotencyKey: "none"}); !errors.Is(err, process.ErrTaskNotFound) {
-		t.Errorf("a key that is not: %v", err)
+		t.Errorf("an unknown key: %v", err)
 	}
 }
 
@@ -234,9 +235,9 @@ func TestMaxWaiting(t *testing.T) {
 		t.Errorf("one too many: %v", res.err)
 	}
 	if reg.value(t, "progressor_requests_refused_total", "bound=waiting") != 1 {
-		t.Error("the refusal was not counted")
+		t.Error("the rejection was not counted")
 	}
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 0}) // is the default, and not none
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxWaiting: 0}) // 0 means the default, not none
 	calls = append(calls, n.calling("p", "4"))
 	eventually(t, "one more waits", func() bool { return d.count(t, "SELECT count(*) FROM schedule") == 3 })
 	g.release()
@@ -246,12 +247,12 @@ func TestMaxWaiting(t *testing.T) {
 		}
 	}
 	if d.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'CALL'") != 4 {
-		t.Error("something of the refused call was stored")
+		t.Error("the rejected call was stored")
 	}
 }
 
-// A request that gets no slot is stored and waits for its response, until max_backlog tasks wait. More are rejected, and
-// nothing of them is stored.
+// A request that gets no slot is stored and waits for its response until max_backlog tasks wait.
+// Further requests are rejected and not stored.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -288,12 +289,13 @@ func TestBacklog(t *testing.T) {
 	if got := reg.value(t, "progressor_requests_refused_total", "bound=backlog"); got != 2 {
 		t.Errorf("%v rejections were counted", got)
 	}
-	// What need not run now is stored in any case.
+	// An accepted request is stored in any case.
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("accepted"), Accepted: true}); err != nil {
 		t.Error(err)
 	}
 	backlog(3)
-	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1}) // the default is 10 times max_running
+	// the default of max_backlog is 10 times max_running
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	more := make(chan error, 1)
 	go func() {
 		_, err := n.Start(context.Background(), engine.StartParams{Key: key("one more")})
@@ -318,8 +320,8 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// While storing takes more of the time of the slots than processing, a request that gets no slot is rejected within
-// about 100 ms, or at once, and nothing is stored.
+// While storing takes more of the slots' time than processing, a request that gets no slot is
+// rejected within about 100 ms, or at once, and nothing is stored.
 func TestOverloadOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -372,7 +374,7 @@ func TestInFlight(t *testing.T) {
 		t.Errorf("%v", res.err)
 	}
 	if reg.value(t, "progressor_requests_refused_total", "bound=in_flight") != 1 {
-		t.Error("the refusal was not counted")
+		t.Error("the rejection was not counted")
 	}
 	g.release()
 	for _, c := range []<-chan result{first, second} {
@@ -383,7 +385,7 @@ func TestInFlight(t *testing.T) {
 	n.called(t, "p", "4")
 }
 
-// Stored tasks and fresh requests take turns at a single slot, in the order of their waits.
+// Stored tasks and fresh requests take turns at a single slot, in the order in which they wait.
 func TestStoredAndFreshTakeTurns(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -393,7 +395,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1})
 	for k, id := range []string{"first", "a", "b", "c"} {
 		if k == 1 {
-			receive(t, "the place is taken", g.entered)
+			receive(t, "the slot is taken", g.entered)
 		}
 		if _, err := n.Start(t.Context(), engine.StartParams{Key: key(id), Accepted: true}); err != nil {
 			t.Fatal(err)
@@ -404,7 +406,7 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("fresh")})
 		fresh <- err
 	}()
-	eventually(t, "a fresh request waits for the place", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
+	eventually(t, "a fresh request waits for the slot", func() bool { _, waiting := n.Places("ns"); return waiting == 1 })
 	g.release()
 	if err := receive(t, "fresh", fresh); err != nil && !errors.Is(err, process.ErrOverloaded) {
 		t.Error(err)
@@ -413,12 +415,13 @@ func TestStoredAndFreshTakeTurns(t *testing.T) {
 		return n.status(t, "a") == "RUNNING" && n.status(t, "b") == "RUNNING" && n.status(t, "c") == "RUNNING"
 	})
 	order := look(t, dsn).texts(t, "SELECT process_id FROM tasks ORDER BY running_time")
-	if got := strings.Join(order, " "); got != "first a fresh b c" && got != "first a b c" { // or fresh was rejected
+	// or fresh was rejected
+	if got := strings.Join(order, " "); got != "first a fresh b c" && got != "first a b c" {
 		t.Errorf("they ran in the order %s", got)
 	}
 }
 
-// Calls that nobody sent with a timeout wait as long as a step may last.
+// Calls without a timeout wait for the step timeout.
 func TestDefaultWait(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -433,7 +436,7 @@ func TestDefaultWait(t *testing.T) {
 	}
 }
 
-// A request that does not run, because it is refused, repeated or has to wait, gives back the place that it took.
+// A request that does not run, because it is rejected, repeated or must wait, returns its slot.
 func TestRefusedGivesItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{initTask: words, callTask: words})

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A result restarts the history: it begins with the events of that result, also for the next task in memory, and what was before
-// is removed.
+// A result restarts the history. It then begins with the events of that result, also for the next
+// task in memory, and older events are removed.
 func TestRestartHistoryByResult(t *testing.T) {
 	t.Parallel()
 	s := &seen{}
@@ -41,7 +41,8 @@ func TestRestartHistoryByResult(t *testing.T) {
 	}
 }
 
-// An operator restarts the history while a call runs, on another node. The call that follows in memory is shown the new history.
+// An operator restarts the history on another node while a call runs. The next call in memory gets
+// the new history.
 func TestRestartHistoryBetweenTwoCalls(t *testing.T) {
 	t.Parallel()
 	s, g := &seen{}, newGate()

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A process at its end leaves after its namespace's retention; one that lives stays, however old.
+// An ended process is removed after the retention of its namespace. A process that has not ended
+// stays, however old it is.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	reg := newRegistry()
@@ -23,12 +24,12 @@ func TestRetention(t *testing.T) {
 	n.started(t, "lives")
 	n.called(t, "ends", "complete")
 	n.called(t, "lives", "")
-	eventually(t, "the process that ended is gone", func() bool {
+	eventually(t, "the ended process is removed", func() bool {
 		_, err := n.GetProcess(t.Context(), key("ends"), nil, 0)
 		return errors.Is(err, process.ErrProcessNotFound)
 	})
 	n.called(t, "lives", "")
-	eventually(t, "its id is free again", func() bool {
+	eventually(t, "its ID can be used again", func() bool {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("ends")})
 		return err == nil
 	})
@@ -37,8 +38,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A pass that had no time for all whose retention is over is followed by another one at once, not ten seconds later: a node removed
-// 160 a second at most, however many ended.
+// If a pass had no time for all expired processes, the next pass follows at once, not ten seconds
+// later. Otherwise a node would remove at most 160 per second.
 func TestRetentionGoesOn(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

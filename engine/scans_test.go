@@ -40,7 +40,8 @@ func TestScanBound(t *testing.T) {
 	}
 }
 
-// After a scan that its bytes have cut, the next ones have room for twice as many tasks, and for more from scan to scan.
+// After a scan that reached its byte limit, the next ones claim at most twice as many tasks as it
+// did, and gradually more.
 func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 	t.Parallel()
 	room := []storage.Room{{Namespace: "n", Places: 200}}
@@ -54,16 +55,17 @@ func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 		}
 		b.rows = 10
 		if b.scanned(room, []int{0}, true); b.rows != 10 {
-			t.Errorf("a scan that was cut has raised the bound to %d rows", b.rows)
+			t.Errorf("a cut scan has raised the bound to %d rows", b.rows)
 		}
 	}
 	b := scanBound{rows: maxScanRows}
 	if b.scanned(room, []int{199}, false); b.rows != maxScanRows {
-		t.Errorf("%d rows after a scan that was not cut", b.rows)
+		t.Errorf("%d rows after a complete scan", b.rows)
 	}
 }
 
-// A scan claims no more than its bound of all namespaces together, and the next scan begins with those left out.
+// A scan claims no more than its bound in all namespaces together, and the next scan begins with
+// those left out.
 func TestRoomsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := bare()
@@ -87,7 +89,7 @@ func TestRoomsAreBounded(t *testing.T) {
 			seen[room.Namespace]++
 		}
 		if taken > maxScanRows || len(r.rooms)+len(r.postponed) != len(names) {
-			t.Errorf("%d places in %d namespaces, %d postponed", taken, len(r.rooms), len(r.postponed))
+			t.Errorf("%d slots in %d namespaces, %d postponed", taken, len(r.rooms), len(r.postponed))
 		}
 	}
 	if len(seen) != len(names) {
@@ -95,8 +97,8 @@ func TestRoomsAreBounded(t *testing.T) {
 	}
 }
 
-// A namespace with which scans keep up goes first, and gets room for a burst, while 1,000 others have backlogs. These
-// take turns all the same.
+// A namespace without a backlog goes first, and gets room for a burst, while 1,000 others have
+// backlogs. The others still take turns.
 func TestQuickNamespacesGoFirst(t *testing.T) {
 	t.Parallel()
 	const burst = 20
@@ -116,7 +118,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 			got := n
 			if name == "small" {
 				if got = min(n, burst); scan%2 > 0 {
-					got = 0 // it has a task at times only
+					got = 0 // it has a task only at times
 				}
 			}
 			rooms, left = append(rooms, storage.Room{Namespace: name, Places: n}), append(left, n-got)
@@ -143,7 +145,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 	}
 }
 
-// A namespace that has claimed many tasks, and always all that it had room for, does not go first.
+// A namespace whose scans always claim as many tasks as they have room for does not go first.
 func TestBacklogsDoNotGoFirst(t *testing.T) {
 	t.Parallel()
 	b := scanBound{rows: maxScanRows}
@@ -156,14 +158,14 @@ func TestBacklogsDoNotGoFirst(t *testing.T) {
 		t.Error("a namespace without a backlog does not go first")
 	}
 	if b.scanned(room, []int{1}, true); b.known["n"].emptied != 1 {
-		t.Error("a scan that was cut counts as one that found all tasks")
+		t.Error("a cut scan counts as one that found all tasks")
 	}
 	if b.scanned(room, []int{0}, false); !b.known["n"].backlogged() {
 		t.Error("a namespace with a backlog goes first")
 	}
 }
 
-// Namespaces come and go. What scans know about them is bounded by the namespaces that there are.
+// Namespaces are created and deleted. Scans remember only existing namespaces.
 func TestScansForgetNamespaces(t *testing.T) {
 	t.Parallel()
 	e := bare()

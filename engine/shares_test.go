@@ -2,15 +2,15 @@ package engine
 
 import "testing"
 
-// While all classes wait, each gets its share of the slots over time, also if there is only one slot. No slot stays
-// free, and a class that waits alone gets all slots.
+// While all classes wait, each gets its share of the slots over time, even if there is only one
+// slot. No slot stays free, and a class that waits alone gets all slots.
 func TestSharesOfWaitingClasses(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 30
 	for _, tc := range []struct {
 		slots  int
 		wanted [classes]int
-		least  [classes]int // of 100 tasks that ended
+		least  [classes]int // of 100 ended tasks
 	}{
 		{1, [classes]int{most, most, most}, [classes]int{33, 33, 33}},
 		{2, [classes]int{most, most, most}, [classes]int{33, 33, 33}},
@@ -45,7 +45,8 @@ func TestSharesOfWaitingClasses(t *testing.T) {
 	}
 }
 
-// A class that has held all slots while it was alone gives way to the others until these have their shares.
+// A class that has held all slots while it was alone gives slots to the others until these have
+// their shares.
 func TestSharesGiveWay(t *testing.T) {
 	t.Parallel()
 	s := shares{taken: [classes]int{fresh: 8}}

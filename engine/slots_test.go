@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newSlots counts the wake-ups of the two pollers.
+// newSlots returns slots and counters of the wake-ups of the two pollers.
 func newSlots(n int) (p *slots, calls, timers *int) {
 	calls, timers = new(int), new(int)
 	node := &nodeSlots{max: math.MaxInt32}
@@ -21,11 +21,12 @@ func newSlots(n int) (p *slots, calls, timers *int) {
 func inUse(t *testing.T, p *slots, taken, waiting int) {
 	t.Helper()
 	if gotTaken, gotWaiting := p.inUse(); gotTaken != taken || gotWaiting != waiting {
-		t.Errorf("%d places taken, %d wait; want %d and %d", gotTaken, gotWaiting, taken, waiting)
+		t.Errorf("%d slots taken, %d wait; want %d and %d", gotTaken, gotWaiting, taken, waiting)
 	}
 }
 
-// A scan that lasts holds places that are not taken: who waits for one gets it when the scan has found nothing, and is not refused before.
+// A long scan holds slots that it may not use. A waiting request gets one when the scan has found
+// nothing, and is not rejected before.
 func TestSlotsDuringAScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +38,7 @@ func TestSlotsDuringAScan(t *testing.T) {
 		}()
 		began := time.Now()
 		if !p.take(t.Context()) || time.Since(began) != 5*slotWait {
-			t.Errorf("refused after %s", time.Since(began))
+			t.Errorf("rejected after %s", time.Since(began))
 		}
 		p.release(fresh)
 		p.takeStored(1)
@@ -48,14 +49,14 @@ func TestSlotsDuringAScan(t *testing.T) {
 	})
 }
 
-// Fresh requests get places in the order in which they came.
+// Fresh requests get slots in the order of their arrival.
 func TestSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _, _ := newSlots(3)
 		for range 3 {
 			if !p.tryTake() {
-				t.Fatal("a free place was refused")
+				t.Fatal("a free slot was refused")
 			}
 		}
 		var mu sync.Mutex
@@ -68,11 +69,11 @@ func TestSlotsInOrder(t *testing.T) {
 					mu.Unlock()
 				}
 			}()
-			synctest.Wait() // it waits in line
+			synctest.Wait() // it waits in the queue
 		}
 		inUse(t, p, 3, 3)
 		if p.tryTake() {
-			t.Error("a place was taken past those who wait")
+			t.Error("a slot was taken although others wait")
 		}
 		for range 3 {
 			p.release(fresh)
@@ -85,7 +86,7 @@ func TestSlotsInOrder(t *testing.T) {
 	})
 }
 
-// Nobody waits longer than 100 ms, nor more of them than there are places.
+// A request waits at most 100 ms, and no more requests wait than there are slots.
 func TestSlotsRefuse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,17 +96,17 @@ func TestSlotsRefuse(t *testing.T) {
 		go func() {
 			began := time.Now()
 			if p.take(context.Background()) {
-				t.Error("a place that is not free was taken")
+				t.Error("a slot was taken although none is free")
 			}
 			waited <- time.Since(began)
 		}()
 		synctest.Wait()
 		began := time.Now()
 		if p.take(context.Background()) || time.Since(began) != 0 {
-			t.Errorf("one more than there are places waits, for %s", time.Since(began))
+			t.Errorf("one more than there are slots waits, for %s", time.Since(began))
 		}
 		if d := <-waited; d != slotWait {
-			t.Errorf("refused after %s, not %s", d, slotWait)
+			t.Errorf("rejected after %s, not %s", d, slotWait)
 		}
 		inUse(t, p, 1, 0)
 
@@ -115,13 +116,14 @@ func TestSlotsRefuse(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if <-gone {
-			t.Error("a client that is gone got a place")
+			t.Error("a disconnected client got a slot")
 		}
 		inUse(t, p, 1, 0)
 	})
 }
 
-// After a request has waited without getting a slot, only as many wait as can be served in time. Others fail fast.
+// After a request has waited without getting a slot, only as many wait as can be served in time.
+// Others fail fast.
 func TestSlotsRefuseAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,9 +131,9 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 		for range 20 {
 			p.tryTake()
 		}
-		// come has so many come at once, and tells how many of them wait.
+		// come starts n requests and returns how many of them wait.
 		come := func(n int) (waiting int) {
-			synctest.Wait() // those whose time is up at this very moment have gone
+			synctest.Wait() // those whose wait has ended have returned
 			_, before := p.inUse()
 			for range n {
 				go p.take(context.Background())
@@ -163,7 +165,8 @@ func TestSlotsRefuseAtOnce(t *testing.T) {
 	})
 }
 
-// A stall is forgotten at once: where places come free again, as many may wait as are served in time, though nobody waited till then.
+// After a stall, as many requests may wait as are served in time as soon as slots become free
+// again, although none waited during the stall.
 func TestSlotsWaitAfterAStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,21 +186,21 @@ func TestSlotsWaitAfterAStall(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, n := p.inUse(); n != 20 {
-			t.Errorf("%d of 20 wait, where 50 places came free in 100 ms", n)
+			t.Errorf("%d of 20 wait, where 50 slots became free in 100 ms", n)
 		}
 		time.Sleep(slotWait)
 	})
 }
 
-// A free slot goes to the waiting class with the smallest part of the slots. The poller of that class is woken, and no
-// fresh request takes the slot before it comes.
+// A free slot goes to the waiting class with the smallest share of the slots. The poller of that
+// class is woken, and no fresh request takes the slot before it scans.
 func TestSlotsLeftForStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, wokenStored, wokenTimers := newSlots(1)
 		p.tryTake()
 		if p.takeStored(256) != 0 {
-			t.Fatal("a slot was taken that is not free")
+			t.Fatal("a slot was taken although none is free")
 		}
 		served := make(chan bool, 1)
 		go func() { served <- p.take(t.Context()) }()
@@ -214,7 +217,7 @@ func TestSlotsLeftForStored(t *testing.T) {
 			t.Fatalf("%d slots for the stored task", got)
 		}
 		if p.scanned(stored, 0, true) {
-			t.Error("a slot is said to be free that is not")
+			t.Error("a taken slot is reported as free")
 		}
 		p.release(stored)
 		synctest.Wait()
@@ -230,18 +233,19 @@ func TestSlotsLeftForStored(t *testing.T) {
 		}
 		p.takeStored(256)
 		p.release(stored)
-		// The task ended before its scan: no release will report any more that a slot is free.
+		// The task ended before its scan, so no release will report a free slot.
 		if !p.scanned(stored, 0, true) {
 			t.Error("a free slot that belongs to stored tasks is not reported")
 		}
 		p.noneStored()
 		if !p.tryTake() {
-			t.Error("no slot although nothing waits any more")
+			t.Error("no slot although no task waits")
 		}
 	})
 }
 
-// A scan for timers takes at most half of the free slots, and is woken when a slot is free for timers.
+// A scan for timers takes at most half of the free slots. Its poller is woken when a slot is free
+// for timers.
 func TestSlotsOfTimers(t *testing.T) {
 	t.Parallel()
 	p, wokenStored, wokenTimers := newSlots(8)
@@ -269,10 +273,10 @@ func TestSlotsOfTimers(t *testing.T) {
 		t.Error("timers still wait")
 	}
 	inUse(t, p, 3, 0)
-	// The scan that returns slots wakes the poller of the other class.
+	// A scan that returns slots wakes the poller of the other class.
 	p.takeStored(8)
 	if p.takeTimers(8) != 0 {
-		t.Fatal("a slot was left")
+		t.Fatal("a slot is free")
 	}
 	if p.scanned(stored, 5, false); *wokenTimers != 2 {
 		t.Error("the timers are not woken when the scan of stored tasks returns slots")
@@ -289,25 +293,25 @@ func TestSlotsResize(t *testing.T) {
 		synctest.Wait()
 		p.resize(2)
 		if !<-served {
-			t.Error("more places did not serve who waits")
+			t.Error("the waiting request got no slot after resize")
 		}
-		p.force(stored) // an adopted task runs, room or not
+		p.force(stored) // an adopted task runs even if no slot is free
 		inUse(t, p, 3, 0)
 		p.resize(1)
 		p.release(fresh)
 		p.release(fresh)
 		if p.tryTake() {
-			t.Error("a place beyond the new bound was given")
+			t.Error("a slot beyond the new maximum was taken")
 		}
 		p.release(fresh)
 		if !p.tryTake() {
-			t.Error("the free place was refused")
+			t.Error("the free slot was refused")
 		}
 	})
 }
 
-// Whatever happens in whatever order, no slot is lost and none is given twice, and no slot stays free that a class waits
-// for without its poller being woken.
+// In any order of operations, no slot is lost or taken twice, and no slot stays free that a class
+// waits for without its poller being woken.
 func TestSlotsNeverLeak(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -363,7 +367,7 @@ func TestSlotsNeverLeak(t *testing.T) {
 			},
 			"resize": func(t *rapid.T) {
 				n := rapid.IntRange(1, 5).Draw(t, "n")
-				forced = max(forced, total()-n) // what runs goes on
+				forced = max(forced, total()-n) // running tasks continue
 				p.resize(n)
 			},
 			"": func(t *rapid.T) {
@@ -375,7 +379,7 @@ func TestSlotsNeverLeak(t *testing.T) {
 	})
 }
 
-// Many at once: every slot that was taken comes back.
+// Concurrent requests return every slot that they have taken.
 func TestSlotsConcurrently(t *testing.T) {
 	t.Parallel()
 	p := &slots{max: 4, node: &nodeSlots{max: math.MaxInt32}, wakeStored: func() {}, wakeTimers: func() {}}

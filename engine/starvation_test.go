@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// worked answers like echo after a few milliseconds of work, and counts.
+// worked returns a function that echoes after a few milliseconds and counts.
 func worked(n *atomic.Int64) func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		select {
@@ -49,7 +49,7 @@ func (d db) waiting(t *testing.T, prefix, taskType, waitsFor, timer string) {
 	}
 }
 
-// callers has clients call processes without a pause until stop is called.
+// callers starts clients that call processes without pause until stop is called.
 func (n *node) callers(t *testing.T, clients int, prefix string, priority int32) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -61,7 +61,7 @@ func (n *node) callers(t *testing.T, clients int, prefix string, priority int32)
 				switch {
 				case errors.Is(err, process.ErrOverloaded):
 					select {
-					case <-time.After(10 * time.Millisecond): // a client tries again after a while
+					case <-time.After(10 * time.Millisecond): // the client retries
 					case <-ctx.Done():
 					}
 				case err != nil && ctx.Err() == nil:
@@ -81,17 +81,24 @@ func (n *node) callers(t *testing.T, clients int, prefix string, priority int32)
 	return stop
 }
 
-// Timers fire although clients keep all slots busy, and calls go on meanwhile.
-func TestTimersFireAlongsideCalls(t *testing.T) {
-	t.Parallel()
-	const due = 100
-	var calls, fired atomic.Int64
+// twoSlots starts a node with two slots for the namespace "ns". It returns the numbers of ended calls
+// and of ended tasks of another type.
+func twoSlots(t *testing.T, other progressorv1.TaskType) (n *node, d db, calls, others *atomic.Int64) {
+	t.Helper()
+	calls, others = &atomic.Int64{}, &atomic.Int64{}
 	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: worked(&calls), timeoutTask: worked(&fired)})
+	n = start(t, dsn, by{callTask: worked(calls), other: worked(others)})
 	ns := quick()
 	ns.MaxRunning = 2
 	n.put(t, ns)
-	d := look(t, dsn)
+	return n, look(t, dsn), calls, others
+}
+
+// Timers fire although clients keep all slots busy, and calls continue in the meantime.
+func TestTimersFireAlongsideCalls(t *testing.T) {
+	t.Parallel()
+	const due = 100
+	n, d, calls, fired := twoSlots(t, timeoutTask)
 	d.idle(t, "called-", 16)
 	d.idle(t, "timer-", due)
 	stop := n.callers(t, 16, "called-", 0)
@@ -106,17 +113,12 @@ func TestTimersFireAlongsideCalls(t *testing.T) {
 	}
 }
 
-// Urgent calls run although thousands of stored tasks wait for a slot, and the stored tasks go on meanwhile.
+// Urgent calls run although thousands of stored tasks wait for a slot, and the stored tasks continue
+// in the meantime.
 func TestCallsRunAlongsideABacklog(t *testing.T) {
 	t.Parallel()
 	const backlog = 3000
-	var calls, ended atomic.Int64
-	dsn := storagetest.DSN(t)
-	n := start(t, dsn, by{callTask: worked(&calls), notifyTask: worked(&ended)})
-	ns := quick()
-	ns.MaxRunning = 2
-	n.put(t, ns)
-	d := look(t, dsn)
+	n, d, calls, ended := twoSlots(t, notifyTask)
 	d.idle(t, "called-", 4)
 	d.idle(t, "stored-", backlog)
 	d.waiting(t, "stored-", "NOTIFY", "place", "")

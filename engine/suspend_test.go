@@ -31,13 +31,14 @@ func (n *node) resumed(t testing.TB, id string) *progressorv1.Process {
 	return p
 }
 
-// refusedIn tells whether an error refuses something because of the status of its process.
+// refusedIn reports whether an error rejects a request because of the status of its process.
 func refusedIn(err error, status process.Status) bool {
 	var wrong *process.WrongStatusError
 	return errors.As(err, &wrong) && wrong.Status == status
 }
 
-// What runs when its process is suspended ends; what waits runs on resume, on whatever node, at once; calls meanwhile are refused.
+// When a process is suspended, its running task ends, and waiting tasks run on resume, on any node,
+// at once. Calls in between are rejected.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -69,8 +70,8 @@ func TestSuspend(t *testing.T) {
 		t.Errorf("a call of a suspended process: %v", res.err)
 	}
 	g.release()
-	if res := receive(t, "what ran", running); res.err != nil || string(res.ans.Response) != "slow" {
-		t.Errorf("what ran: %+v", res)
+	if res := receive(t, "the running call", running); res.err != nil || string(res.ans.Response) != "slow" {
+		t.Errorf("the running call: %+v", res)
 	}
 	eventually(t, "nothing runs", func() bool { return look(t, dsn).count(t, "SELECT count(*) FROM running") == 0 })
 	if got := look(t, dsn).count(t, "SELECT count(*) FROM schedule WHERE waits_for = 'operator'"); got != 1 {
@@ -80,13 +81,13 @@ func TestSuspend(t *testing.T) {
 		t.Errorf("resumed: %v", p)
 	}
 	b.resumed(t, "p")
-	if res := receive(t, "what waited", waiting); res.err != nil || string(res.ans.Response) != "waiting" {
-		t.Errorf("what waited: %+v", res)
+	if res := receive(t, "the waiting call", waiting); res.err != nil || string(res.ans.Response) != "waiting" {
+		t.Errorf("the waiting call: %+v", res)
 	}
 	a.called(t, "p", "again")
 }
 
-// Timers that come due while their process is suspended run on resume, and no sooner.
+// Timers that come due while their process is suspended run on resume, not earlier.
 func TestSuspendedTimers(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -111,14 +112,14 @@ func TestSuspendedTimers(t *testing.T) {
 		t.Fatal(err)
 	}
 	receive(t, "INIT runs", g.entered)
-	n.suspended(t, "held") // before its timer is set, so that it cannot fire before
+	n.suspended(t, "held") // suspended before its timer is set, so that it cannot fire earlier
 	g.release()
 	n.started(t, "other")
 	if got := receive(t, "the other's timer", fired); got != "other" {
 		t.Fatalf("the timer of %s fired", got)
 	}
 	rows := look(t, dsn)
-	eventually(t, "it is due", func() bool {
+	eventually(t, "the timer is due", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < now() - interval '100 milliseconds'") == 1
 	})
 	select {
@@ -132,7 +133,7 @@ func TestSuspendedTimers(t *testing.T) {
 	}
 }
 
-// A process that is suspended in INIT ends its INIT task, and goes on behind it.
+// A process that is suspended in INIT finishes its INIT task and continues after the resume.
 func TestSuspendInInit(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -166,10 +167,10 @@ func TestSuspendRefused(t *testing.T) {
 		return nil, processor.Fail("odd", "it broke")
 	}})
 	if _, err := n.SuspendProcess(t.Context(), key("p"), "", process.Actor{}); !errors.Is(err, process.ErrProcessNotFound) {
-		t.Errorf("suspend nobody: %v", err)
+		t.Errorf("suspend an unknown process: %v", err)
 	}
 	if _, err := n.SuspendProcess(t.Context(), process.Key{Namespace: "none", ProcessID: "p"}, "", process.Actor{}); !errors.Is(err, process.ErrNamespaceNotFound) {
-		t.Errorf("suspend in no namespace: %v", err)
+		t.Errorf("suspend in an unknown namespace: %v", err)
 	}
 	for args, status := range map[string]process.Status{"complete": process.StatusCompleted, "fail": process.StatusError} {
 		n.started(t, args)

@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Timers belong to no node: those of one that is gone are fired by another.
+// Timers belong to no node. Timers that a stopped node has set are fired by another node.
 func TestTimersOfDeadNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -40,7 +40,7 @@ func TestTimersOfDeadNode(t *testing.T) {
 	}
 }
 
-// What came due while nothing ran is all run, the longest due first.
+// All timers that came due while no node ran are fired, the longest due first.
 func TestOverdueTimers(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -49,11 +49,11 @@ func TestOverdueTimers(t *testing.T) {
 	if _, err := first.SetNamespacePaused(t.Context(), "ns", true); err != nil {
 		t.Fatal(err)
 	}
-	pass(100 * time.Millisecond) // a scan that was under way does not know of the pause
+	pass(100 * time.Millisecond) // a running scan may not know of the pause
 	const timers = 300
 	base := time.Now().Add(-time.Hour)
 	for k := range timers {
-		order := k * 7 % timers // not in the order of their making
+		order := k * 7 % timers // not in the order of creation
 		_, err := first.PutProcess(t.Context(), &progressorv1.PutProcessRequest{
 			Namespace: "ns", ProcessId: fmt.Sprint("p", k), Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
 			Timers: []*progressorv1.Timer{{FireTime: timestamppb.New(base.Add(time.Duration(order) * time.Second))}},
@@ -74,12 +74,12 @@ func TestOverdueTimers(t *testing.T) {
 	}
 }
 
-// A flood of due timers leaves room for calls.
+// Many due timers leave slots for calls.
 func TestTimersLeaveRoomForCalls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, by{callTask: words, timeoutTask: func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		<-time.After(20 * time.Millisecond) // its work
+		<-time.After(20 * time.Millisecond) // its processing time
 		return processor.Result().Done()
 	}})
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 4})
@@ -105,7 +105,7 @@ func TestTimersLeaveRoomForCalls(t *testing.T) {
 	eventually(t, "all timers have fired", func() bool { return rows.count(t, fired) == 100 })
 }
 
-// A timer that is far off is left alone, and one beyond every horizon too; a nearer one that comes later is not missed for it.
+// A timer in the far future is not scanned for, and a nearer one that is set later fires in time.
 func TestTimerHorizon(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -122,7 +122,7 @@ func TestTimerHorizon(t *testing.T) {
 	}
 }
 
-// Timers of several namespaces, one of which is full: the others' are on time.
+// Timers of other namespaces are on time if one namespace is full.
 func TestTimersBesideFullNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -151,12 +151,12 @@ func TestTimersBesideFullNamespace(t *testing.T) {
 		t.Errorf("%s late", late)
 	}
 	g.release()
-	eventually(t, "the full namespace goes on", func() bool {
+	eventually(t, "the full namespace continues", func() bool {
 		return look(t, dsn).count(t, "SELECT count(*) FROM tasks WHERE namespace = 'full' AND status = 'FINISHED'") == 5
 	})
 }
 
-// A timer that is set while a scan is under way is not forgotten by it.
+// A timer that is set during a scan is not forgotten.
 func TestTimersSetAllTheTime(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -169,7 +169,8 @@ func TestTimersSetAllTheTime(t *testing.T) {
 		n.started(t, id)
 		go func() {
 			for r := range rounds {
-				// After a while that no other timer shares: nobody's scan is this one's luck.
+				// A delay that no other timer has, so that no scan for another timer finds it by
+				// chance.
 				_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: fmt.Appendf(nil, "name t%d %dms", r, 5+(k*7+r*3)%40)})
 				if err != nil {
 					done <- err

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// words is a processor that does as the args of a call say: "set 50ms", "at 50ms", "unset", "remove 50ms", "name n 50ms",
-// "drop n", "complete", "gone", "fail"; other words say nothing.
+// words is a processor that follows the args of a call: "set 50ms", "at 50ms", "unset", "remove
+// 50ms", "name n 50ms", "drop n", "complete", "gone", "fail". Other words are ignored.
 func words(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	b := processor.Result().Response(r.GetArgs())
 	for _, sentence := range strings.Split(string(r.GetArgs()), ",") {
@@ -55,7 +55,7 @@ func words(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.P
 	return b.Done()
 }
 
-// fired is what a timer was fired with.
+// fired is a fired timer.
 type fired struct {
 	process, name string
 	at            time.Time
@@ -64,7 +64,7 @@ type fired struct {
 	attempt       int32
 }
 
-// clockwork is a processor whose calls speak words, and that tells of each timer that fires.
+// clockwork is a processor that follows words and records the fired timers.
 type clockwork struct {
 	mu    sync.Mutex
 	fired []fired
@@ -109,7 +109,7 @@ func TestTimers(t *testing.T) {
 	for _, step := range []struct{ args, want string }{
 		{"", "TIMEOUT "}, // no action: they stay
 		{"name a 1h,name b 1h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"},
-		{"set 2h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"}, // the default timer alone is replaced
+		{"set 2h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"}, // only the default timer is replaced
 		{"drop a", "TIMEOUT ,TIMEOUT b"},
 		{"drop nobody", "TIMEOUT ,TIMEOUT b"},
 		{"remove 1h", "REMOVE ,TIMEOUT b"},
@@ -138,7 +138,7 @@ func TestTimers(t *testing.T) {
 			t.Errorf("fired %s after its time", late)
 		}
 	}
-	// Ends drop the timers.
+	// The end of a process removes its timers.
 	n.started(t, "q")
 	n.called(t, "q", "set 1h,name a 1h")
 	n.called(t, "q", "complete")
@@ -158,12 +158,13 @@ func TestRemoveTimer(t *testing.T) {
 	if ans := n.called(t, "q", "gone"); string(ans.Response) != "gone" {
 		t.Errorf("%+v", ans)
 	}
-	eventually(t, "its rows are gone", func() bool {
+	eventually(t, "its rows are deleted", func() bool {
 		return look(t, dsn).count(t, "SELECT (SELECT count(*) FROM processes) + (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks)") == 0
 	})
 }
 
-// A process with a long history is gone soon, too, although it goes in many small transactions: its id is free again.
+// A process with a long history is removed soon, although in many small transactions, and its ID
+// can be used again.
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -184,15 +185,15 @@ func TestRemoveLongHistory(t *testing.T) {
 	}
 	n.called(t, "p", "gone")
 	if n.status(t, "p") != "" {
-		t.Error("it is there")
+		t.Error("the removed process exists")
 	}
-	eventually(t, "the id is free again", func() bool {
+	eventually(t, "the ID can be used again", func() bool {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("p")})
 		return err == nil
 	})
 }
 
-// A timer of no time runs as the next task of its process, in the same worker.
+// A zero timer runs as the next task of its process, on the same node.
 func TestZeroTimerLoop(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -201,7 +202,7 @@ func TestZeroTimerLoop(t *testing.T) {
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("p"), Args: processor.LoopArgs(100)}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the loop is through", func() bool { return n.status(t, "p") == "COMPLETED" })
+	eventually(t, "the loop has ended", func() bool { return n.status(t, "p") == "COMPLETED" })
 	j.inOrder(t, "p", timeoutTask, 100)
 	p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 	if err != nil || p.GetLastEventId() != 101 {
@@ -209,7 +210,7 @@ func TestZeroTimerLoop(t *testing.T) {
 	}
 }
 
-// A waiting call goes before a timer that is due.
+// A waiting call runs before a due timer.
 func TestCallBeforeTimer(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -241,7 +242,8 @@ func TestCallBeforeTimer(t *testing.T) {
 	}
 }
 
-// A timer that comes due while its process is at work is BLOCKED, and runs right after, whatever moment it chooses.
+// A timer that comes due while its process is busy is BLOCKED and runs right after, at whatever
+// time it comes due.
 func TestTimerDueWhileBusy(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -261,7 +263,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	n.started(t, "p")
 	n.called(t, "p", "set 500ms")
 	hold := n.calling("p", "hold")
-	receive(t, "the process is at work", g.entered)
+	receive(t, "the process is busy", g.entered)
 	rows := look(t, dsn)
 	eventually(t, "the timer is due", func() bool {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < statement_timestamp() - interval '20 ms'") == 1
@@ -270,7 +272,7 @@ func TestTimerDueWhileBusy(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 	if c.count() != 0 {
-		t.Error("it fired beside the call")
+		t.Error("it fired during the call")
 	}
 	g.release()
 	freed := time.Now()
@@ -281,7 +283,8 @@ func TestTimerDueWhileBusy(t *testing.T) {
 	}
 }
 
-// Timers that come due at the very moment in which the last call of their process ends: none is forgotten until the next round.
+// Timers come due at the moment at which the last call of their process ends. None waits for the
+// next regular scan.
 func TestTimerDueAsCallEnds(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -305,7 +308,7 @@ func TestTimerDueAsCallEnds(t *testing.T) {
 	for k := range rounds {
 		due := time.Now().Add(20 * time.Millisecond)
 		n.called(t, "p", "set "+due.Format(time.RFC3339Nano))
-		// From a little before to a little after it.
+		// From a little before to a little after the end.
 		end := due.Add(time.Duration(k%20-15) * 200 * time.Microsecond)
 		n.called(t, "p", "until "+end.Format(time.RFC3339Nano))
 		eventually(t, "the timer fires", func() bool { return c.count() == k+1 })
@@ -320,7 +323,7 @@ func TestTimerDueAsCallEnds(t *testing.T) {
 	}
 }
 
-// A timer whose process somebody holds at the moment when it is due is not forgotten until the next round.
+// A timer whose process is locked when it is due does not wait for the next regular scan.
 func TestTimerOfHeldProcess(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -340,7 +343,7 @@ func TestTimerOfHeldProcess(t *testing.T) {
 		return rows.count(t, "SELECT count(*) FROM schedule WHERE scheduled_time < statement_timestamp() - interval '100 ms'") == 1
 	})
 	if c.count() != 0 {
-		t.Error("it fired although its process is held")
+		t.Error("it fired although its process is locked")
 	}
 	freed := time.Now()
 	if err := held.Rollback(t.Context()); err != nil {
@@ -348,11 +351,11 @@ func TestTimerOfHeldProcess(t *testing.T) {
 	}
 	eventually(t, "the timer fires", func() bool { return c.count() == 1 })
 	if late := c.all()[0].at.Sub(freed); late > 2*time.Second {
-		t.Errorf("it fired %s after its process was free", late)
+		t.Errorf("it fired %s after its process was unlocked", late)
 	}
 }
 
-// Nothing else to do: a timer is on time.
+// On an idle node, timers are on time.
 func TestTimerLateness(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

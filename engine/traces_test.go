@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// spans are what a test's engines and processors have told.
+// spans records the spans of the engines and processors of a test.
 type spans struct{ *enginetest.Spans }
 
 func newSpans() spans { return spans{enginetest.NewSpans(1)} }
@@ -32,7 +32,7 @@ func (s spans) await(t testing.TB, name string, n int) []sdktrace.ReadOnlySpan {
 	return s.Await(t, longWait, name, n)
 }
 
-// telling is a processor that makes a span of each task, in the context that it is given.
+// telling returns a processor that starts a span for each task, in the context of its attempt.
 func (s spans) telling(p processor.Processor) processor.Processor {
 	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		ctx, span := s.Begin(ctx, "processor of "+r.GetType().String())
@@ -44,7 +44,7 @@ func (s spans) telling(p processor.Processor) processor.Processor {
 func childOf(t testing.TB, child sdktrace.ReadOnlySpan, parent trace.SpanContext) {
 	t.Helper()
 	if child.SpanContext().TraceID() != parent.TraceID() || child.Parent().SpanID() != parent.SpanID() {
-		t.Errorf("%s is no child of %s: trace %s, parent %s", child.Name(), parent.SpanID(), child.SpanContext().TraceID(), child.Parent().SpanID())
+		t.Errorf("%s is not a child of %s: trace %s, parent %s", child.Name(), parent.SpanID(), child.SpanContext().TraceID(), child.Parent().SpanID())
 	}
 }
 
@@ -57,7 +57,8 @@ func wantAttributes(t testing.TB, span sdktrace.ReadOnlySpan, want map[string]st
 	}
 }
 
-// A request's trace goes on with its task, and with the timer that this one sets, on another node after the first one is gone.
+// The trace of a request continues with its task, and with the timer that the task sets, on another
+// node after the first one has stopped.
 func TestTraceAcrossNodes(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
@@ -91,19 +92,19 @@ func TestTraceAcrossNodes(t *testing.T) {
 	close(gone)
 	start(t, dsn, p, s.use)
 	timers := s.await(t, "task TIMEOUT", 1)
-	timer := timers[len(timers)-1] // where the first node was slow to stop, it has tried before
+	timer := timers[len(timers)-1] // if the first node was slow to stop, it has tried before
 	childOf(t, timer, asking.SpanContext())
 	inside := s.await(t, "processor of TASK_TYPE_TIMEOUT", len(timers))
 	childOf(t, inside[len(inside)-1], timer.SpanContext())
 	if text := s.Text(); strings.Contains(text, "secret") {
-		t.Errorf("payloads or keys are told: %s", text)
+		t.Errorf("spans contain payloads or keys: %s", text)
 	}
 	if s.Named("task INIT") != nil {
 		t.Error("a request without a trace has got one")
 	}
 }
 
-// Every attempt of a task is a span of its own, with what became of it.
+// Every attempt of a task has its own span with its outcome.
 func TestTraceOfRetries(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
@@ -149,11 +150,12 @@ func TestTraceOfRetries(t *testing.T) {
 	childOf(t, end, asking.SpanContext())
 	wantAttributes(t, end, map[string]string{"progressor.outcome": "cancel"})
 	if text := s.Text(); strings.Contains(text, "secret") {
-		t.Errorf("messages are told: %s", text)
+		t.Errorf("spans contain messages: %s", text)
 	}
 }
 
-// A context that the caller sent stays as it is, and the task that runs at once is linked all the same; but not a timer.
+// A context of the caller is stored unchanged. The task that runs at once is linked nevertheless,
+// but a timer is not.
 func TestTraceBesideAContext(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
@@ -181,11 +183,12 @@ func TestTraceBesideAContext(t *testing.T) {
 		t.Errorf("the processor has seen %s", got)
 	}
 	if s.Named("task TIMEOUT") != nil {
-		t.Error("a timer whose context is the caller's own has a trace")
+		t.Error("a timer with the caller's context has a trace")
 	}
 }
 
-// A caller that does not record its trace gets it handed on, so that nobody behind it begins one: nothing is recorded.
+// The context of a caller that does not record its trace is passed on, so that no one else starts a
+// trace. Nothing is recorded.
 func TestTraceNotRecorded(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
@@ -200,14 +203,15 @@ func TestTraceNotRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if handed.TraceID() != asked.TraceID() || handed.IsSampled() {
-		t.Errorf("the processor was handed %v", handed)
+		t.Errorf("the processor got %v", handed)
 	}
 	if text := s.Text(); text != "" {
 		t.Errorf("told: %s", text)
 	}
 }
 
-// Without tracing nothing of a trace is stored, whatever the caller has; nor of the engine's own processes with it.
+// With tracing off, no trace is stored, whatever the caller sends. With tracing on, none is stored
+// for the engine's own processes.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), newSpans()
@@ -234,7 +238,8 @@ func TestNoTrace(t *testing.T) {
 	}
 }
 
-// The same request with the same key is the same request, whatever trace it comes in.
+// A trace is not part of a request: requests with the same key in different traces are the same
+// request.
 func TestTraceIsNoPartOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
@@ -253,7 +258,7 @@ func TestTraceIsNoPartOfAKey(t *testing.T) {
 	}
 }
 
-// What a result says to other processes goes on with its trace.
+// Messages of a result continue its trace.
 func TestTraceOfMessages(t *testing.T) {
 	t.Parallel()
 	s := newSpans()
@@ -272,7 +277,8 @@ func TestTraceOfMessages(t *testing.T) {
 	}
 }
 
-// Of an attempt whose node is gone another one tells: what its processor has told is not left without a parent.
+// If the node of an attempt has died, another node records its span, so that the spans of its
+// processor have a parent.
 func TestTraceOfALostAttempt(t *testing.T) {
 	t.Parallel()
 	dsn, s, g := storagetest.DSN(t), newSpans(), newGate()
@@ -281,7 +287,7 @@ func TestTraceOfALostAttempt(t *testing.T) {
 	a := start(t, dsn, s.telling(by{callTask: g.held(false)}), s.use, soon)
 	a.started(t, "p")
 	ctx, asking := s.Begin(t.Context(), "client")
-	go a.Call(ctx, engine.CallParams{Key: key("p")}) // its node goes
+	go a.Call(ctx, engine.CallParams{Key: key("p")}) // its node will die
 	receive(t, "the call begins", g.entered)
 	a.crash()
 	start(t, dsn, processor.Echo(), s.use, soon)

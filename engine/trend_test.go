@@ -8,7 +8,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Whoever was given samples keeps them as they were, and the oldest make room.
+// Returned samples do not change, and the oldest samples are dropped.
 func TestTrendKeepsAnHour(t *testing.T) {
 	t.Parallel()
 	tr := newSampleHistory(bare())
@@ -20,7 +20,7 @@ func TestTrendKeepsAnHour(t *testing.T) {
 		}
 	}
 	if len(before) != maxSamples || before[0].GetTime().GetSeconds() != 0 {
-		t.Errorf("what was handed out has %d samples from %s on", len(before), before[0].GetTime().AsTime())
+		t.Errorf("the returned slice has %d samples from %s on", len(before), before[0].GetTime().AsTime())
 	}
 	all := tr.all()
 	if len(all) != maxSamples || all[0].GetTime().GetSeconds() != 2 || all[maxSamples-1].GetTime().GetSeconds() != maxSamples+1 {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Slots are used by processors while half of the attempts are in one, or if processing took most of the time lately.
+// Processors use the slots while at least half of the attempts are in a processor, or if processing
+// took most of the recent time.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	u := &usage{}
@@ -38,7 +39,7 @@ func TestUsage(t *testing.T) {
 	expect("processing took longer in this window and the last one", 2, true)
 }
 
-// The backlog is counted rarely. In between, what this node stores is added.
+// The backlog is counted rarely. In between, the tasks that this node stores are added.
 func TestBacklogIsCounted(t *testing.T) {
 	t.Parallel()
 	b := &backlog{}
@@ -69,10 +70,10 @@ func TestBacklogIsCounted(t *testing.T) {
 	}
 	b.next, waiting = now, 1
 	b.counting.Lock()
-	add(now, false) // another request counts: the number that is known holds
+	add(now, false) // another request is counting, so the known number applies
 	b.counting.Unlock()
 	if _, err := b.add(5, now, func() (int, error) { return 0, errors.New("away") }); err == nil {
-		t.Error("a count that failed counts")
+		t.Error("a failed count is used")
 	}
 	add(now, true)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// bare is an engine without a database: enough for what never asks one.
+// bare returns an engine without a database.
 func bare() *Engine {
 	e := &Engine{log: slog.New(slog.DiscardHandler), attempts: newAttempts(), started: time.Now()}
 	e.cfg.setDefaults()
@@ -22,7 +22,7 @@ func refOf(id string, taskID int64) storage.TaskRef {
 	return storage.TaskRef{Key: process.Key{Namespace: "ns", ProcessID: id}, TaskID: taskID}
 }
 
-// asked are the tasks that the next query would ask for.
+// asked returns the tasks that the next query would read.
 func asked(w *waiters) map[int64]bool {
 	refs, _ := w.due()
 	tasks := map[int64]bool{}
@@ -36,7 +36,8 @@ func TestWaitersDeliver(t *testing.T) {
 	t.Parallel()
 	w := bare().waiters
 	a, b, other := w.register(refOf("p", 1), false), w.register(refOf("p", 1), true), w.register(refOf("p", 2), false)
-	left, namesake := w.register(refOf("p", 1), false), w.register(refOf("q", 1), false) // of a task that has the same number
+	// a task with the same number
+	left, namesake := w.register(refOf("p", 1), false), w.register(refOf("q", 1), false)
 	leftAnswers := left.answers
 	w.forget(left)
 	if w.count() != 3 {
@@ -50,7 +51,7 @@ func TestWaitersDeliver(t *testing.T) {
 		}
 	}
 	if len(leftAnswers) != 0 || len(other.answers) != 0 || len(namesake.answers) != 0 {
-		t.Error("an answer went to one who did not wait for it")
+		t.Error("an answer went to another waiter")
 	}
 	w.forget(a) // after its answer
 	w.forget(b)
@@ -64,7 +65,8 @@ func TestWaitersDeliver(t *testing.T) {
 	}
 }
 
-// What runs here is not asked for, but for once where it may have ended before its client came.
+// Tasks that run on this node are not queried, except once if they may have ended before their
+// client came.
 func TestWaitersAsk(t *testing.T) {
 	t.Parallel()
 	e := bare()
@@ -72,7 +74,7 @@ func TestWaitersAsk(t *testing.T) {
 	claim := &storage.Claim{Namespace: "ns", ProcessID: "here", TaskID: 1, FencingToken: 10}
 	e.attempts.begin(claim, nil)
 	w.register(refOf("here", 1), false)
-	w.register(refOf("here", 2), true) // behind it
+	w.register(refOf("here", 2), true) // waits behind the first one
 	w.register(refOf("elsewhere", 3), false)
 	if got := asked(w); len(got) != 2 || !got[2] || !got[3] {
 		t.Errorf("asked for %v", got)
@@ -87,7 +89,7 @@ func TestWaitersAsk(t *testing.T) {
 	if got := asked(w); len(got) != 1 {
 		t.Errorf("asked again for %v", got)
 	}
-	// Another node may have had the process in between: now and then all are asked for.
+	// Another node may have run the process in between, so all tasks are queried at times.
 	for _, wt := range w.order {
 		wt.asked = wt.asked.Add(-maxUnasked)
 	}
@@ -100,7 +102,7 @@ func TestWaitersAsk(t *testing.T) {
 	}
 }
 
-// More than one query holds take turns.
+// If there are more tasks than one query reads, they take turns.
 func TestWaitersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := bare().waiters
@@ -128,8 +130,8 @@ func TestWaitersTakeTurns(t *testing.T) {
 	}
 }
 
-// The set of stale processes does not grow while more clients wait than one query asks for, and each
-// waiter of a stale process is still asked for once.
+// The set of stale processes does not grow while more clients wait than one query reads, and each
+// waiter of a stale process is still queried once.
 func TestWaitersForgetStale(t *testing.T) {
 	t.Parallel()
 	e := bare()

@@ -27,7 +27,7 @@ type watch struct {
 	cancel  context.CancelFunc
 }
 
-// watching watches a process. It is never slow.
+// watching watches a process without delay.
 func (n *node) watching(id string, after int64) *watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{updates: make(chan *progressorv1.WatchProcessResponse, 100_000), ended: make(chan error, 1), cancel: cancel}
@@ -37,7 +37,8 @@ func (n *node) watching(id string, after int64) *watch {
 	return w
 }
 
-// next is the next update, in short: the number of an event, or the status and last event of a process.
+// next returns the next update in a short form: the number of an event, or the status and last
+// event of a process.
 func (w *watch) next(t testing.TB) string {
 	t.Helper()
 	u := receive(t, "an update", w.updates)
@@ -57,7 +58,7 @@ func (w *watch) wants(t testing.TB, updates ...string) {
 	}
 }
 
-// completes ends a process by a call with the args "end".
+// completes ends a process that is called with the args "end".
 func completes(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch string(r.GetArgs()) {
 	case "end":
@@ -68,7 +69,7 @@ func completes(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1
 	return processor.Echo().Process(context.Background(), r)
 }
 
-// A life, watched on the node that runs it, and on another one.
+// A process is watched from its start to its end, on the node that runs it and on another one.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -105,7 +106,7 @@ func TestWatch(t *testing.T) {
 	}
 	each("RUNNING 3")
 	watches[5].cancel()
-	if err := receive(t, "the end of one that went away", watches[5].ended); !errors.Is(err, context.Canceled) {
+	if err := receive(t, "the end of a cancelled watch", watches[5].ended); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	watches = watches[:5]
@@ -127,7 +128,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watch ends when its process is removed, also if another one takes its id at once.
+// A watch ends when its process is removed, even if its ID is used again at once.
 func TestWatchEndsWithRemoval(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -140,7 +141,7 @@ func TestWatchEndsWithRemoval(t *testing.T) {
 	if err := a.RemoveProcess(t.Context(), key("p"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its id is free", func() bool {
+	eventually(t, "its ID can be used again", func() bool {
 		_, err := a.Start(context.Background(), engine.StartParams{Key: key("p"), Args: []byte("another")})
 		return err == nil
 	})
@@ -152,7 +153,7 @@ func TestWatchEndsWithRemoval(t *testing.T) {
 	}
 }
 
-// What an update shows is what a read shows, wherever it came from.
+// Updates contain the same data as reads, whether they come from memory or from the database.
 func TestWatchShowsWhatReadsShow(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -182,7 +183,7 @@ func TestWatchShowsWhatReadsShow(t *testing.T) {
 	}
 }
 
-// Both nodes store, fast: every watcher gets every event once, in order.
+// Both nodes store many events. Every watcher gets every event once, in order.
 func TestWatchMissesNothing(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -202,7 +203,7 @@ func TestWatchMissesNothing(t *testing.T) {
 	var watches []*watch
 	for k := range 10 {
 		watches = append(watches, nodes[k%2].watching("p", 0))
-		pass(5 * time.Millisecond) // so that they begin in the middle of it
+		pass(5 * time.Millisecond) // so that they start in the middle
 	}
 	group.Wait()
 	for _, w := range watches {
@@ -223,7 +224,8 @@ func TestWatchMissesNothing(t *testing.T) {
 	}
 }
 
-// A slow client does not hold up the others, nothing queues up for it, and in the end it has had everything.
+// A slow client does not delay the others, nothing is queued for it, and finally it has received
+// everything.
 func TestSlowWatcher(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), by{callTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -264,7 +266,8 @@ func TestSlowWatcher(t *testing.T) {
 	}
 }
 
-// 1,000 watched processes cost a node few queries, and what another node stores arrives within a tenth of a second at the median.
+// 1,000 watched processes cause few queries, and events of another node arrive within 100 ms at the
+// median.
 func TestManyWatchersFewQueries(t *testing.T) {
 	t.Parallel()
 	const clients = 1000
@@ -281,7 +284,7 @@ func TestManyWatchersFewQueries(t *testing.T) {
 		w.wants(t, "1", "RUNNING 1")
 	}
 	before := line.statements.Load()
-	pass(3 * time.Second) // in one of them the node may look after what it does every ten seconds
+	pass(3 * time.Second) // the chores that a node does every ten seconds may fall into it
 	if q := line.statements.Load() - before; q > 3*20 {
 		t.Errorf("%d queries in 3 seconds, of a node with %d watchers", q, clients)
 	} else {
@@ -304,7 +307,7 @@ func TestManyWatchersFewQueries(t *testing.T) {
 	}
 }
 
-// What this node stores its watchers are told from memory.
+// Watchers get the events of this node from memory.
 func TestWatchOfOwnResultsAsksNothing(t *testing.T) {
 	t.Parallel()
 	line, slow := through(t, storagetest.DSN(t))
@@ -329,7 +332,7 @@ func TestWatchOfOwnResultsAsksNothing(t *testing.T) {
 	}
 }
 
-// The streams of a node that stops end, and its clients go elsewhere.
+// The streams of a stopping node end, and its clients can use other nodes.
 func TestWatchEndsWithNode(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -347,7 +350,7 @@ func TestWatchEndsWithNode(t *testing.T) {
 	receive(t, "the end", w.ended)
 }
 
-// The database is away for a while: watchers wait, and miss nothing.
+// While the database is unavailable, watchers wait, and they miss nothing.
 func TestWatchWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

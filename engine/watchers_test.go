@@ -12,7 +12,7 @@ func eventsAfter(key process.Key, last int64, n int) *storage.Completion {
 	return &storage.Completion{Key: key, LastEventID: last, Outcome: storage.Finished, Events: make([]storage.NewEvent, n)}
 }
 
-// A watcher that has not passed on what it was handed is handed nothing more: it is read back from the database.
+// A watcher that has not sent its news gets no more in memory. It is read from the database later.
 func TestWatchersQueueNothing(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers
@@ -33,25 +33,25 @@ func TestWatchersQueueNothing(t *testing.T) {
 	w.passedOn(other)
 	w.stored(eventsAfter(key, 3, 2), changed)
 	if n := <-quick.news; len(n.events) != 2 || n.events[0].EventID != 4 || quick.after != 5 {
-		t.Errorf("handed %+v", n)
+		t.Errorf("got %+v", n)
 	}
 	w.passedOn(quick)
 	w.stored(eventsAfter(key, 6, 1), changed) // event 6 was stored by another node
 	if len(quick.news)+len(slow.news)+len(other.news) != 0 || !quick.behind || !slow.behind || other.behind {
-		t.Error("a watcher was handed what does not follow, or what is not its process's")
+		t.Error("a watcher got events that do not follow, or those of another process")
 	}
 	if asked, _, _ = w.due(false); len(asked) != 1 || asked[0] != quick {
 		t.Errorf("%d are asked for, want the one that is behind and ready", len(asked))
 	}
 	w.passedOn(slow)
 	if asked, refs, _ = w.due(false); len(asked) != 1 || asked[0] != slow || refs[0].AfterEventID != 3 {
-		t.Errorf("%d are asked for, want the slow one, from where it stands", len(asked))
+		t.Errorf("%d are asked for, want the slow one, from its position", len(asked))
 	}
-	// What was read before the watcher was handed something from memory is not handed to it twice.
+	// Events that a watcher got from memory after the query was sent are not sent again.
 	slow.after = 5
 	w.report(slow, refs[0], &storage.Watched{CreatedTime: changed, Events: []storage.Event{{EventID: 4}, {EventID: 5}}})
 	if len(slow.news) != 0 || !slow.behind {
-		t.Error("handed an old answer")
+		t.Error("got an outdated update")
 	}
 	for _, wt := range []*watcher{quick, slow, other} {
 		w.forget(wt)
@@ -61,7 +61,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 	}
 }
 
-// More than one query holds take turns.
+// If there are more watchers than one query reads, they take turns.
 func TestWatchersTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := bare().watchers

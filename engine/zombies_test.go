@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// However many leases a dead worker held, one pass of the collector ends them all, up to maxZombieSaves.
+// One pass of the collector ends all leases of a dead worker, up to maxZombieSaves.
 func TestLeasesOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -40,7 +40,7 @@ func TestLeasesOfADeadWorker(t *testing.T) {
 		}
 		held += len(polled)
 	}
-	// The interval keeps the node's own collector from judging the leases during this test.
+	// The interval prevents the node's own collector from ending the leases during this test.
 	expire := "UPDATE leases SET expires_time = now() - interval '1 second', heartbeat_interval = interval '1 hour'"
 	if _, err := look(t, dsn).Exec(t.Context(), expire); err != nil {
 		t.Fatal(err)

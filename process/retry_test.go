@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// FuzzInterval takes every policy that a namespace may have: a wait is never shorter than 1 ms, nor
-// longer than the policy's longest with its jitter, and grows with the attempts.
+// FuzzInterval checks every policy that a namespace may have: a wait is at least 1 ms, at most the
+// maximum of the policy with its jitter, and grows with the attempts.
 func FuzzInterval(f *testing.F) {
 	f.Add(int64(5*time.Second), 1.0, int64(180*time.Second), 0.1, int32(1), 0.5)
 	f.Add(int64(time.Millisecond), 2.0, int64(process.MaxDuration), 1.0, int32(1000), 0.999)
@@ -19,11 +19,11 @@ func FuzzInterval(f *testing.F) {
 	f.Fuzz(func(t *testing.T, initial int64, coefficient float64, longest int64, jitter float64, attempt int32, random float64) {
 		within := func(d int64) time.Duration { return time.Duration(max(d, 1) % int64(process.MaxDuration+1)) }
 		if math.IsNaN(coefficient) || math.IsInf(coefficient, 0) || coefficient < 1 || !(jitter >= 0 && jitter <= 1) || !(random >= 0 && random < 1) {
-			return // what a namespace is refused with, and what is never drawn
+			return // policies that a namespace cannot have, and random numbers that are never drawn
 		}
 		p := process.RetryPolicy{Initial: within(initial), Coefficient: coefficient, Max: within(longest), JitterPortion: jitter}
 		wait := p.Interval(attempt, random)
-		// A double holds 100 years to a quarter of a second.
+		// A float64 represents 100 years with a precision of a quarter of a second.
 		if limit := max(time.Duration(float64(p.Max)*(1+jitter)), time.Millisecond) + 2*time.Second; wait < time.Millisecond || wait > limit {
 			t.Errorf("%+v: %s after attempt %d, at most %s", p, wait, attempt, limit)
 		}

@@ -14,8 +14,7 @@ type Shipment struct {
 	Lost []string `json:"lost,omitempty"`
 }
 
-// NewShipment sends every parcel as a process of its own, and is done when all of them have come to
-// an end.
+// NewShipment sends every parcel as a separate process, and ends when all of them have ended.
 func NewShipment() processor.Processor {
 	return &processor.JSON[Shipment]{
 		OnInit: func(_ context.Context, t *processor.Task[Shipment]) error {
@@ -43,8 +42,8 @@ func NewShipment() processor.Processor {
 	}
 }
 
-// A parent starts children and is told of their ends. In a test nobody delivers: the test says how
-// they ended.
+// A parent starts children and is notified of their ends. In a test, messages are not delivered:
+// the test reports the ends.
 func ExampleResultBuilder_StartChild() {
 	ctx := context.Background()
 	p := processortest.New(NewShipment())

@@ -42,7 +42,7 @@ func NewCounter() processor.Processor {
 	}
 }
 
-// A processor is tested against a process in memory; its clock is moved by hand.
+// A processor is tested with a process in memory, whose clock the test controls.
 func ExampleJSON() {
 	ctx := context.Background()
 	p := processortest.New(NewCounter())

@@ -218,7 +218,7 @@ func TestGuard(t *testing.T) {
 		}), logger).Process(t.Context(), of(taskCall, "", ""))
 	}
 	if resp, err := guard(context.Canceled); err != nil || resp.GetFailure().GetReason() != processor.ReasonError {
-		t.Errorf("somebody else's context: %v, %v", resp, err)
+		t.Errorf("another context: %v, %v", resp, err)
 	}
 	if _, err := guard(&processor.LostError{Err: io.EOF}); err == nil {
 		t.Error("a lost answer became an answer")

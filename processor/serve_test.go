@@ -22,8 +22,8 @@ import (
 
 const connectPath = "/progressor.v1.ProcessorService/Process"
 
-// TestHandlerReadsStrictly holds: plain JSON at /, and JSON by the Connect protocol, know no field
-// but the contract's.
+// TestHandlerReadsStrictly checks that plain JSON at /, and JSON in the Connect protocol, reject
+// unknown fields.
 func TestHandlerReadsStrictly(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	server := httptest.NewServer(processor.Handler(recorder))
@@ -122,7 +122,8 @@ func expect(answer *progressorv1.ProcessResponse, want string) error {
 	return nil
 }
 
-// TestServeStops holds: what runs finishes, new connections are refused, and Serve returns nil.
+// TestServeStops checks that running requests finish, new connections are refused, and Serve
+// returns nil.
 func TestServeStops(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	release := recorder.Hold()
@@ -157,7 +158,8 @@ func TestServeStops(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestServeCutsOff holds: past the stop timeout what still runs is cut off, and Serve says so.
+// TestServeCutsOff checks that requests still running after the stop timeout are cut off, and that
+// Serve reports it.
 func TestServeCutsOff(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Hang)
 	listener := listen(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The arrays of the lanes arrive at PostgreSQL as pgx sends them.
+// The arrays of the lanes reach PostgreSQL in the same form as those that pgx encodes.
 func TestArraysArrive(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// begun makes a job that a worker runs: its one member waits to be taken, and the group for that one.
+// begun creates a job of several workers that runs: its one member can be taken, and the group
+// waits for it.
 func (b *bench) begun(id string) {
 	b.t.Helper()
 	b.group(id, 1)
@@ -21,7 +22,7 @@ func (b *bench) begun(id string) {
 	b.look(id, jobs.GroupStep{})
 }
 
-// look takes a group that has something to be decided, and stores a step. It tells whether there was one.
+// look takes a group that needs a decision, and stores a step. It reports whether there was one.
 func (b *bench) look(id string, step jobs.GroupStep) bool {
 	b.t.Helper()
 	taken := false
@@ -36,7 +37,7 @@ func (b *bench) look(id string, step jobs.GroupStep) bool {
 	return must(b.t, taken, err)
 }
 
-// counted is what the counters hold of jobs of a name.
+// counted returns the counters of the jobs with a name.
 func (b *bench) counted(name string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce(string_agg(state || ' ' || n, ', ' ORDER BY state), 'none') FROM (
@@ -60,8 +61,8 @@ var groupTransactions = []transaction{
 	}),
 }
 
-// Whatever two nodes do to one job that several workers run, at the same moment: it comes out as if the first had been done, and then the second, and it is
-// counted as what it is.
+// Two concurrent transactions of two nodes on one job of several workers have the same result as
+// one after the other, and the counters are correct.
 func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	t.Parallel()
 	for _, situation := range []situation{
@@ -87,8 +88,8 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 	}
 }
 
-// A job that several workers run counts as running from when its members are made, as one that is asked to end from its cancel on, and ends as
-// what it ends.
+// A job of several workers counts as running from the creation of its members, and as being
+// cancelled from its cancel, until it ends.
 func TestGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,7 +106,7 @@ func TestGroupIsCounted(t *testing.T) {
 			equal(t, id+" still runs", b.counted(id), "available 1, running 1")
 			if cancelled {
 				b.cancel(id)
-				equal(t, id+" is asked to end", b.counted(id), "available 1, cancel_requested 1")
+				equal(t, id+" is being cancelled", b.counted(id), "available 1, cancel_requested 1")
 			} else {
 				b.exec("UPDATE schedule SET waits_for = 'place' WHERE process_id = $1", id)
 			}
@@ -114,7 +115,7 @@ func TestGroupIsCounted(t *testing.T) {
 				step.Failure, step.Detail = []byte(`{"reason": "no"}`), "no"
 			}
 			if !b.look(id, step) {
-				t.Fatalf("%s was not looked at", id)
+				t.Fatalf("%s was not checked", id)
 			}
 			equal(t, id+" has ended", b.counted(id), counted)
 		}
@@ -128,7 +129,7 @@ func TestGroupIsCounted(t *testing.T) {
 	b.exec("UPDATE job_places SET state = 'cancelled', finished_time = now() WHERE state IS NULL")
 }
 
-// CountJobs tells a job that several workers run from those that wait.
+// CountJobs distinguishes running jobs of several workers from waiting ones.
 func TestCountsOfAGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -142,10 +143,11 @@ func TestCountsOfAGroup(t *testing.T) {
 		equal(t, "available", c.ByState["available"], int64(0))
 		return
 	}
-	t.Error("it is not counted")
+	t.Error("the job is not counted")
 }
 
-// Another start time is for a job whose members are not made: one that has begun keeps its own, also while the engine is about to look at it.
+// The start time of a job of several workers can change only before its members are created, also
+// while the engine is about to check it.
 func TestUpdatedGroupIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -163,5 +165,5 @@ func TestUpdatedGroupIsCounted(t *testing.T) {
 		}
 		equal(t, id, b.counted(id), want)
 	}
-	equal(t, "what waits for its time", ask[string](b, "SELECT string_agg(process_id, ' ') FROM schedule WHERE waits_for = 'time' OR scheduled_time > now()"), "waits")
+	equal(t, "jobs that wait for a time", ask[string](b, "SELECT string_agg(process_id, ' ') FROM schedule WHERE waits_for = 'time' OR scheduled_time > now()"), "waits")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cancelTask gives the claim of the CANCEL task that waits for a place.
+// cancelTask returns the claim of the CANCEL task that waits for a slot.
 func (b *bench) cancelTask(id string) *storage.Claim {
 	b.t.Helper()
 	claims := b.searchCalls(9)
@@ -21,7 +21,7 @@ func (b *bench) cancelTask(id string) *storage.Claim {
 	return &claims[n]
 }
 
-// statusOf tells how a task ended.
+// statusOf returns the status of an ended task.
 func (b *bench) statusOf(id string, taskID int64) process.TaskStatus {
 	b.t.Helper()
 	answers, _, err := b.ReadAnswers(b.t.Context(), []storage.TaskRef{{Key: key(id), TaskID: taskID}})
@@ -31,7 +31,7 @@ func (b *bench) statusOf(id string, taskID int64) process.TaskStatus {
 	return answers[0].Status
 }
 
-// A CANCEL task overtakes the calls that wait; its result is stored, and everybody else is answered.
+// A CANCEL task overtakes waiting calls. Its result is stored, and all clients are answered.
 func TestCancelOfIdleProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -51,7 +51,7 @@ func TestCancelOfIdleProcess(t *testing.T) {
 	equal(t, "the deadline", ask[bool](b, "SELECT cancel_deadline IS NULL FROM processes"), true)
 }
 
-// Behind what runs the CANCEL task is the next, before calls that came first and timers that are due.
+// After the running task, the CANCEL task runs next, before earlier calls and due timers.
 func TestCancelGoesFirst(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"call", "init"} {
@@ -91,7 +91,7 @@ func TestCancelTaskOnAnotherNode(t *testing.T) {
 	b.is("p", "none")
 }
 
-// The first reason and the first grace stay.
+// A second request changes neither the reason nor the grace period.
 func TestCancelAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,12 +105,12 @@ func TestCancelAgain(t *testing.T) {
 	done, err := b.EndOverdueCancel(key("p"))
 	equal(t, "within its grace", must(t, done, err), false)
 	b.save(end(b.cancelTask("p"), storage.Cancelled))
-	equal(t, "at its end", met(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
+	equal(t, "after the end", met(second(b.CancelProcess(storage.Cancel{Key: key("p")}))), "refused in CANCELLED")
 	done, err = b.EndOverdueCancel(key("p"))
 	equal(t, "after its end", must(t, done, err), false)
 }
 
-// Many requests at once make one CANCEL task.
+// Many concurrent requests create one CANCEL task.
 func TestCancelByMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -125,13 +125,14 @@ func TestCancelByMany(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CANCEL waits for place#0")
 }
 
-// Whatever becomes of the attempts before and of the CANCEL task itself, the process is CANCELLED in the end, and never in ERROR.
+// Whatever the results of earlier attempts and of the CANCEL task are, the process is finally
+// CANCELLED, never in ERROR.
 func TestCancelEnds(t *testing.T) {
 	t.Parallel()
 	retry := func(c *storage.Completion) { c.Outcome, c.RetryAfter = storage.Retry, time.Hour }
 	for _, c := range []struct {
 		name   string
-		before bool // the end is that of a call that runs when the cancel is requested
+		before bool // the result is that of a call that runs when the cancel is requested
 		change func(*storage.Completion)
 		state  string
 		next   process.TaskType
@@ -169,7 +170,7 @@ func TestCancelEnds(t *testing.T) {
 			}
 			row, err := b.GetProcess(t.Context(), key("p"))
 			equal(t, "detail, culprit", []any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
-			b.due("p") // a retry of the CANCEL task comes before everything else
+			b.due("p") // a retry of the CANCEL task runs before everything else
 			if c.name == "is tried again" {
 				claims := b.searchTimers(9)
 				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)}, "[CANCEL 2 no more]")
@@ -178,7 +179,7 @@ func TestCancelEnds(t *testing.T) {
 	}
 }
 
-// A failed INIT whose process is to be cancelled does not break it.
+// A failed INIT of a process with a cancel request does not break the process.
 func TestCancelOfFailingInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -192,7 +193,8 @@ func TestCancelOfFailingInit(t *testing.T) {
 	b.is("q", "none")
 }
 
-// Past the grace what runs is fenced off, the CANCEL task ends with a failure of its own, and everybody is answered.
+// After the grace period, the running attempt is fenced, the CANCEL task ends with a failure, and
+// all clients are answered.
 func TestCancelPastItsGrace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -216,7 +218,7 @@ func TestCancelPastItsGrace(t *testing.T) {
 			b.cancelFor("p", 0)
 			return b.cancelTask("p")
 		}, "CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED"},
-		{"nobody takes it", func(b *bench) *storage.Claim {
+		{"no worker takes it", func(b *bench) *storage.Claim {
 			b.process("p")
 			b.cancelFor("p", 0)
 			return nil
@@ -243,7 +245,7 @@ func TestCancelPastItsGrace(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			equal(t, "somebody has ended it", slices.Contains(ends, true), true)
+			equal(t, "one call has ended it", slices.Contains(ends, true), true)
 			b.is("p", c.state)
 			equal(t, "the failure", ask[string](b, "SELECT failure ->> 'reason' FROM tasks WHERE task_type = 'CANCEL'"), process.ReasonGraceExpired)
 			if claim != nil {
@@ -257,7 +259,7 @@ func TestCancelPastItsGrace(t *testing.T) {
 	}
 }
 
-// A client that cancels what is suspended, and past its grace, ends it as the engine would.
+// A client that cancels a suspended process after its grace period ends it.
 func TestCancelOfSuspendedPastItsGrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -289,7 +291,7 @@ func TestCancelGrace(t *testing.T) {
 	equal(t, "overdue", len(must(t, list, err)), 0)
 }
 
-// A removal ends a cancel that is under way, and answers its task.
+// A removal ends a cancel in progress, and answers its task.
 func TestRemoveOfCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

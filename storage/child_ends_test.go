@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// child makes a process that its parent started, and gives the claim of its INIT.
+// child creates a process that its parent has started, and returns the claim of its INIT.
 func (b *bench) child(id string) *storage.Claim {
 	b.t.Helper()
 	b.namespace(ns)
@@ -23,7 +23,7 @@ func (b *bench) child(id string) *storage.Claim {
 	return &claims[0]
 }
 
-// ended are the ends that the parent is told of, and forgets them.
+// ended returns the ends that the parent was notified of, and deletes them.
 func (b *bench) ended() (list []string) {
 	b.t.Helper()
 	b.deliver("parent")
@@ -47,7 +47,7 @@ func answer(response string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Response = []byte(response) }
 }
 
-// The parent is told of the first end of a child, whatever it is, and of no second one.
+// The parent is notified of the first end of a child, whatever it is, but not of a second one.
 func TestParentIsToldOfTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -58,7 +58,7 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 		"completed": {func(c *storage.Claim) { b.save(end(c, storage.Completed, answer("done \x00\xff"))) }, `COMPLETED "done \x00\xff" ""`},
 		"later": {func(c *storage.Claim) {
 			b.save(end(c, storage.Finished, answer("not yet")))
-			equal(t, "told of a child that lives", len(b.ended()), 0)
+			equal(t, "ends of a running child", len(b.ended()), 0)
 			b.save(end(b.claim("later"), storage.Completed))
 		}, `COMPLETED "" ""`},
 		"failed": {func(c *storage.Claim) {
@@ -85,19 +85,19 @@ func TestParentIsToldOfTheEnd(t *testing.T) {
 	} {
 		init := b.child(id)
 		told := b.targets(func() { test.finish(init) })
-		equal(t, "told of after "+id, told, "[parent]")
+		equal(t, "notifications after "+id, told, "[parent]")
 		equal(t, id, b.ended(), fmt.Sprintf("[end of %s: shop/%s PROCESS_STATUS_%s]", id, id, test.want))
 	}
-	// A repair, and the end after it, are not told.
+	// Neither a repair nor an end after it notifies the parent.
 	b.save(end(b.repair("failed").Claim, storage.Failed, broken("worse")))
 	b.save(end(b.repair("failed").Claim, storage.Completed))
 	must(t, 0, b.RemoveProcess(t.Context(), key("completed")))
-	equal(t, "told of a second end", len(b.ended()), 0)
+	equal(t, "notifications of a second end", len(b.ended()), 0)
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// The end of a child goes the way of every message: it waits for a parent in ERROR, and is dropped where the parent is gone. What
-// is told stays with its task when that is tried again.
+// The end of a child is delivered like other messages: it waits for a parent in ERROR, and is
+// dropped if the parent is gone. A retry of its task contains it again.
 func TestEndsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -114,7 +114,7 @@ func TestEndsAreMessages(t *testing.T) {
 	tried = &b.searchCalls(1)[0]
 	equal(t, "the third attempt", []any{tried.Attempt, string(tried.Child)}, []any{3, string(told[0].Child)})
 	stray, err := b.ListRunning(t.Context(), nil, 0)
-	equal(t, "as it is adopted", string(must(t, stray, err)[len(stray)-1].Child), string(told[0].Child))
+	equal(t, "after adoption", string(must(t, stray, err)[len(stray)-1].Child), string(told[0].Child))
 	b.save(end(tried, storage.Completed))
 	b.save(end(second, storage.Completed))
 	equal(t, "to a parent at its end", b.deliver("parent"), "child_end ended")

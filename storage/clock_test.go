@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// What a backward step of the clock left in the future counts from now.
+// Times that a backward step of the clock left in the future count from now.
 func TestRepairTimes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -32,8 +32,10 @@ func TestRepairTimes(t *testing.T) {
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time + interval '1 hour' WHERE waits_for = 'time'")
 	b.exec("UPDATE processes SET cancel_requested_time = cancel_requested_time + interval '1 hour', cancel_deadline = cancel_deadline + interval '1 hour' WHERE cancel_deadline IS NOT NULL")
 	lost, err := b.ListRunning(t.Context(), nil, time.Second)
-	equal(t, "claims of the future can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]") // "runs" is a worker's
-	equal(t, "repaired", repaired(false), 4)                                                        // two attempts, a lease and a grace
+	// "runs" belongs to a worker
+	equal(t, "claims of the future can be adopted", sorted(ids(must(t, lost, err))), "[cancelled]")
+	// two attempts, a lease and a grace period
+	equal(t, "repaired", repaired(false), 4)
 	equal(t, "backoffs", repaired(true), 1)
 	equal(t, "left", repaired(true), 0)
 	for what, sql := range map[string]string{
@@ -46,8 +48,8 @@ func TestRepairTimes(t *testing.T) {
 	}
 }
 
-// Times of a task that another transaction is about to store or to promote stay as they are: what has found the row of the task
-// under the lock of its process finds it again.
+// Times of tasks that another transaction is storing or promoting do not change, because that
+// transaction must find the same version of the row again.
 func TestRepairTimesLeavesLockedProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// What the engine makes says of itself what it is: every table, view, type, sequence, and every column.
+// Returns the tables, views, types, sequences and columns without a comment.
 const uncommented = `
 SELECT c.relname::text FROM pg_class c
  WHERE c.relnamespace = 'progressor'::regnamespace AND c.relkind IN ('r', 'v', 'S') AND c.relname NOT LIKE 'goose%'
@@ -42,6 +42,6 @@ func TestEverythingHasAComment(t *testing.T) {
 	var columns int
 	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'progressor'").Scan(&columns)
 	if err != nil || columns < 100 {
-		t.Errorf("%d columns, %v: this test has looked at nothing", columns, err)
+		t.Errorf("%d columns, %v: the test has checked nothing", columns, err)
 	}
 }

@@ -20,7 +20,7 @@ type ranNode struct {
 	Plans    []ranNode
 }
 
-// read is how many rows of a table a statement has read.
+// read returns how many rows of a table a statement has read.
 func (n ranNode) read(table string) float64 {
 	rows := 0.0
 	if n.Relation == table {
@@ -32,8 +32,8 @@ func (n ranNode) read(table string) float64 {
 	return rows
 }
 
-// A hundred thousand jobs that wait for one key are read by nobody: neither by whoever claims, nor by whoever gives the keys of other lines, nor
-// by the look at all lines.
+// 100,000 jobs that wait for one key are not read by claims, nor by the assignment of other keys,
+// nor by the list of key queues.
 func TestManyBehindOneKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -81,7 +81,7 @@ func TestManyBehindOneKey(t *testing.T) {
 	}
 }
 
-// ran runs a statement, takes back what it did, and tells how it went.
+// ran runs a statement, rolls it back, and returns its plan.
 func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
 	t.Helper()
 	sql, args := recorded(run)
@@ -96,7 +96,8 @@ func ran(t *testing.T, conn *pgx.Conn, run func(db dbsqlc.DBTX) error) ranNode {
 	return plans[0].Plan
 }
 
-// A claim reads as many rows where its jobs hold a thousand different keys as where they hold none, and none of what keys have.
+// A claim reads the same number of rows whether its jobs hold 1,000 different keys or none, and
+// none of the rows of keys.
 func TestClaimsOfAThousandKeys(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -140,7 +141,7 @@ func TestClaimsOfAThousandKeys(t *testing.T) {
 	}
 }
 
-// recorded is the SQL of a generated method with its arguments.
+// recorded returns the SQL of a generated method and its arguments.
 func recorded(run func(db dbsqlc.DBTX) error) (sql string, args []any) {
 	var r recorder
 	_ = run(&r) // errRecorded

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// counter reads a counter of a registry.
+// counter returns the value of a counter.
 func counter(t testing.TB, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -35,9 +35,9 @@ func contendedBench(t *testing.T) (*bench, *storage.Store, *prometheus.Registry)
 	return b, open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}), registry
 }
 
-// While another session has locked a process, nobody else waits for it: no flush waits for a lock, none is split, and all
-// that others ask for is done before the lock is released. The result of the locked process is stored afterwards, and the
-// calls of the process keep their order.
+// While another session has locked a process, other requests do not wait: no flush waits for a
+// lock, none is split, and all other requests succeed before the lock is released. The result of
+// the locked process is stored afterwards, and the calls of the process keep their order.
 func TestLockedProcessDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)
@@ -70,7 +70,8 @@ func TestLockedProcessDelaysNoOther(t *testing.T) {
 	equal(t, "the next call", must(t, storage.Captured, second(s.PrepareCall(call("locked")))), storage.Captured)
 }
 
-// The same holds for a locked row of another table. The flushes that meet it are halved until the item is found, once.
+// The same applies to a locked row of another table. The flushes that meet it are halved until the
+// item is found, once.
 func TestLockedTaskDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	b, s, registry := contendedBench(t)

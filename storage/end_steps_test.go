@@ -9,10 +9,10 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// ofRun tells the run ~flow/r of the end of a job, where this node has a place to go on with it.
+// ofRun makes a completion notify the run ~flow/r, which this node has a slot for.
 func ofRun(c *storage.Completion) { c.Run, c.GoesOn = key("~flow/r"), true }
 
-// steps makes the run ~flow/r, which has begun steps, and gives the claims of what does them.
+// steps creates the run ~flow/r with started steps, and returns the claims of their jobs.
 func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	b.t.Helper()
 	b.namespace(ns)
@@ -31,7 +31,7 @@ func (b *bench) steps(names ...string) map[string]*storage.Claim {
 	return claims
 }
 
-// toldBy is what a claim tells.
+// toldBy returns the ends in a claim.
 func toldBy(t *testing.T, c *storage.Claim) string {
 	t.Helper()
 	if c == nil {
@@ -45,7 +45,8 @@ func toldBy(t *testing.T, c *storage.Claim) string {
 	return string(c.TaskType) + " of " + c.ProcessID + ": " + strings.Join(list, ", ")
 }
 
-// A run that is free goes on at once with the end of a step; while it runs, ends wait together. Whoever has lost its job tells nothing.
+// An idle run continues at once with the end of a step. While it runs, ends are collected. A fenced
+// attempt notifies no one.
 func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -58,7 +59,7 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	equal(t, "a late end", err, process.ErrFenced)
 	for _, name := range []string{"b", "c"} {
 		saved := b.save(end(jobs[name], storage.Completed, ofRun))
-		equal(t, "what goes on while the run does", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
+		equal(t, "continuation while the run is busy", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
 	}
 	equal(t, "waiting tasks", ask[int](b, "SELECT count(*) FROM schedule WHERE process_id = '~flow/r'"), 1)
 	second := b.save(end(first.Next, storage.Finished))
@@ -66,7 +67,7 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	b.save(end(second.Next, storage.Finished))
 	noPlace := func(c *storage.Completion) { c.GoesOn = false }
 	saved := b.save(end(jobs["d"], storage.Completed, ofRun, noPlace))
-	equal(t, "without a place", []any{saved.Next == nil, saved.Deferred}, []any{true, true})
+	equal(t, "without a slot", []any{saved.Next == nil, saved.Deferred}, []any{true, true})
 	b.save(end(jobs["e"], storage.Completed, ofRun))
 	claims := b.searchCalls(10)
 	equal(t, "the claims", len(claims), 1)
@@ -74,7 +75,8 @@ func TestEndsOfStepsAreTasksOfTheRun(t *testing.T) {
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }
 
-// Where a message stands for the run, where it is not RUNNING, and where it is another process that waits for the end, that is told by a message.
+// If messages for the run are stored, if it is not RUNNING, or if another process waits for the
+// end, it is sent as a message.
 func TestEndsOfStepsAreMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -83,7 +85,7 @@ func TestEndsOfStepsAreMessages(t *testing.T) {
 	told := func(job *storage.Claim, change ...func(*storage.Completion)) (told []string) {
 		return b.targets(func() {
 			saved := b.save(end(job, storage.Completed, append([]func(*storage.Completion){ofRun}, change...)...))
-			equal(t, "what goes on", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
+			equal(t, "continuation", []any{saved.Next == nil, saved.Deferred}, []any{true, false})
 		})
 	}
 	equal(t, "behind a message", told(jobs["a"]), "[~flow/r]")
@@ -94,7 +96,7 @@ func TestEndsOfStepsAreMessages(t *testing.T) {
 	must(t, 0, b.ResumeProcess(key("~flow/r")))
 	b.deliver("~flow/r")
 	other := func(c *storage.Completion) { c.Run = key("~flow/other") }
-	equal(t, "to one that is not locked", told(jobs["c"], other), "[~flow/r]")
+	equal(t, "to a run that is not locked", told(jobs["c"], other), "[~flow/r]")
 	equal(t, "its delivery", b.deliver("~flow/r"), "child_end delivered")
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
 }

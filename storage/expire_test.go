@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// expire lets go what is past an hour, and tells how many processes of shop.
+// expire removes processes that ended more than an hour ago, and returns how many of shop.
 func (b *bench) expire() int {
 	b.t.Helper()
 	expired, err := b.Expire(b.t.Context(), map[string]time.Duration{"shop": time.Hour})
@@ -27,7 +27,7 @@ func TestExpire(t *testing.T) {
 	}
 	b.process("running", timer(time.Hour))
 	b.wreckByTimer("error")
-	for _, id := range []string{"failed", "again"} { // a job that has FAILED is at its end, a process in ERROR is not
+	for _, id := range []string{"failed", "again"} { // a FAILED job has ended, a process in ERROR has not
 		b.enqueue(id)
 		b.save(end(b.leased(id), storage.Failed, broken("no"), of(&jobs.End{})))
 	}
@@ -44,13 +44,13 @@ func TestExpire(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM progressor.processes WHERE process_id = 'held' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []int{102, 100, 50, 0} { // 100 of each status at a time; the one that is held is passed over
+	for _, want := range []int{102, 100, 50, 0} { // 100 of each status at a time; the locked one is skipped
 		equal(t, "expired", b.expire(), want)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "expired when it is free", b.expire(), 1)
+	equal(t, "expired after the lock was released", b.expire(), 1)
 	for n := 1; n > 0; {
 		left, err := b.PurgeRemoved(t.Context())
 		n = must(t, left, err)
@@ -58,5 +58,5 @@ func TestExpire(t *testing.T) {
 	equal(t, "left", ask[string](b, "SELECT string_agg(DISTINCT rtrim(process_id, '0123456789'), ' ' ORDER BY rtrim(process_id, '0123456789')) FROM processes"), "again c error new running")
 	equal(t, "rows of jobs", ask[string](b, "SELECT string_agg(process_id, ' ') FROM jobs"), "again")
 	equal(t, "of the other namespace", ask[int](b, "SELECT count(*) FROM processes WHERE namespace = 'kept'"), 10)
-	b.start("old") // its id is free again
+	b.start("old") // its ID can be used again
 }

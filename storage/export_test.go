@@ -10,18 +10,20 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// HotConfig is how lanes and scans connect, for tests that look at their plans.
+// HotConfig returns the configuration of the connections of lanes and scans, for tests of plans.
 func HotConfig(dsn string) (*pgx.ConnConfig, error) {
 	return connConfig(dsn, hotSettings, "progressor test")
 }
 
-// Whole has a store that is not used yet do without CaptureCall and SaveFinished: what comes first holds the locks until it is stored.
+// Whole disables the fast path of an unused store, so that the first transaction holds its locks
+// until it is stored.
 func (s *Store) Whole() *Store {
 	s.generalOnly = true
 	return s
 }
 
-// WaitForLocks has the flushes of a store that is not used yet wait for locked processes: a test sees who waits for whom.
+// WaitForLocks makes the flushes of an unused store wait for locked processes, so that a test sees
+// which transaction waits for which.
 func (s *Store) WaitForLocks() *Store {
 	s.waitsForLocks = true
 	return s
@@ -30,16 +32,17 @@ func (s *Store) WaitForLocks() *Store {
 // PrepareResume moves the waiting tasks of a suspended process, as ResumeProcess does before it changes the status.
 func (s *Store) PrepareResume(key process.Key) error { return s.prepareResume(key) }
 
-// EncodeArrays has a connection encode arrays as those of lanes do.
+// EncodeArrays makes a connection encode arrays like a lane.
 var EncodeArrays = encodeArrays
 
-// LineWait sets how long calls stand in line, in a store where none stands now.
+// LineWait sets how long calls wait in call queues. The queues must be empty.
 func (s *Store) LineWait(wait time.Duration) *Store {
 	s.callQueues.wait = wait
 	return s
 }
 
-// Line is how many calls of a process wait in memory, and how many processes are known to run here.
+// Line returns how many calls of a process wait in memory, and how many processes are known to run
+// here.
 func (s *Store) Line(key process.Key) (waiting, visits int) {
 	s.callQueues.mu.Lock()
 	defer s.callQueues.mu.Unlock()
@@ -49,7 +52,8 @@ func (s *Store) Line(key process.Key) (waiting, visits int) {
 	return waiting, len(s.callQueues.windows)
 }
 
-// FlushAsItCloses has a lane begin with calls when the store has just closed, as it may with what the last flush has left.
+// FlushAsItCloses makes a lane start with calls right after the store was closed, as it may with
+// items from the last flush.
 func (s *Store) FlushAsItCloses(calls ...*Call) (errs []error) {
 	l := newLane(s, 0, s.lanes[0].config)
 	if err := l.connect(); err != nil {
@@ -82,7 +86,7 @@ func (s *Store) SaveAndCancel(c *Completion, overdue bool) error {
 	return errors.Join(save.err, cancel.err)
 }
 
-// FlushTimeout bounds the flushes of a store that is not used yet.
+// FlushTimeout sets the flush timeout of an unused store.
 func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 	for _, l := range s.lanes {
 		l.timeout = timeout
@@ -90,10 +94,11 @@ func (s *Store) FlushTimeout(timeout time.Duration) *Store {
 	return s
 }
 
-// ForgetFromStart has the next Forget look at the oldest rows again: a test has moved rows into the past.
+// ForgetFromStart makes the next Forget start with the oldest rows. Use it after moving rows into
+// the past.
 func (s *Store) ForgetFromStart() { s.forgotten.began = time.Time{} }
 
-// A Share is one kind of work with a share of a pool.
+// Share selects a kind of work with its share of a pool.
 type Share func(*Store) *share
 
 // The shares of the pools.
@@ -103,7 +108,7 @@ var (
 	Searches Share = func(s *Store) *share { return s.searches }
 )
 
-// Exhaust takes all connections that a kind of work may use, until the function that it returns is called.
+// Exhaust takes all connections that a kind of work may use, until release is called.
 func (s *Store) Exhaust(ctx context.Context, of Share) (release func(), err error) {
 	var taken []*shareConn
 	release = func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// stuck is how long a test waits for what happens within milliseconds: a bug that prevents it fails the test and does not stop it.
+// stuck is how long a test waits for events that take milliseconds, before it fails.
 const stuck = 10 * time.Second
 
 // blocked waits until n lanes wait for a lock.
@@ -31,7 +31,7 @@ func (b *bench) blocked(n int) {
 	}
 }
 
-// later runs f and hands its outcome out.
+// later runs f and returns a function that waits for its result.
 func later[T any](f func() (T, error)) func() (T, error) {
 	type outcome struct {
 		value T
@@ -48,15 +48,15 @@ func later[T any](f func() (T, error)) func() (T, error) {
 	}
 }
 
-// A result and a call of another node meet, in both orders: the call runs at once, or next, or waits for a place. It is never left
-// behind an attempt that has ended.
+// A result and a call of two nodes meet, in both orders. The call runs at once, or next, or waits
+// for a slot. It never waits for an attempt that has ended.
 func TestResultAndCallOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"result", "call"} {
 		t.Run(first+" first", func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Whole().WaitForLocks() // what comes first holds the lock until it is stored
+			b.Whole().WaitForLocks() // the first transaction holds the lock until it is stored
 			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			for _, promote := range []bool{true, false} {
 				for try := 0; !resultAndCall(t, b, other, first, fmt.Sprint(promote, try), promote); try++ {
@@ -69,8 +69,8 @@ func TestResultAndCallOfTwoNodes(t *testing.T) {
 	}
 }
 
-// resultAndCall lets a result and a call meet. false: the lock that holds them up lasted so long that a lane may have given way to it and come again,
-// so that nobody knows who was first.
+// resultAndCall makes a result and a call meet. It returns false if the lock that delays them
+// lasted so long that a lane may have deferred its item, so that the order is unknown.
 func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id string, promote bool) bool {
 	t.Helper()
 	b.process(id)
@@ -104,16 +104,16 @@ func resultAndCall(t *testing.T, b *bench, other *storage.Store, first, id strin
 	case first == "result":
 		equal(t, "the call", p.Outcome, storage.Captured)
 		b.is(id, "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
-		equal(t, "it sees the result", p.Claim.LastEventID, 1)
+		equal(t, "the call sees the result", p.Claim.LastEventID, 1)
 	default:
 		equal(t, "the call", p.Outcome, storage.Postponed)
-		equal(t, "it goes next", []bool{s.Next != nil, s.Deferred}, []bool{promote, !promote})
+		equal(t, "the call runs next", []bool{s.Next != nil, s.Deferred}, []bool{promote, !promote})
 		b.is(id, map[bool]string{true: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1", false: "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL waits for place#0"}[promote])
 	}
 	return true
 }
 
-// The status that decides is the one in the locked row, not the one that a client saw.
+// The status in the locked row decides, not the one that a client has read.
 func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -135,7 +135,8 @@ func TestStatusIsCheckedUnderTheLock(t *testing.T) {
 	b.recount()
 }
 
-// A session of somebody else that holds a process costs the requests to that process alone. A result for it comes again by itself.
+// A foreign session that has locked a process affects only requests to that process. A result for
+// it is retried automatically.
 func TestProcessHeldByForeignSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -151,7 +152,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 		switch i % 3 {
 		case 0:
 			if p, err := s.PrepareInit(newInit(fmt.Sprintf("new%d", i))); err != nil || p.Outcome != storage.Captured {
-				t.Errorf("a start beside it: %v, %v", p.Outcome, err)
+				t.Errorf("a start of another process: %v, %v", p.Outcome, err)
 			}
 		case 1:
 			if _, err := s.PrepareCall(call("held")); !errors.Is(err, process.ErrUnavailable) {
@@ -160,7 +161,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 		case 2:
 			if i == 2 {
 				if _, err := s.SaveResult(end(free, storage.Finished)); err != nil {
-					t.Errorf("a result beside it: %v", err)
+					t.Errorf("a result of another process: %v", err)
 				}
 			}
 		}
@@ -173,7 +174,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 	b.is("removed", "none")
 }
 
-// What PostgreSQL does not take fails alone, whatever shares its flush.
+// Data that PostgreSQL rejects fails alone, whatever shares its flush.
 func TestPoisonFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -198,7 +199,7 @@ func TestPoisonFailsAlone(t *testing.T) {
 	}
 	release := b.foreign("SELECT FROM processes WHERE process_id = 'p' FOR UPDATE")
 	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("p", keyed("k", "x"))) })
-	b.blocked(1) // so that all that follows is one flush
+	b.blocked(1) // so that the following items form one flush
 	time.AfterFunc(20*time.Millisecond, release)
 	all(40, func(i int) {
 		run, bad := poison[i]
@@ -214,13 +215,14 @@ func TestPoisonFailsAlone(t *testing.T) {
 	equal(t, "good ones", ask[int](b, "SELECT count(*) FROM processes WHERE process_id LIKE 'good%'"), 40-len(poison))
 	b.is("x", "none")
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL runs#1")
-	// The processor's next answer is taken.
+	// The next response of the processor is stored.
 	b.save(end(d, storage.Finished, events("a")))
 	b.save(end(c, storage.Failed, broken("plain")))
 }
 
-// A process that another node inserts after a flush has taken its locks is not locked. The flush does not see it: a call that waited
-// for its INIT would wait for ever if that ended before the flush did.
+// A process that another node inserts after a flush has taken its locks is not locked. The flush
+// does not see it. Otherwise a call that waits for its INIT would wait forever if that ended before
+// the flush.
 func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -234,7 +236,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
 		waits := b.waits(1)
 		held := b.foreign("SELECT FROM processes WHERE process_id = 'held' FOR UPDATE")
-		together := []func() (storage.Prepared, error){ // one flush, as the lane is busy
+		together := []func() (storage.Prepared, error){ // one flush, because the lane is busy
 			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held", placeless)) }),
 			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id, placeless)) }),
 		}
@@ -249,7 +251,7 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 		_, err = together[0]()
 		p, err2 := together[1]()
 		if !waits || err != nil || errors.Is(err2, process.ErrUnavailable) {
-			continue // not within the lock timeout: nothing was tried
+			continue // not within the lock timeout: nothing was tested
 		}
 		equal(t, "the call", must(t, p, err2).Outcome, storage.NotFound)
 		b.save(end(c, storage.Finished))
@@ -259,7 +261,8 @@ func TestProcessInsertedBehindTheLocks(t *testing.T) {
 	t.Fatal("never within the lock timeout")
 }
 
-// Nobody is answered by the results of a flush whose commit fails: they arrive before it does.
+// If a commit fails, the results of the flush are not returned to clients. They arrive before the
+// commit.
 func TestCommitFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,7 +281,8 @@ func TestCommitFails(t *testing.T) {
 	equal(t, "another call", must(t, p, err).Outcome, storage.Captured)
 }
 
-// Twins of one key on two nodes: one task. The second sees the first, also where both are on their way at once.
+// Concurrent requests with one key on two nodes create one task. The second request sees the first
+// one, even if both are in progress.
 func TestTwinsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -306,7 +310,7 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 					fresh++
 				}
 				if p.TaskID != twins[0].TaskID || p.Outcome == storage.Exists {
-					t.Errorf("twins of %s: %s of task %d, beside task %d", k, p.Outcome, p.TaskID, twins[0].TaskID)
+					t.Errorf("twins of %s: %s of task %d, and task %d", k, p.Outcome, p.TaskID, twins[0].TaskID)
 				}
 			}
 			equal(t, "the first of its kind", fresh, 1)
@@ -315,7 +319,7 @@ func TestTwinsOnTwoNodes(t *testing.T) {
 	equal(t, "tasks of called", ask[int](b, "SELECT count(*) FROM task_list WHERE process_id = 'called' AND task_type = 'CALL'"), 20)
 }
 
-// Twins of a start, stepped: the second comes while the first is in its transaction, which no snapshot shows.
+// A start is repeated while the first one is in its transaction, which no snapshot shows.
 func TestTwinOfAStartUnderWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -341,7 +345,8 @@ func TestTwinOfAStartUnderWay(t *testing.T) {
 	b.recount()
 }
 
-// Instants are the database's, in whatever zone its sessions are; the far ends of time are timers like others.
+// Times are correct in every time zone of the session, and timers work at both ends of the
+// supported range.
 func TestInstantsCrossZonesAndAges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -378,7 +383,7 @@ func TestInstantsCrossZonesAndAges(t *testing.T) {
 	}
 }
 
-// Event ids are the engine's, and go far.
+// Event IDs exceed 32 bits.
 func TestEventsPastThirtyTwoBits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// forget forgets what is older than an hour, from the oldest rows on.
+// forget deletes rows that are older than an hour, starting with the oldest.
 func (b *bench) forget() (more bool) {
 	b.t.Helper()
 	b.ForgetFromStart()
@@ -20,8 +20,8 @@ func (b *bench) forget() (more bool) {
 	return more
 }
 
-// A key is forgotten when its task ended longer ago than the retention, however old its request is: until then, who repeats
-// the request gets its answer.
+// A key is deleted when its task ended longer ago than the retention, however old its request is.
+// Until then, a repeated request gets its answer.
 func TestForgetRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -52,7 +52,7 @@ func TestForgetRequests(t *testing.T) {
 	keys("0")
 }
 
-// The retention of a key whose process is gone counts from the end of its task, too.
+// The retention of a key of a removed process also counts from the end of its task.
 func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -70,7 +70,8 @@ func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 0)
 }
 
-// A pass that finds nothing reads a few pages, however large the tables are and whatever place was used again in them.
+// A pass without rows to delete reads a few pages, however large the tables are and whatever space
+// was reused.
 func TestForgetReadsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -94,5 +95,5 @@ func TestForgetReadsLittle(t *testing.T) {
 	}
 	equal(t, "BRIN indexes", ask[string](b, `SELECT coalesce(string_agg(indexname, ',' ORDER BY indexname), '') FROM pg_indexes
 		WHERE schemaname = 'progressor' AND tablename IN ('requests', 'answers', 'dead_letters') AND indexdef LIKE '%USING brin%'`), "")
-	b.exec("DELETE FROM requests") // of tasks that there never were
+	b.exec("DELETE FROM requests") // of tasks that do not exist
 }

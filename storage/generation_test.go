@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// newReplicatedBench is a bench on a server with a standby, with one lane.
+// newReplicatedBench returns a bench with one lane on a server with a standby.
 func newReplicatedBench(t *testing.T) (*bench, *storagetest.Replicated) {
 	r := storagetest.NewReplicated(t)
 	return &bench{Store: open(t, r.DSN, storage.Config{Lanes: 1}), t: t, dsn: r.DSN, db: storagetest.Connect(t, r.DSN)}, r
@@ -24,8 +24,9 @@ func newReplicatedBench(t *testing.T) (*bench, *storagetest.Replicated) {
 const waitsForStandby = `SELECT EXISTS (SELECT FROM pg_stat_activity
 	WHERE application_name = 'progressor %s' AND wait_event = 'SyncRep' AND query LIKE '%%%s%%')`
 
-// A result is acknowledged only once the synchronous standby has it, even if the wait of its commit was cancelled or its backend was
-// terminated: PostgreSQL keeps such a commit on the primary alone.
+// A result is acknowledged only after the synchronous standby has it, even if the wait of its
+// commit was cancelled or its backend was terminated. PostgreSQL keeps such a commit only on the
+// primary.
 func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"pg_cancel_backend", "pg_terminate_backend"} {
@@ -35,7 +36,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 			b.process("p")
 			claim := b.claim("p")
 			r.Synchronous()
-			b.process("warm") // commits wait for the standby now
+			b.process("warm") // commits wait for the standby from now on
 			r.CatchUp()
 			r.Detach()
 			acknowledged := make(chan error, 1)
@@ -63,7 +64,7 @@ func TestResultIsOnTheStandbyBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A write outside of the lanes is not acknowledged either.
+// A write outside the lanes is not acknowledged either.
 func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b, r := newReplicatedBench(t)
@@ -79,7 +80,8 @@ func TestWriteThatIsNotReplicatedIsUnavailable(t *testing.T) {
 	}
 }
 
-// Sequences that moved backward, as a restore of the files leaves them, jump beyond the numbers that an engine has seen.
+// Sequences that moved backwards, as after a restore of the files, are set beyond the numbers that
+// an engine has seen.
 func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -91,7 +93,7 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	ask[int64](b, "SELECT setval('task_ids', 1) + setval('fencing_tokens', 1)")
 	ask[int](b, "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name LIKE 'progressor %' AND datname = current_database()")
 	var next storage.Prepared
-	for { // the first calls find their connections broken
+	for { // the first calls find broken connections
 		var err error
 		if next, err = b.PrepareInit(newInit("q")); !errors.Is(err, process.ErrUnavailable) {
 			must(t, next, err)
@@ -103,14 +105,14 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 		t.Errorf("task %d and token %d after a jump", next.TaskID, next.Claim.FencingToken)
 	}
 	if len(changed) == 0 {
-		t.Error("the engine was not told of the new generation")
+		t.Error("OnNewGeneration was not called")
 	}
 	for _, sequence := range []string{"message_ids", "nodes_node_id_seq", "audit_audit_id_seq"} {
 		if last := ask[int64](b, "SELECT pg_sequence_last_value($1::regclass)", sequence); last < step {
 			t.Errorf("sequence %s is at %d", sequence, last)
 		}
 	}
-	// The same server and the same numbers are no new generation.
+	// The same server with the same numbers has the same generation.
 	generation := ask[string](b, "SELECT generation::text FROM database_generation")
 	other := open(t, b.dsn, storage.Config{})
 	other.Saw(next.TaskID, next.Claim.FencingToken)
@@ -120,7 +122,7 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	b.save(end(next.Claim, storage.Finished))
 }
 
-// A role that may not write the engine's tables cannot move its sequences.
+// A role without write access to the engine's tables cannot move its sequences.
 func TestGenerationIsConfirmedByEnginesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

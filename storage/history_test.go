@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// A read is repeated after every error that is not due to the history itself. One that PostgreSQL has
-// cancelled is reported as slow.
+// A read is retried after every error that is not due to the history itself. A read that PostgreSQL
+// has cancelled is reported as slow.
 func TestHistoryErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err               error

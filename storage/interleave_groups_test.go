@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// member makes a job that is a member of a group of its own, which asks for two workers.
+// member creates a job that is a member of a group, which needs two workers.
 func (b *bench) member(id string) {
 	b.t.Helper()
 	b.group("g-"+id, 2)
@@ -19,14 +19,14 @@ func (b *bench) member(id string) {
 	b.seat("g-"+id, id)
 }
 
-// group makes a job that so many workers are to run; its members are others' work.
+// group creates a job for several workers, without its members.
 func (b *bench) group(id string, count int) {
 	b.t.Helper()
 	b.enqueue(id, func(j *storage.NewJob) { j.Grouped, j.Options = true, []byte(`{"workers": {}}`) })
 	b.exec("INSERT INTO job_groups (namespace, process_id, count, max_failures) VALUES ($1, $2, $3, 0)", ns, id, count)
 }
 
-// seat gives a job a place of a group that nobody has.
+// seat gives a job a free slot of a group.
 func (b *bench) seat(group, id string) {
 	b.t.Helper()
 	b.exec("INSERT INTO job_places (namespace, process_id, job_id) VALUES ($1, $2, $3)", ns, id, group)
@@ -78,15 +78,17 @@ var memberSituations = []situation{
 	}},
 }
 
-// memberState is what stands of a member beside its process: who has the place, and who may take it.
+// memberState returns the stored state of a member besides its process: which worker has its slot,
+// and which may take it.
 func (b *bench) memberState(id string) string {
 	b.t.Helper()
 	return b.jobState(id) + ask[string](b, `SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
 		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
 }
 
-// Whatever two nodes do to one member at the same moment, such as its answer and its reap, or its answer and a cancel: it comes out as if the first had
-// been done, and then the second; and its place is of the worker that may go on, or of nobody.
+// Two concurrent transactions of two nodes on one member, such as its result and its collection, or
+// its result and a cancel, have the same result as one after the other. Its slot belongs to the
+// worker that may continue, or to none.
 func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	t.Parallel()
 	for _, situation := range memberSituations {
@@ -105,7 +107,8 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 	}
 }
 
-// A place whose worker fails stays with it; one whose worker is lost, or that is given back, is anybody's, but a place that is for one worker.
+// A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker
+// may take the slot, unless it is for a particular worker.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -122,7 +125,7 @@ func TestSeats(t *testing.T) {
 		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{Leaves: id != "fails"})))
 		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
 	}
-	// Two members of one group leave in one flush: nobody is left among its takers.
+	// Two members of one group leave in one flush. No worker remains among its takers.
 	b.group("two", 3)
 	var claims []*storage.Claim
 	for n := range 3 {
@@ -131,7 +134,7 @@ func TestSeats(t *testing.T) {
 		b.seat("two", id)
 		l, err := leaseOf(b.Store, fmt.Sprint("w", n), "many", true)
 		if must(t, l, err) == nil {
-			t.Fatal("nothing to be taken")
+			t.Fatal("no task to take")
 		}
 		claims = append(claims, &l.Claim)
 	}
@@ -150,7 +153,8 @@ func TestSeats(t *testing.T) {
 	equal(t, "takers", ask[string](b, "SELECT takers::text FROM job_groups WHERE process_id = 'two'"), "{w2}")
 }
 
-// Of many polls of one worker at the same moment, on two nodes, one gets a place of a group; and of many workers as many as there are places.
+// Of many concurrent polls of one worker, on two nodes, one gets a slot of a group. Of many
+// workers, as many get one as there are slots.
 func TestManyPollsOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -197,7 +201,8 @@ func TestManyPollsOneGroup(t *testing.T) {
 	}
 }
 
-// A poll that began before another one of its worker has taken a place, and reads the group behind it, sees that: the row of the group is read anew.
+// A poll that began before another poll of its worker took a slot, and reads the group after it,
+// sees that change, because it reads the current version of the row of the group.
 func TestPollReadsTheGroupAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -208,20 +213,21 @@ func TestPollReadsTheGroupAnew(t *testing.T) {
 	}
 	tx, err := b.db.Begin(t.Context())
 	must(t, tx, err)
-	// What the poll reads last is the row of its group: whoever holds it makes the poll pass over, and whoever has changed it is seen.
+	// The poll reads the row of the group last. It skips a locked row and sees the changes of a
+	// committed one.
 	if _, err := tx.Exec(t.Context(), "UPDATE job_groups SET takers = '{w}'"); err != nil {
 		t.Fatal(err)
 	}
 	l, err := leaseOf(b.Store, "w", "work", true)
 	if must(t, l, err) != nil {
-		t.Error("a place is handed out while its group changes")
+		t.Error("a slot is leased while its group changes")
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l, err = leaseOf(b.Store, "w", "work", true)
 	if must(t, l, err) != nil {
-		t.Error("a worker got a second place")
+		t.Error("a worker got a second slot")
 	}
 	l, err = leaseOf(b.Store, "x", "work", true)
 	if must(t, l, err) == nil {

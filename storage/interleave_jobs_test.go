@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// enqueue makes a job whose name is its id, so that a poll by that name finds no other.
+// enqueue creates a job whose name is its ID, so that a poll by that name finds no other job.
 func (b *bench) enqueue(id string, change ...func(*storage.NewJob)) storage.Enqueued {
 	b.t.Helper()
 	j := &storage.NewJob{Key: key(id), Name: id, Args: []byte(`"args"`), Timeout: time.Hour}
@@ -25,12 +25,12 @@ func (b *bench) enqueue(id string, change ...func(*storage.NewJob)) storage.Enqu
 	return must(b.t, enqueued, err)
 }
 
-// lease has a worker take the job of this name; nil: there is none to be taken.
+// lease leases the job with this name to a worker. It returns nil if there is none to take.
 func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
 	return leaseOf(s, worker, id, false)
 }
 
-// leaseOf is lease, with grouped of a place of a group, too.
+// leaseOf is like lease. With grouped, it includes slots of groups.
 func leaseOf(s *storage.Store, worker, id string, grouped bool) (*storage.Lease, error) {
 	leases, err := s.Poll(context.Background(), worker, []storage.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
 	if err != nil || len(leases) == 0 {
@@ -48,7 +48,7 @@ func (b *bench) leased(id string) *storage.Claim {
 	return &l.Claim
 }
 
-// of is what the kind of jobs adds to the end of an attempt.
+// of adds the effects of the kind job to the end of an attempt.
 func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Leased, c.Promote = true, false
@@ -115,14 +115,14 @@ var jobSituations = []situation{
 	}},
 }
 
-// jobState is what stands of a job beside its process.
+// jobState returns the stored state of a job besides its process.
 func (b *bench) jobState(id string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce((SELECT 'takeovers ' || takeovers || ' failures ' || coalesce(jsonb_array_length(failures), 0) || ' result ' || coalesce(convert_from(result, 'UTF8'), 'none')
 		FROM jobs WHERE process_id = $1), 'no row') || coalesce((SELECT ' leased to ' || l.worker_id FROM leases l JOIN running r USING (namespace, process_id, fencing_token) WHERE l.process_id = $1), '')`, id)
 }
 
-// Whatever two nodes do to one job at the same moment: it comes out as if the first had been done, and then the second.
+// Two concurrent transactions of two nodes on one job have the same result as one after the other.
 func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	for _, situation := range jobSituations {
@@ -141,7 +141,7 @@ func TestEveryTwoTransactionsOfAJob(t *testing.T) {
 	}
 }
 
-// A success tries the quick statement first, and may come out as the second.
+// A success tries the fast path first, and may then be the second one.
 func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
 	t.Parallel()
 	for _, situation := range jobSituations {
@@ -158,8 +158,8 @@ func TestEveryTwoQuickTransactionsOfAJob(t *testing.T) {
 	}
 }
 
-// A poll passes over a job that somebody holds at that moment, and what it hands out is whole: the job runs under one lease, and whoever came
-// first has said so in time.
+// A poll skips a job that is locked. A leased job is consistent: it runs under one lease, and the
+// transaction that locked it first takes precedence.
 func TestPollMeetsTransactions(t *testing.T) {
 	t.Parallel()
 	waits := func(tr transaction) bool { return !tr.result }
@@ -173,7 +173,7 @@ func TestPollMeetsTransactions(t *testing.T) {
 			release := b.foreign("SELECT FROM processes WHERE process_id = $1 FOR UPDATE", "j")
 			l, err := lease(b.Store, "w", "j")
 			if must(t, l, err) != nil {
-				t.Error("a job was handed out that somebody holds")
+				t.Error("a locked job was leased")
 			}
 			release()
 			answer, err := tr.run(other, "j", nil)
@@ -186,7 +186,7 @@ func TestPollMeetsTransactions(t *testing.T) {
 	}
 }
 
-// Of many workers that look at the same moment one gets a job.
+// Of many concurrent workers, one gets a job.
 func TestManyWorkersOneJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -222,7 +222,7 @@ func TestManyWorkersOneJob(t *testing.T) {
 	}
 }
 
-// A claim is either before a cancel, and then its worker learns of it, or behind, and then nobody gets the job.
+// If a claim precedes a cancel, its worker is notified. Otherwise no worker gets the job.
 func TestCancelMeetsClaims(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -248,11 +248,11 @@ func TestCancelMeetsClaims(t *testing.T) {
 			continue
 		}
 		beaten, err := b.BeatLeases(t.Context(), "w", []storage.Beat{{Token: storage.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
-		equal(t, "what the worker is told", []bool{must(t, beaten, err)[0].Lost, beaten[0].Cancelling}, []bool{false, true})
+		equal(t, "directive of the worker", []bool{must(t, beaten, err)[0].Lost, beaten[0].Cancelling}, []bool{false, true})
 	}
 }
 
-// Two nodes enqueue with one unique key at the same moment: one job is made, and both are told which.
+// If two nodes concurrently enqueue with one unique key, one job is created, and both get its ID.
 func TestEnqueueMeetsEnqueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,7 +278,7 @@ func TestEnqueueMeetsEnqueue(t *testing.T) {
 	}
 }
 
-// A job is retried while another one is enqueued with its unique key: one of them has it.
+// If a job is retried while another one is enqueued with its unique key, one of them holds the key.
 func TestRetryMeetsEnqueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -308,7 +308,8 @@ func TestRetryMeetsEnqueue(t *testing.T) {
 	}
 }
 
-// A job that failed, was cancelled or has succeeded runs again, under a task of its own; whoever asks twice is refused the second time.
+// A job that failed, was cancelled or succeeded runs again as a new task. A second retry is
+// rejected.
 func TestRetryJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The end of a cancel that is past its grace, which every node may be about to bring, meets everything else; so does the last word of
-// a CANCEL task that runs.
+// The end of an overdue cancel, which every node may request, is concurrent with every other
+// transaction, and so is the result of a running CANCEL task.
 func TestOverdueCancelMeetsTransactions(t *testing.T) {
 	t.Parallel()
 	overdue := transaction{"end an overdue cancel", false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
@@ -51,7 +51,7 @@ func TestOverdueCancelMeetsTransactions(t *testing.T) {
 			b.Whole().WaitForLocks()
 			other := open(t, b.dsn, storage.Config{}).Whole().WaitForLocks()
 			with := append(slices.Clone(transactions), situation.meets...)
-			if len(situation.meets) == 2 { // a CANCEL task does not finish as others do: its end is that of its process
+			if len(situation.meets) == 2 { // the end of a CANCEL task ends its process
 				with = slices.DeleteFunc(with, func(tr transaction) bool {
 					return slices.Contains([]string{"finish", "finish and go on", "give the place away"}, tr.name)
 				})

@@ -12,10 +12,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// runOf is the run whose step a job is here.
+// runOf returns the run that the job belongs to.
 func runOf(id string) string { return "~flow/" + id }
 
-// stepJob makes a run that waits for a job, which a worker has, and gives the claim of the job.
+// stepJob creates a run that waits for a job, which a worker holds, and returns the claim of the
+// job.
 func (b *bench) stepJob(id string) *storage.Claim {
 	b.t.Helper()
 	b.save(end(b.start(runOf(id), func(in *storage.Init) { in.Kind = "flow" }), storage.Finished))
@@ -24,7 +25,7 @@ func (b *bench) stepJob(id string) *storage.Claim {
 	return b.leased(id)
 }
 
-// ofItsRun tells the run of a job its end in the transaction of that.
+// ofItsRun makes a completion notify the run of its job.
 func ofItsRun(goesOn bool) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Run, c.GoesOn = key(runOf(c.Key.ProcessID)), goesOn }
 }
@@ -75,7 +76,8 @@ var stepSituations = []situation{
 	}},
 }
 
-// stepState is what stands of a job and of its run: the run has been told, or will be by the row of parents, and never both.
+// stepState returns the stored state of a job and its run. The run was notified or will be, by the
+// row in parents, but never both.
 func (b *bench) stepState(id string) string {
 	b.t.Helper()
 	return b.jobState(id) + " run " + b.state(runOf(id)) + ask[string](b, `SELECT ' told by ' || coalesce((SELECT string_agg(x.how, ', ') FROM (
@@ -85,9 +87,10 @@ func (b *bench) stepState(id string) string {
 		UNION ALL SELECT 'nobody yet' FROM parents WHERE process_id = $1) x), 'nobody')`, id, runOf(id))
 }
 
-// Whatever two nodes do to the job of a step and to its run at the same moment, such as its end and a cancel of the run, or its end and its reap: it
-// comes out as one after the other, and the run is told once. A success tries the quick statement first, and may come out as the second; an order to the
-// run waits for another row than one to the job.
+// Two concurrent transactions of two nodes on the job of a step and its run, such as its end and a
+// cancel of the run, or its end and its collection, have the same result as one after the other,
+// and the run is notified once. A success tries the fast path first, and may then be the second
+// one. Commands to the run wait for another row than commands to the job.
 func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	t.Parallel()
 	for _, situation := range stepSituations {
@@ -106,7 +109,8 @@ func TestEveryTwoTransactionsOfAStep(t *testing.T) {
 	}
 }
 
-// The end of a step that shares a flush with the late result of an earlier attempt, whose worker was lost: the run is told the answer.
+// The end of a step shares a flush with the late result of an earlier attempt, whose worker was
+// lost. The run gets the response.
 func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -122,7 +126,8 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 		second := b.leased(id)
 		release := b.foreign("SELECT FROM processes WHERE process_id = 'other' FOR UPDATE")
 		var all sync.WaitGroup
-		all.Go(func() { _, _ = s.PrepareCall(call("other", placeless)) }) // the lane waits, and what comes meanwhile shares the next flush
+		// the lane waits, and items that arrive in the meantime share the next flush
+		all.Go(func() { _, _ = s.PrepareCall(call("other", placeless)) })
 		b.waits(1)
 		all.Go(func() {
 			if _, err := s.SaveResult(lost(first)); !errors.Is(err, process.ErrFenced) {

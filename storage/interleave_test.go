@@ -13,14 +13,15 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A transaction of a matrix: what a node does to a process, and what it is told. claim is what runs in the process, if anything does.
+// transaction is one transaction of a matrix: what a node does to a process, and the result. claim
+// is the running task of the process, if there is one.
 type transaction struct {
 	name   string
-	result bool // of the attempt that runs
+	result bool // of the running attempt
 	run    func(s *storage.Store, id string, claim *storage.Claim) (string, error)
 }
 
-// ends are results of the attempt that runs; the others come from outside.
+// ends returns a result of the running attempt. Other transactions come from outside.
 func ends(name string, outcome storage.Outcome, change ...func(*storage.Completion)) transaction {
 	return transaction{name, true, func(s *storage.Store, id string, claim *storage.Claim) (string, error) {
 		saved, err := s.SaveResult(end(claim, outcome, change...))
@@ -80,7 +81,7 @@ var deliver = transaction{"deliver", false, func(s *storage.Store, id string, _ 
 	return fmt.Sprint(deliveries, more), err
 }}
 
-// orders are an operator's; a refusal is an answer.
+// orders returns the command of an operator. A rejection is a result.
 func orders(name string, run func(s *storage.Store, id string) (string, error)) transaction {
 	return transaction{name, false, func(s *storage.Store, id string, _ *storage.Claim) (string, error) {
 		answer, err := run(s, id)
@@ -95,7 +96,8 @@ func orders(name string, run func(s *storage.Store, id string) (string, error)) 
 	}}
 }
 
-// A situation is a process that transactions meet in. It gives the claim of what runs in it.
+// situation is a state of a process in which transactions meet. It returns the claim of the running
+// task.
 type situation struct {
 	name string
 	make func(b *bench, id string) *storage.Claim
@@ -136,8 +138,9 @@ var situations = []situation{
 	{"in repair", func(b *bench, id string) *storage.Claim { b.wreck(id, timer(time.Hour)); return b.repair(id).Claim }},
 }
 
-// Whatever two nodes do to one process at the same moment, in whichever order they get it: it comes out as if the first had been
-// done, and then the second. Both wait for a foreign session's lock, so that both have begun when the first one goes on.
+// Two concurrent transactions of two nodes on one process, in any order of their locks, have the
+// same result as one after the other. Both wait for the lock of another session, so that both have
+// begun when the first one continues.
 func TestEveryTwoTransactions(t *testing.T) {
 	t.Parallel()
 	for _, situation := range situations {
@@ -155,7 +158,8 @@ func TestEveryTwoTransactions(t *testing.T) {
 	}
 }
 
-// Those that try a quick statement first give the process back where it does not apply to them. Then they come out as the second.
+// Transactions that try the fast path first release the process if it does not apply. They may then
+// be the second one.
 func TestEveryTwoQuickTransactions(t *testing.T) {
 	t.Parallel()
 	quick := []string{"call", "repeat a call", "finish", "give the place away"}
@@ -177,7 +181,8 @@ func TestEveryTwoQuickTransactions(t *testing.T) {
 	}
 }
 
-// meet has two transactions meet in a process, and compares with one after the other.
+// meet runs two transactions concurrently on a process, and compares the result with that of
+// running them one after the other.
 func (b *bench) meet(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
 	b.t.Helper()
 	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
@@ -185,7 +190,7 @@ func (b *bench) meet(other *storage.Store, situation func(*bench, string) *stora
 	}
 }
 
-// meetQuick is meet where the first may come out as the second.
+// meetQuick is like meet, but the first transaction may also be the second one.
 func (b *bench) meetQuick(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) {
 	b.t.Helper()
 	if want, ok := b.serial(other, situation, "s"+name, first, second, false); ok {
@@ -201,8 +206,8 @@ func (b *bench) expect(got string, first, second transaction, want ...string) {
 	}
 }
 
-// serial tells what comes out of two transactions one after the other, in their order or the other way round, and whether the
-// situation has what they take.
+// serial runs two transactions one after the other, in order or reversed. It returns the result,
+// and whether the situation supports them.
 func (b *bench) serial(other *storage.Store, situation func(*bench, string) *storage.Claim, id string, first, second transaction, reverse bool) (string, bool) {
 	b.t.Helper()
 	claim := b.posted(situation, id)
@@ -223,7 +228,7 @@ func (b *bench) serial(other *storage.Store, situation func(*bench, string) *sto
 	return fmt.Sprintf("%s\n then %s\n %s %s", answers[0], answers[1], b.state(id), b.standing(id)), true
 }
 
-// posted makes a process to which messages are on their way.
+// posted creates a process with undelivered messages.
 func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string) *storage.Claim {
 	b.t.Helper()
 	claim := situation(b, id)
@@ -231,7 +236,7 @@ func (b *bench) posted(situation func(*bench, string) *storage.Claim, id string)
 	return claim
 }
 
-// standing are the messages of a process that have not been delivered.
+// standing returns the undelivered messages of a process.
 func (b *bench) standing(id string) string {
 	b.t.Helper()
 	own := ""
@@ -241,14 +246,16 @@ func (b *bench) standing(id string) string {
 	return own + ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
 }
 
-// together has two transactions wait for the same process, the first one in front. A lane waits 250 ms for a lock, which is short on
-// a machine that is busy: then nothing was tried, and another process is taken.
+// together makes two transactions wait for the same process, in order. A lane waits 250 ms for a
+// lock, which may be too short on a busy machine. Then nothing was tested, and another process is
+// used.
 func (b *bench) together(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) string {
 	b.t.Helper()
 	for try := range 20 {
 		id := fmt.Sprintf("%s-%d", name, try)
 		claim := b.posted(situation, id)
-		release := b.foreign("SELECT FROM processes WHERE process_id IN ($1, '~flow/' || $1) FOR UPDATE", id) // of the job of a step: its run, too
+		// for the job of a step, also its run
+		release := b.foreign("SELECT FROM processes WHERE process_id IN ($1, '~flow/' || $1) FOR UPDATE", id)
 		one := later(func() (string, error) { return first.run(b.Store, id, claim) })
 		waits := b.waits(1)
 		two := later(func() (string, error) { return second.run(other, id, claim) })
@@ -267,13 +274,13 @@ func (b *bench) together(other *storage.Store, situation func(*bench, string) *s
 	return ""
 }
 
-// waits tells whether n lanes wait for a lock before their lock timeout is over.
+// waits reports whether n lanes wait for a lock before their lock timeout is over.
 func (b *bench) waits(n int) bool {
 	b.t.Helper()
 	return b.lanesWait(n, "true")
 }
 
-// waitsBehind tells whether a lane waits for a foreign session whose statement ends in a comment of this text.
+// waitsBehind reports whether a lane waits for a session whose statement ends with this comment.
 func (b *bench) waitsBehind(comment string) bool {
 	b.t.Helper()
 	return b.lanesWait(1, "EXISTS (SELECT FROM pg_stat_activity h WHERE h.pid = ANY (pg_blocking_pids(a.pid)) AND h.query LIKE '%-- "+comment+"')")

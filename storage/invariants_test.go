@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each plants a violation in a sound database, in one process.
+// Each entry plants a violation in one process of a sound database.
 var planted = []struct{ invariant, process, sql string }{
 	{"task_in_one_place", "calls", `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		SELECT namespace, process_id, task_id, task_type, 'process', now() FROM running WHERE process_id = $1`},
@@ -107,7 +107,7 @@ var planted = []struct{ invariant, process, sql string }{
 
 var errRolledBack = errors.New("rolled back")
 
-// stock fills a database with one process of each sort that an invariant looks at.
+// stock fills a database with one process of each kind that the invariants check.
 func (b *bench) stock() {
 	b.process("idle", events("a", "b"))
 	b.process("timers", timer(time.Hour), named(time.Hour, "n"))
@@ -163,12 +163,12 @@ func TestInvariantsAreChecked(t *testing.T) {
 	b.stock()
 	sound, err := storage.CheckInvariants(t.Context(), b.db)
 	if len(must(t, sound, err).Violations) > 0 {
-		t.Fatalf("a sound database breaks %v", sound.Violations)
+		t.Fatalf("a sound database violates %v", sound.Violations)
 	}
 	unplanted := maps.Clone(sound.Looked)
 	for _, p := range planted {
 		delete(unplanted, p.invariant)
-		// A transaction that is rolled back leaves the database sound for the next.
+		// A rolled-back transaction leaves the database sound for the next entry.
 		err := pgx.BeginFunc(t.Context(), b.db, func(tx pgx.Tx) error {
 			if tag, err := tx.Exec(t.Context(), p.sql, p.process); err != nil || tag.RowsAffected() == 0 {
 				t.Errorf("%s: plant: %v rows, %v", p.invariant, tag.RowsAffected(), err)
@@ -185,7 +185,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 				t.Errorf("%s is not seen after %s\nseen: %v", p.invariant, p.sql, report.Violations)
 			}
 			if report.Looked[p.invariant] == 0 {
-				t.Errorf("%s sees a violation and has looked at nothing", p.invariant)
+				t.Errorf("%s has a violation but has checked no rows", p.invariant)
 			}
 			return errRolledBack
 		})
@@ -198,7 +198,7 @@ func TestInvariantsAreChecked(t *testing.T) {
 	}
 	for invariant, n := range sound.Looked {
 		if n == 0 {
-			t.Errorf("%s looks at nothing in a database that has one of each sort", invariant)
+			t.Errorf("%s checks no rows in a database with one process of each kind", invariant)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	equal(t, "at first", standing(), "[]")
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'placed'")
 	b.due("timers")
-	b.due("retries") // which has a task that runs
+	b.due("retries") // it has a running task
 	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '1 minute' WHERE process_id = 'inline'")
 	b.exec("INSERT INTO constraint_holds (namespace, process_id, line, held_time) VALUES ('shop', 'idle', 'c=', now() - interval '1 minute')")
 	b.exec("UPDATE running SET deadline = deadline - interval '2 minutes' WHERE process_id = 'new'")
@@ -228,14 +228,14 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
 	equal(t, "in a paused namespace", standing(), "[cancel_ends ending lease_is_held new]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind, created_time) VALUES ('shop', 'idle', 'notify', now() - interval '1 minute')")
-	equal(t, "with a message that nobody delivers", standing(), "[cancel_ends ending lease_is_held new message_is_delivered idle]")
+	equal(t, "with an undelivered message", standing(), "[cancel_ends ending lease_is_held new message_is_delivered idle]")
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
 	equal(t, "of a dead node", standing(),
 		"[cancel_ends ending lease_is_held calls lease_is_held ending lease_is_held new lease_is_held repairs lease_is_held retries]")
 }
 
-// A check that runs while the engine works sees one moment: nothing that is half done.
+// A check in a database in use reads one snapshot and finds no violations.
 func TestInvariantsHoldUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -255,7 +255,7 @@ func TestInvariantsHoldUnderLoad(t *testing.T) {
 	})
 }
 
-// work takes a process through calls, timers, failures and repairs.
+// work runs calls, timers, failures and repairs of a process.
 func (b *bench) work(k process.Key, steps int) {
 	in := newInit(k.ProcessID)
 	p, err := b.PrepareInit(in)

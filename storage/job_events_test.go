@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// stepEvents have a result write events as a run does.
+// stepEvents adds events to a result, as a run does.
 func stepEvents(events ...*storage.JobEvent) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		for _, e := range events {
@@ -24,8 +24,8 @@ func stepEvents(events ...*storage.JobEvent) func(*storage.Completion) {
 	}
 }
 
-// Events that ride with a result are written with it, in their order, and not at all where the attempt is fenced off or the namespace does not
-// keep them.
+// Events of a result are stored with it, in order. They are not stored if the attempt is fenced or
+// the namespace does not keep them.
 func TestJobEventsRide(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -100,8 +100,8 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 	}
 }
 
-// Below the oldest transaction that runs no event is missing, and the events of one job come in their order, also where the second transaction
-// had drawn its number before the first.
+// Below the oldest running transaction, no event is missing, and the events of a job are in order,
+// even if the second transaction got its ID before the first.
 func TestJobEventsInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,13 +119,13 @@ func TestJobEventsInOrder(t *testing.T) {
 	equal(t, "rows below a transaction that runs", ask[int](b, finished), 0)
 	do("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'second')")
 	must(t, 0, early.Commit(t.Context()))
-	for ask[int](b, finished) < 2 { // other databases of the server have transactions too
+	for ask[int](b, finished) < 2 { // other databases of the server also have transactions
 		runtime.Gosched()
 	}
 	equal(t, "the order", ask[string](b, "SELECT string_agg(type, ' ' ORDER BY xid, event_id) FROM job_events"), "first second")
 }
 
-// Events go once their namespace keeps them no longer; those of namespaces that keep all for ever stay.
+// Events are deleted after their retention. Those of namespaces that keep them forever stay.
 func TestForgetJobEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -133,11 +133,12 @@ func TestForgetJobEvents(t *testing.T) {
 		FROM unnest(ARRAY['short', 'long', 'ever']) ns, generate_series(20, 1, -1) n`)
 	more, err := b.ForgetJobEvents(t.Context(), map[string]time.Duration{"short": 5*time.Hour + time.Minute, "long": 15*time.Hour + time.Minute})
 	equal(t, "more", must(t, more, err), false)
-	equal(t, "what is left", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
+	equal(t, "remaining events", ask[string](b, "SELECT string_agg(namespace || ' ' || n, ', ' ORDER BY n) FROM (SELECT namespace, count(*) AS n FROM job_events GROUP BY 1) x"),
 		"short 5, long 15, ever 20")
 }
 
-// A watch brings nothing that lies behind a transaction which still runs: what that one writes comes before it.
+// A watch returns no events after a running transaction, because that may still write events before
+// them.
 func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -157,20 +158,21 @@ func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
 		return types
 	}
 	if got := read(); len(got) != 0 {
-		t.Fatalf("%v is brought while an older transaction runs", got)
+		t.Fatalf("%v is returned while an older transaction runs", got)
 	}
 	_, err = early.Exec(t.Context(), insert, "second")
 	must(t, 0, err)
 	must(t, 0, early.Commit(t.Context()))
 	var got []string
-	for got = read(); len(got) < 2; got = read() { // other databases of the server have transactions too
+	for got = read(); len(got) < 2; got = read() { // other databases of the server also have transactions
 		runtime.Gosched()
 	}
-	equal(t, "what is brought", strings.Join(got, " "), "first second")
+	equal(t, "returned events", strings.Join(got, " "), "first second")
 }
 
-// After a dump was restored into another cluster its events are ahead of that: a cursor of theirs is refused, and what docs/operations.md says to do brings
-// them, in their order and before those that follow.
+// After a dump was restored into another cluster, its events are ahead of that cluster. Their
+// cursors are rejected. The procedure in docs/operations.md makes a watch return them, in order and
+// before the following events.
 func TestEventsOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -197,7 +199,7 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	b.exec("UPDATE progressor.job_events" + fix)
 	b.exec("INSERT INTO job_events (namespace, job_id, type) VALUES ('n', 'j', 'new')")
 	var types []string
-	for len(types) < 4 { // other databases of the server have transactions too
+	for len(types) < 4 { // other databases of the server also have transactions
 		runtime.Gosched()
 		found, _, err := b.ReadJobEvents(t.Context(), []storage.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}})
 		types = nil
@@ -205,5 +207,5 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 			types = append(types, e.Type)
 		}
 	}
-	equal(t, "what a watch brings", strings.Join(types, " "), "old0 old1 old2 new")
+	equal(t, "events of a watch", strings.Join(types, " "), "old0 old1 old2 new")
 }

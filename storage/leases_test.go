@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A row of a job that was read is remembered by its text, as long as it is short; whatever is remembered, each text gives its own job.
+// Parsed rows of jobs are cached by their text, if it is short. Every text returns its own job.
 func TestJobOf(t *testing.T) {
 	t.Parallel()
 	read := func(text string) *storage.Job {
@@ -19,11 +19,11 @@ func TestJobOf(t *testing.T) {
 	j := read(short)
 	equal(t, "the job", fmt.Sprintf("%s %d %t %s", j.Name, j.Takeovers, j.Options == nil, j.Failures), "mail 2 true [1]")
 	if read(short) != j {
-		t.Error("a short row is read twice")
+		t.Error("a short row is parsed twice")
 	}
 	long := fmt.Sprintf(`{"name": %q}`, strings.Repeat("x", 2000))
 	if once, again := read(long), read(long); once == again {
-		t.Error("a long row is remembered")
+		t.Error("a long row is cached")
 	}
 	for n := range 3000 {
 		name := fmt.Sprint("job-", n)
@@ -34,6 +34,6 @@ func TestJobOf(t *testing.T) {
 		t.Errorf("no job is %v, %v", j, err)
 	}
 	if _, err := storage.JobOf([]byte(`{"name": 1}`)); err == nil {
-		t.Error("a row that cannot be read is taken")
+		t.Error("an invalid row is accepted")
 	}
 }

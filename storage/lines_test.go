@@ -15,7 +15,7 @@ import (
 
 func patient(c *storage.Call) { c.MayWait = func() bool { return true } }
 
-// lined is a bench whose calls stand in line for so long, and its registry.
+// lined returns a bench with a wait in call queues, and its registry.
 func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	t.Helper()
 	dsn, registry := storagetest.DSN(t), prometheus.NewRegistry()
@@ -23,14 +23,14 @@ func lined(t *testing.T, wait time.Duration) (*bench, *prometheus.Registry) {
 	return &bench{Store: s, t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}, registry
 }
 
-// occupied makes a process that a call runs on.
+// occupied creates a process with a running call.
 func (b *bench) occupied(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id)
 	return b.claim(id, patient)
 }
 
-// stands has a patient call made, and waits until n stand in the line of its process.
+// stands makes a call that may wait, and returns when n calls wait in the queue of its process.
 func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (storage.Prepared, error) {
 	b.t.Helper()
 	answer := later(func() (storage.Prepared, error) { return b.PrepareCall(call(id, append(change, patient)...)) })
@@ -45,7 +45,7 @@ func (b *bench) stands(id string, n int, change ...func(*storage.Call)) func() (
 	}
 }
 
-// unused waits until nothing is known to run here.
+// unused waits until no process is known to run here.
 func (b *bench) unused() {
 	b.t.Helper()
 	for deadline := time.Now().Add(stuck); ; {
@@ -54,13 +54,13 @@ func (b *bench) unused() {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.t.Fatalf("%d processes are thought to run here", visits)
+			b.t.Fatalf("%d processes are known to run here", visits)
 		}
 	}
 }
 
-// Calls of a process that runs here go with its results, in their order, one with each: nothing of them is stored before, and no large statement is
-// needed.
+// Calls of a process that runs here are stored with its results, in order, one per result. Nothing
+// is stored before, and the general statements are not needed.
 func TestCallsGoWithResults(t *testing.T) {
 	t.Parallel()
 	b, registry := lined(t, stuck)
@@ -75,7 +75,7 @@ func TestCallsGoWithResults(t *testing.T) {
 		prepared, err := answer()
 		equal(t, "the outcome of a call in line", must(t, prepared, err).Outcome, storage.Captured)
 		running = prepared.Claim
-		equal(t, "whose turn it is", string(running.Args), fmt.Sprint(n))
+		equal(t, "the running call", string(running.Args), fmt.Sprint(n))
 	}
 	b.save(end(running, storage.Finished))
 	equal(t, "misses", quickMisses(t, registry), 0)
@@ -83,7 +83,8 @@ func TestCallsGoWithResults(t *testing.T) {
 	b.unused()
 }
 
-// A call that waits in vain is stored. It goes before those that still stand in line, and they go on when nothing is stored any more.
+// A call that has waited too long is stored. It runs before the calls that still wait in memory,
+// and these continue when no stored call is left.
 func TestLineIsLeft(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, 50*time.Millisecond)
@@ -103,7 +104,7 @@ func TestLineIsLeft(t *testing.T) {
 	b.unused()
 }
 
-// As many calls stand in line as may wait for a process. One more is for the database to take or to refuse.
+// At most max_waiting calls wait in the queue. The database decides about another one.
 func TestLineIsFull(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
@@ -119,21 +120,22 @@ func TestLineIsFull(t *testing.T) {
 	equal(t, "the next task of the process", b.save(end(next, storage.Finished)).Next, (*storage.Claim)(nil))
 	prepared, err := first()
 	equal(t, "the call in line", must(t, prepared, err).Outcome, storage.Captured)
-	equal(t, "who is behind whom", next.TaskID < prepared.TaskID, true)
+	equal(t, "the order of the calls", next.TaskID < prepared.TaskID, true)
 	b.save(end(prepared.Claim, storage.Finished))
 	b.unused()
 }
 
-// runsHere has a call made by a node that runs its process.
+// runsHere makes a call from a node that runs its process.
 func runsHere(c *storage.Call) { c.Here = func() bool { return true } }
 
-// Where a call of a process that runs here is stored and no line knew of it, those that come later stand in line behind it, and go with results when
-// it has run. (They were stored too, and those behind them: a hot process never got out of that.)
+// If a call of a process that runs here was stored and no queue knew the process, later calls wait
+// in memory behind it, and are stored with results after it has run. (Otherwise they would be
+// stored too, and a hot process would never return to the fast path.)
 func TestLineFormsBehindWhatIsStored(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
 	b.process("p")
-	running := b.claim("p") // of which no line knows
+	running := b.claim("p") // unknown to the queues
 	equal(t, "a call that finds the process busy", b.call("p", patient, runsHere).Outcome, storage.Postponed)
 	first, second := b.stands("p", 1), b.stands("p", 2)
 	running = b.save(end(running, storage.Finished)).Next
@@ -146,7 +148,7 @@ func TestLineFormsBehindWhatIsStored(t *testing.T) {
 	b.unused()
 }
 
-// Where others keep a process busy, calls are stored behind theirs, and wait in memory for nobody.
+// If others keep a process busy, calls are stored behind theirs and do not wait in memory.
 func TestLineGivesWayToOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
@@ -174,7 +176,7 @@ func TestLineGivesWayToOthers(t *testing.T) {
 	b.unused()
 }
 
-// Calls in line learn at once what becomes of their process.
+// Queued calls are answered at once when their process breaks or is removed.
 func TestLineOfAProcessThatBreaks(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
@@ -200,7 +202,7 @@ func TestLineOfAProcessThatBreaks(t *testing.T) {
 	}
 }
 
-// An attempt that was fenced off holds nobody up.
+// A fenced attempt delays no calls.
 func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)
@@ -217,7 +219,7 @@ func TestLineOfAnAttemptThatIsOver(t *testing.T) {
 	b.unused()
 }
 
-// A store that closes answers those who stand in line.
+// A store that closes answers the queued calls.
 func TestStoreClosesUnderALine(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, 50*time.Millisecond)
@@ -231,7 +233,7 @@ func TestStoreClosesUnderALine(t *testing.T) {
 	}
 }
 
-// Who may not wait any longer, because others want its place, is stored before its time.
+// A call whose slot is needed by others is stored early.
 func TestLineIsLeftForOthers(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, time.Hour)
@@ -240,8 +242,8 @@ func TestLineIsLeftForOthers(t *testing.T) {
 	equal(t, "a call that is wanted elsewhere", must(t, prepared, err).Outcome, storage.Postponed)
 }
 
-// A call that was to go with a result is answered when its part is over, though the result is tried again and again; and the line goes on when that
-// is stored.
+// A call that should be stored with a result is answered when its flush has failed, although the
+// result is retried. The queue continues when the result is stored.
 func TestLineOfAProcessThatIsHeld(t *testing.T) {
 	t.Parallel()
 	b, _ := lined(t, stuck)

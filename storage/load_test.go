@@ -19,21 +19,22 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// load is clients that call a few processes on several workers, each call with an op of its own in its args. What became of an op
-// is told by the events: an acknowledged one is there once, any other at most once.
+// load has clients that call a few processes on several workers, each call with an op in its args.
+// The events show the result: an acknowledged op is stored once, any other at most once.
 type load struct {
 	workers   []*worker
 	processes int
 	clients   int
-	calls     int // of each client
+	calls     int // per client
 
 	done    atomic.Int64
 	mutex   sync.Mutex
-	acked   map[string]bool // false: the client does not know
+	acked   map[string]bool // false if the outcome is unknown
 	twinned atomic.Int64
 }
 
-// run makes all calls. Every other client uses keys and repeats what was not answered; meddle runs beside them.
+// run makes all calls. Every other client uses keys and repeats unanswered calls. meddle runs
+// concurrently.
 func (l *load) run(meddle func()) {
 	l.acked = map[string]bool{}
 	all(l.clients+1, func(i int) {
@@ -55,7 +56,7 @@ func (l *load) run(meddle func()) {
 	})
 }
 
-// call makes a call, and tells whether its client is through with it.
+// call makes a call, and reports whether its client is done with it.
 func (l *load) call(w *worker, id, op string, withKey bool) bool {
 	c := call(id, func(c *storage.Call) {
 		yes := func() bool { return true }
@@ -80,7 +81,7 @@ func (l *load) call(w *worker, id, op string, withKey bool) bool {
 	return true
 }
 
-// check waits until everything has been done and looks at what was stored.
+// check waits until all work is done and checks what was stored.
 func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
 	for _, w := range l.workers {
@@ -112,7 +113,7 @@ func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 	}
 	delete(stored, "args") // of the INITs
 	if len(stored) > 0 {
-		t.Errorf("nobody asked for %v", stored)
+		t.Errorf("%v were not requested", stored)
 	}
 	t.Logf("%d calls, %d of unknown outcome, %d repeated", len(l.acked), unknown, l.twinned.Load())
 	report, err := storage.CheckInvariants(t.Context(), db)
@@ -122,7 +123,7 @@ func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 	}
 }
 
-// found makes the processes of a load.
+// found creates the processes of a load.
 func (l *load) found(t *testing.T, w *worker) {
 	t.Helper()
 	for n := range l.processes {
@@ -131,12 +132,14 @@ func (l *load) found(t *testing.T, w *worker) {
 	}
 }
 
-// Two nodes, few processes, scans beside it all: no deadlock, no scan that fails, every op once and in the order of its task.
+// Two nodes, few processes and concurrent scans: there is no deadlock and no failed scan, and every
+// op is stored once and in the order of its task.
 func TestTwoNodesUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	other := open(t, b.dsn, storage.Config{})
-	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 400, calls: 4} // more than fill one lane of each
+	// more than fill one lane of each
+	l := &load{workers: []*worker{newWorker(t, b.Store), newWorker(t, other)}, processes: 5, clients: 400, calls: 4}
 	l.found(t, l.workers[0])
 	total := int64(l.clients * l.calls)
 	l.run(func() {
@@ -160,7 +163,7 @@ func TestTwoNodesUnderLoad(t *testing.T) {
 	equal(t, "deadlocks", ask[int](b, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"), 0)
 }
 
-// Backends of lanes are terminated in the middle of their work.
+// Backends of lanes are terminated during their work.
 func TestLanesAreTerminatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -187,12 +190,12 @@ func TestLanesAreTerminatedUnderLoad(t *testing.T) {
 		}
 	}
 	if found < 3 {
-		t.Errorf("%v flushes were recovered: this test has tested nothing", found)
+		t.Errorf("%v flushes were recovered: the test has tested nothing", found)
 	}
 	t.Logf("%v recoveries, %d tasks adopted, %d answers lost", found, l.workers[0].adopted, l.workers[0].lost)
 }
 
-// The server crashes and comes back, three times.
+// The server crashes and restarts, three times.
 func TestServerRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "progressor-restart-*")
@@ -218,7 +221,7 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	l.run(func() {
 		for done := int64(300); done <= 900; done += 300 {
 			for l.done.Load() < done {
-				_ = s.Ping(t.Context()) // time passes
+				_ = s.Ping(t.Context()) // wait
 			}
 			if err := server.Restart(t.Context(), "immediate"); err != nil {
 				t.Error(err)
@@ -232,7 +235,7 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	t.Logf("%d tasks adopted, %d answers lost", w.adopted, w.lost)
 }
 
-// Connections break in the middle of flushes of many items, before their commit and after it.
+// Connections break during flushes of many items, before and after their commit.
 func TestConnectionsAreCutUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -254,6 +257,6 @@ func TestConnectionsAreCutUnderLoad(t *testing.T) {
 	l.check(t, b.db)
 	t.Logf("%d cuts, %d tasks adopted, %d answers lost", cuts, w.adopted, w.lost)
 	if cuts < 10 || w.adopted == 0 || w.lost == 0 {
-		t.Error("this test has tested next to nothing")
+		t.Error("the test has tested too little")
 	}
 }

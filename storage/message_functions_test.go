@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// role makes a login of its own with these rights, and connects as it.
+// role creates a login role with these rights, and connects with it.
 func (b *bench) role(rights ...string) *pgx.Conn {
 	b.t.Helper()
 	name := ask[string](b, "SELECT 'app_' || replace(gen_random_uuid()::text, '-', '')")
@@ -27,7 +27,7 @@ func (b *bench) role(rights ...string) *pgx.Conn {
 	conn, err := pgx.Connect(b.t.Context(), regexp.MustCompile(`user=\S+`).ReplaceAllString(b.dsn, "user="+name))
 	must(b.t, conn, err)
 	b.t.Cleanup(func() {
-		// The server is shared, and roles are the server's.
+		// Roles are shared by all databases of the server.
 		ctx := context.Background()
 		_ = conn.Close(ctx)
 		own := storagetest.Connect(b.t, b.dsn)
@@ -40,13 +40,13 @@ func (b *bench) role(rights ...string) *pgx.Conn {
 	return conn
 }
 
-// forApplications are the rights that docs/sql.md gives the role of an application.
+// forApplications are the rights that docs/sql.md grants to the role of an application.
 var forApplications = []string{
 	"USAGE ON SCHEMA progressor",
 	"EXECUTE ON FUNCTION progressor.start, progressor.notify, progressor.cancel, progressor.enqueue",
 }
 
-// An application's role sends, inside its transaction or not at all, and can do nothing else.
+// The role of an application can send messages in its transactions, and can do nothing else.
 func TestFunctionsSend(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -99,7 +99,7 @@ func TestFunctionsSend(t *testing.T) {
 	}
 }
 
-// What cannot be sent is refused at once, by the name of what is wrong.
+// Invalid messages are rejected at once, with the name of the parameter.
 func TestFunctionsRefuse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +127,8 @@ func TestFunctionsRefuse(t *testing.T) {
 	equal(t, "stored", b.undelivered(), 0)
 }
 
-// JSON from SQL is held to the rules of requests: what breaks them would make lists and gets fail, or lose digits.
+// JSON from SQL is checked by the same rules as in requests. Otherwise reads would fail or lose
+// digits.
 func TestFunctionsCheckJSON(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -160,8 +161,8 @@ func TestFunctionsCheckJSON(t *testing.T) {
 	equal(t, "stored", b.undelivered(), 9)
 }
 
-// An application that keeps its transaction open after it has sent holds up nobody: not its targets, not the scan, not the removal
-// of the namespace's processes.
+// An application that keeps its transaction open after sending a message blocks neither the
+// targets, nor the scan, nor the removal of processes.
 func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -174,7 +175,7 @@ func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 	equal(t, "found", b.found(0), "[p]")
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 	in, err := s.PrepareInit(newInit("new"))
-	equal(t, "a start beside it", must(t, in, err).Outcome, storage.Captured)
+	equal(t, "a concurrent start", must(t, in, err).Outcome, storage.Captured)
 	called, err := s.PrepareCall(call("q"))
 	equal(t, "a call", must(t, called, err).Outcome, storage.Captured)
 	saved, err := s.SaveResult(end(called.Claim, storage.Finished))
@@ -182,7 +183,7 @@ func TestOpenTransactionHoldsUpNobody(t *testing.T) {
 	must(t, 0, s.RemoveProcess(t.Context(), key("q")))
 }
 
-// Who listens hears of a commit, and of nothing that was rolled back; a connection that breaks is replaced.
+// Listen reports commits, but not rollbacks. A broken connection is replaced.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The connection breaks around the commit of the sender's result, and around that of the delivery: the message comes once.
+// The connection breaks around the commit of the sender's result, or around that of the delivery.
+// The message is delivered once.
 func TestMessagesOverABrokenConnection(t *testing.T) {
 	t.Parallel()
 	for when, at := range map[string]cut{"before the commit": beforeCommit, "after the commit": afterCommit} {
@@ -41,7 +42,8 @@ func TestMessagesOverABrokenConnection(t *testing.T) {
 	}
 }
 
-// Nodes that deliver the same messages at once deliver each of them once, in order, also where the first makes the process.
+// Nodes that deliver the same messages concurrently deliver each of them once, in order, even if
+// the first one creates the process.
 func TestNodesRaceToDeliver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -60,7 +62,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 			for more := true; more; {
 				var err error
 				if _, more, err = stores[i].DeliverMessages(key(id)); err != nil {
-					// Another node is making the process for longer than a lane waits.
+					// Another node is creating the process for longer than a lane waits.
 					if !errors.Is(err, process.ErrUnavailable) {
 						t.Error(err)
 					}
@@ -74,7 +76,8 @@ func TestNodesRaceToDeliver(t *testing.T) {
 	equal(t, "left", b.undelivered(), 0)
 }
 
-// A start meets another start of the process, under way on another node, and comes to nothing; what was sent after it finds that process.
+// A start meets another start of the process, in progress on another node, and does nothing. The
+// messages after it find that process.
 func TestStartMeetsAStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,12 +108,12 @@ func TestStartMeetsAStart(t *testing.T) {
 	if o.err == nil {
 		equal(t, "delivered", o.deliveries, "[{start exists false} {notify delivered false}]")
 	}
-	b.deliver("p") // a machine so slow that the lane did not wait for it
+	b.deliver("p") // if the machine was so slow that the lane did not wait
 	b.is("p", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")
 	b.recount()
 }
 
-// The start of a process that is being removed waits until that is gone.
+// The start of a process that is being removed waits for the removal.
 func TestStartWaitsForRemoval(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -128,7 +131,7 @@ func TestStartWaitsForRemoval(t *testing.T) {
 	equal(t, "delivered", b.deliver("p"), "start delivered")
 }
 
-// A session of somebody else that holds the target delays the delivery, and nothing else.
+// A foreign session that has locked the target delays only the delivery to it.
 func TestTargetHeldByForeignSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -142,8 +145,9 @@ func TestTargetHeldByForeignSession(t *testing.T) {
 	equal(t, "delivered", b.deliver("p"), "notify delivered")
 }
 
-// A message for a process that another node inserts after a delivery has taken its locks is left to the next delivery: it is neither
-// dropped, as for a process that is not there, nor given to a process that is not locked.
+// A message to a process that another node inserts after a delivery has taken its locks is left to
+// the next delivery. It is neither dropped, as for a missing process, nor delivered to a process
+// that is not locked.
 func TestTargetInsertedBehindTheLocks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,7 +165,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
 		waits := b.waits(1)
 		held := hold(old)
-		var deliveries []func() ([]storage.Delivery, error) // one flush, as the lane is busy
+		var deliveries []func() ([]storage.Delivery, error) // one flush, because the lane is busy
 		for _, id := range []string{old, next, last} {
 			deliveries = append(deliveries, later(func() ([]storage.Delivery, error) {
 				list, _, err := s.DeliverMessages(key(id))
@@ -177,7 +181,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 		b.start(next)
 		second := hold(next)
 		held()
-		waits = waits && b.waitsBehind(next) // for the second ones, which find what was not there before
+		waits = waits && b.waitsBehind(next) // for the second locks, which find the new process
 		b.start(last)
 		second()
 		got := ""
@@ -187,7 +191,7 @@ func TestTargetInsertedBehindTheLocks(t *testing.T) {
 			got += fmt.Sprint(len(list), " ")
 		}
 		if !waits || err != nil {
-			continue // not within the lock timeout: nothing was tried
+			continue // not within the lock timeout: nothing was tested
 		}
 		equal(t, "delivered", got, "1 1 0 ")
 		equal(t, "the next delivery", b.deliver(last), "notify delivered")

@@ -11,7 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// says gives a completion messages.
+// says adds messages to a completion.
 func says(messages ...storage.Message) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Messages = append(c.Messages, messages...) }
 }
@@ -28,7 +28,7 @@ func startOf(id string, change ...func(*storage.Message)) storage.Message {
 	return m
 }
 
-// told has the sender told of the end of what it starts.
+// told makes the sender be notified of the end of a process that it starts.
 func told(args string) func(*storage.Message) {
 	return func(m *storage.Message) { m.NotifyParentArgs = []byte(args) }
 }
@@ -38,7 +38,7 @@ func (b *bench) namespace(name string) {
 	must(b.t, 0, second(b.PutNamespace(b.t.Context(), name, []byte("{}"))))
 }
 
-// deliver delivers what stands for a process, and tells what became of it.
+// deliver delivers the messages of a process, and returns their outcomes.
 func (b *bench) deliver(id string) string {
 	b.t.Helper()
 	var list []string
@@ -56,7 +56,7 @@ func (b *bench) deliver(id string) string {
 	return strings.Join(list, ", ")
 }
 
-// say has a process of its own, which stays, send messages.
+// say sends messages from a separate process, which is kept.
 func (b *bench) say(messages ...storage.Message) {
 	b.t.Helper()
 	if _, err := b.GetProcess(b.t.Context(), key("sender")); err != nil {
@@ -65,7 +65,7 @@ func (b *bench) say(messages ...storage.Message) {
 	b.save(end(b.claim("sender"), storage.Finished, says(messages...)))
 }
 
-// waiting are the args of what waits in a process, in the order of its tasks.
+// waiting returns the args of the waiting tasks of a process, in order.
 func (b *bench) waiting(id string) string {
 	b.t.Helper()
 	return ask[string](b, "SELECT coalesce(string_agg(convert_from(args, 'UTF8'), ' ' ORDER BY task_id), '') FROM schedule WHERE process_id = $1", id)
@@ -81,7 +81,8 @@ func (b *bench) undelivered() int {
 	return ask[int](b, "SELECT count(*) FROM messages")
 }
 
-// What a fenced attempt says is not said, nor what one says that fails, is to be retried, or rejects.
+// Messages of a fenced attempt are not stored, nor those of an attempt that fails, is retried or is
+// rejected.
 func TestOnlyResultsSpeak(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -105,7 +106,8 @@ func TestOnlyResultsSpeak(t *testing.T) {
 	equal(t, "delivered", b.deliver("q"), "notify not_found, notify not_found")
 }
 
-// In the order in which they were sent, whatever their kinds; a start in between makes the process.
+// Messages are delivered in the order in which they were sent, whatever their kinds are. A start
+// among them creates the process.
 func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -117,7 +119,7 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	b.say(append(messages, startOf("q"), notifyOf("q", "late"))...)
 	want := "notify not_found, start delivered, start exists" + strings.Repeat(", notify delivered", 40) + ", start exists, notify delivered"
 	equal(t, "delivered", b.deliver("q"), want)
-	equal(t, "what waits", b.waiting("q"), "child 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 late")
+	equal(t, "waiting args", b.waiting("q"), "child 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 late")
 	equal(t, "the next task", ids(b.searchCalls(9)), "[q]")
 	equal(t, "left", b.undelivered(), 0)
 	equal(t, "dropped", b.letters(), "notify q not_found")
@@ -129,7 +131,8 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
-// A NOTIFY goes behind what waits, and at once where nothing does; max_waiting does not bound it.
+// A NOTIFY task waits behind other tasks, or runs at once if the process is idle. max_waiting does
+// not limit it.
 func TestNotifyTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -155,7 +158,7 @@ func TestNotifyTakesItsTurn(t *testing.T) {
 	equal(t, "a day later", b.letters(), "")
 }
 
-// Messages to a process in ERROR wait for its repair, of both kinds, and for its end.
+// Messages to a process in ERROR wait for a repair, by the processor or not, or for its end.
 func TestMessagesWaitForRepair(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -189,7 +192,7 @@ func TestMessagesWaitForRepair(t *testing.T) {
 		equal(t, "found of "+id, slices.Contains(b.found(0), id), false)
 		told := b.targets(func() { mend(id) })
 		want := map[bool]string{true: "[]", false: "[" + id + "]"}[id == "broken"]
-		equal(t, "told of after "+id, told, want)
+		equal(t, "targets after "+id, told, want)
 	}
 	for id, want := range map[string]string{
 		"repaired": "notify delivered, notify delivered", "simple": "notify delivered, notify delivered", "completed": "notify ended, notify ended",
@@ -199,7 +202,7 @@ func TestMessagesWaitForRepair(t *testing.T) {
 	}
 }
 
-// To a process that is suspended messages wait for its resume, and for a cancel, which ends it.
+// Messages to a suspended process wait for its resume, or for a cancel that ends it.
 func TestMessagesWaitForResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -231,7 +234,8 @@ func cancelOf(id string) storage.Message {
 	return storage.Message{Kind: storage.MessageCancel, Target: key(id), Reason: "no more"}
 }
 
-// A cancel by message is what CancelProcess asks for, in its turn among the messages; a second one changes nothing.
+// A cancel by message has the same effect as CancelProcess, in the order of the messages. A second
+// one changes nothing.
 func TestCancelByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -263,7 +267,7 @@ func TestCancelByMessage(t *testing.T) {
 	equal(t, "dropped", b.letters(), "cancel ended ended, cancel nobody not_found")
 }
 
-// found are the targets that a scan finds.
+// found returns the targets that a scan finds.
 func (b *bench) found(age time.Duration) (list []string) {
 	b.t.Helper()
 	keys, _, err := b.SearchMessages(b.t.Context(), age, 100, map[string]string{})
@@ -273,7 +277,7 @@ func (b *bench) found(age time.Duration) (list []string) {
 	return sorted(list)
 }
 
-// targets are those that the store tells of while f runs.
+// targets returns the targets that the store reports while f runs.
 func (b *bench) targets(f func()) []string {
 	list := make(chan string, 1000)
 	b.OnMessages(func(keys []process.Key, _ bool) {
@@ -290,7 +294,8 @@ func (b *bench) targets(f func()) []string {
 	return told
 }
 
-// The scan finds at once what SQL has sent, and what a process has sent once its node had its time.
+// The scan finds messages from SQL at once, and messages of processes after their node had time to
+// deliver them.
 func TestSearchMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -308,7 +313,8 @@ func TestSearchMessages(t *testing.T) {
 	equal(t, "at last", b.found(0), "[]")
 }
 
-// The scan reads each target once, however many messages wait there, and goes on behind the targets that it has found.
+// The scan reads each target once, however many messages wait there, and continues after the
+// targets that it has found.
 func TestSearchMessagesTakesTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -47,7 +47,7 @@ func TestMigrateDownAndUp(t *testing.T) {
 	if _, err := storage.Open(t.Context(), storage.Config{DSN: dsn}); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), "migrate up") {
 		t.Errorf("a store on an empty schema: %v", err)
 	}
-	// Two at once wait for each other, and the second one finds nothing to do.
+	// Two concurrent migrations wait for each other, and the second one has nothing to do.
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -62,8 +62,9 @@ func TestMigrateDownAndUp(t *testing.T) {
 	}
 }
 
-// A database that is taken back to the version before the first one that engines run on while it is migrated, and up again, keeps its
-// processes; what is gone is what was stored in tables that the newer versions made. A step down that was interrupted is made again.
+// A database that is migrated down to the version before the first online migration, and up again,
+// keeps its processes. It loses the contents of the tables of newer versions. An interrupted down
+// migration is repeated.
 func TestMigrateDownWithData(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -83,7 +84,9 @@ func TestMigrateDownWithData(t *testing.T) {
 		return ask[int64](b, "SELECT max(version_id) FROM goose_db_version WHERE is_applied")
 	}
 	for newest() > 8 {
-		if newest() == 10 { // the function goes first, outside of a transaction: the index may have been held by somebody
+		// the function is dropped first, outside a transaction, because the index may have been
+		// locked
+		if newest() == 10 {
 			if _, err := b.db.Exec(t.Context(), "DROP FUNCTION oldest_engine()"); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +104,7 @@ func TestMigrateDownWithData(t *testing.T) {
 	b.is("runs", "ERROR e0: INIT FINISHED, CALL ERROR")
 }
 
-// Who asks which migrations there are changes nothing, and needs no right but to read.
+// MigrationStatus changes nothing and needs only read access.
 func TestMigrationStatusOnlyReads(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
@@ -133,11 +136,11 @@ func TestMigrationStatusOnlyReads(t *testing.T) {
 	}
 	var made bool
 	if err := pool.QueryRow(t.Context(), "SELECT to_regnamespace('progressor') IS NOT NULL").Scan(&made); err != nil || made {
-		t.Errorf("the question has made a schema: %v, %v", made, err)
+		t.Errorf("MigrationStatus has created a schema: %v, %v", made, err)
 	}
 }
 
-// A newer schema says for which programs it is.
+// A newer schema declares which programs it supports.
 func TestOpenOnANewerSchema(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -163,7 +166,7 @@ func TestOpenOnANewerSchema(t *testing.T) {
 		t.Errorf("migrate a newer schema: %v", err)
 	}
 	if err := storage.MigrateDown(t.Context(), b.dsn); err == nil || !strings.Contains(err.Error(), "run a newer progressor") {
-		t.Errorf("take back what this program does not have: %v", err)
+		t.Errorf("down migration of a newer schema: %v", err)
 	}
 	states, err := storage.MigrationStatus(t.Context(), b.dsn)
 	if last := must(t, states, err)[len(states)-1]; last.Version != 99 || last.Name != "" || last.AppliedTime == nil {
@@ -181,7 +184,8 @@ func TestOpenOnNoServer(t *testing.T) {
 	}
 }
 
-// A migration gives way to who waits behind it, tells who holds the table, and goes on when that ends, or says that it has not.
+// A migration gives way to sessions that wait behind it, reports who holds the table, and continues
+// when the holder ends. Otherwise it returns an error.
 func TestMigrationGivesWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -205,15 +209,16 @@ func TestMigrationGivesWay(t *testing.T) {
 		if holder := <-tries; !strings.Contains(holder, "idle in transaction") {
 			t.Errorf("the table is %s", holder)
 		}
-		b.call("p") // who comes later does not wait for the holder
+		b.call("p") // later sessions do not wait for the holder
 	}
 	must(t, 0, held.Rollback(t.Context()))
 	must(t, 0, <-ended)
+	// Columns of an index are also in pg_attribute.
 	equal(t, "columns and indexes that were made", ask[int](b, `SELECT (SELECT count(*) FROM pg_attribute WHERE attname IN ('next', 'after_next'))
-		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4) // a column of an index is in pg_attribute too
+		+ (SELECT count(*) FROM pg_class WHERE relname = 'processes_next')`), 4)
 }
 
-// An index build waits for older transactions for as long as they last, and tells whom it waits for.
+// An index build waits for older transactions without limit, and reports the one that it waits for.
 func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -237,7 +242,7 @@ func TestMigrationTellsWhomAnIndexWaitsFor(t *testing.T) {
 	case err := <-ended:
 		t.Fatalf("the migration has not waited: %v", err)
 	case <-time.After(stuck):
-		t.Fatal("nobody is told whom the build waits for")
+		t.Fatal("the holder was not reported")
 	}
 	must(t, 0, held.Rollback(t.Context()))
 	must(t, 0, <-ended)
@@ -253,7 +258,7 @@ func TestClosedStoreRefuses(t *testing.T) {
 	}
 }
 
-// What a lane has left for its next flush when the store closes is refused like what comes later.
+// Items that a lane has left for its next flush when the store closes fail like later ones.
 func TestClosedStoreRefusesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,7 +283,7 @@ func TestNodes(t *testing.T) {
 	nodes, err := b.ListNodes(t.Context())
 	equal(t, "nodes", len(must(t, nodes, err)), 2)
 	equal(t, "draining", nodes[0].Draining, true)
-	// A node that is long dead is buried only when it holds nothing.
+	// A dead node is deleted only when it holds no tasks.
 	b.start("p")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours'")
 	must(t, 0, other.BuryNodes(t.Context()))
@@ -288,10 +293,10 @@ func TestNodes(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := b.Beat(t.Context(), storage.NodeReport{TimerLateness: -1}); err != nil {
-		t.Errorf("the node that holds a task was buried: %v", err)
+		t.Errorf("the node that holds a task was deleted: %v", err)
 	}
 	if _, err := other.Beat(t.Context(), storage.NodeReport{TimerLateness: -1}); !errors.Is(err, process.ErrFenced) {
-		t.Errorf("the heartbeat of a buried node: %v", err)
+		t.Errorf("the heartbeat of a deleted node: %v", err)
 	}
 	if err := b.DeleteNode(t.Context()); err != nil {
 		t.Error(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// The heartbeats of the node do not share connections with the heartbeats of workers and other reads: a node that is only busy must
-// not stop its tasks.
+// The heartbeats of the node do not share connections with the heartbeats of workers and other
+// reads, because a node that is only busy must not stop its tasks.
 func TestNodeHeartbeatHasItsOwnConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// recorder takes the text of a statement and runs nothing.
+// recorder records the text of a statement and runs nothing.
 type recorder struct {
 	sql  string
 	args []any
@@ -46,7 +46,7 @@ type recordedRow struct{}
 
 func (recordedRow) Scan(...any) error { return errRecorded }
 
-// text is the SQL of a generated method, given as a call of it.
+// text returns the SQL of a generated method, which run calls.
 func text(run func(db dbsqlc.DBTX) error) string {
 	var r recorder
 	_ = run(&r) // errRecorded
@@ -55,7 +55,7 @@ func text(run func(db dbsqlc.DBTX) error) string {
 
 func second[T any](_ T, err error) error { return err }
 
-// hotStatements are those of the lanes and the scans.
+// hotStatements returns the statements of the lanes and the scans.
 func hotStatements() map[string]string {
 	q, ctx := dbsqlc.New(), context.Background()
 	return map[string]string{
@@ -172,7 +172,7 @@ func hotStatements() map[string]string {
 	}
 }
 
-// Indexes whose conditions need not name a process: the scans', and the keys of requests.
+// Indexes whose conditions need not name a process: those of scans, and the keys of requests.
 var scanIndexes = map[string][]string{
 	"messages_target": {"SearchMessages"}, "schedule_due": {"DueTimers"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
 	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
@@ -199,7 +199,8 @@ type planNode struct {
 	Plans     []planNode
 }
 
-// faults tells what is wrong with a plan: what reads a table in full, or more of it than the processes that it is about.
+// faults returns what is wrong with a plan: reads of a whole table, or of more of it than the
+// processes that it concerns.
 func (n planNode) faults(statement string) (list []string) {
 	switch n.Type {
 	case "Seq Scan":
@@ -212,7 +213,8 @@ func (n planNode) faults(statement string) (list []string) {
 			list = append(list, fmt.Sprintf("reads %s by %s where %q", n.Relation, n.Index, n.Condition))
 		}
 	case "Nested Loop":
-		// Over what another part of the statement has found, for each row of its own: the square of a batch.
+		// It reads the result of another part of the statement for each of its own rows: quadratic
+		// cost.
 		if inner := n.Plans[1]; inner.Type == "CTE Scan" || inner.Type == "Function Scan" {
 			list = append(list, "joins every row with every row of a "+inner.Type)
 		}
@@ -225,7 +227,7 @@ func (n planNode) faults(statement string) (list []string) {
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// explain gives the plan that the hot connections use for a statement, whatever its arguments.
+// explain returns the plan of a statement on the hot connections, for any arguments.
 func explain(t *testing.T, conn *pgx.Conn, sql string) planNode {
 	t.Helper()
 	arguments := 0
@@ -258,8 +260,8 @@ func atoi(t *testing.T, s string) int {
 	return must(t, n, err)
 }
 
-// TestHotPlans looks at the plans where tables are empty, which is when an engine prepares them, and where schedule holds 100,000
-// rows, before and after ANALYZE.
+// TestHotPlans checks the plans with empty tables, which is when an engine prepares them, and with
+// 100,000 rows in schedule, before and after ANALYZE.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -296,7 +298,8 @@ func TestHotPlans(t *testing.T) {
 		b.exec("ANALYZE " + table)
 	}
 	look("analyzed")
-	// As autovacuum finds a busy database: hardly a row runs or waits, and their tables are full of dead ones.
+	// The typical state after autovacuum in a busy database: few rows run or wait, and their tables
+	// are full of dead rows.
 	b.exec("DELETE FROM running")
 	b.exec("DELETE FROM schedule WHERE process_id <> 'p1'")
 	b.exec("DELETE FROM messages")
@@ -317,7 +320,7 @@ func TestHotPlans(t *testing.T) {
 	b.recount()
 }
 
-// A plan that reads too much is seen as one.
+// A plan that reads too much is detected.
 func TestHotPlansAreJudged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -54,7 +54,7 @@ func TestCallWithoutPlace(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	equal(t, "the first", b.call("p", placeless).Outcome, storage.Placed)
-	// It keeps its turn: one that has a place does not overtake it.
+	// It keeps its position: a call with a slot does not overtake it.
 	equal(t, "the second", b.call("p").Outcome, storage.Postponed)
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL waits for place#0, CALL waits for process#0")
 	claims := b.searchCalls(9)
@@ -104,7 +104,8 @@ func TestCallIsOverloaded(t *testing.T) {
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running WHERE process_id = 'q'"), 1)
 }
 
-// A bound of nothing is refused: the statement would see nothing wait, and give a call the place of those that do.
+// A bound below 1 is rejected. The statement would see no waiting tasks, and a call would overtake
+// them.
 func TestCallWithoutABound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -119,7 +120,7 @@ func TestCallWithoutABound(t *testing.T) {
 	equal(t, "running", ask[int](b, "SELECT count(*) FROM running"), 0)
 }
 
-// flood makes n calls at once.
+// flood makes n concurrent calls.
 func (b *bench) flood(id string, n int, change ...func(*storage.Call)) []storage.PrepareOutcome {
 	outcomes := make([]storage.PrepareOutcome, n)
 	all(n, func(i int) {
@@ -132,7 +133,8 @@ func (b *bench) flood(id string, n int, change ...func(*storage.Call)) []storage
 	return outcomes
 }
 
-// Many calls of one flush and of several: one runs, all others wait in the order of their ids, and run in that order.
+// Of many calls in one or several flushes, one runs. All others wait and run in the order of their
+// IDs.
 func TestCallsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

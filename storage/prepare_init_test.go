@@ -17,7 +17,7 @@ func keyedInit(k, args string) func(*storage.Init) {
 	return func(in *storage.Init) { keyed(k, args)(&in.Call) }
 }
 
-// tryInit starts a process and tells the outcome.
+// tryInit starts a process and returns the outcome.
 func (b *bench) tryInit(id string, change ...func(*storage.Init)) storage.Prepared {
 	b.t.Helper()
 	p, err := b.PrepareInit(newInit(id, change...))
@@ -84,7 +84,8 @@ func TestInitWithKey(t *testing.T) {
 	equal(t, "after the process was removed", b.tryInit("p", keyedInit("k", "x")).Outcome, storage.Replayed)
 }
 
-// A keyed Start without an id derives it from the request: twins meet in the primary key.
+// A Start with a key and without an ID derives the ID from the request, so that repeated requests
+// conflict in the primary key.
 func TestInitWithDerivedID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -95,7 +96,7 @@ func TestInitWithDerivedID(t *testing.T) {
 	first := b.tryInit(process.DerivedProcessID(request), derived)
 	second := b.tryInit(process.DerivedProcessID(request), derived)
 	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{storage.Captured, storage.Replayed, first.TaskID})
-	// A rejected INIT takes its key along, whatever the key's scope.
+	// A rejected INIT deletes its key, whatever the scope of the key is.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	equal(t, "a third", b.tryInit(process.DerivedProcessID(request), derived).Outcome, storage.Captured)
@@ -121,14 +122,15 @@ func TestManyInitsAtOnce(t *testing.T) {
 	equal(t, "processes", ask[int](b, "SELECT count(*) FROM processes JOIN running USING (namespace, process_id)"), 26)
 }
 
-// A process that another session has made meanwhile, whose row no snapshot of the flush has seen, exists.
+// A process that another session has created in the meantime, and that is not visible to the
+// snapshot of the flush, is reported as existing.
 func TestInitMeetsInit(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Exists, nil)
 }
 
-// Where a twin of the request has made it, the twin's task is the answer: its two rows come with one commit, so that whoever sees the process
-// sees the request, too.
+// If a repetition of the request has created it, the result is the task of that request. Both rows
+// are committed together, so a transaction that sees the process also sees the request.
 func TestInitMeetsTwin(t *testing.T) {
 	t.Parallel()
 	newBench(t).initMeets(storage.Replayed, func(in *storage.Init, tx pgx.Tx) error {
@@ -139,12 +141,14 @@ func TestInitMeetsTwin(t *testing.T) {
 	})
 }
 
-// initMeets looks at what a Start meets whose process another session has made, and has not committed when the Start is stored. also is what that
-// session stores beside, and changes of the Start; nil: nothing.
+// initMeets tests a Start whose process another session has created but not committed when the
+// Start is stored. also changes the Start and stores further rows in that session; it may be nil.
 func (b *bench) initMeets(want storage.PrepareOutcome, also func(*storage.Init, pgx.Tx) error) {
 	t := b.t
 	t.Helper()
-	for try := range 20 { // a lane waits 250 ms for a lock: on a busy machine that may be over before the other one commits
+	// a lane waits 250 ms for a lock, which may end before the other transaction commits on a busy
+	// machine
+	for try := range 20 {
 		in := newInit(fmt.Sprintf("p-%d", try))
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})
 		if err == nil {

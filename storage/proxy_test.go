@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// proxy stands between a store and its server, and breaks the connections of lanes at the moments that matter.
+// proxy is a proxy between a store and its server that breaks the connections of lanes at given
+// points.
 type proxy struct {
 	dsn      string
 	listener net.Listener
@@ -21,20 +22,20 @@ type proxy struct {
 
 	mutex sync.Mutex
 	cut   cut
-	done  chan struct{} // closed when the cut was made
+	done  chan struct{} // closed when the connection was cut
 	conns []net.Conn
 }
 
-// cut is where the next exchange of a lane ends.
+// cut is where the next exchange of a lane is cut.
 type cut int
 
 const (
 	never        cut = iota
 	beforeCommit     // the statements do not reach the server
-	afterCommit      // the server has answered all of them, and nobody hears it
+	afterCommit      // the response of the server is lost
 )
 
-// newProxy makes a proxy to the server of a connection string.
+// newProxy starts a proxy for the server of a connection string.
 func newProxy(t testing.TB, dsn string) *proxy {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)
@@ -62,7 +63,8 @@ func newProxy(t testing.TB, dsn string) *proxy {
 	return p
 }
 
-// next arms the proxy for one exchange of one lane, and tells when it is over.
+// next arms the proxy for one exchange of one lane. It returns a channel that is closed after the
+// cut.
 func (p *proxy) next(c cut) <-chan struct{} {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -103,7 +105,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// serve passes one connection on. The first message of a client names it: lanes are what is cut.
+// serve forwards one connection. The first message of a client names it; only lanes are cut.
 func (p *proxy) serve(client, server net.Conn) {
 	defer client.Close()
 	defer server.Close()
@@ -129,11 +131,12 @@ func (p *proxy) serve(client, server net.Conn) {
 	p.passAnswers(client, server, &executes)
 }
 
-// ready is how the server ends its answers to a batch: ReadyForQuery, outside a transaction.
+// ready is the end of the server's response to a batch: ReadyForQuery, outside a transaction.
 var ready = []byte{'Z', 0, 0, 0, 5, 'I'}
 
-// passStatements copies what a client sends until an end is closed or the connection is cut. An exchange that begins with Bind runs
-// statements; one that begins with Parse only prepares them, and is let through.
+// passStatements copies the messages of a client until an end is closed or the connection is cut.
+// An exchange that begins with Bind runs statements. One that begins with Parse only prepares them
+// and is not cut.
 func (p *proxy) passStatements(server io.Writer, client io.Reader, executes *atomic.Bool) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -152,7 +155,8 @@ func (p *proxy) passStatements(server io.Writer, client io.Reader, executes *ato
 	}
 }
 
-// passAnswers copies what a server answers until an end is closed or the connection is cut. What it swallows stays swallowed.
+// passAnswers copies the messages of a server until an end is closed or the connection is cut.
+// Messages after the cut are lost.
 func (p *proxy) passAnswers(client io.Writer, server io.Reader, executes *atomic.Bool) {
 	buffer := make([]byte, 64<<10)
 	swallowed := false

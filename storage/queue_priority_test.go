@@ -9,13 +9,15 @@ import (
 // withPriority sets the priority of a call.
 func withPriority(n int32) func(*storage.Call) { return func(c *storage.Call) { c.Priority = n } }
 
-// waitsWith returns the priority with which a process waits for a slot, and the priority of the task that waits.
+// waitsWith returns the priority with which a process waits for a slot, and the priority of the
+// task that waits.
 func (b *bench) waitsWith(id string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT priority || ' for ' || coalesce(own_priority, priority) FROM schedule WHERE process_id = $1 AND waits_for = 'place'`, id)
 }
 
-// An urgent call behind one that can wait moves its process to the front. The first call keeps its own priority.
+// An urgent call behind one that can wait moves its process to the front. The first call keeps its
+// own priority.
 func TestUrgentCallBehindAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -35,7 +37,8 @@ func TestUrgentCallBehindAnother(t *testing.T) {
 	equal(t, "stored priorities", ask[[]int32](b, "SELECT array_agg(priority ORDER BY task_id) FROM tasks WHERE process_id = 'b'"), "[0 5]")
 }
 
-// When a task ends and the next one must wait for a slot, the process waits with the smallest priority of the rest.
+// When a task ends and the next one must wait for a slot, the process waits with the smallest
+// priority of the rest.
 func TestPriorityAfterAResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A busy process costs a second flush once, not for each of its calls and results; when nothing waits there any more it is forgotten.
+// A busy process costs a second flush once, not for each of its calls and results. It is forgotten
+// when no task waits there.
 func TestQuickStatementsMiss(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -54,7 +55,8 @@ func quickMisses(t *testing.T, registry *prometheus.Registry) float64 {
 	return families[n].GetMetric()[0].GetCounter().GetValue()
 }
 
-// A process that another node makes after a flush has taken its locks is not locked: the quick statement leaves it to the next flush.
+// A process that another node creates after a flush has taken its locks is not locked. The fast
+// path leaves it to the next flush.
 func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -71,7 +73,7 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
 		waits := b.waits(1)
 		held := b.foreign("SELECT FROM processes WHERE process_id = 'held' FOR UPDATE")
-		together := []func() (storage.Prepared, error){ // one flush, as the lane is busy
+		together := []func() (storage.Prepared, error){ // one flush, because the lane is busy
 			later(func() (storage.Prepared, error) { return s.PrepareCall(call("held")) }),
 			later(func() (storage.Prepared, error) { return s.PrepareCall(call(id)) }),
 		}
@@ -91,7 +93,7 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 			}
 		}
 		if !waits || errors.Join(err, err2) != nil || errors.Is(err3, process.ErrUnavailable) {
-			continue // not within the lock timeout: nothing was tried
+			continue // not within the lock timeout: nothing was tested
 		}
 		equal(t, "the call", must(t, p, err3).Outcome, storage.Captured)
 		equal(t, "misses of it", quickMisses(t, registry)-before, 1)
@@ -100,7 +102,7 @@ func TestQuickStatementsLeaveWhatIsUnlocked(t *testing.T) {
 	t.Fatal("never within the lock timeout")
 }
 
-// Situations in which a quick statement comes close to what it must leave to the whole one.
+// Situations that are similar to those of the fast path.
 var closeSituations = []situation{
 	{"a timer is due", func(b *bench, id string) *storage.Claim {
 		b.process(id, timer(time.Hour), named(time.Hour, "n"))
@@ -177,7 +179,8 @@ func callWithAll(c *storage.Call) {
 	c.Context, c.HistoryRange, c.Priority = []byte("context"), `{"limit": 1}`, 7
 }
 
-// What a quick statement stores and answers is what the whole one does: row by row and column by column, but for numbers and times.
+// The fast path stores and returns the same as the general statement: all rows and columns are
+// equal except for numbers and times.
 func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -200,7 +203,7 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 		}},
 	}
 	for n, s := range append(slices.Clone(situations), closeSituations...) {
-		// compare does the same in two processes, by one store each.
+		// compare does the same in two processes, each with one store.
 		compare := func(name string, do func(store *storage.Store, id string, c *storage.Claim) (any, error)) {
 			var got [2]string
 			for k, store := range stores {
@@ -233,7 +236,7 @@ func TestQuickStatementsDoAsWholeOnes(t *testing.T) {
 	}
 }
 
-// rows are all rows of a process.
+// rows returns all rows of a process.
 func (b *bench) rows(id string) string {
 	b.t.Helper()
 	text := ask[string](b, `SELECT coalesce(string_agg(x.name || ' ' || x.line::text, E'\n' ORDER BY x.n, x.id), '') FROM (
@@ -248,7 +251,7 @@ func (b *bench) rows(id string) string {
 	return numbers.ReplaceAllString(text, `"$1": there`)
 }
 
-// numbers and times, which no two processes have in common.
+// numbers and times, which differ between processes
 var numbers = regexp.MustCompile(`(?i)"(cancelled|process_?id|task_?id|node_id|fencing_?token|request_id|fingerprint|corrupted_?by|cancelled_by|\w*deadline|now|timestamp|\w+_?time)": ?("[^"]+"|[1-9][0-9]*|\[[0-9,]+\])`)
 
 func unnumbered(t *testing.T, answer any) string {

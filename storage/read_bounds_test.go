@@ -10,10 +10,10 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// large is a value of 1 MiB. Eight of them fill what one read returns.
+// large is a value of 1 MiB. Eight of them fill the result of one read.
 var large = bytes.Repeat([]byte("x"), 1<<20)
 
-// One read of answers returns about 8 MiB, the first tasks first, and says that there may be more.
+// One read of answers returns about 8 MiB, ordered by task, and reports that there may be more.
 func TestReadAnswersIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -37,8 +37,8 @@ func TestReadAnswersIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A node adopts about 8 MiB of lost claims at a time, and collects about 8 MiB of zombies, each time those with the
-// smallest tokens.
+// A node adopts about 8 MiB of lost claims at a time, and collects about 8 MiB of zombies, each
+// time those with the smallest tokens.
 func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -75,7 +75,8 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b.recount()
 }
 
-// The results of one flush have next tasks of at most 8 MiB run at once: each has an equal part of that. Larger ones wait for a slot.
+// The results of one flush promote next tasks of at most 8 MiB: each of an equal part of that. Larger
+// ones wait for a slot.
 func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -90,7 +91,7 @@ func TestNextTasksAreReadInBoundedBytes(t *testing.T) {
 	}
 	release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
 	first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first")) })
-	b.blocked(1) // so that all that follows is one flush
+	b.blocked(1) // so that the following items form one flush
 	saves := make([]func() (storage.Saved, error), len(claims))
 	for k, c := range claims {
 		saves[k] = later(func() (storage.Saved, error) { return s.SaveResult(end(c, storage.Finished)) })

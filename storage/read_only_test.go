@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// readOnly makes every new session of the test's database read-only, and terminates the sessions of
+// readOnly makes every new session of the test database read-only, and terminates the sessions of
 // the store. Existing read-only sessions stay read-only when it is turned off.
 func (b *bench) readOnly(on bool) {
 	b.t.Helper()
@@ -46,7 +46,7 @@ func (b *bench) until(what string, holds func() bool) {
 	}
 }
 
-// A lane that connects while the server is read-only answers requests, keeps results, and stores them
+// A lane that connects while the server is read-only fails requests, keeps results, and stores them
 // when the server is writable again.
 func TestServerReadOnly(t *testing.T) {
 	t.Parallel()
@@ -73,8 +73,8 @@ func TestServerReadOnly(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
 }
 
-// A lane whose very first connection meets a read-only server does not keep it. It says that it cannot write, and works as
-// soon as the server is writable.
+// A lane whose first connection meets a read-only server does not keep it. It reports that it
+// cannot write, and works as soon as the server is writable.
 func TestFirstConnectionReadOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -102,8 +102,8 @@ func TestFirstConnectionReadOnly(t *testing.T) {
 	b.is("p", "RUNNING e1: INIT FINISHED, CALL FINISHED, CALL runs#1")
 }
 
-// A session that became read-only after it was checked is closed at its first write: a lane stores the
-// item on another connection, and a pool opens another one.
+// A session that became read-only after it was checked is closed at its first write: a lane stores
+// the item on another connection, and a pool opens another one.
 func TestReadOnlySessionsAreClosed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,7 +141,7 @@ func TestReadOnlySessionsAreClosed(t *testing.T) {
 	}
 }
 
-// With several hosts in the DSN, every connection is to a server that is writable.
+// With several hosts in the DSN, every connection is to a writable server.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -173,7 +173,7 @@ func TestPasswordIsReadForEachConnection(t *testing.T) {
 	var failing atomic.Bool
 	s := open(t, b.dsn, storage.Config{Lanes: 1, Password: func(ctx context.Context) (string, error) {
 		if _, limited := ctx.Deadline(); !limited {
-			t.Error("reading the password may take forever")
+			t.Error("reading the password has no timeout")
 		}
 		read.Add(1)
 		if failing.Load() {

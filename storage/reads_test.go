@@ -38,7 +38,7 @@ func TestReadHistory(t *testing.T) {
 		long, err := b.ViewProcess(t.Context(), key("p"), c.rng) // by the statement for long ones
 		equal(t, fmt.Sprintf("%+v of a process that is looked at", c.rng), text(must(t, long, err).Events), c.want)
 	}
-	// Many readers at once are each handed their own.
+	// Each of many concurrent readers gets its own events.
 	all(300, func(i int) {
 		k, want := "p", 5
 		if i%2 == 0 {
@@ -131,7 +131,8 @@ func TestPutProcess(t *testing.T) {
 	c := b.searchTimers(9)
 	equal(t, "its timer", []any{len(c), c[0].TaskType, string(c[0].Context), c[0].LastEventID}, "[1 REMOVE ctx 2]")
 
-	// In ERROR nothing waits: the timers are those that the error has cancelled, and a repair sets them.
+	// No task waits in a process in ERROR. Its timers are those that the error has cancelled, and a
+	// repair restores them.
 	in.Key, in.Status, in.Detail = key("q"), process.StatusError, "broke elsewhere"
 	row, err = b.PutProcess(ctx, in)
 	equal(t, "the broken row", []any{must(t, row, err).Status, *row.Detail, *row.CorruptedBy, *row.Attention}, "[ERROR broke elsewhere 0 ERROR]")
@@ -153,7 +154,8 @@ func TestPutProcessOfNothing(t *testing.T) {
 	b.is("p", "RUNNING e0")
 }
 
-// Of a history that no message can hold a reader is sent no more than tells it so, and those who read at the same time are not harmed.
+// A reader of a history that is too large gets only enough to see that, and concurrent readers are
+// not affected.
 func TestReadHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -173,7 +175,7 @@ func TestReadHistoryIsBounded(t *testing.T) {
 		return fmt.Sprintf("%d from %d", len(got), got[0].EventID)
 	}
 	for rng, want := range map[storage.HistoryRange]string{
-		{Limit: -1}:                           "8 from 1", // the eighth passes the limit, by the metadata
+		{Limit: -1}:                           "8 from 1", // the eighth exceeds the limit by its metadata
 		{Limit: -1, Backward: true}:           "8 from 40",
 		{Limit: 3, Offset: 5}:                 "3 from 6",
 		{Limit: 2, Offset: 9, Backward: true}: "2 from 8",
@@ -198,7 +200,7 @@ func TestReadHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// A read that PostgreSQL refuses fails for whoever asked, not for those who read by the same statement.
+// A read that PostgreSQL rejects fails for its reader, not for others in the same statement.
 func TestReadHistoryOfABadReader(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -215,7 +217,7 @@ func TestReadHistoryOfABadReader(t *testing.T) {
 	})
 }
 
-// The connections for heartbeats and answers serve nothing that may wait.
+// The connections for heartbeats and answers run no statements that may wait.
 func TestKeptConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,12 +9,12 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// cutBench has a store behind a proxy.
+// cutBench is a bench with a store behind a proxy.
 type cutBench struct {
 	*bench
 	proxy *proxy
 	front *storage.Store
-	taken chan storage.Claim // what was adopted
+	taken chan storage.Claim // adopted claims
 }
 
 func newCutBench(t *testing.T) *cutBench {
@@ -29,7 +29,7 @@ func newCutBench(t *testing.T) *cutBench {
 	return c
 }
 
-// adopted waits for what the store takes up by itself.
+// adopted waits for an adopted claim.
 func (c *cutBench) adopted() storage.Claim {
 	c.t.Helper()
 	select {
@@ -47,7 +47,7 @@ func (c *cutBench) saveThere(completion *storage.Completion) storage.Saved {
 	return must(c.t, saved, err)
 }
 
-// there makes a process through the proxy and returns a claim of a call to it.
+// there creates a process through the proxy and returns the claim of a call.
 func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Claim {
 	c.t.Helper()
 	in, err := c.front.PrepareInit(newInit(id))
@@ -56,7 +56,8 @@ func (c *cutBench) there(id string, change ...func(*storage.Call)) *storage.Clai
 	return must(c.t, p, err).Claim
 }
 
-// Nothing of what was cut before it reached the server is stored; Saves and keyed requests are repeated.
+// If the connection breaks before the statements reach the server, nothing is stored. Results and
+// requests with keys are repeated.
 func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
@@ -79,7 +80,7 @@ func TestConnectionBreaksBeforeTheCommit(t *testing.T) {
 	equal(t, "adopted", len(c.taken), 0)
 }
 
-// An operator's order whose answer was lost is given again, and meets its own work.
+// An operator's command whose response was lost is repeated and finds its own result.
 func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)
@@ -109,7 +110,7 @@ func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 	equal(t, "the end of an overdue cancel", must(t, ended, err), true)
 	c.is("p", "CANCELLED e0: INIT FINISHED, CALL CANCELLED, CANCEL ERROR")
 
-	// Where the first try has brought the process to its end, or into a status that refuses the second.
+	// The first try has ended the process, or changed it to a status that rejects the second.
 	c.wreck("q")
 	c.proxy.next(afterCommit)
 	state, err := c.front.CancelProcess(storage.Cancel{Key: key("q")})
@@ -121,8 +122,9 @@ func TestOrdersWhoseAnswersAreLost(t *testing.T) {
 	c.is("r", "INIT e0: INIT runs#1")
 }
 
-// What was committed and not heard of is not done twice: a Save is told that it was applied, the task that it promoted is adopted,
-// a keyed request meets its own first try, and the task of a request without a key is adopted although its client does not know.
+// A committed flush whose response was lost is not repeated: a result is reported as applied, the
+// task that it promoted is adopted, a request with a key finds its first try, and the task of a
+// request without a key is adopted although its client gets an error.
 func TestConnectionBreaksAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	c := newCutBench(t)

@@ -46,7 +46,7 @@ func TestRemoveAnswersEverybody(t *testing.T) {
 	if err := b.RemoveProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
 		t.Errorf("a second removal: %v", err)
 	}
-	// The id is free again, and its tokens go on growing.
+	// The ID can be used again, and its tokens continue to increase.
 	equal(t, "the token", b.start("p").FencingToken > runs.FencingToken, true)
 }
 
@@ -63,11 +63,12 @@ func TestRemoveInEveryStatus(t *testing.T) {
 		b.remove(id)
 		b.is(id, "none")
 	}
-	equal(t, "what is left", ask[int](b, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"), 0)
+	equal(t, "remaining rows", ask[int](b, "SELECT (SELECT count(*) FROM schedule) + (SELECT count(*) FROM running) + (SELECT count(*) FROM processes)"), 0)
 	equal(t, "searches", len(b.searchCalls(9))+len(b.searchTimers(9)), 0)
 }
 
-// A long history goes in batches; meanwhile the process is gone for everybody, and its id is taken.
+// A long history is deleted in batches. In the meantime, the process is not visible, and its ID
+// cannot be used.
 func TestRemoveLongHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -76,11 +77,12 @@ func TestRemoveLongHistory(t *testing.T) {
 		SELECT namespace, process_id, n, task_id, 1, now(), 'x' FROM tasks, generate_series(1, 5000) n`)
 	b.exec("UPDATE processes SET last_event_id = 5000")
 	c := b.claim("p", keyed("k", "x"))
-	// A result that removes deletes the first batch with it. The rest is left to PurgeRemoved, on whatever node.
+	// A result that removes the process also deletes the first batch. PurgeRemoved deletes the
+	// rest, on any node.
 	b.save(end(c, storage.Removed, func(c *storage.Completion) { c.Response = []byte("bye") }))
 	equal(t, "events after the first batch", ask[int](b, "SELECT count(*) FROM events"), 4000)
 	if _, err := b.GetProcess(t.Context(), key("p")); !errors.Is(err, process.ErrProcessNotFound) {
-		t.Errorf("the process that goes: %v", err)
+		t.Errorf("the removed process: %v", err)
 	}
 	equal(t, "requests meanwhile", []any{b.call("p").Outcome, b.tryInit("p").Outcome, b.call("p", keyed("k", "x")).Outcome}, "[not_found exists replayed]")
 	other := open(t, b.dsn, storage.Config{})
@@ -90,7 +92,7 @@ func TestRemoveLongHistory(t *testing.T) {
 			break
 		}
 		if rounds > 10 {
-			t.Fatal("it never ends")
+			t.Fatal("the removal does not end")
 		}
 	}
 	equal(t, "rows left", ask[int](b, "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM processes)"), 0)
@@ -111,7 +113,8 @@ func TestRemoveProcessWaitsForTheLastBatch(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers WHERE task_type = 'CALL'"), 3000)
 }
 
-// Of a removed process the answers stay to keyed requests, and to what ended a moment ago; timers have no answers.
+// Of a removed process, the answers to requests with a key and those of recently ended tasks are
+// kept. Timers have no answers.
 func TestPurgeKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -124,7 +127,8 @@ func TestPurgeKeepsAnswers(t *testing.T) {
 		"INIT0 CALL0 CALL3 NOTIFY1 REPAIR1")
 }
 
-// Operators that remove one process at once, beside its own end: one wins, the others are told.
+// Of operators that remove one process concurrently, during its own end, one succeeds, and the
+// others get an error.
 func TestRemoveByMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -149,9 +153,9 @@ func TestRemoveByMany(t *testing.T) {
 	equal(t, "winners", won, 1)
 }
 
-// An old snapshot keeps vacuum from removing what was deleted. Each batch of a removal, and of the
-// removal of an old history, still reads only its own rows, and not the dead rows of all batches
-// before it.
+// An old snapshot prevents vacuum from removing deleted rows. Each batch of a removal, and of the
+// removal of an old history, still reads only its own rows, not the dead rows of all batches before
+// it.
 func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -175,8 +179,8 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
 }
 
-// readBesideAnOldSnapshot gives a new process many tasks with a failed attempt each, has remove
-// delete them while a snapshot is open, and says how many entries of an index that read.
+// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, calls remove
+// to delete them while a snapshot is open, and returns how many entries of an index were read.
 func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()
@@ -202,7 +206,7 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 	if err := remove(other); err != nil {
 		t.Fatal(err)
 	}
-	other.Close() // its connections report what they have read
+	other.Close() // its connections report their statistics when they end
 	b.until("the reads are reported", func() bool { return read()-before >= tasks })
 	if n := read() - before; n > 5*tasks {
 		return fmt.Sprintf("%d, for %d tasks", n, tasks)

@@ -53,7 +53,7 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 		"[place replayed mismatch repairing]")
 	claims := b.searchCalls(9)
 	equal(t, "found", []any{claims[0].TaskType, claims[0].CorruptedBy != 0, claims[0].Status}, "[REPAIR true ERROR]")
-	// A repair that never reached its processor is tried again.
+	// A repair that never reached its processor is retried.
 	b.save(end(&claims[0], storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }))
 	b.due("p")
 	claims = b.searchTimers(9)
@@ -62,7 +62,7 @@ func TestRepairWithKeyAndWithoutPlace(t *testing.T) {
 	equal(t, "afterwards", b.repair("p", keyed("k", "x")).TaskID, first.TaskID)
 }
 
-// wreckByTimer makes a process in ERROR that its default timer broke, with timers a and b.
+// wreckByTimer creates a process in ERROR because of its default timer, with timers a and b.
 func (b *bench) wreckByTimer(id string) *storage.Claim {
 	b.t.Helper()
 	b.process(id, timer(time.Hour), named(2*time.Hour, "a", "b"))
@@ -101,7 +101,8 @@ func TestSimpleRepairGivesItsContext(t *testing.T) {
 	equal(t, "contexts", ask[string](b, "SELECT DISTINCT convert_from(context, 'UTF8') FROM schedule"), "new")
 }
 
-// A repair whose result has an action for a timer decides about it; the others are set again, the culprit as the first.
+// If the result of a repair has an action for a timer, it applies. The other timers are restored,
+// the failed one first.
 func TestRepairSetsTimersAgain(t *testing.T) {
 	t.Parallel()
 	const past = "RUNNING e0: INIT FINISHED, TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR, REPAIR FINISHED"

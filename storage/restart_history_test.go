@@ -11,7 +11,7 @@ import (
 
 func restarts(c *storage.Completion) { c.RestartHistory = true }
 
-// history returns the numbers of the events that a process is shown to have.
+// history returns the numbers of the events in the history of a process.
 func (b *bench) history(id string, rng storage.HistoryRange) (ids []int64) {
 	b.t.Helper()
 	v, err := b.ViewProcess(b.t.Context(), key(id), rng)
@@ -21,7 +21,7 @@ func (b *bench) history(id string, rng storage.HistoryRange) (ids []int64) {
 	return ids
 }
 
-// trim removes all that old histories have left.
+// trim removes everything from before restarts of histories.
 func (b *bench) trim() {
 	b.t.Helper()
 	for rounds := 0; ; rounds++ {
@@ -66,7 +66,8 @@ func TestRestartHistoryByResult(t *testing.T) {
 	equal(t, "history", b.history("p", storage.HistoryRange{Limit: -1}), []int64{before + 1, before + 2})
 }
 
-// An operator restarts a history while a task runs: the task and its events belong to the new history.
+// An operator restarts a history while a task runs. The task and its events belong to the new
+// history.
 func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -85,7 +86,7 @@ func TestRestartHistoryWhileATaskRuns(t *testing.T) {
 	}
 }
 
-// A repair still finds the task that broke its process, and the timers that it cancelled.
+// A repair still has the task that broke its process, and the timers that it cancelled.
 func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -97,7 +98,7 @@ func TestRestartHistoryOfABrokenProcess(t *testing.T) {
 	equal(t, "timers after the repair", ask[int](b, "SELECT count(*) FROM schedule WHERE timer_name = ''"), 1)
 }
 
-// What waits to be removed of a process that is gone is not removed from its successor.
+// Rows that a removed process has left to be trimmed are not removed from its successor.
 func TestRestartHistoryOfAPredecessor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -114,7 +115,8 @@ func TestRestartHistoryOfAPredecessor(t *testing.T) {
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), tasks)
 }
 
-// A long history is removed in batches, and a watcher that has read part of it goes on with the new one.
+// A long history is removed in batches, and a watcher that has read part of it continues with the
+// new one.
 func TestRestartLongHistory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

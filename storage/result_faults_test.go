@@ -29,8 +29,8 @@ func (b *bench) faults() {
 	}
 }
 
-// A result is retried until the server stores it, whatever is wrong with the server. Only an error of its
-// data is returned.
+// A result is retried until the server stores it, whatever is wrong with the server. Only an error
+// in its data is returned.
 func TestResultSurvivesFaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -59,7 +59,7 @@ func TestResultSurvivesFaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// An event keeps the timestamp that its processor chose, also that of the beginning of Unix time.
+// An event keeps the timestamp that its processor chose, even if it is the beginning of Unix time.
 func TestEventsKeepTheirTimestamps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,14 +11,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// ride has a result write a row of the ledger and one of the audit.
+// ride adds a row of the ledger and an audit entry to a result.
 func ride(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Effects = append(c.Effects, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
 	}
 }
 
-// What rides with a result is written with it: once, and not at all where the attempt is fenced off, is tried again, or fails.
+// The effects of a result are stored with it, once. They are not stored if the attempt is fenced,
+// is retried or fails.
 func TestRiders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -57,7 +58,7 @@ func TestRiders(t *testing.T) {
 	rows("the first end counts", "1 FAILED; 3")
 
 	b.save(end(b.claim("p"), storage.Rejected, ride(fired(3))))
-	rows("of one that said no", "1 FAILED; 3")
+	rows("of a rejected one", "1 FAILED; 3")
 	b.save(end(b.claim("p"), storage.Removed, ride(fired(4))))
-	rows("of one with which its process goes", "1 FAILED, 4 RUNNING; 4")
+	rows("of one that removes its process", "1 FAILED, 4 RUNNING; 4")
 }

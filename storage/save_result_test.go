@@ -18,7 +18,7 @@ func TestSaveFinishes(t *testing.T) {
 		c.Events = append(c.Events, storage.NewEvent{Timestamp: at, Metadata: []byte(`{"v": 1}`)})
 		c.AuxState, c.Metadata, c.Response = []byte("state"), []byte(`{"a": 1}`), []byte("answer")
 	}))
-	equal(t, "it tells when", saved.Now.IsZero(), false)
+	equal(t, "the time is not set", saved.Now.IsZero(), false)
 	saved.Now = time.Time{}
 	equal(t, "saved", saved, storage.Saved{Status: process.StatusRunning, TimerDelay: -1})
 	b.is("p", "RUNNING e2: INIT FINISHED")
@@ -27,7 +27,8 @@ func TestSaveFinishes(t *testing.T) {
 	equal(t, "the second event", ask[string](b, `SELECT (task_id = (SELECT task_id FROM tasks)) || ' ' || attempt || ' ' || metadata || ' ' || ("timestamp" AT TIME ZONE 'UTC') || ' ' || length(payload)
 		FROM events WHERE event_id = 2`), `true 1 {"v": 1} 2020-01-02 03:04:05.000006 0`)
 
-	// What a result does not name stays; what it names, also an empty state, is written.
+	// Fields that a result does not set are unchanged. Fields that it sets are written, even an
+	// empty state.
 	b.save(end(b.claim("p"), storage.Finished))
 	c := b.claim("p")
 	equal(t, "unchanged", []any{string(c.AuxState), string(c.Metadata), c.LastEventID}, `[state {"a": 1} 2]`)
@@ -55,7 +56,7 @@ func TestSaveFails(t *testing.T) {
 		equal(t, "an answer", a.Status, map[int32]process.TaskStatus{0: "CANCELLED", 1: "ERROR"}[a.Ord])
 	}
 
-	// A repair that fails leaves the first detail and the first culprit.
+	// A failed repair keeps the original detail and culprit.
 	r, err := b.PrepareRepair(call("p"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Failed, broken("worse")))
 	row, err = b.GetProcess(t.Context(), key("p"))
@@ -134,7 +135,7 @@ func TestSaveRejects(t *testing.T) {
 	equal(t, "the answer", string(must(t, answers, err)[0].Rejection), `{"reason": "no"}`)
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the state", must(t, row, err).AuxState == nil, true)
-	// A rejected repair leaves the process as it is.
+	// A rejected repair does not change the process.
 	b.wreck("q")
 	r, err := b.PrepareRepair(call("q"))
 	saved = b.save(end(must(t, r, err).Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{}`) }))
@@ -189,7 +190,8 @@ func TestSaveRemoves(t *testing.T) {
 	}
 }
 
-// The status that follows comes from the locked row: an operator was quicker than the processor.
+// The resulting status is derived from the locked row: an operator may have changed it before the
+// processor finished.
 func TestSaveInSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -202,18 +204,19 @@ func TestSaveInSuspendedProcess(t *testing.T) {
 	equal(t, "finished", []any{saved.Status, saved.Next == nil, saved.Deferred}, "[SUSPENDED true false]")
 	b.is("init", "SUSPENDED e1: INIT FINISHED, CALL waits for operator#0, TIMEOUT waits for operator#0")
 	row, err := b.GetProcess(t.Context(), key("init"))
-	equal(t, "what a resume gives back", *must(t, row, err).PreviousStatus, process.StatusRunning)
+	equal(t, "the status after a resume", *must(t, row, err).PreviousStatus, process.StatusRunning)
 	equal(t, "failed", b.save(end(d, storage.Failed, broken("x"))).Status, process.StatusError)
 	b.is("failing", "ERROR e0: INIT ERROR")
 }
 
-// A token that has moved on stores nothing: no event, timer, retry or cancellation, also beside a valid item of the same process.
+// A result with an old token stores nothing: no event, timer, retry or cancellation, even in one
+// flush with a valid result of the same process.
 func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p", timer(time.Hour), named(time.Hour, "n"))
 	late := b.claim("p")
-	b.save(end(late, storage.Retry, parked)) // as the collector does when the lease is over
+	b.save(end(late, storage.Retry, parked)) // like the collector after the lease has expired
 	claims := b.searchCalls(1)
 	want := "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL runs#2"
 	for _, c := range []*storage.Completion{
@@ -242,7 +245,8 @@ func TestSaveUnderOldTokenStoresNothing(t *testing.T) {
 	b.is("p", "RUNNING e2: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT waits for time#0, CALL FINISHED")
 }
 
-// The collector may retry an attempt while the engine stores its result. If both meet in one flush, one of them is stored.
+// The collector may retry an attempt while the engine stores its result. If both are in one flush,
+// one of them is stored.
 func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -285,7 +289,8 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	}
 }
 
-// The collector and a node may both fail one attempt: the second comes when the process was repaired, and cancels nothing.
+// The collector and a node may both fail one attempt. If the second failure arrives after a repair,
+// it cancels nothing.
 func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -300,8 +305,8 @@ func TestLateTwinOfFailureCancelsNothing(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED!, CALL ERROR, TIMEOUT waits for time#0")
 }
 
-// A scan that takes a due timer may miss the call that came in the same moment and waits for a place. When the timer's attempt is
-// given back it is the older task, and the one that waits for a place.
+// A scan that takes a due timer may miss a call that came at the same time and waits for a slot.
+// When the attempt of the timer is released, it is the older task and waits for the slot.
 func TestRetryTakesThePlaceInLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -79,7 +79,7 @@ func TestZeroTimerGoesOn(t *testing.T) {
 	for i := range 3 {
 		saved = b.save(end(saved.Next, storage.Finished, events("x"), timer(0), func(c *storage.Completion) { c.LastEventID = int64(i) + 1 }))
 	}
-	// What may not go on here waits in schedule, and a poller finds it.
+	// A task that may not continue here waits in schedule, and a poller finds it.
 	saved = b.save(end(saved.Next, storage.Finished, timer(0), parked))
 	equal(t, "deferred", []any{saved.Deferred, saved.Next == nil}, "[true true]")
 	b.is("p", "RUNNING e4: INIT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT FINISHED, TIMEOUT waits for time#0")
@@ -96,12 +96,13 @@ func TestZeroTimerWaitsBehindCall(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, CALL runs#1, TIMEOUT waits for time#0")
 	trace, err := b.TraceTasks(t.Context(), key("p"), 0, 10)
 	equal(t, "seen as", must(t, trace, err).Tasks[2].Status, process.TaskStatusBlocked)
-	equal(t, "the timer is passed over", len(b.searchTimers(9)), 0)
+	equal(t, "the timer is skipped", len(b.searchTimers(9)), 0)
 	saved = b.save(end(saved.Next, storage.Finished))
 	equal(t, "then the timer", saved.Next.TaskType, process.TaskTimeout)
 }
 
-// A timer that came due while a call was handled runs next, unless the call's result has an action for it.
+// A timer that came due during a call runs next, unless the result of the call has an action for
+// it.
 func TestBlockedTimerRunsNext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -118,13 +119,13 @@ func TestBlockedTimerRunsNext(t *testing.T) {
 	b.is("kept", "RUNNING e0: INIT FINISHED, TIMEOUT runs#1, CALL FINISHED")
 	equal(t, "replaced", b.save(end(set, storage.Finished, timer(time.Hour))).Next == nil, true)
 	equal(t, "dropped", b.save(end(unset, storage.Finished, func(c *storage.Completion) { c.UnsetTimers = true })).Next == nil, true)
-	// Of two that are due the longest due goes first.
+	// Of two due timers, the one that is due longest runs first.
 	next := b.save(end(other, storage.Finished, named(0, "n"))).Next
 	equal(t, "the longest due", next.TimerName, "")
 	equal(t, "then the other", b.save(end(next, storage.Finished)).Next.TimerName, "n")
 }
 
-// A TIMEOUT in back-off is still the pending timer of its name.
+// A TIMEOUT in backoff is still the pending timer of its name.
 func TestTimerInBackOffIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -139,7 +140,8 @@ func TestTimerInBackOffIsReplaced(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT CANCELLED, CALL FINISHED, TIMEOUT waits for time#0, CALL FINISHED, TIMEOUT n waits for time#1")
 }
 
-// A timer whose turn has come already, and that waits like a call, does not run if the result before it cancels it.
+// A timer that already waits for a slot, like a call, does not run if the result before it cancels
+// it.
 func TestTimerWithATurnIsCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -165,7 +167,8 @@ func TestTimerWithATurnIsCancelled(t *testing.T) {
 	}
 }
 
-// A process has at most so many timers: a result that sets one more is refused, and nothing of it is stored; others of its flush are.
+// A result that exceeds the maximum number of timers is rejected and not stored. Other results of
+// its flush are stored.
 func TestTooManyTimers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -190,7 +193,7 @@ func TestTooManyTimers(t *testing.T) {
 			t.Errorf("one too many: %v", err)
 		}
 	})
-	equal(t, "nothing of it", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{process.MaxTimers - 1, 0})
+	equal(t, "nothing is stored", []any{timers(), ask[int](b, "SELECT count(*) FROM events")}, []any{process.MaxTimers - 1, 0})
 	b.is("q", "RUNNING e0: INIT FINISHED, CALL FINISHED, TIMEOUT n waits for time#0")
 	b.save(end(c, storage.Finished, timer(time.Hour), named(2*time.Hour, "0", "1")))
 	equal(t, "as many as may be", timers(), process.MaxTimers)

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// backlog stores processes of a namespace, each with a task of 1 MiB that waits.
+// backlog stores processes of a namespace, each with a waiting task of 1 MiB.
 func (b *bench) backlog(namespace string, processes int, taskType, waitsFor string) {
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
 		SELECT $1, 'p' || n, 'RUNNING', 'INIT' FROM generate_series(1, $2::int) n`, namespace, processes)
@@ -22,7 +22,7 @@ func (b *bench) backlog(namespace string, processes int, taskType, waitsFor stri
 		  FROM generate_series(1, $2::int) n`, namespace, processes, taskType, waitsFor)
 }
 
-// One scan claims about 2 MiB of all namespaces together, and the next scan goes on.
+// One scan claims about 2 MiB in all namespaces together, and the next scan continues.
 func TestScansAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -45,7 +45,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	b.recount()
 }
 
-// The probes find only namespaces in which something waits.
+// The queries return only namespaces with waiting tasks.
 func TestNamespacesDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -66,7 +66,7 @@ func TestNamespacesDue(t *testing.T) {
 	b.recount()
 }
 
-// timers stores n timers of each of several namespaces.
+// timers stores n timers in each of several namespaces.
 func (b *bench) timers(prefix string, namespaces, n int, after time.Duration) {
 	b.exec(`INSERT INTO processes (namespace, process_id, status, previous_status)
 		SELECT $1 || m, 'p', 'RUNNING', 'INIT' FROM generate_series(1, $2::int) m`, prefix, namespaces)
@@ -75,7 +75,7 @@ func (b *bench) timers(prefix string, namespaces, n int, after time.Duration) {
 		  FROM generate_series(1, $2::int) m, generate_series(1, $3::int) n`, prefix, namespaces, n, after.Seconds())
 }
 
-// However much is due in one namespace, the next timers of the others are found.
+// However many tasks are due in one namespace, the next timers of the others are found.
 func TestNextTimersOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -86,7 +86,7 @@ func TestNextTimersOfAllNamespaces(t *testing.T) {
 	b.recount()
 }
 
-// A look at the timers costs the same for 10 and for 1,000 namespaces that have only timers of later.
+// A query for timers costs the same for 10 and for 1,000 namespaces that have only later timers.
 func TestIdleNamespacesCostNoTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

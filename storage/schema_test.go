@@ -21,7 +21,8 @@ func words[T ~string](list []T) []string {
 	return out
 }
 
-// contractNames are the values of an enum of the contract, without the prefix and without UNSPECIFIED.
+// contractNames returns the values of an enum of the contract, without the prefix and without
+// UNSPECIFIED.
 func contractNames(enum protoreflect.EnumDescriptor, prefix string) []string {
 	var names []string
 	for n := range enum.Values().Len() {
@@ -32,7 +33,7 @@ func contractNames(enum protoreflect.EnumDescriptor, prefix string) []string {
 	return names
 }
 
-// The three lists of each enum, in SQL, in Go and in the contract, are one list. The order is nobody's promise.
+// The lists of each enum in SQL, in Go and in the contract are equal. Their order does not matter.
 func TestEnumsAgree(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -54,7 +55,8 @@ func TestEnumsAgree(t *testing.T) {
 	}
 }
 
-// An index or a predicate that names a column which every Start changes takes HOT updates of processes to nothing.
+// An index or predicate with a column that every Start changes would prevent HOT updates of
+// processes.
 func TestIndexesLeaveStatusOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -71,12 +73,12 @@ func TestIndexesLeaveStatusOut(t *testing.T) {
 			}
 		}
 	}
-	// And so a start, calls and their results leave one version of the row in one page.
+	// Therefore a start, calls and their results leave one row version in one page.
 	b.process("p", events("a"))
 	for range 5 {
 		b.save(end(b.claim("p"), storage.Finished))
 	}
-	// Counters of a session are reported when it ends.
+	// The counters of a session are reported when it ends.
 	b.Close()
 	var updated, hot int
 	for updated < 6 {

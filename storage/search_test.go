@@ -73,7 +73,7 @@ func TestSearchTimersLongestDueFirst(t *testing.T) {
 	equal(t, "nothing", []any{len(must(t, claims, err)), len(next)}, "[0 0]")
 }
 
-// Two timers of one process that are due in one scan: one runs, the other waits for it.
+// Of two timers of one process that are due in one scan, one runs and the other waits for it.
 func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -89,7 +89,8 @@ func TestSearchTimersTakesOneOfAProcess(t *testing.T) {
 	equal(t, "the last", b.save(end(next, storage.Finished)).Next.TimerName, "z")
 }
 
-// Two tasks of one process that wait for a place, as a timer that was due before a call leaves them: a claim takes one, and the other stays.
+// Of two tasks of one process that wait for a slot, as after a timer that was due before a call, a
+// claim takes one and leaves the other.
 func TestClaimsTakeOneOfAProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -111,13 +112,15 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		b.is(claim, "RUNNING e0: INIT FINISHED, CALL runs#1, CALL waits for place#0")
 		b.exec("UPDATE schedule SET waits_for = 'process' WHERE process_id = $1", claim)
 		b.save(end(&claims[0], storage.Finished))
-		b.exec("UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1", claim) // out of the way of the second
+		// so that the second claim does not see it
+		b.exec("UPDATE schedule SET waits_for = 'operator' WHERE process_id = $1", claim)
 	}
 	b.exec("DELETE FROM schedule")
 }
 
-// A row that is changed after the snapshot of a claim, and before it is locked, is claimed as it is now, and leaves schedule. (Deleted by where it
-// lay, or lies, it stayed there, and its job ran twice.)
+// A row that is changed after the snapshot of a claim, but before it is locked, is claimed in its
+// current version and deleted from schedule. (If it were deleted by its old position, it would stay
+// there, and its job would run twice.)
 func TestClaimOfARowThatWasChanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,7 +132,8 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(t.Context(), "SET lock_timeout = 0")
 	must(t, 0, err)
-	release := b.foreign("ALTER SEQUENCE fencing_tokens MINVALUE 1") // the claim of a waits for its token, and has not come to b
+	// the claim of a waits for its token and has not reached b
+	release := b.foreign("ALTER SEQUENCE fencing_tokens MINVALUE 1")
 	claimed := make(chan int)
 	go func() {
 		rows, err := dbsqlc.New().SearchCalls(context.Background(), conn, dbsqlc.SearchCallsParams{
@@ -148,7 +152,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	b.exec("UPDATE schedule SET retry_interval = '1 second' WHERE process_id = 'b'")
 	release()
 	equal(t, "claimed", <-claimed, 2)
-	equal(t, "what waits, and what runs", ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
+	equal(t, "waiting and running tasks", ask[string](b, "SELECT (SELECT count(*) FROM schedule) || ' ' || (SELECT count(*) FROM running)"), "0 2")
 }
 
 func TestSearchTimersPassesOver(t *testing.T) {
@@ -168,7 +172,8 @@ func TestSearchTimersPassesOver(t *testing.T) {
 	equal(t, "then its timer", b.save(end(&c[0], storage.Finished)).Next.TimerName, "")
 }
 
-// foreign runs f in a transaction of another session, which goes on until the test ends or release is called.
+// foreign runs a statement in a transaction of another session, which stays open until the test
+// ends or release is called.
 func (b *bench) foreign(sql string, args ...any) (release func()) {
 	b.t.Helper()
 	tx, err := b.db.BeginTx(b.t.Context(), pgx.TxOptions{})
@@ -183,8 +188,8 @@ func (b *bench) foreign(sql string, args ...any) (release func()) {
 	return release
 }
 
-// Rows that another session holds are passed over, not waited for: neither a client that is frozen in a transaction nor another
-// scan stops a scan.
+// Rows that another session has locked are skipped without waiting. Neither a client that hangs in
+// a transaction nor another scan stops a scan.
 func TestSearchSkipsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -288,8 +293,8 @@ func TestCollectZombies(t *testing.T) {
 	if err := dead.DeleteNode(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "of a node that is gone", zombies(), "[late INIT#1 zombie INIT#1]")
-	// A zombie is taken over under its own token; its node, back from a long pause, stores nothing.
+	equal(t, "of a deleted node", zombies(), "[late INIT#1 zombie INIT#1]")
+	// A zombie is taken over under its own token. Its node, back from a long pause, stores nothing.
 	b.save(end(p.Claim, storage.Retry))
 	if _, err := dead.SaveResult(end(p.Claim, storage.Finished)); err == nil {
 		t.Error("the late result was stored")

@@ -13,11 +13,11 @@ import (
 
 const (
 	largeQueue = 20_000
-	// maxMoved is more than any statement may touch.
+	// maxMoved is more than any statement may move.
 	maxMoved = 2_100
 )
 
-// watchStatements logs how many rows each UPDATE and DELETE on schedule and messages touches.
+// watchStatements logs how many rows each UPDATE and DELETE on schedule and messages changes.
 func (b *bench) watchStatements() {
 	b.t.Helper()
 	b.exec(`CREATE TABLE public.touched (statement text, n bigint)`)
@@ -31,20 +31,20 @@ func (b *bench) watchStatements() {
 	}
 }
 
-// touchedFew checks that no statement touched more rows than it may.
+// touchedFew checks that no statement has changed too many rows.
 func (b *bench) touchedFew() {
 	b.t.Helper()
 	equal(b.t, "no statement touched too many rows", ask[int](b, `SELECT coalesce(max(n), 0) FROM public.touched`) <= maxMoved, true)
 }
 
-// manyWait inserts tasks behind whatever the process does.
+// manyWait inserts many waiting tasks.
 func (b *bench) manyWait(id string) {
 	b.t.Helper()
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		SELECT 'shop', $1, nextval('task_ids'), 'NOTIFY', 'process', statement_timestamp() FROM generate_series(1, $2)`, id, largeQueue)
 }
 
-// manyHeld inserts messages that are held.
+// manyHeld inserts many held messages.
 func (b *bench) manyHeld(id string) {
 	b.t.Helper()
 	b.exec(`INSERT INTO messages (namespace, process_id, kind, held, args)
@@ -67,7 +67,8 @@ func (b *bench) queued(id, waitsFor string) int {
 	return ask[int](b, `SELECT count(*) FROM schedule WHERE process_id = $1 AND waits_for::text = $2`, id, waitsFor)
 }
 
-// A process with a large queue changes its status by a small statement, and the queue follows in batches.
+// The status of a process with a large queue changes in a small statement, and its queue follows in
+// batches.
 func TestLargeQueueFollowsInBatches(t *testing.T) {
 	t.Parallel()
 	for name, end1 := range map[string]func(b *bench, c *storage.Claim){
@@ -97,7 +98,7 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 	}
 }
 
-// cancelOverdue has the process cancelled because the grace of a cancel is over.
+// cancelOverdue cancels a process because its grace period is over.
 func (b *bench) cancelOverdue(id string) {
 	b.t.Helper()
 	b.cancelFor(id, 0)
@@ -172,7 +173,8 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	equal(t, "the retry", ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
 }
 
-// A resume before the queue has followed the suspension moves it back, and whatever it has left is CANCELLED when the process ends.
+// A resume before the queue has followed the suspension moves the queue back. Rows that it has left
+// are CANCELLED when the process ends.
 func TestLargeQueueIsResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -219,7 +221,7 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 	equal(t, "left", ask[int](b, `SELECT count(*) FROM schedule`)+ask[int](b, `SELECT count(*) FROM processes`), 0)
 }
 
-// Held messages are released in batches and delivered in their order, also while some are still held.
+// Held messages are released in batches and delivered in order, even while some are still held.
 func TestManyHeldMessages(t *testing.T) {
 	t.Parallel()
 	for name, let := range map[string]func(b *bench){
@@ -259,7 +261,7 @@ func TestManyMessagesAreHeldInBatches(t *testing.T) {
 	equal(t, "not held", ask[int](b, `SELECT count(*) FROM messages WHERE NOT held`), 0)
 }
 
-// Messages to a process in which many tasks wait are not delivered, and stay in their order.
+// Messages to a process with many waiting tasks are not delivered and stay in order.
 func TestFullProcessTakesNoMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -271,6 +273,6 @@ func TestFullProcessTakesNoMessages(t *testing.T) {
 	equal(t, "full", b.deliver("p"), "notify full")
 	equal(t, "undelivered", b.undelivered(), 2)
 	b.save(end(c, storage.Finished, func(c *storage.Completion) { c.Promote = true }))
-	equal(t, "with room", b.deliver("p"), "notify delivered, notify delivered")
+	equal(t, "with fewer waiting tasks", b.deliver("p"), "notify delivered, notify delivered")
 	equal(t, "status", ask[process.Status](b, `SELECT status FROM processes WHERE process_id = 'p'`), process.StatusRunning)
 }

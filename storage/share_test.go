@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// connectionsOfANode is how many connections a node opens at most with the default settings. Ten nodes must fit into the
-// 97 connections that PostgreSQL accepts by default.
+// connectionsOfANode is how many connections a node opens at most with the default settings. Ten
+// nodes must fit into the 97 connections that PostgreSQL accepts by default.
 const connectionsOfANode = 9
 
 func TestConnectionsOfANode(t *testing.T) {
@@ -53,13 +53,14 @@ func TestConnectionsOfANode(t *testing.T) {
 	equal(t, "nodes.max_connections", ask[int](b, `SELECT max_connections FROM progressor.nodes`), connectionsOfANode)
 }
 
-// connections counts the connections of the store: those of a pool stay open when they are idle.
+// connections returns the number of connections of the store. Those of a pool stay open when they
+// are idle.
 func (b *bench) connections() int {
 	return ask[int](b, `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name ~ '^progressor (lane|hot|general|heartbeat|listen)$'`)
 }
 
-// However slow the statements of one kind of work are, the others go on.
+// However slow the statements of one kind of work are, other kinds can continue.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Every transaction that moves a task begins by locking its processes, or takes rows with SKIP LOCKED. Of flushes this holds for
-// every mix of operations, because all their statements are made in one place.
+// Every transaction that moves a task starts by locking its processes, or takes rows with SKIP
+// LOCKED. For flushes this is checked for every combination of operations, because all their
+// statements are built in one place.
 func TestFirstStatementLocks(t *testing.T) {
 	s := &Store{q: dbsqlc.New()}
 	key := process.Key{Namespace: "n", ProcessID: "p"}
@@ -41,7 +42,7 @@ func TestFirstStatementLocks(t *testing.T) {
 		}
 		queued := recordStages(t, append([]stage{s.tryLockStage([]process.Key{key})}, b.stages(s)...))
 		for n, sql := range queued {
-			// A delivery locks, besides, the processes that its starts have made.
+			// A delivery also locks the processes that its starts have created.
 			made := n > 0 && strings.HasPrefix(queued[n-1], "-- name: DeliverStarts ")
 			if locks := strings.HasPrefix(sql, "-- name: TryLockProcesses "); locks != (n == 0 || made) {
 				t.Fatalf("mix %b: statement %d is %.60s", mix, n, sql)

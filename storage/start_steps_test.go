@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// plainJob is the start of a job that a step is.
+// plainJob returns the start of a job of a step.
 func plainJob(id string) storage.Message {
 	return startOf(id, told(id), func(m *storage.Message) {
 		m.Plain, m.Job = true, []byte(`{"name": "work", "timeoutUs": 60000000, "options": {"keepResult": true}}`)
@@ -16,8 +16,8 @@ func plainJob(id string) storage.Message {
 
 func startsOn(c *storage.Completion) { c.StartsOn = true }
 
-// The first job of a result runs at once where there is a place, unless its process itself goes on; the others wait for theirs. Whoever has
-// lost its attempt starts none.
+// The first job of a result runs at once if there is a slot, unless its process itself continues.
+// The others wait for a slot. A fenced attempt starts no jobs.
 func TestJobsStartWithTheResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -34,7 +34,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	_, err = b.SaveResult(end(init, storage.Finished, says(plainJob("late")), startsOn))
 	equal(t, "a late result", err, process.ErrFenced)
 	claims := b.searchCalls(10)
-	equal(t, "what waits for a place", ids(claims), "[b]")
+	equal(t, "tasks that wait for a slot", ids(claims), "[b]")
 	b.save(end(next, storage.Completed))
 	b.save(end(&claims[0], storage.Completed))
 	equal(t, "parents", ask[int](b, "SELECT count(*) FROM parents"), 0)
@@ -42,7 +42,7 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	call := b.claim("run")
 	b.call("run") // it waits behind the first
 	saved = b.save(end(call, storage.Finished, says(plainJob("c")), startsOn))
-	equal(t, "what goes on", saved.Next.ProcessID, "run")
+	equal(t, "the next claim", saved.Next.ProcessID, "run")
 	b.save(end(saved.Next, storage.Finished))
 	for _, c := range b.searchCalls(10) {
 		b.save(end(&c, storage.Completed))
@@ -50,7 +50,8 @@ func TestJobsStartWithTheResult(t *testing.T) {
 	equal(t, "jobs", ask[string](b, "SELECT string_agg(process_id, ' ' ORDER BY process_id) FROM jobs"), "a b c")
 }
 
-// A job whose id is taken, and one of a namespace that has constraints, is started by a message, which tells what became of it.
+// A job whose ID exists, and a job of a namespace with constraints, is started by a message, whose
+// delivery reports the outcome.
 func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -59,7 +60,7 @@ func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	b.process("run")
 	told := b.targets(func() {
 		saved := b.save(end(b.claim("run"), storage.Finished, says(plainJob("taken"), plainJob("free")), startsOn))
-		equal(t, "what goes on", saved.Next == nil && saved.Deferred, true)
+		equal(t, "continuation", saved.Next == nil && saved.Deferred, true)
 	})
 	equal(t, "told", told, "[taken]")
 	equal(t, "the delivery", b.deliver("taken"), "start exists")
@@ -68,6 +69,6 @@ func TestJobsThatMayNotStartGoByMessage(t *testing.T) {
 	}
 	b.exec("INSERT INTO constraint_sets (namespace, version, changed_time, began_time) VALUES ($1, 1, now(), now())", ns)
 	told = b.targets(func() { b.save(end(b.claim("run"), storage.Finished, says(plainJob("limited")), startsOn)) })
-	equal(t, "told where there are constraints", told, "[limited]")
+	equal(t, "targets with constraints", told, "[limited]")
 	equal(t, "that delivery", b.deliver("limited"), "start delivered")
 }

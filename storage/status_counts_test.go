@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// counts are the processes of a namespace by status, in one line.
+// counts returns the number of processes of a namespace by status, in one line.
 func (b *bench) counts(namespace string) string {
 	b.t.Helper()
 	counts, err := b.CountProcesses(b.t.Context(), namespace)
@@ -21,8 +21,8 @@ func (b *bench) counts(namespace string) string {
 	return text
 }
 
-// Every way that a process comes and goes is counted, whichever lane, node or pool it takes. That the counts agree with the rows is
-// an invariant, which every test ends with.
+// Every creation, change and removal of processes is counted, in any lane, node or pool. At its
+// end, every test checks the invariant that the counters agree with the rows.
 func TestStatusesAreCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -47,7 +47,7 @@ func TestStatusesAreCounted(t *testing.T) {
 	equal(t, "removed", b.counts(ns)+"of "+b.counts(""), "of ERROR 1 ")
 }
 
-// A lane counts in rows of its own, so that no flush waits for another.
+// A lane counts in its own rows, so that no flush waits for another.
 func TestLanesCountApart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -57,7 +57,7 @@ func TestLanesCountApart(t *testing.T) {
 	must(t, p, err)
 	held := b.foreign("SELECT FROM status_counts FOR UPDATE")
 	p, err = other.PrepareInit(newInit("b"))
-	equal(t, "beside the rows of another", must(t, p, err).Outcome, storage.Captured)
+	equal(t, "while another lane's rows are locked", must(t, p, err).Outcome, storage.Captured)
 	held()
 	equal(t, "lanes", ask[int](b, "SELECT count(DISTINCT lane) FILTER (WHERE lane > 0) FROM status_counts"), 2)
 	equal(t, "both", b.counts(ns), "RUNNING 2 ")

@@ -22,13 +22,13 @@ const (
 	timeout = time.Minute
 )
 
-// bench is a store on a database of its own, with a pool beside it to look and to meddle.
+// bench is a store with its own database and a pool for direct access.
 type bench struct {
 	*storage.Store
 	t   testing.TB
 	dsn string
 	db  *pgxpool.Pool
-	// standings tells what else is compared where transactions meet; nil: nothing.
+	// standings returns additional state to compare when transactions meet; it may be nil.
 	standings func(id string) string
 }
 
@@ -38,13 +38,13 @@ func newBench(t testing.TB, with ...storagetest.Option) *bench {
 	return &bench{Store: open(t, dsn, storage.Config{}), t: t, dsn: dsn, db: storagetest.Connect(t, dsn)}
 }
 
-// recount follows SQL of the test's own that makes or changes processes.
+// recount must follow SQL of a test that creates or changes processes.
 func (b *bench) recount() {
 	b.t.Helper()
 	storagetest.Recount(b.t, b.db)
 }
 
-// open makes a store and registers it as a node.
+// open opens a store and registers it as a node.
 func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 	t.Helper()
 	cfg.DSN, cfg.Logger = dsn, slog.New(slog.DiscardHandler)
@@ -61,7 +61,7 @@ func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 
 func key(id string) process.Key { return process.Key{Namespace: ns, ProcessID: id} }
 
-// call is a request as the engine would make it: it has a place.
+// call returns a request like those of the engine: it has a slot.
 func call(id string, change ...func(*storage.Call)) *storage.Call {
 	c := &storage.Call{Key: key(id), TaskType: process.TaskCall, Args: []byte("args"), Capture: true, StepTimeout: timeout, MaxWaiting: 100}
 	for _, f := range change {
@@ -78,7 +78,7 @@ func newInit(id string, change ...func(*storage.Init)) *storage.Init {
 	return in
 }
 
-// keyed gives a request an idempotency key, and a fingerprint of args.
+// keyed sets the idempotency key of a request, and a fingerprint of args.
 func keyed(k, args string) func(*storage.Call) {
 	return func(c *storage.Call) {
 		c.IdempotencyKey, c.RequestID = k, process.RequestID(c.Key.Namespace, c.Key.ProcessID, k)
@@ -90,7 +90,7 @@ func placeless(c *storage.Call) { c.Capture = false }
 
 func notify(c *storage.Call) { c.TaskType = process.TaskNotify }
 
-// end is the Completion of a claim.
+// end returns the Completion of a claim.
 func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Completion)) *storage.Completion {
 	completion := &storage.Completion{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
@@ -118,7 +118,7 @@ func timer(after time.Duration) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Timer = &storage.SetTimer{After: after} }
 }
 
-// named sets timers by name, each due after the same while.
+// named sets timers by name, all due after the same time.
 func named(after time.Duration, names ...string) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		for _, n := range names {
@@ -154,7 +154,7 @@ func (b *bench) call(id string, change ...func(*storage.Call)) storage.Prepared 
 	return must(b.t, p, err)
 }
 
-// claim makes a call that has to run at once.
+// claim makes a call that must run at once.
 func (b *bench) claim(id string, change ...func(*storage.Call)) *storage.Claim {
 	b.t.Helper()
 	p := b.call(id, change...)
@@ -164,7 +164,7 @@ func (b *bench) claim(id string, change ...func(*storage.Call)) *storage.Claim {
 	return p.Claim
 }
 
-// start makes a process; its INIT runs.
+// start creates a process whose INIT runs.
 func (b *bench) start(id string, change ...func(*storage.Init)) *storage.Claim {
 	b.t.Helper()
 	p, err := b.PrepareInit(newInit(id, change...))
@@ -174,13 +174,13 @@ func (b *bench) start(id string, change ...func(*storage.Init)) *storage.Claim {
 	return p.Claim
 }
 
-// process makes a process that is RUNNING and idle; change is what its INIT leaves.
+// process creates a RUNNING and idle process. change applies to the result of its INIT.
 func (b *bench) process(id string, change ...func(*storage.Completion)) {
 	b.t.Helper()
 	b.save(end(b.start(id), storage.Finished, change...))
 }
 
-// wreck makes a process in ERROR, broken by a call; change is what its INIT left before.
+// wreck creates a process that a call has put into ERROR. change applies to the result of its INIT.
 func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.Claim {
 	b.t.Helper()
 	b.process(id, change...)
@@ -189,7 +189,7 @@ func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.C
 	return c
 }
 
-// room is for n tasks of the namespace.
+// room returns the room for n tasks of the namespace.
 func room(n int) []storage.Room {
 	return []storage.Room{{Namespace: ns, Places: n, StepTimeout: timeout}}
 }
@@ -213,13 +213,13 @@ func (b *bench) exec(sql string, args ...any) {
 	}
 }
 
-// due makes everything that waits in a process for its time due, an hour ago.
+// due makes all tasks of a process that wait for a time due since an hour ago.
 func (b *bench) due(id string) {
 	b.t.Helper()
 	b.exec("UPDATE schedule SET scheduled_time = statement_timestamp() - interval '1 hour' WHERE process_id = $1 AND waits_for = 'time'", id)
 }
 
-// ask reads one value.
+// ask returns the value of a query.
 func ask[T any](b *bench, sql string, args ...any) T {
 	b.t.Helper()
 	rows, err := b.db.Query(b.t.Context(), sql, args...)
@@ -227,8 +227,8 @@ func ask[T any](b *bench, sql string, args ...any) T {
 	return must(b.t, value, err)
 }
 
-// state tells in a line what a process is and which tasks it has, in the order of their ids: what runs and what waits with the
-// number of its attempts, what has ended with its end.
+// state returns a process and its tasks in a line, in the order of their IDs. Running and waiting
+// tasks have the number of their attempts, ended ones their status.
 func (b *bench) state(id string) string {
 	b.t.Helper()
 	return ask[string](b, `SELECT coalesce((SELECT p.status || ' e' || p.last_event_id FROM processes p WHERE p.process_id = $1 AND p.removed_time IS NULL), 'none')
@@ -241,7 +241,7 @@ func (b *bench) state(id string) string {
 		) x), '')`, id)
 }
 
-// is compares state.
+// is compares the state of a process.
 func (b *bench) is(id, want string) {
 	b.t.Helper()
 	if got := b.state(id); got != want {
@@ -249,7 +249,7 @@ func (b *bench) is(id, want string) {
 	}
 }
 
-// equal compares two values by how they print.
+// equal compares two values by their text.
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
@@ -270,7 +270,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-// all runs f for 0…n-1 at once and waits.
+// all runs f for 0…n-1 concurrently and waits.
 func all(n int, f func(i int)) {
 	done := make(chan struct{})
 	for i := range n {

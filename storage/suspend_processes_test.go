@@ -30,7 +30,7 @@ func (b *bench) cancelFor(id string, grace time.Duration) storage.CancelState {
 	return must(b.t, state, err)
 }
 
-// met tells what an order came to: "" where it was taken.
+// met returns the result of a command, or "" if it succeeded.
 func met(err error) string {
 	var status *process.WrongStatusError
 	switch {
@@ -44,7 +44,7 @@ func met(err error) string {
 	return err.Error()
 }
 
-// statuses makes one process in each status and situation. What it makes is in the table of TestOrders.
+// statuses creates one process in each status and situation. The table of TestOrders lists them.
 func (b *bench) statuses() {
 	b.t.Helper()
 	b.start("init runs")
@@ -90,7 +90,7 @@ func (b *bench) statuses() {
 	b.cancel("asked busy")
 }
 
-// Every cell of the table of what each order does in each status.
+// Every cell of the table of the effects of commands in each status.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	const error3 = "TIMEOUT a CANCELLED!, TIMEOUT b CANCELLED!, TIMEOUT ERROR"
@@ -175,7 +175,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// Everything else that a held or cancelled process is asked is refused, by its status.
+// Other requests to a suspended or cancelled process are rejected because of its status.
 func TestOrdersHoldOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -199,7 +199,7 @@ func TestSuspendTellsWhy(t *testing.T) {
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the row", []any{must(t, row, err).Status, *row.PreviousStatus, *row.Detail, *row.Attention, row.AttentionTime.Equal(row.StatusChangedTime)},
 		"[SUSPENDED RUNNING a reason SUSPENDED true]")
-	// It stays while what runs comes to its end, also where that changes nothing.
+	// It stays suspended when its running task ends, even if that changes nothing.
 	b.save(end(c, storage.Finished, events("a")))
 	row, err = b.GetProcess(t.Context(), key("p"))
 	equal(t, "after the result", []any{must(t, row, err).Status, *row.Detail, row.LastEventID}, "[SUSPENDED a reason 1]")
@@ -208,7 +208,8 @@ func TestSuspendTellsWhy(t *testing.T) {
 	equal(t, "resumed", []any{must(t, row, err).Status, *row.PreviousStatus, row.Detail == nil, row.Attention == nil}, "[RUNNING SUSPENDED true true]")
 }
 
-// What runs while its process is suspended ends as ever, and nothing follows it. What it leaves waits for the operator too.
+// A task that runs while its process is suspended ends normally, and no task follows it. The tasks
+// that it leaves wait for the operator, too.
 func TestSuspendedAtWork(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -261,7 +262,8 @@ func TestSuspendedAtWork(t *testing.T) {
 	}
 }
 
-// A process that was suspended in INIT goes on behind its INIT task, which may have ended meanwhile or not.
+// A process that was suspended in INIT continues after its INIT task, whether that has ended in the
+// meantime or not.
 func TestSuspendedInInit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -286,7 +288,7 @@ func TestSuspendedInInit(t *testing.T) {
 	b.is("r", "INIT e0: INIT waits for time#0")
 }
 
-// Timers that came due while their process was suspended run when it is resumed, and only then.
+// Timers that came due while their process was suspended run when it is resumed, not earlier.
 func TestSuspendedTimersRunOnResume(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -303,7 +305,7 @@ func TestSuspendedTimersRunOnResume(t *testing.T) {
 	b.is("p", "RUNNING e0: INIT FINISHED, TIMEOUT n waits for time#0, TIMEOUT runs#1")
 }
 
-// Orders of one flush, and orders by many at once, leave a process that is one or the other.
+// Commands in one flush, and concurrent commands, leave the process in a status of one of them.
 func TestOrdersByMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A flush that takes too long is halved until the item is found that takes so long. That one is reported alone, all others
-// are stored. It is not sent again with all of them.
+// A flush that takes too long is halved until the slow item is found. That item is reported, and
+// all others are stored. It is not sent again together with the others.
 func TestFlushThatTimesOutIsHalved(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]string{
@@ -40,7 +40,7 @@ func TestFlushThatTimesOutIsHalved(t *testing.T) {
 			}
 			alone := later(func() (storage.Prepared, error) { return s.PrepareInit(newInit("slow", keyedInit("slow", "x"))) })
 			for s.Pending() < others+2 {
-				b.waits(1) // until all are under way
+				b.waits(1) // until all are in progress
 			}
 			release()
 			must(t, 0, second(first()))

@@ -6,7 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// A storm of one request: one task, however the twins fall into flushes, and nothing where the process refuses it.
+// Many repetitions of one request create one task, however they are distributed over flushes, and
+// none if the process refuses it.
 func TestManyTwins(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

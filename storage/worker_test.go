@@ -12,8 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// worker is the least that an engine has to do on a store: it runs what it is handed, once, and adopts what turns up. Its processor
-// answers each task with one event, which is the task's args.
+// worker does the minimum that an engine must do with a store: it runs each claim once, and adopts
+// lost claims. Its processor responds to each task with one event that contains the args.
 type worker struct {
 	t     testing.TB
 	store *storage.Store
@@ -40,7 +40,7 @@ func newWorker(t testing.TB, s *storage.Store) *worker {
 	return w
 }
 
-// begin tells whether an attempt is new here.
+// begin reports whether an attempt is new here.
 func (w *worker) begin(token int64) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -51,20 +51,20 @@ func (w *worker) begin(token int64) bool {
 	return true
 }
 
-// start runs a claim, unless it runs already.
+// start runs a claim, unless it already runs.
 func (w *worker) start(c *storage.Claim) {
 	if w.begin(c.FencingToken) {
 		w.run(c)
 	}
 }
 
-// run stores the end of an attempt and goes on with what follows it.
+// run stores the end of an attempt and continues with the next task.
 func (w *worker) run(c *storage.Claim) {
 	for c != nil {
 		saved, err := w.store.SaveResult(end(c, storage.Finished, events(string(c.Args))))
 		switch {
 		case errors.Is(err, process.ErrFenced):
-			return // adopted, and quicker there
+			return // adopted, and completed there first
 		case err != nil:
 			w.t.Errorf("save of %s: %v", c.ProcessID, err)
 			return
@@ -84,7 +84,7 @@ func (w *worker) run(c *storage.Claim) {
 	}
 }
 
-// sweep does what pollers do, until nothing waits and nothing runs here.
+// sweep works like the pollers until no task waits or runs here.
 func (w *worker) sweep(db *pgxpool.Pool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -22,7 +22,7 @@ var (
 	refusal  = &progressorv1.Rejection{Reason: "too_late", Message: "it is shipped", Details: []byte{1}}
 )
 
-// errorTable is what the contract says of each reason that the engine can give today.
+// errorTable has the code and the detail of each reason that the engine can return.
 var errorTable = []struct {
 	err    error
 	code   connect.Code
@@ -94,7 +94,7 @@ func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
 	return &progressorv1.ErrorDetail{Reason: r, Namespace: "n", ProcessId: "p"}
 }
 
-// notYet are the reasons of services that come with a later release.
+// notYet has the reasons of services of later releases.
 var notYet = map[progressorv1.ErrorDetail_Reason]bool{
 	progressorv1.ErrorDetail_REASON_SAME_SCOPE:         true,
 	progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND: true, progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED: true,
@@ -107,7 +107,8 @@ func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {
 	t.Parallel()
 	seen := map[progressorv1.ErrorDetail_Reason]bool{}
 	for _, c := range errorTable {
-		// The layers below wrap with the operation and the key: it changes nothing, and none of it gets out.
+		// Lower layers wrap errors with the operation and the key. This changes nothing and is not
+		// returned to the client.
 		wrapped := fmt.Errorf("prepare call n/p: insert into tasks: %w", c.err)
 		got, internal := toConnect(wrapped, &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
 		detail := detailOf(got)

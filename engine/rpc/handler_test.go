@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// open are the methods that an empty request is a request to; behind them is nothing here.
+// open has the methods for which an empty request is valid. They have no implementation here.
 var open = map[string]bool{"CountProcesses": true, "GetOverview": true, "ListErrors": true, "ListAudit": true, "ListBulks": true}
 
 func TestEveryMethodIsServed(t *testing.T) {
@@ -40,7 +40,7 @@ func TestEveryMethodIsServed(t *testing.T) {
 				continue
 			}
 			path := "/" + service + "/" + string(method.Name())
-			// An empty request gets as far as the validation, where it has fields at all.
+			// An empty request reaches the validation, if it has fields at all.
 			if open[string(method.Name())] {
 				if status, body := post(t, s.url+path, "application/json", `{}`); status != http.StatusNotImplemented {
 					t.Errorf("%s: got %d %s", path, status, body)
@@ -69,7 +69,8 @@ func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
 	}
 }
 
-// TestCommandsForJobsOfTheEngine accepts UpdateJob and CancelJob for the job of a step, and names the command to use instead of RetryJob.
+// TestCommandsForJobsOfTheEngine accepts UpdateJob and CancelJob for the job of a step, and names
+// the command to use instead of RetryJob.
 func TestCommandsForJobsOfTheEngine(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false, "~flow/r1": false, "~run/x": false} {
@@ -143,7 +144,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// What the program has still to put makes an engine that is ready unready; what is wrong with the engine is said first.
+// A ready engine is not ready while the program is not. An error of the engine takes precedence.
 func TestReadinessOfTheProgram(t *testing.T) {
 	t.Parallel()
 	away, crons := errors.New("database away"), errors.New("crons")
@@ -323,7 +324,7 @@ func get(t *testing.T, url, accept string) (int, string) {
 	return answer.StatusCode, body.String()
 }
 
-// BenchmarkCall measures what the handler adds to a call: no network and no engine.
+// BenchmarkCall measures the cost of the handler for a call, without network and engine.
 func BenchmarkCall(b *testing.B) {
 	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {
@@ -342,7 +343,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkServe measures calls over the network of this machine, 64 clients at a time, in the ways that they may come.
+// BenchmarkServe measures calls over the loopback network with 64 clients, for each protocol.
 func BenchmarkServe(b *testing.B) {
 	h, err := newHandler(Config{}, scripted(echo()), func() error { return nil })
 	if err != nil {
@@ -365,7 +366,7 @@ func BenchmarkServe(b *testing.B) {
 		"grpc":    progressorv1connect.NewProcessServiceClient(h2c, url, connect.WithGRPC()),
 	} {
 		b.Run(name, func(b *testing.B) {
-			b.SetParallelism(32) // for each of the machine's cores
+			b.SetParallelism(32) // per CPU core
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {

@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// packedWorker is a worker with an HTTP API of its own: it speaks MessagePack, and nothing else. What its args call "hang" it never
-// answers, and says when its request was closed.
+// packedWorker is an HTTP processor that supports only MessagePack. It never answers args "hang",
+// and reports when the request is closed.
 func packedWorker(t *testing.T, details *structpb.Value) (url string, began, closed chan string) {
 	t.Helper()
 	began, closed = make(chan string, 10), make(chan string, 10)
@@ -53,8 +53,8 @@ func packedWorker(t *testing.T, details *structpb.Value) (url string, began, clo
 	return worker.URL, began, closed
 }
 
-// TestMessagePackBothWays asks a whole engine in MessagePack, which asks a worker in MessagePack: what JSON cannot hold arrives, through
-// the database, as it was sent.
+// TestMessagePackBothWays calls an engine in MessagePack, which calls a processor in MessagePack.
+// Data that JSON cannot represent arrives unchanged, through the database.
 func TestMessagePackBothWays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,7 +117,8 @@ func TestMessagePackBothWays(t *testing.T) {
 		t.Errorf("%d, details %v, want %v", status, details, odd)
 	}
 
-	// An attempt that is over closes its request: by the step timeout, by a cancel without a grace, and by a removal.
+	// When an attempt ends, its request is closed: by the step timeout, by a cancel without a grace
+	// period, and by a removal.
 	call := &progressorv1.CallRequest{Namespace: "packed", ProcessId: "late", Args: []byte("hang")}
 	ok("ProcessService/Start", &progressorv1.StartRequest{Namespace: "packed", ProcessId: "late"}, started)
 	if status, failed := ask("ProcessService/Call", call, nil); status == http.StatusOK {

@@ -19,7 +19,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// postPacked sends a body, and returns the answer: its status, its content type, and what it is in JSON.
+// postPacked sends a body and returns the response: its status, its content type, and its JSON
+// form.
 func postPacked(t *testing.T, url, contentType string, body []byte) (status int, answered, text string) {
 	t.Helper()
 	r, err := http.Post(url, contentType, bytes.NewReader(body))
@@ -51,7 +52,8 @@ func pack(t *testing.T, m proto.Message) []byte {
 	return b
 }
 
-// TestMessagePack holds: a method is asked in MessagePack and answers in it, with its errors and their details too.
+// TestMessagePack checks that a method accepts MessagePack and responds in it, including errors and
+// their details.
 func TestMessagePack(t *testing.T) {
 	t.Parallel()
 	h := echo()
@@ -102,7 +104,8 @@ func TestMessagePack(t *testing.T) {
 	}
 }
 
-// TestMessagePackHasNoStreams holds: a stream in MessagePack is refused, and told what there is.
+// TestMessagePackHasNoStreams checks that a stream in MessagePack is rejected with the supported
+// encodings.
 func TestMessagePackHasNoStreams(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
@@ -125,7 +128,7 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 	if accepted := stream.Header.Get("Accept-Post"); strings.Contains(accepted, "msgpack") || !strings.Contains(accepted, "application/connect+json,") {
 		t.Errorf("Accept-Post: %s", accepted)
 	}
-	// What HTTP itself refuses has no encoding.
+	// Errors of HTTP itself have no encoding.
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+callPath, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +144,8 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 	}
 }
 
-// TestEveryMethodSpeaksMessagePack asks each method of every service that is served; nothing stands behind them here.
+// TestEveryMethodSpeaksMessagePack calls each method of every service. They have no implementation
+// here.
 func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
@@ -165,7 +169,7 @@ func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 	}
 }
 
-// TestErrorsOfOthers holds: what is no error of Connect's passes as it is.
+// TestErrorsOfOthers checks that errors that are not from Connect pass unchanged.
 func TestErrorsOfOthers(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `page not found`, `{}`, `[]`, `{"code":"internal","details":[{"type":"x","value":"?"}]}`} {
@@ -175,6 +179,6 @@ func TestErrorsOfOthers(t *testing.T) {
 	}
 	v, ok := errorValue([]byte(`{"code":"internal","details":[{"type":"of.nobody","value":"AQI"},{"type":"progressor.v1.ErrorDetail","value":"/w"}]}`))
 	if details := v.GetStructValue().GetFields()["details"].GetListValue().GetValues(); !ok || len(details) != 2 || details[0].GetStructValue().GetFields()["debug"] != nil || details[1].GetStructValue().GetFields()["debug"] != nil {
-		t.Errorf("details that nobody knows: got %v, %v", v, ok)
+		t.Errorf("details of an unknown type: got %v, %v", v, ok)
 	}
 }

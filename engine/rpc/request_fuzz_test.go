@@ -17,7 +17,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// requestTypes are the requests of all services, in the order of the contract.
+// requestTypes returns the requests of all services, in the order of the contract.
 func requestTypes(f *testing.F) []protoreflect.MessageType {
 	var types []protoreflect.MessageType
 	for _, name := range services {
@@ -37,8 +37,9 @@ func requestTypes(f *testing.F) []protoreflect.MessageType {
 	return types
 }
 
-// FuzzRequest reads any bytes as any request, as protobuf, as JSON and as MessagePack, and checks it: nothing panics, what is refused names its field,
-// and what is let through can be written and read again, as JSON and MessagePack too.
+// FuzzRequest decodes arbitrary bytes as any request, as protobuf, JSON and MessagePack, and checks
+// it. It must not panic, errors must name the field, and valid requests can be encoded and decoded
+// again, also as JSON and MessagePack.
 func FuzzRequest(f *testing.F) {
 	types := requestTypes(f)
 	for _, m := range []proto.Message{
@@ -95,7 +96,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// canBeWritten writes a message and reads it again. Fields that nobody knows are lost in JSON and MessagePack.
+// canBeWritten encodes and decodes a message. Unknown fields are lost in JSON and MessagePack.
 func canBeWritten(t *testing.T, m proto.Message) {
 	empty := func() proto.Message { return m.ProtoReflect().New().Interface() }
 	again, known, fromJSON := empty(), empty(), empty()
@@ -123,7 +124,8 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	if err != nil {
 		t.Fatalf("%v: %v", m, err)
 	}
-	// An object that has a key with $ in it may be read as another one that means the same: its text is the same.
+	// An object with a $ in a key may be decoded as another one with the same meaning. Its encoding
+	// is the same.
 	if again, err := (packed{}).Marshal(fromPack); err != nil || !bytes.Equal(again, pack) {
 		t.Fatalf("%v is read from MessagePack as %v", known, fromPack)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// script answers ProcessService as a test says; what it does not say is unimplemented.
+// script implements ProcessService with the functions of a test. Other methods are unimplemented.
 type script struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	start func(context.Context, *progressorv1.StartRequest) (*progressorv1.StartResponse, error)
@@ -46,15 +46,15 @@ func echo() *script {
 	}
 }
 
-// site is a handler that listens, as Serve makes it listen.
+// site is a listening handler, configured as in Serve.
 type site struct {
 	url      string
 	registry *prometheus.Registry
-	log      *bytes.Buffer // read it after the requests have been answered
+	log      *bytes.Buffer // read it after the requests were answered
 	ready    error
 }
 
-// scripted serves ProcessService as a test says, and nothing else.
+// scripted serves only ProcessService, with an implementation of the test.
 func scripted(p progressorv1connect.ProcessServiceHandler) served {
 	return served{
 		p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{},
@@ -79,7 +79,7 @@ func newSite(t *testing.T, p progressorv1connect.ProcessServiceHandler) *site {
 	return s
 }
 
-// listen serves h until the test ends, and returns its URL.
+// listen serves h until the test ends and returns its URL.
 func listen(t *testing.T, h http.Handler) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,7 +98,7 @@ func listen(t *testing.T, h http.Handler) string {
 	return "http://" + ln.Addr().String()
 }
 
-// protocols are the ways into the services, each with its own client.
+// protocols returns a client for each protocol.
 func protocols(url string) map[string]progressorv1connect.ProcessServiceClient {
 	h2c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	h2c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
@@ -116,7 +116,7 @@ func protocols(url string) map[string]progressorv1connect.ProcessServiceClient {
 
 const callPath = "/progressor.v1.ProcessService/Call"
 
-// post sends a body to Call and returns the status and the body of the answer.
+// post sends a body to Call and returns the status and the body of the response.
 func post(t *testing.T, url, contentType, body string) (int, string) {
 	t.Helper()
 	r, err := http.Post(url, contentType, strings.NewReader(body))
@@ -131,7 +131,7 @@ func post(t *testing.T, url, contentType, body string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// detailOf is the ErrorDetail of an error, nil where there is none.
+// detailOf returns the ErrorDetail of an error, or nil.
 func detailOf(err error) *progressorv1.ErrorDetail {
 	own, ok := errors.AsType[*connect.Error](err)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// counting is a read that takes a while and counts itself.
+// counting is a slow read that counts its calls.
 type counting struct{ reads atomic.Int64 }
 
 func (c *counting) read(ctx context.Context) (connect.AnyResponse, error) {
@@ -29,7 +29,8 @@ func (c *counting) read(ctx context.Context) (connect.AnyResponse, error) {
 	}
 }
 
-// However many look, and however often, the database is asked once in the time that they agreed to.
+// However many clients there are, and however often they ask, the database is read once per
+// accepted age.
 func TestViewersShareTheirReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestViewersShareTheirReads(t *testing.T) {
 			viewers.Go(func() {
 				ctx := t.Context()
 				if n == 0 {
-					ctx = gone // whoever came first leaves: the others get their answer all the same
+					ctx = gone // the first client leaves; the others still get their answer
 				}
 				for range 10 {
 					a, err := s.answer(ctx, 5*time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read)
@@ -63,7 +64,8 @@ func TestViewersShareTheirReads(t *testing.T) {
 	})
 }
 
-// Different views cost one statement a second together, past what a page may cost that is opened; what has no turn in time is refused.
+// After an initial burst, different views cost one statement per second in total. Reads that do not
+// get a turn in time are rejected.
 func TestDifferentViewsArePaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +96,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		if n := refused.Load(); n < 4 || n > 6 {
 			t.Errorf("%d of 15 that were too many were refused", n)
 		}
-		// While all is spent, who looks again has what there is, and who looks first has his own.
+		// While the rate is used up, a repeated read gets the cached answer, and a first read waits
+		// for its own.
 		read := c.reads.Load()
 		time.Sleep(6 * time.Second)
 		s.pace.AllowN(time.Now(), 6)
@@ -102,7 +105,7 @@ func TestDifferentViewsArePaced(t *testing.T) {
 			t.Errorf("%v: the database was asked %d times more", err, c.reads.Load()-read)
 		}
 		if _, err := s.answer(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{}, c.read); err != nil || c.reads.Load() != read+1 {
-			t.Errorf("%v: who looked first was not answered at once", err)
+			t.Errorf("%v: a first read was not answered at once", err)
 		}
 		time.Sleep(2 * time.Minute)
 		before := c.reads.Load()
@@ -112,7 +115,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 	})
 }
 
-// Requests that share an answer write it side by side, headers too: they are made before (the race detector would see it).
+// Requests that share an answer write it concurrently, including headers, which are therefore
+// created before. (The race detector would report it.)
 func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	t.Parallel()
 	s, c := newShared(), &counting{}
@@ -128,7 +132,7 @@ func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 	viewers.Wait()
 }
 
-// A panic of a shared read is an error for all that asked, which says where it was, for the log.
+// A panic of a shared read is an error for all clients. For the log, it has the stack.
 func TestPanicsOfSharedReads(t *testing.T) {
 	t.Parallel()
 	_, err := newShared().answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, func(context.Context) (connect.AnyResponse, error) {
@@ -138,11 +142,11 @@ func TestPanicsOfSharedReads(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if answered, internal := toConnect(err, &progressorv1.ListNodesRequest{}); !internal || answered.Message() != internalText {
-		t.Errorf("a client is told %q", answered.Message())
+		t.Errorf("a client gets %q", answered.Message())
 	}
 }
 
-// What failed is asked again, by the next.
+// A failed read is repeated by the next client.
 func TestFailuresAreNotShared(t *testing.T) {
 	t.Parallel()
 	s, failed := newShared(), errors.New("no")

@@ -47,7 +47,7 @@ func TestRequestsThatBreakARule(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		request  proto.Message
-		field    string // "" where the request is sound
+		field    string // "" if the request is valid
 		tooLarge bool
 	}{
 		{"sound", call(func(*progressorv1.CallRequest) {}), "", false},
@@ -139,7 +139,7 @@ func TestARuleOnAnEnumTellsNames(t *testing.T) {
 	}
 }
 
-// Of a choice that was not made the error names what there is to choose, wherever the choice stands.
+// The error for a missing oneof lists its fields, at any depth.
 func TestARequiredChoiceIsListed(t *testing.T) {
 	t.Parallel()
 	valid, err := newValidation(services...)
@@ -239,7 +239,7 @@ func BenchmarkValidation(b *testing.B) {
 	})
 }
 
-// Every pattern of the contract is said in words.
+// Every pattern of the contract has a description.
 func TestPatternsHaveWords(t *testing.T) {
 	seen := 0
 	var look func(protoreflect.MessageDescriptors)

@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// Of a batch each answer has its own outcome: those that are stored, that are lost, and that break a rule, each by its own.
+// Each answer of a batch has its own outcome: stored, lost, or invalid.
 func TestCompleteBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +62,7 @@ func TestCompleteBatch(t *testing.T) {
 		reason progressorv1.ErrorDetail_Reason
 		field  string
 	}{{none, ""}, {invalid, "answers[1].answer"}, {invalid, "answers[2].lease_token"}, {lost, ""}, {invalid, "answers[4].response.failure.reason"}, {none, ""}}
-	for round := range 2 { // answers that come twice are the same answers
+	for round := range 2 { // repeated answers are the same answers
 		resp, err := workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: poll})
 		if err != nil || len(resp.GetOutcomes()) != len(answers) {
 			t.Fatalf("round %d: %v, %v", round, resp, err)
@@ -78,8 +78,9 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		poll.Wait = nil
 	}
-	// One lease is answered once: which of two answers came first would be left to chance.
-	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()} // that one was invalid, and its lease stays
+	// A lease must not have two answers in a batch, because the order would decide.
+	// that answer was invalid, so its lease remains
+	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()}
 	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})
 	requireCode(t, err, connect.CodeInvalidArgument)
 	if d := detailOf(err); d.GetField() != "answers[3].lease_token" {
@@ -89,7 +90,7 @@ func TestCompleteBatch(t *testing.T) {
 	if err != nil || beat.GetDirectives()[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("it was answered all the same: %v, %v", beat, err)
 	}
-	// What is wrong with the next poll does not hide that the answer is stored.
+	// An invalid next poll does not hide that the answer is stored.
 	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
 	one, err := workers.Complete(ctx, &progressorv1.CompleteRequest{
 		LeaseToken: answers[0].GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{Response: answers[0].GetResponse()}, Next: pushed,
@@ -105,7 +106,8 @@ func TestCompleteBatch(t *testing.T) {
 	requireCode(t, err, connect.CodeInvalidArgument)
 }
 
-// Leases go to their workers as they are: to compress a batch of them costs more than all else that the engine does with it.
+// Leases are not compressed, because compressing a batch would cost more than everything else that
+// the engine does with it.
 func TestLeasesAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,8 +37,8 @@ func call(t *testing.T, p *processortest.Process, args string) demo.Order {
 	return answered
 }
 
-// expect compares the process's status, the order's state as it is kept and as it can be searched,
-// and the events' types.
+// expect compares the status of the process, the state of the order as it is stored and as it can
+// be searched, and the types of the events.
 func expect(t *testing.T, p *processortest.Process, status process.Status, state, events string) {
 	t.Helper()
 	var kept demo.Order

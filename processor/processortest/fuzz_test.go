@@ -16,10 +16,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// scripted answers each attempt as the next byte says; behind the last one with an empty result.
+// scripted answers each attempt according to the next byte, and with an empty result after the last
+// byte.
 type scripted struct {
 	script []byte
-	odd    *progressorv1.ProcessResponse // anything at all
+	odd    *progressorv1.ProcessResponse // an arbitrary response
 }
 
 func (s *scripted) Process(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
@@ -52,8 +53,8 @@ func (s *scripted) Process(context.Context, *progressorv1.ProcessRequest) (*prog
 	}
 }
 
-// FuzzProcess does what anybody may do to a process, in any order, with any answers of its
-// processor: nothing panics, and what stands afterwards is what may stand.
+// FuzzProcess runs random operations on a process with random answers of its processor. It must not
+// panic, and the resulting state must be valid.
 func FuzzProcess(f *testing.F) {
 	odd, err := proto.Marshal(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
 		Events: []*progressorv1.NewEvent{{Payload: []byte("odd")}}, Action: &progressorv1.Result_SetTimer{SetTimer: &progressorv1.SetTimer{
@@ -77,7 +78,7 @@ func FuzzProcess(f *testing.F) {
 		for _, step := range steps {
 			switch step % 9 {
 			case 0:
-				_, _ = p.Start(ctx, []byte("start")) // what is refused, and what fails, is as good a step as any
+				_, _ = p.Start(ctx, []byte("start")) // rejected and failed operations are valid steps
 			case 1:
 				_, _ = p.Call(ctx, nil, processortest.IdempotencyKey(strings.Repeat("k", int(step)%3)))
 			case 2:
@@ -100,8 +101,8 @@ func FuzzProcess(f *testing.F) {
 	})
 }
 
-// namesField finds what is wrong with an answer; too many timers are those of several answers
-// together.
+// namesField matches the error for an invalid answer. Too many timers may be the sum of several
+// answers.
 var namesField = regexp.MustCompile(`: (outcome|result|rejection|failure)[.:\[]|timers pending`)
 
 func mayStand(t *testing.T, p *processortest.Process) {

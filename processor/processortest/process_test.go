@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// started is a process whose tasks are answered by the recorder's script.
+// started returns a process whose tasks are answered by the script of the recorder.
 func started(t *testing.T, opts ...processortest.Option) (*processortest.Process, *processortest.Recorder) {
 	t.Helper()
 	recorder := processortest.NewRecorder(nil)
@@ -43,7 +43,7 @@ func call(t *testing.T, p *processortest.Process) {
 	}
 }
 
-// ran lists the tasks that have run, as type:task_id:attempt:timer.
+// ran returns the tasks that have run, as type:task_id:attempt:timer.
 func ran(r *processortest.Recorder) string {
 	var all []string
 	for _, req := range r.Requests() {
@@ -87,8 +87,9 @@ func TestTimers(t *testing.T) {
 	begin := p.Now()
 	recorder.Script(
 		result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("b", 2*time.Minute).SetNamedTimerAt("a", begin.Add(time.Minute))),
-		result(processor.Result().SetTimerAfter(3*time.Minute)),                 // a
-		result(processor.Result().UnsetNamedTimer("b").SetTimerAfter(-1)),       // b: b is gone already; the default runs at once
+		result(processor.Result().SetTimerAfter(3*time.Minute)), // a
+		// b: b is gone already; the default runs at once
+		result(processor.Result().UnsetNamedTimer("b").SetTimerAfter(-1)),
 		result(processor.Result().SetTimerAt(begin).SetNamedTimerAfter("c", 0)), // "": both at once
 	)
 	call(t, p)
@@ -145,9 +146,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestFailures holds: a timer is tried again by the policy, each attempt later, and breaks the
-// process in the end; a repair runs it again, and sets the timers again that the error had
-// cancelled.
+// TestFailures checks that a timer is retried by the policy, each attempt later, and finally breaks
+// the process. A repair runs it again and restores the timers that the error had cancelled.
 func TestFailures(t *testing.T) {
 	for name, repair := range map[string]func(*processortest.Process) error{
 		"simple": func(p *processortest.Process) error { return p.RepairSimple(t.Context()) },
@@ -287,7 +287,8 @@ func TestCancelSuspendNotify(t *testing.T) {
 	}
 }
 
-// Past the grace, or out of attempts, a process is CANCELLED whatever its processor does.
+// After the grace period, or without attempts left, a process is CANCELLED whatever its processor
+// does.
 func TestCancelThatFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy  process.RetryPolicy
@@ -408,7 +409,7 @@ func TestRecorder(t *testing.T) {
 	if err := errors.Join(<-answered, <-answered); err != nil {
 		t.Error(err)
 	}
-	go send(t.Context()) // not held any more
+	go send(t.Context()) // no longer held
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}

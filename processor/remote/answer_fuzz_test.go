@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// FuzzJSONAnswer reads any body as the answer of a processor that speaks JSON: it is an answer, or
-// the error says that it is none. No integer has lost a digit.
+// FuzzJSONAnswer decodes an arbitrary body as the answer of a JSON processor. Either it is a valid
+// answer whose integers have lost no digits, or there is an error.
 func FuzzJSONAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{}`, ``, `null`, `[]`, `{"result":{}}`, `{"result":{"events":[{"payload":"aGk=","metadata":{"n":9007199254740993}}]}}`,
@@ -35,7 +35,7 @@ func FuzzJSONAnswer(f *testing.F) {
 			return
 		}
 		if processor.Check(progressorv1.TaskType_TASK_TYPE_CALL, answer) != nil {
-			return // nobody uses it, such as one that is nested too deep
+			return // not usable, for example nested too deeply
 		}
 		decoder := json.NewDecoder(bytes.NewReader(body))
 		decoder.UseNumber()
@@ -53,7 +53,7 @@ func FuzzJSONAnswer(f *testing.F) {
 	})
 }
 
-// FuzzMsgpackAnswer is the same in MessagePack.
+// FuzzMsgpackAnswer does the same for MessagePack.
 func FuzzMsgpackAnswer(f *testing.F) {
 	answer, err := processor.Result().Event([]byte("hi")).AuxState([]byte{0xff}).SetTimerAfter(time.Second).
 		Metadata(map[string]any{"a": []any{1, "x", nil}}).Response(nil).Done()

@@ -12,8 +12,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// TestDialRefuses holds: what cannot work is refused at once, by the field's path, and nobody's
-// password is in the text.
+// TestDialRefuses checks that invalid configurations are rejected with the path of the field,
+// without passwords in the error.
 func TestDialRefuses(t *testing.T) {
 	const url = "http://127.0.0.1:9"
 	with := func(name, value string) *progressorv1.ConnectProcessor {

@@ -24,7 +24,7 @@ import (
 
 const docs = "../../docs/processors.md"
 
-// blocks cuts the code of one language out of the page.
+// blocks returns the code blocks of one language in the page.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
 	page, err := os.ReadFile(docs)
@@ -38,8 +38,8 @@ func blocks(t *testing.T, language string) []string {
 	return found
 }
 
-// TestDocsExamples runs the page's processors in other languages as the page says, and a process
-// against them.
+// TestDocsExamples runs the processors in other languages as described in the page, with a process
+// that calls them.
 func TestDocsExamples(t *testing.T) {
 	for _, run := range []struct{ language, command, file, way string }{
 		{"python", "python3", "counter.py", "json"},
@@ -92,13 +92,13 @@ func listening(ctx context.Context, t *testing.T, program, file string) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// countTogether is what the page says of its counters.
+// countTogether checks what the page says about its counters.
 func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) {
 	t.Helper()
 	if _, err := p.Start(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	for range 50 { // over connections that are used again
+	for range 50 { // over reused connections
 		if _, err := p.Call(ctx, []byte(`{"add":2}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) 
 	}
 }
 
-// TestDocsPushedJob parses the request and the responses of a pushed job as docs/workers.md shows them.
+// TestDocsPushedJob parses the request and the responses of a pushed job in docs/workers.md.
 func TestDocsPushedJob(t *testing.T) {
 	page, err := os.ReadFile("../../docs/workers.md")
 	if err != nil {
@@ -152,7 +152,7 @@ func TestDocsPushedJob(t *testing.T) {
 	}
 }
 
-// TestDocsGo holds: what the page shows of Go stands in a test that compiles and runs.
+// TestDocsGo checks that the Go code of the page is part of a test that compiles and runs.
 func TestDocsGo(t *testing.T) {
 	example, err := os.ReadFile("../example_test.go")
 	if err != nil {

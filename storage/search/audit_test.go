@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// noted is a database with n orders, one an hour: audit_id 1 is the oldest.
+// noted returns a database with n audit entries, one per hour. audit_id 1 is the oldest.
 func noted(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	store, db := stock(t, 0)
@@ -31,7 +31,7 @@ func noted(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 	return store, db
 }
 
-// all reads every page, and gives the ids of the orders.
+// all reads every page and returns the IDs of the entries.
 func all(t *testing.T, store *storage.Store, q AuditQuery, window int) (ids []int64, pages int) {
 	t.Helper()
 	for pages = 1; ; pages++ {
@@ -48,7 +48,7 @@ func all(t *testing.T, store *storage.Store, q AuditQuery, window int) (ids []in
 	}
 }
 
-// A filter finds what it says, the newest first, however the pages are cut.
+// A filter returns the matching entries, newest first, for all page sizes.
 func TestListAudit(t *testing.T) {
 	t.Parallel()
 	store, _ := noted(t, 30)
@@ -90,7 +90,7 @@ func TestListAudit(t *testing.T) {
 	}
 }
 
-// What no audit has is refused by its name, and with what there is.
+// Unknown fields are rejected with their name and the valid fields.
 func TestListAuditRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := noted(t, 1)
@@ -123,7 +123,7 @@ func TestListAuditRefuses(t *testing.T) {
 	}
 }
 
-// A page reads from a key on, by an index, and no more than its window.
+// A page is read from a key onwards, by an index, and reads no more than its window.
 func TestListAuditPlans(t *testing.T) {
 	t.Parallel()
 	store, db := noted(t, 30_000)

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// became is a database with n events of three jobs.
+// became returns a database with n events of three jobs.
 func became(t *testing.T, n int) *storage.Store {
 	t.Helper()
 	store, db := stock(t, 0)
@@ -28,7 +28,8 @@ func became(t *testing.T, n int) *storage.Store {
 	return store
 }
 
-// A filter finds the same in SQL, page by page, as it holds for events that a watch has read; the newest first.
+// A filter returns the same events in SQL, page by page, as it matches for the events of a watch,
+// newest first.
 func TestListEvents(t *testing.T) {
 	t.Parallel()
 	store := became(t, 60)
@@ -68,17 +69,17 @@ func TestListEvents(t *testing.T) {
 		found += len(want)
 	}
 	if found < 100 {
-		t.Errorf("%d events are found in all: this test has looked at little", found)
+		t.Errorf("%d events were found in total: the test has checked too little", found)
 	}
 	for _, q := range []EventQuery{{Filter: "name = x"}, {Filter: "to > failed"}, {PageToken: "x"}, {PageToken: "1.-1"}, {PageToken: "01.1"}, {PageToken: "99999999999999999999.1"}} {
 		q.Namespace = "ns"
 		if _, err := ListEvents(t.Context(), store, q); err == nil {
-			t.Errorf("%+v is taken", q)
+			t.Errorf("%+v is accepted", q)
 		}
 	}
 }
 
-// The events of one job are read by their index, however many there are of others.
+// The events of one job are read by their index, however many events other jobs have.
 func TestEventsOfJobAreFound(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)

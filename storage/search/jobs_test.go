@@ -19,7 +19,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// stockJobs plants jobs in every state among processes that are none: of n, each eighth job is in each state, by its number.
+// stockJobs inserts jobs in every state among other processes. Of n, every eighth job is in each
+// state, depending on its number.
 func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
@@ -61,7 +62,7 @@ func stockJobs(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	return store, db
 }
 
-// planted is what a job of stockJobs is, by its number.
+// planted describes a job of stockJobs by its number.
 type planted struct {
 	n, priority         int
 	state, name, tenant string
@@ -105,7 +106,7 @@ func (p planted) arg(key string) any {
 	return m[key]
 }
 
-// Each filter finds the jobs that it holds for, all of them and each once, in every order, however little a page reads.
+// Each filter returns all matching jobs, each once, in every order, however little a page reads.
 func TestListJobs(t *testing.T) {
 	t.Parallel()
 	const count = 240
@@ -180,7 +181,7 @@ func TestListJobs(t *testing.T) {
 	}
 }
 
-// A list by finished_time wants one of the states at an end, and gives the newest first.
+// A list by finished_time requires a final state, and returns the newest first.
 func TestJobsByFinishedTime(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 100)
@@ -193,7 +194,7 @@ func TestJobsByFinishedTime(t *testing.T) {
 	}
 }
 
-// What a list of jobs does not know is refused by its name.
+// Unknown fields of a list of jobs are rejected with their name.
 func TestListJobsRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := stockJobs(t, 1)
@@ -220,7 +221,7 @@ func TestListJobsRefuses(t *testing.T) {
 	}
 }
 
-// Args as deep as a message may have them are no reason for a list to fail.
+// A list supports args of the maximum depth.
 func TestListJobsOfDeepArgs(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 8)
@@ -247,7 +248,7 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 	}
 }
 
-// Whatever the statistics say, jobs are found by the indexes that are meant for them.
+// Whatever the statistics are, jobs are found by the intended indexes.
 func TestJobPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 5000)
@@ -287,7 +288,7 @@ func TestJobPlans(t *testing.T) {
 	}
 }
 
-// FuzzListJobs sends every filter of jobs that can be understood to PostgreSQL.
+// FuzzListJobs runs every valid filter of jobs in PostgreSQL.
 func FuzzListJobs(f *testing.F) {
 	for _, seed := range append(seeds, "state = RUNNING OR NOT name = a*", `tags:x priority > 3 args.a."b c" = 5`, "NOT (args:k OR state = FAILED) job_id < z", "args:*") {
 		f.Add(seed)

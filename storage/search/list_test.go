@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// stock fills a database with processes of many sorts. It plants them: they have no tasks.
+// stock inserts processes of many kinds into a database. They have no tasks.
 func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
@@ -51,7 +51,7 @@ func stock(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	return store, db
 }
 
-// holds is the filter's meaning in Go, of a row and its metadata.
+// holds evaluates a filter in Go for a row and its metadata.
 func holds(n node, p *storage.Process, m map[string]any) bool {
 	switch n := n.(type) {
 	case nil:
@@ -153,7 +153,7 @@ func holdsMetadata(c *comparison, m map[string]any) bool {
 	return false
 }
 
-// arbitrary makes a filter.
+// arbitrary returns a random filter.
 func arbitrary(r *rand.Rand, depth int) string {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	if depth > 0 && r.IntN(2) == 0 {
@@ -173,7 +173,7 @@ func arbitrary(r *rand.Rand, depth int) string {
 		"metadata.tenant.x"+eq+"1")
 }
 
-// expected is the whole list, by the meaning of the filter in Go.
+// expected returns the whole list, by evaluating the filter in Go.
 func expected(rows []storage.Process, f Filter, order string) (ids []string) {
 	var list []storage.Process
 	for _, p := range rows {
@@ -208,12 +208,14 @@ func expected(rows []storage.Process, f Filter, order string) (ids []string) {
 	return ids
 }
 
-// Arbitrary filters find in PostgreSQL what they mean in Go, in every order, whatever a page reaches.
+// Random filters return the same in PostgreSQL as in Go, in every order, whatever the limits of a
+// page are.
 func TestListsAgree(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 200)
+	// Errors are returned by CollectRows.
 	found, _ := db.Query(t.Context(), `SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by,
-		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id, history_restarted_time FROM processes`) // its error comes with the rows
+		last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id, history_restarted_time FROM processes`)
 	rows, err := pgx.CollectRows(found, pgx.RowToStructByName[storage.Process])
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +267,7 @@ func walk(t *testing.T, store *storage.Store, q Query, within reach) (ids []stri
 	return nil
 }
 
-// A token goes with its list, and rows that come and go between two pages shift nothing.
+// A token belongs to its list, and rows that are added or removed between two pages shift nothing.
 func TestPageTokens(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 60)
@@ -336,7 +338,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// planned is the plan of a statement.
+// planned returns the plan of a statement.
 func planned(ctx context.Context, tx pgx.Tx, s *statement) (string, error) {
 	e := &statement{}
 	e.add("EXPLAIN ")
@@ -349,7 +351,7 @@ func planned(ctx context.Context, tx pgx.Tx, s *statement) (string, error) {
 	return strings.Join(lines, "\n"), err
 }
 
-// explain gives the plans of the statements of a page, by the name of what they read.
+// explain returns the plans of the statements of a page, by the name of the index function.
 func explain(t *testing.T, store *storage.Store, q Query, order string) map[string]string {
 	t.Helper()
 	plans := map[string]string{}
@@ -379,8 +381,8 @@ func explain(t *testing.T, store *storage.Store, q Query, order string) map[stri
 	return plans
 }
 
-// Whatever the statistics say, pages are read by the indexes that are meant for them, and no more is sorted than a page and the
-// candidates of one.
+// Whatever the statistics are, pages are read by the intended indexes, and no more is sorted than a
+// page and its candidates.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 0)
@@ -419,8 +421,8 @@ func TestPlans(t *testing.T) {
 	look("analyzed")
 }
 
-// A list is entered by one key, the later of the page before and of the filter's bound: of two conditions the index reads one, and all
-// that is between them.
+// A list starts at one key, the later one of the previous page and the bound of the filter. With
+// two conditions, the index would use one and read everything between them.
 func TestWhereListsBegin(t *testing.T) {
 	t.Parallel()
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
@@ -453,7 +455,7 @@ func TestWhereListsBegin(t *testing.T) {
 	}
 }
 
-// FuzzExplain sends every filter that can be understood to PostgreSQL: it plans, and it runs.
+// FuzzExplain plans and runs every valid filter in PostgreSQL.
 func FuzzExplain(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add(seed)
@@ -477,7 +479,7 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// Prefixes end where they should.
+// Prefixes end at the right place.
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
 	for prefix, want := range map[string]string{"a": "b", "az": "a{", "\uD7FF": "\uE000", "a\U0010FFFF": "b", "\U0010FFFF": "", "": ""} {

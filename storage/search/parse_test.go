@@ -62,7 +62,7 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-// Each is refused, by where it is wrong and with what would be right.
+// Invalid filters are rejected with the position and what is expected.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]string{
@@ -139,7 +139,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// seeds are filters of every sort, and what is nearly one.
+// seeds are filters of every kind, and nearly valid ones.
 var seeds = []string{
 	"", "status = ERROR", `status = ERROR AND metadata.tenant = "acme"`, `-process_id = "order-*" OR (kind = "" detail:*)`,
 	`created_time >= 2026-11-01T00:00:00Z AND NOT status_changed_time < "2026-11-02T00:00:00+01:00"`, `detail : "no \"book\""`,
@@ -170,7 +170,7 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
-// What docs/api.md shows as filters are filters.
+// The filters in docs/api.md are valid.
 func TestFiltersOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/api.md")

@@ -20,7 +20,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// stockRuns plants runs of every status, three steps each. Of a thousand, 940 have succeeded, 20 have failed, 10 were cancelled, 10 expired, and 20 are open.
+// stockRuns inserts runs of every status with three steps each. Of 1,000, 940 have succeeded, 20
+// failed, 10 were cancelled, 10 expired, and 20 are open.
 func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	t.Helper()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
@@ -66,7 +67,7 @@ func stockRuns(t testing.TB, n int) (*storage.Store, *pgxpool.Pool) {
 	return store, db
 }
 
-// plantedRun is what a run of stockRuns is, by its number.
+// plantedRun describes a run of stockRuns by its number.
 type plantedRun struct {
 	n                                                     int
 	id, status, phase, kind, scope, scopeID, tenant, cron string
@@ -110,7 +111,7 @@ func plantedRunOf(n int) plantedRun {
 	return r
 }
 
-// Each filter finds the runs that it holds for, all of them and each once, in every order, however little a page reads.
+// Each filter returns all matching runs, each once, in every order, however little a page reads.
 func TestListRuns(t *testing.T) {
 	t.Parallel()
 	const count = 1100
@@ -186,7 +187,7 @@ func TestListRuns(t *testing.T) {
 	}
 }
 
-// Whatever the statistics say, runs and waits are found by the indexes that are meant for them, without a sort.
+// Whatever the statistics are, runs and waits are found by the intended indexes, without a sort.
 func TestRunPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 3000)
@@ -235,7 +236,7 @@ func planContains(t *testing.T, store *storage.Store, of string, s *statement, i
 	}
 }
 
-// A page of runs with large payloads ends with the one that passes its bound.
+// A page of runs with large payloads ends with the one that exceeds its limit.
 func TestListRunsOfManyBytes(t *testing.T) {
 	t.Parallel()
 	store, db := stockRuns(t, 60)
@@ -261,7 +262,7 @@ func TestListRunsOfManyBytes(t *testing.T) {
 	}
 }
 
-// A token of another list of waits, and one that no list has given, are refused.
+// Tokens of other lists of waits, and invalid ones, are rejected.
 func TestListWaitsRefusesTokens(t *testing.T) {
 	t.Parallel()
 	store, _ := stockRuns(t, 1000)
@@ -284,7 +285,7 @@ func TestListWaitsRefusesTokens(t *testing.T) {
 	}
 }
 
-// FuzzListRuns sends every filter of runs, and of waits, that can be understood to PostgreSQL.
+// FuzzListRuns runs every valid filter of runs and waits in PostgreSQL.
 func FuzzListRuns(f *testing.F) {
 	for _, seed := range append(seeds, "status = RUNNING OR NOT scope = a*", `phase != "a" payload.a."b c" = 5`, "NOT (payload:k OR status = FAILED) cron_id = z*", "metadata.n > 5", "assignees:x OR due_time:*") {
 		f.Add(seed)
@@ -305,7 +306,8 @@ func FuzzListRuns(f *testing.F) {
 	})
 }
 
-// BenchmarkListRuns reads page after page. PROGRESSOR_RUNS says of how many runs; 200,000 are what docs/performance.md tells of.
+// BenchmarkListRuns reads page after page. PROGRESSOR_RUNS sets the number of runs;
+// docs/performance.md used 200,000.
 func BenchmarkListRuns(b *testing.B) {
 	count, err := strconv.Atoi(os.Getenv("PROGRESSOR_RUNS"))
 	if err != nil {

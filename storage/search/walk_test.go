@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A walk meets every process that matches once, the oldest first, whatever its steps; what changes behind it shifts nothing.
+// A walk returns every matching process once, oldest first, for all step sizes. Changes behind it
+// shift nothing.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)
@@ -67,7 +68,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// A filter for one process finds it as long as it matches and lives, and by one key of the index.
+// A filter for one process returns it while it matches and exists, by one key of the index.
 func TestOnly(t *testing.T) {
 	t.Parallel()
 	store, db := stock(t, 3_000)

@@ -10,11 +10,11 @@ import (
 func TestInvariantThatNeverLookedIsNamed(t *testing.T) {
 	l := rowsLooked{rows: map[string]int64{}}
 	if idle := l.idle(); len(idle) > 0 {
-		t.Errorf("without a database there is nothing to look at, yet %q are named", idle)
+		t.Errorf("without a database, %q are reported as idle", idle)
 	}
 	l.add(map[string]int64{"seen once": 1, "b never": 0, "a never": 0})
 	l.add(map[string]int64{"seen once": 0, "b never": 0, "a never": 0})
 	if idle := l.idle(); !slices.Equal(idle, []string{"a never", "b never"}) {
-		t.Errorf("named are %q", idle)
+		t.Errorf("reported as idle: %q", idle)
 	}
 }

@@ -41,7 +41,7 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	var inner string
 	t.Run("inner", func(t *testing.T) {
 		inner = storagetest.DSN(t)
-		// A connection that the test forgets does not keep the database.
+		// An open connection does not prevent the database from being dropped.
 		if _, err := pgx.Connect(t.Context(), inner); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	}
 }
 
-// recorder is a test whose failures are counted, not reported.
+// recorder is a testing.TB whose failures are counted instead of reported.
 type recorder struct {
 	testing.TB
 	errors []string
@@ -66,7 +66,7 @@ func TestInvariantsFailTheTest(t *testing.T) {
 	sound := &recorder{TB: t}
 	storagetest.Invariants(sound, dsn)
 	if len(sound.errors) > 0 {
-		t.Errorf("a new database breaks invariants: %q", sound.errors)
+		t.Errorf("a new database violates invariants: %q", sound.errors)
 	}
 	_, err := storagetest.Connect(t, dsn).Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, last_event_id)
 		VALUES ('n', 'has five events and has none', 'RUNNING', 5)`)
@@ -80,7 +80,7 @@ func TestInvariantsFailTheTest(t *testing.T) {
 	}
 }
 
-// TestCacheFallsBack runs this binary again with caches that are cold, warm, broken and impossible.
+// TestCacheFallsBack runs this binary again with empty, filled, corrupt and unusable caches.
 func TestCacheFallsBack(t *testing.T) {
 	if os.Getenv("STORAGETEST_INNER") != "" {
 		t.Skip("this is the inner run")

@@ -158,11 +158,11 @@ func answerOf(err error) (a answer, known bool) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return answer{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
-			text: "the client closed the request, which may have been stored and continues"}, true
+			text: "the client closed the request: it may have been stored, and then it continues"}, true
 	case errors.Is(err, context.DeadlineExceeded):
 		detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT}
 		return answer{code: connect.CodeDeadlineExceeded, detail: detail,
-			text: "the deadline of the request has passed, which may have been stored and continues"}, true
+			text: "the deadline of the request has passed: it may have been stored, and then it continues"}, true
 	}
 	return answer{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
 }

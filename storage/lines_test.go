@@ -90,7 +90,7 @@ func TestLineIsLeft(t *testing.T) {
 	b, _ := lined(t, 50*time.Millisecond)
 	running := b.occupied("p")
 	prepared, err := b.PrepareCall(call("p", patient, runsHere))
-	equal(t, "a call that has waited in vain", must(t, prepared, err).Outcome, storage.Postponed)
+	equal(t, "a call that has waited too long", must(t, prepared, err).Outcome, storage.Postponed)
 	b.LineWait(stuck)
 	second := b.stands("p", 1)
 	next := b.save(end(running, storage.Finished)).Next

@@ -185,12 +185,12 @@ func TestMessagesWaitForRepair(t *testing.T) {
 			return ""
 		},
 	}
-	for id, mend := range repairs {
+	for id, repair := range repairs {
 		b.wreck(id)
 		b.say(notifyOf(id, "a"), notifyOf(id, "b"))
 		equal(t, id, b.deliver(id), "notify held, notify held")
 		equal(t, "found of "+id, slices.Contains(b.found(0), id), false)
-		told := b.targets(func() { mend(id) })
+		told := b.targets(func() { repair(id) })
 		want := map[bool]string{true: "[]", false: "[" + id + "]"}[id == "broken"]
 		equal(t, "targets after "+id, told, want)
 	}

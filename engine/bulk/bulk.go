@@ -29,16 +29,16 @@ type Bulks struct {
 	limits limits
 }
 
-// New makes the bulks of an engine. Their kind has to be added to it.
+// New returns the bulks of an engine. Their Kind must be added to it.
 func New(e *engine.Engine) *Bulks { return &Bulks{engine: e, limits: usual} }
 
-// Kind is what the engine has to know of bulks.
+// Kind returns the kind of bulks for the engine.
 func (b *Bulks) Kind() engine.Kind {
 	return engine.Kind{Name: kind, Processor: processor.Func(b.process)}
 }
 
-// Start begins a bulk, and answers when it is stored. The same request with the same key is answered with the first one's bulk. Of a dry
-// run nothing is stored: it counts what matches now.
+// Start starts a bulk and returns when it is stored. A repeated request with the same key returns
+// the same bulk. A dry run stores nothing: it counts the matching processes.
 func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by process.Actor) (*progressorv1.Bulk, error) {
 	o := command{
 		Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(), Actor: by.Name, Source: by.Source,
@@ -62,7 +62,7 @@ func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by 
 	key := keyOf(r.GetNamespace(), newID(r))
 	err = b.store(ctx, key, &o, r.GetIdempotencyKey(), by)
 	if errors.Is(err, process.ErrProcessExists) && r.GetIdempotencyKey() != "" {
-		err = b.sameAs(ctx, key, &o) // its key is forgotten after a day, and it is still there
+		err = b.sameAs(ctx, key, &o) // its key is deleted after a day, while the bulk may still exist
 	}
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by 
 	return b.read(ctx, key)
 }
 
-// newID is the id of a new bulk. Twins of a keyed request have the same.
+// newID returns the ID of a new bulk. Repeated requests with a key have the same ID.
 func newID(r *progressorv1.StartBulkRequest) string {
 	if r.GetIdempotencyKey() != "" {
 		return process.DerivedProcessID(process.RequestID(r.GetNamespace(), prefix, r.GetIdempotencyKey()))
@@ -78,7 +78,8 @@ func newID(r *progressorv1.StartBulkRequest) string {
 	return uuid.Must(uuid.NewV7()).String()
 }
 
-// store makes the process. Its request is known again by the args, which do not say who asks, nor what was counted.
+// store creates the process of a bulk. Its fingerprint covers the args, which contain neither the
+// actor nor the counts.
 func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempotencyKey string, by process.Actor) error {
 	metadata, err := json.Marshal(o)
 	if err != nil {
@@ -86,7 +87,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	}
 	_, err = b.engine.Start(ctx, engine.StartParams{
 		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
-		Priority: math.MinInt32, // somebody waits for it who wants to mend what waits for a place
+		Priority: math.MinInt32, // runs before the tasks that it may repair
 		Note: &storage.Note{Method: "StartBulk", By: by, Details: map[string]string{
 			"verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
 		}},
@@ -94,7 +95,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	return err
 }
 
-// sameAs tells whether the bulk that is there was ordered by the same request.
+// sameAs reports whether the existing bulk has the same request.
 func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *command) error {
 	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: new(int32)}, 0)
 	if err != nil {
@@ -107,12 +108,12 @@ func (b *Bulks) sameAs(ctx context.Context, key process.Key, o *command) error {
 	return err
 }
 
-// Get reads a bulk with its newest failures.
+// Get returns a bulk with its newest failures.
 func (b *Bulks) Get(ctx context.Context, namespace, id string) (*progressorv1.Bulk, error) {
 	return b.read(ctx, keyOf(namespace, id))
 }
 
-// Cancel asks a bulk to end. What it has done stays done; the page that it is at is done to its end.
+// Cancel cancels a bulk. What it has done is not undone, and its current page is completed.
 func (b *Bulks) Cancel(ctx context.Context, namespace, id string, by process.Actor) (*progressorv1.Bulk, error) {
 	key := keyOf(namespace, id)
 	if _, err := b.engine.CancelProcess(ctx, engine.CancelParams{Key: key, Actor: by}); err != nil {
@@ -121,14 +122,14 @@ func (b *Bulks) Cancel(ctx context.Context, namespace, id string, by process.Act
 	return b.read(ctx, key)
 }
 
-// ProcessID is the id of a bulk's process.
+// ProcessID returns the ID of a bulk's process.
 func ProcessID(bulkID string) string { return prefix + bulkID }
 
 func keyOf(namespace, id string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: ProcessID(id)}
 }
 
-// shownFailures is how many failures a bulk is shown with.
+// shownFailures is how many failures are returned with a bulk.
 const shownFailures = 100
 
 func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, error) {
@@ -140,8 +141,8 @@ func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, 
 	return message(p)
 }
 
-// List lists the bulks of a namespace, the newest first; namespace "": of all, by their names. A page may be short or empty, and still
-// have a next.
+// List lists the bulks of a namespace, newest first. If the namespace is "", it lists those of all
+// namespaces, by name. A page may be short or empty, and still have a next page.
 func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, pageToken string) ([]*progressorv1.Bulk, string, error) {
 	names := []string{namespace}
 	if namespace == "" {
@@ -154,9 +155,9 @@ func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, page
 			names = append(names, ns.GetNamespace())
 		}
 	}
-	at, inner, ok := strings.Cut(pageToken, ":") // no namespace has a colon in its name
+	at, inner, ok := strings.Cut(pageToken, ":") // the name of a namespace contains no colon
 	if pageToken != "" && (!ok || namespace != "" && at != namespace) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list of these bulks gave"}
+		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	size := search.DefaultPageSize
 	if pageSize > 0 {

@@ -27,8 +27,8 @@ const (
 	remove  = progressorv1.BulkVerb_BULK_VERB_REMOVE
 )
 
-// Every verb does to each process what it does to one alone, each noted under the name of who ordered it, and leaves those alone whose
-// status does not allow it, and the engine's own.
+// Every verb has the same effect on each process as the single command, with an audit entry that
+// names the actor. It skips processes whose status does not allow it, and those of the engine.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -70,11 +70,11 @@ func TestVerbs(t *testing.T) {
 			noted := n.count(t, `SELECT count(*) FROM audit WHERE method = $1 AND actor = 'kim' AND source = '10.0.0.7:4711'
 				AND details->>'via' = $2`, tt.method, "~bulk/"+b.GetBulkId())
 			if noted != tt.noted {
-				t.Errorf("%d orders are noted, want %d", noted, tt.noted)
+				t.Errorf("%d commands are audited, want %d", noted, tt.noted)
 			}
 			if got := n.count(t, `SELECT count(*) FROM audit WHERE method = 'StartBulk' AND actor = 'kim' AND details->>'filter' = 'process_id = "*"'
 				AND details->>'reason' = 'a test'`); got != 1 {
-				t.Errorf("the bulk is noted %d times", got)
+				t.Errorf("the bulk has %d audit entries", got)
 			}
 			if got := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'a-flow' AND status IN ('INIT', 'RUNNING')"); got != 1 {
 				t.Error("a process of another kind was touched")
@@ -83,7 +83,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// A filter that names processes of the engine finds none of them.
+// A filter that matches processes of the engine returns none of them.
 func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -97,7 +97,8 @@ func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	n.get(t, first.GetBulkId())
 }
 
-// A dry run counts, and tells the oldest, and how many would refuse the verb; it stores nothing.
+// A dry run counts, returns the oldest processes, and how many would refuse the verb. It stores
+// nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -120,7 +121,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// Counting has an end, and says that there is more.
+// Counting has a limit, and reports if there is more.
 func TestCountIsBounded(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -141,7 +142,7 @@ func TestCountIsBounded(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is told by the name of its field, and nothing is stored.
+// Errors of invalid requests name the field, and nothing is stored.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -178,7 +179,8 @@ func rated(rate float64) *progressorv1.StartBulkRequest {
 	return r
 }
 
-// The same request with the same key is the same bulk, also when the key has been forgotten; another request is refused.
+// A repeated request with the same key returns the same bulk, even after the key was deleted. A
+// different request with the key is rejected.
 func TestStartedTwice(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -201,11 +203,11 @@ func TestStartedTwice(t *testing.T) {
 		}
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'StartBulk'"); got != 1 {
-		t.Errorf("noted %d times", got)
+		t.Errorf("%d audit entries", got)
 	}
 }
 
-// Bulks are listed from all namespaces, in pages, the newest first in each.
+// Bulks are listed in pages over all namespaces, newest first in each.
 func TestList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -250,7 +252,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What is no bulk is not found as one.
+// Other processes are not found as bulks.
 func TestNoBulk(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -267,7 +269,8 @@ func TestNoBulk(t *testing.T) {
 	}
 }
 
-// A process whose verb meets a fault is tried again, a few times, and then told by an event. So many are kept, the others counted.
+// If a verb fails temporarily, it is retried a few times, and then recorded as a failure. The
+// number of recorded failures is limited; others are only counted.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), func(b *bulks) { b.Impatient(); b.KeepFailures(2) })
@@ -296,8 +299,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// However a text grows by being quoted, the largest number of failures is a history that can be asked for as a whole; a plain text keeps
-// its first 500 bytes.
+// The maximum number of failures fits into a history that can be read as a whole, however long
+// their JSON is. A plain text keeps its first 500 bytes.
 func TestFailuresFitIntoAHistory(t *testing.T) {
 	t.Parallel()
 	const kept = 5_000
@@ -318,7 +321,7 @@ func TestFailuresFitIntoAHistory(t *testing.T) {
 	}
 }
 
-// A fault that passes leaves no trace.
+// A temporary failure is not recorded.
 func TestFaultThatPasses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -340,8 +343,9 @@ func TestFaultThatPasses(t *testing.T) {
 	}
 }
 
-// A process that cannot be reached is looked at anew before each try: one that does not match any more by then is left alone. The namespace is
-// paused, and the test itself runs the pages: a try that is under way already when it changes would suspend it.
+// A process that could not be handled is checked again before each retry. If it no longer matches,
+// it is skipped. The namespace is paused, and the test runs the pages itself, because a running
+// page would still suspend the process.
 func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -363,7 +367,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n.turn(t, p) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
-		t.Fatalf("it does not wait for the one that is held: %s", n.statuses(t))
+		t.Fatalf("it does not wait for the locked process: %s", n.statuses(t))
 	}
 	if err := held.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -374,7 +378,7 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 	}
 }
 
-// Ten thousand processes, whatever pages they make, are met once each.
+// Each of 10,000 processes is handled once, for all page sizes.
 func TestTenThousand(t *testing.T) {
 	t.Parallel()
 	const many = 10_000
@@ -386,11 +390,11 @@ func TestTenThousand(t *testing.T) {
 		t.Errorf("%v; %s", b, n.statuses(t))
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != many {
-		t.Errorf("%d orders are noted", got)
+		t.Errorf("%d commands are audited", got)
 	}
 }
 
-// A list and the counts agree on what they have: the processes of the engine, too, which a filter by kind parts from the others.
+// Lists and counts include the processes of the engine, which a filter on kind distinguishes.
 func TestListsAndCountsHaveBulks(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

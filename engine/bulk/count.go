@@ -8,18 +8,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// counted is how many processes match, and which are the first.
+// counted is the number of matching processes, with the first ones.
 type counted struct {
 	matched int64
-	refused int64 // of them, those whose status does not allow the verb
+	refused int64 // those whose status does not allow the verb
 	more    bool  // the time was over before all were counted
 	samples []string
 }
 
-// samples is how many process ids a dry run tells.
+// samples is how many process IDs a dry run returns.
 const samples = 20
 
-// count walks over what matches, for so long.
+// count counts the matching processes for up to limit.
 func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filter, v progressorv1.BulkVerb, limit time.Duration) (counted, error) {
 	var c counted
 	var at search.Cursor
@@ -46,7 +46,7 @@ func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filte
 	return c, nil
 }
 
-// dryRun is what a bulk would be.
+// dryRun returns the bulk of a dry run.
 func (c counted) dryRun(namespace string, o *command) *progressorv1.Bulk {
 	return &progressorv1.Bulk{
 		Namespace: namespace, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,

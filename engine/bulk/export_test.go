@@ -8,22 +8,22 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Impatient has failures told soon.
+// Impatient makes failures final soon.
 func (b *Bulks) Impatient() { b.limits.pause, b.limits.tries = 10*time.Millisecond, 3 }
 
-// KeepFailures bounds the failures that are events.
+// KeepFailures sets the number of recorded failures.
 func (b *Bulks) KeepFailures(n int64) { b.limits.events = n }
 
-// Page runs a task of a bulk without storing what follows from it, as a node does that dies then.
+// Page runs a task of a bulk without storing its result, like a node that dies.
 func (b *Bulks) Page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	return b.process(ctx, r)
 }
 
-// Hurry makes counting end with its first page.
+// Hurry makes counting end after its first page.
 func (b *Bulks) Hurry() { b.limits.expectTime, b.limits.dryRunTime = 0, 0 }
 
-// FailureEvent is what is stored of a failure.
+// FailureEvent returns the stored event of a failure.
 func FailureEvent(id, text string) ([]byte, error) { return json.Marshal(failureOf(id, text)) }
 
-// EndEarly has pages of up to ten processes, one at a time, end before they are through.
+// EndEarly makes pages of up to ten processes, one at a time, end early.
 func (b *Bulks) EndEarly() { b.limits.side, b.limits.pageTime = 1, time.Millisecond }

@@ -22,16 +22,17 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// patience is how long a test waits for an event that should come soon. It is long because the
+// machine may be busy.
 const patience = time.Minute
 
-// eventually waits until cond holds.
+// eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	enginetest.Eventually(t, patience, what, cond)
 }
 
-// kim is who gives orders here.
+// kim is the operator.
 var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
 // node is an engine of a test that runs bulks.
@@ -44,7 +45,8 @@ type node struct {
 	stop  func()
 }
 
-// start runs an engine with the namespace "ns", whose processor echoes, fails for the args "fail" and completes for "complete".
+// start runs an engine with the namespace "ns", whose processor echoes, fails for the args "fail"
+// and completes for "complete".
 func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 	t.Helper()
 	var bulks *bulk.Bulks
@@ -70,7 +72,7 @@ func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Proc
 
 func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
 
-// have starts processes, side by side.
+// have starts processes concurrently.
 func (n *node) have(t testing.TB, args string, ids ...string) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -88,7 +90,7 @@ func (n *node) have(t testing.TB, args string, ids ...string) {
 	group.Wait()
 }
 
-// ids are prefix-00001, …
+// ids returns prefix-00001, …
 func ids(prefix string, n int) []string {
 	list := make([]string, n)
 	for k := range list {
@@ -97,7 +99,7 @@ func ids(prefix string, n int) []string {
 	return list
 }
 
-// request is an order to do a verb to what matches.
+// request returns a request to apply a verb to the processes that match.
 func request(verb progressorv1.BulkVerb, filter string) *progressorv1.StartBulkRequest {
 	return &progressorv1.StartBulkRequest{Namespace: "ns", Verb: verb, Filter: filter, Rate: 10_000, Reason: "a test"}
 }
@@ -123,7 +125,7 @@ func (n *node) get(t testing.TB, id string) *progressorv1.Bulk {
 // ended waits for the end of a bulk.
 func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
 	t.Helper()
-	eventually(t, "the bulk is at its end", func() bool {
+	eventually(t, "the bulk has ended", func() bool {
 		b = n.get(t, b.GetBulkId())
 		return b.GetFinishedTime() != nil
 	})
@@ -133,7 +135,7 @@ func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
 	return b
 }
 
-// count is the one number that a query gives.
+// count returns the number that a query returns.
 func (n *node) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
 	return enginetest.Count(t, n.db, sql, args...)

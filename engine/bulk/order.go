@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// command is what was asked for: the metadata of the bulk's process.
+// command is the request of a bulk: the metadata of its process.
 type command struct {
 	Verb         progressorv1.BulkVerb `json:"-"`
 	VerbName     string                `json:"verb"`
@@ -26,14 +26,14 @@ type command struct {
 	ExpectedMore bool                  `json:"expected_more,omitempty"`
 }
 
-// The rates that a bulk can have, in processes a second.
+// The rates of bulks, in processes per second.
 const (
 	DefaultRate = 100
 	minRate     = 0.001
 	maxRate     = 10_000
 )
 
-// check completes an order, and gives its filter, or says by its field what is wrong.
+// check completes and validates a command, and returns its filter.
 func (o *command) check() (search.Filter, error) {
 	if _, ok := verbs[o.Verb]; !ok {
 		return search.Filter{}, &process.InvalidError{Field: "verb", Message: "want one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL and REMOVE"}
@@ -52,9 +52,9 @@ func (o *command) check() (search.Filter, error) {
 	return filter, err
 }
 
-// args tell this request from another one.
+// args returns the fields that distinguish requests.
 func (o *command) args() []byte {
-	text, _ := json.Marshal([]any{o.VerbName, o.Filter, o.Rate, o.Reason}) // texts and a finite number
+	text, _ := json.Marshal([]any{o.VerbName, o.Filter, o.Rate, o.Reason}) // strings and a finite number
 	return text
 }
 
@@ -62,7 +62,7 @@ func (o *command) verbName() string {
 	return strings.ToLower(strings.TrimPrefix(o.Verb.String(), "BULK_VERB_"))
 }
 
-// commandOf reads the order of a bulk's process.
+// commandOf returns the command of a bulk's process.
 func commandOf(p *progressorv1.Process) (command, error) {
 	var o command
 	text, err := p.GetMetadata().MarshalJSON()
@@ -74,23 +74,25 @@ func commandOf(p *progressorv1.Process) (command, error) {
 		err = fmt.Errorf("there is no verb %q", o.VerbName)
 	}
 	if err != nil {
-		return o, fmt.Errorf("the order of %s cannot be read: %w", p.GetProcessId(), err)
+		return o, fmt.Errorf("cannot read the command of %s: %w", p.GetProcessId(), err)
 	}
 	return o, nil
 }
 
-// plain holds for the processes that a bulk may touch: those of users. The verbs of ProcessService are refused for the engine's own, too.
+// plain matches the processes that a bulk may change, which are those of users. The methods of
+// ProcessService also reject processes of the engine.
 var plain = parsed(`kind = "" AND NOT process_id = "~*"`)
 
 func parsed(text string) search.Filter {
 	f, err := search.Parse(text)
 	if err != nil {
-		panic(err) // a fault of this file
+		panic(err) // a defect of this file
 	}
 	return f
 }
 
-// matching is the whole filter of a bulk: what comes after it began is not its business, and it comes to its end however many come.
+// matching returns the whole filter of a bulk. It excludes processes that were created after the
+// bulk began, so that it ends however many are created.
 func (o *command) matching(began time.Time) (search.Filter, error) {
 	f, err := search.Parse(o.Filter)
 	if err != nil {
@@ -99,17 +101,17 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 	return f.And(plain).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
 }
 
-// progress is how far a bulk has come: the state of its process.
+// progress is the progress of a bulk: the state of its process.
 type progress struct {
 	Cursor  search.Cursor `json:"cursor"`
 	Matched int64         `json:"matched"`
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
 	Failed  int64         `json:"failed"`
-	Again   []again       `json:"again,omitempty"` // to be tried once more
+	Again   []again       `json:"again,omitempty"` // to be retried
 }
 
-// again is a process whose verb met a fault that may pass.
+// again is a process for which the verb failed temporarily.
 type again struct {
 	search.Cursor
 	Tries int `json:"tries"`
@@ -121,7 +123,7 @@ func progressOf(p *progressorv1.Process) (progress, error) {
 		return now, nil // its first task has not run
 	}
 	if err := json.Unmarshal(p.GetAuxState(), &now); err != nil {
-		return now, fmt.Errorf("the state of %s cannot be read: %w", p.GetProcessId(), err)
+		return now, fmt.Errorf("cannot read the state of %s: %w", p.GetProcessId(), err)
 	}
 	return now, nil
 }
@@ -132,10 +134,10 @@ type failure struct {
 	Error     string `json:"error"`
 }
 
-// message is a bulk as clients see it. Its process comes with its events backwards, or with none.
+// message converts the process of a bulk to a message. Its events are newest first, or missing.
 func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if p.GetKind() != kind {
-		return nil, fmt.Errorf("%s is no bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)
+		return nil, fmt.Errorf("%s is not a bulk: %w", p.GetProcessId(), process.ErrProcessNotFound)
 	}
 	o, err := commandOf(p)
 	if err != nil {
@@ -154,7 +156,7 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	for _, e := range p.GetHistory() {
 		var f failure
 		if err := json.Unmarshal(e.GetPayload(), &f); err != nil {
-			return nil, fmt.Errorf("event %d of %s cannot be read: %w", e.GetEventId(), p.GetProcessId(), err)
+			return nil, fmt.Errorf("cannot read event %d of %s: %w", e.GetEventId(), p.GetProcessId(), err)
 		}
 		m.Failures = append(m.Failures, &progressorv1.BulkFailure{ProcessId: f.ProcessID, Error: f.Error})
 	}

@@ -16,26 +16,28 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// limits bound what a bulk does at a time.
+// limits are the limits of a bulk.
 type limits struct {
-	page       int           // processes of a page
-	pageTime   time.Duration // after which a page begins with no more of them: a cancel waits for its end
-	side       int           // processes at a time
-	pause      time.Duration // before processes are tried again that met a fault
-	tries      int           // of one process
-	events     int64         // failures that are kept, so that a request for all events is not refused
-	expectTime time.Duration // for which Start counts
-	dryRunTime time.Duration // for which a dry run counts
+	page int // processes of a page
+	// no process is started after this time, because a cancel waits for the end of the page
+	pageTime   time.Duration
+	side       int           // concurrent processes
+	pause      time.Duration // before a retry
+	tries      int           // per process
+	events     int64         // recorded failures; limited so that a request for all events succeeds
+	expectTime time.Duration // time limit of the count in Start
+	dryRunTime time.Duration // time limit of the count in a dry run
 }
 
-// Sixteen side by side share their commits, and are a small part of what one flush takes.
+// Sixteen concurrent processes share commits, and are a small part of one flush.
 var usual = limits{
 	page: 500, pageTime: time.Second, side: 16, pause: time.Second, tries: 10, events: 5_000,
 	expectTime: time.Second, dryRunTime: 5 * time.Second,
 }
 
-// What bounds a failure: with 5,000 of them a history stays below 8 MiB. As JSON a control character is six bytes, so that 500 of them were
-// 3,000: the text is cut until the whole event fits. An id of such characters alone always does.
+// The limits of a failure keep a history with 5,000 of them below 8 MiB. A control character takes
+// six bytes in JSON, so 500 of them take 3,000. The text is cut until the whole event fits. An ID
+// that consists of such characters always fits.
 const (
 	maxErrorBytes   = 500
 	maxFailureBytes = 1600
@@ -49,13 +51,13 @@ func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 		return b.page(ctx, r)
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
-		return processor.Result().Done() // nothing is under way: a page runs to its end
+		return processor.Result().Done() // nothing to do: a running page continues to its end
 	default:
 		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk takes no %s", r.GetType()).NonRetryable()
 	}
 }
 
-// page does the next processes.
+// page handles the next processes.
 func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	p := r.GetProcess()
 	o, err := commandOf(p)
@@ -78,7 +80,7 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 	finished, err := w.run(ctx, filter)
 	switch {
 	case errors.Is(err, process.ErrDraining):
-		w.stopped = true // another node goes on
+		w.stopped = true // another node continues
 	case err != nil:
 		return nil, err
 	}
@@ -89,22 +91,23 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 	return w.result.SetTimerAfter(w.wait()).Done()
 }
 
-// work is one page.
+// work is the work of one page.
 type work struct {
 	bulks     *Bulks
 	command   *command
 	progress  progress
 	namespace string
 	by        process.Actor
-	recorded  int64 // failures that are events
+	recorded  int64 // recorded failures
 	result    *processor.ResultBuilder
 	began     time.Time
-	over      time.Time // when no more processes are begun with
-	acted     int       // processes that the verb was done to
+	over      time.Time // when to start no more processes
+	acted     int       // processes that the verb was applied to
 	stopped   bool      // the node drains
 }
 
-// run does the verb to the processes that are to be tried again, then to the next ones. finished: there are none any more.
+// run applies the verb to the processes to retry, then to the next ones. finished reports that
+// there are none left.
 func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, err error) {
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
@@ -132,7 +135,8 @@ func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, er
 	return !more && len(w.progress.Again) == 0, nil
 }
 
-// keep hides an error of the walk where something of the page is to be stored: the next page meets it first.
+// keep ignores an error of the walk if the page has something to store. The next page will get the
+// error again.
 func (w *work) keep(err error) error {
 	if w.acted > 0 && !errors.Is(err, process.ErrDraining) {
 		return nil
@@ -140,24 +144,25 @@ func (w *work) keep(err error) error {
 	return err
 }
 
-// size is how many processes the rate allows in a second, or in the time of a page.
+// size returns how many processes the rate allows in the time of a page.
 func (w *work) size() int {
 	return min(w.bulks.limits.page, max(int(math.Ceil(w.command.Rate*w.bulks.limits.pageTime.Seconds())), 1))
 }
 
 func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 
-// verb does the verb to a process.
+// verb applies the verb to a process.
 func (w *work) verb(ctx context.Context, a again) error {
 	key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
 	return verbs[w.command.Verb].do(ctx, w.bulks.engine, key, w.command.Reason, w.by)
 }
 
-// errOther is of a process that does not match any more.
-var errOther = errors.New("it is another one by now")
+// errOther reports a process that no longer matches.
+var errOther = errors.New("it no longer matches")
 
-// restart does the verb to a process that was found earlier, if it still matches: a pause of the namespace may lie between, in which somebody has
-// mended what is to be removed.
+// restart applies the verb to a process that was found earlier, if it still matches. The namespace
+// may have been paused in between, and an operator may have repaired a process that would be
+// removed.
 func (w *work) restart(ctx context.Context, filter search.Filter, a again) error {
 	found, _, _, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter.Only(a.Cursor), search.Cursor{}, 1)
 	switch {
@@ -169,7 +174,8 @@ func (w *work) restart(ctx context.Context, filter search.Filter, a again) error
 	return w.verb(ctx, a)
 }
 
-// all does something to a list, some side by side, until the page is over, and tells to how many: to some at least, where there are any.
+// all calls do for a list, a few at a time, until the page is over, and at least for one. It
+// returns the number of calls.
 func (w *work) all(list []again, do func(again) error) (did int) {
 	for did < len(list) && (did == 0 || !w.ends()) {
 		side := list[did:min(did+w.bulks.limits.side, len(list))]
@@ -187,7 +193,7 @@ func (w *work) all(list []again, do func(again) error) (did int) {
 	return did
 }
 
-// account notes what became of one process.
+// account records the result for one process.
 func (w *work) account(a again, err error) {
 	var status *process.WrongStatusError
 	w.acted++
@@ -208,12 +214,12 @@ func (w *work) account(a again, err error) {
 	}
 }
 
-// passes tells whether a fault may be over when the process is tried again.
+// passes reports whether an error may be temporary.
 func passes(err error) bool {
 	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// record makes an event of a failure, if there are not too many.
+// record adds an event for a failure, up to the limit.
 func (w *work) record(id string, err error) {
 	if w.recorded >= w.bulks.limits.events {
 		return
@@ -222,7 +228,7 @@ func (w *work) record(id string, err error) {
 	w.result.JSONEvent(failureOf(id, err.Error()))
 }
 
-// failureOf cuts the text of an error to what fits into the event.
+// failureOf cuts the text of an error so that the event fits.
 func failureOf(id, text string) failure {
 	f := failure{ProcessID: id, Error: wire.Plain(text[:min(len(text), maxErrorBytes)])}
 	for f.Error != "" && f.size() > maxFailureBytes {
@@ -232,11 +238,11 @@ func failureOf(id, text string) failure {
 }
 
 func (f failure) size() int {
-	text, _ := json.Marshal(f) // two texts
+	text, _ := json.Marshal(f) // two strings
 	return len(text)
 }
 
-// wait is the time until the next page: what the rate asks for beyond what this one took.
+// wait returns the time until the next page, according to the rate.
 func (w *work) wait() time.Duration {
 	if w.stopped {
 		return 0

@@ -9,9 +9,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// verb is what a bulk can do to a process: what an operator could do to it alone.
+// verb is an action of a bulk on a process. It is equivalent to a single command of an operator.
 type verb struct {
-	allowed []process.Status // those in which it is not refused
+	allowed []process.Status // statuses that allow it
 	do      func(ctx context.Context, e *engine.Engine, key process.Key, reason string, by process.Actor) error
 }
 

@@ -16,20 +16,21 @@ import (
 
 type bulks = bulk.Bulks
 
-// paged is a bulk whose pages hold so many processes, one a second.
+// paged returns a request whose pages have size processes, one page per second.
 func paged(verb progressorv1.BulkVerb, filter string, size float64) *progressorv1.StartBulkRequest {
 	r := request(verb, filter)
 	r.Rate = size
 	return r
 }
 
-// begins waits until a bulk has done its first page.
+// begins waits until a bulk has completed its first page.
 func (n *node) begins(t testing.TB, b *progressorv1.Bulk) {
 	t.Helper()
 	eventually(t, "the first page is done", func() bool { return n.get(t, b.GetBulkId()).GetMatched() > 0 })
 }
 
-// A bulk does no more processes a second than its rate allows: its pages are a second apart.
+// A bulk handles no more processes per second than its rate allows, because its pages are a second
+// apart.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -47,7 +48,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Cancelled in the middle a bulk ends with the page that it is at.
+// A cancelled bulk ends after its current page.
 func TestCancelInTheMiddle(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -62,17 +63,18 @@ func TestCancelInTheMiddle(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 	if got := n.count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
-		t.Errorf("%d processes are suspended, and %d are told", got, b.GetDone())
+		t.Errorf("%d processes are suspended, and %d are reported", got, b.GetDone())
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1", "~bulk/"+b.GetBulkId()); got != 1 {
-		t.Errorf("the cancel is noted %d times", got)
+		t.Errorf("the cancel has %d audit entries", got)
 	}
 	if _, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), kim); err == nil {
-		t.Error("it can be cancelled at its end")
+		t.Error("it can be cancelled after its end")
 	}
 }
 
-// A bulk goes on where the one node that ran it dies or stops, from the page that was not stored.
+// If the node that runs a bulk dies or stops, another node continues with the page that was not
+// stored.
 func TestAnotherNodeGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "stopped"} {
@@ -84,7 +86,7 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 			b := a.begun(t, paged(suspend, "status = RUNNING", 100))
 			a.begins(t, b)
 			if how == "killed" {
-				a.store.Close() // nothing is given back, and its row stays
+				a.store.Close() // nothing is released, and its row stays
 			}
 			other := start(t, dsn)
 			if how == "stopped" {
@@ -93,19 +95,20 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 			done := other.get(t, b.GetBulkId()).GetDone()
 			b = other.ended(t, b)
 			if done == 600 {
-				t.Error("the first node did everything")
+				t.Error("the first node completed the bulk")
 			}
 			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetFailed() != 0 || other.statuses(t) != "SUSPENDED 600" {
 				t.Errorf("%v; %s", b, other.statuses(t))
 			}
 			if got := other.count(t, "SELECT count(DISTINCT subject) FROM audit WHERE method = 'SuspendProcess'"); got != 600 {
-				t.Errorf("%d orders are noted", got)
+				t.Errorf("%d commands are audited", got)
 			}
 		})
 	}
 }
 
-// A page that was done and not stored is done again, which changes nothing: no process twice, no order noted twice.
+// A page that was run but not stored is run again without further effects: no process is changed
+// twice, and no command is audited twice.
 func TestPageTwice(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -123,17 +126,18 @@ func TestPageTwice(t *testing.T) {
 		}
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 || n.statuses(t) != "SUSPENDED 10" {
-		t.Errorf("%d orders are noted; %s", got, n.statuses(t))
+		t.Errorf("%d commands are audited; %s", got, n.statuses(t))
 	}
 }
 
-// Processes that change, come or go between two pages: each is judged as it is when the bulk comes to it, and none that came later. The
-// namespace is paused, and the test itself runs the pages.
+// Processes that change, or are created or removed, between two pages are handled according to
+// their status when the bulk reaches them. Processes created later are not handled. The namespace
+// is paused, and the test runs the pages itself.
 func TestChangesWhileItWalks(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	all := ids("p", 40)
-	for _, id := range all { // one after the other: their order is that of the pages
+	for _, id := range all { // one after the other, so that their order is that of the pages
 		n.have(t, "", id)
 	}
 	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
@@ -148,7 +152,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 		t.Fatalf("after a page: %s", n.statuses(t))
 	}
 	lee := process.Actor{Name: "lee"}
-	for _, k := range []int{10, 19, 20, 29} { // at both sides of the ends of pages
+	for _, k := range []int{10, 19, 20, 29} { // on both sides of page ends
 		if _, err := n.SuspendProcess(t.Context(), key(all[k]), "", lee); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +172,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 	}
 	for pages := 1; !n.turn(t, p); pages++ {
 		if pages > 5 {
-			t.Fatal("it does not come to its end")
+			t.Fatal("the bulk does not end")
 		}
 	}
 	if got := n.statuses(t); got != "INIT 16, RUNNING 1, SUSPENDED 35" {
@@ -179,7 +183,7 @@ func TestChangesWhileItWalks(t *testing.T) {
 	}
 }
 
-// turn runs a page of a bulk and keeps what it leaves in p; true: it was the last.
+// turn runs a page of a bulk and applies its result to p. It returns true if it was the last page.
 func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 	t.Helper()
 	resp, err := n.Page(context.Background(), &progressorv1.ProcessRequest{
@@ -212,7 +216,7 @@ func TestPausedNamespace(t *testing.T) {
 	}
 }
 
-// A page whose time is over before all that it has found is done leaves the rest to the next one.
+// A page whose time is over leaves its remaining processes to the next page.
 func TestPageEndsEarly(t *testing.T) {
 	t.Parallel()
 	const many = 60

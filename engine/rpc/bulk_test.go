@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// A bulk from its dry run to its end, as a client sees it.
+// A client starts a bulk with a dry run, and follows it to its end.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,7 +65,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is told by the name of its field.
+// Errors of invalid requests name the field.
 func TestBadBulks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

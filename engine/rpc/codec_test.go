@@ -16,7 +16,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jsonTypes are the content types under which a JSON request may come: each must be read as strictly.
+// jsonTypes are the content types of JSON requests. All are decoded strictly.
 var jsonTypes = []string{"application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8"}
 
 func TestJSONIsReadStrictly(t *testing.T) {
@@ -24,7 +24,7 @@ func TestJSONIsReadStrictly(t *testing.T) {
 	s := newSite(t, echo())
 	for _, c := range []struct {
 		name, method, body string
-		want               string // in the answer; "" for 200
+		want               string // expected in the response; "" for status 200
 	}{
 		{"sound", "Call", `{"namespace":"n","processId":"p","args":"aGk="}`, ""},
 		{"names of the contract", "Call", `{"namespace":"n","process_id":"p"}`, ""},
@@ -89,7 +89,7 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want an error at %s", c.body, err, c.path)
 		}
 	}
-	// Where the contract has an integer, its digits are read one by one.
+	// Where the contract has an integer, all digits are read.
 	var await progressorv1.AwaitTaskRequest
 	if err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil || await.GetTaskId() != 9007199254740993 {
 		t.Errorf("task_id: got %d, %v", await.GetTaskId(), err)
@@ -114,7 +114,7 @@ func FuzzStrictJSON(f *testing.F) {
 		if (strictJSON{codecJSON}).Unmarshal(data, &m) != nil {
 			return
 		}
-		// What both let through can be written as JSON again, and has no digit that was lost.
+		// A request that passes both can be encoded as JSON again, and has lost no digits.
 		if valid.check(&m) != nil {
 			return
 		}
@@ -145,7 +145,7 @@ func TestBinaryRequestsAreCheckedAsWell(t *testing.T) {
 	}
 	b, err = proto.Marshal(&progressorv1.PutProcessRequest{
 		Timers:  []*progressorv1.Timer{{Name: "a"}, {Name: "XY"}},
-		Context: []byte{0xff}, // bytes may be anything
+		Context: []byte{0xff}, // bytes may have any value
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestMessagesOverTheLimitAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want RESOURCE_EXHAUSTED", name, err)
 		}
 	}
-	// The decoded size counts, not the one on the wire.
+	// The decoded size counts, not the compressed one.
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	if _, err := z.Write(bytes.Repeat([]byte(" "), 64<<20)); err != nil {
@@ -195,7 +195,7 @@ func TestMessagesOverTheLimitAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusTooManyRequests { // Connect's status of RESOURCE_EXHAUSTED
+	if answer.StatusCode != http.StatusTooManyRequests { // Connect's status for RESOURCE_EXHAUSTED
 		t.Errorf("gzip: got %d, want 429", answer.StatusCode)
 	}
 }

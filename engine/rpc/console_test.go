@@ -8,7 +8,7 @@ import (
 	"testing/fstest"
 )
 
-// newStub serves what tests script, behind the whole handler.
+// newStub serves scripted services behind the whole handler.
 func newStub(t *testing.T, cfg Config) *site {
 	t.Helper()
 	h, err := newHandler(cfg, scripted(echo()), func() error { return nil })
@@ -18,7 +18,7 @@ func newStub(t *testing.T, cfg Config) *site {
 	return &site{url: listen(t, h)}
 }
 
-// asked sends a request with headers, and gives its answer and body.
+// asked sends a request with headers, and returns the response and its body.
 func asked(t *testing.T, method, url string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
@@ -40,7 +40,8 @@ func asked(t *testing.T, method, url string, headers ...string) (*http.Response,
 	return answer, string(body)
 }
 
-// Whoever asks for HTML gets the console, under its policy, and all that it loads; others get the plain page.
+// Clients that accept HTML get the console with its content policy, and the files that it loads.
+// Other clients get the plain page.
 func TestConsoleIsServed(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, Config{Version: "v1<2", Console: ConsoleReadOnly})
@@ -82,11 +83,12 @@ func TestConsoleIsServed(t *testing.T) {
 func TestConsoleWantsItsIndex(t *testing.T) {
 	t.Parallel()
 	if _, err := consoleFiles(fstest.MapFS{"favicon.svg": {Data: []byte("<svg/>")}}, ConsoleFull, "v"); err == nil {
-		t.Error("built files without an index.html were taken")
+		t.Error("built files without an index.html were accepted")
 	}
 }
 
-// Pages of other sites reach nothing; the pages of a read-only console reach what changes nothing. Programs are none of both.
+// Requests of other sites are rejected. A read-only console may send only reads. Other programs are
+// not restricted.
 func TestBrowsersAreGuarded(t *testing.T) {
 	t.Parallel()
 	full, shown := newStub(t, Config{}), newStub(t, Config{Console: ConsoleReadOnly})
@@ -114,7 +116,8 @@ func TestBrowsersAreGuarded(t *testing.T) {
 			}
 		})
 	}
-	// Without a type of its own a form of another site could send it, past the browser's questions.
+	// A text/plain request, which a form of another site could send without a preflight request, is
+	// rejected.
 	if answer, _ := asked(t, http.MethodPost, full.url+"/progressor.v1.ProcessService/RemoveProcess", "Content-Type", "text/plain"); answer.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %s", answer.Status)
 	}

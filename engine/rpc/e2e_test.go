@@ -27,11 +27,11 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// world is a whole engine on a database of its own, behind the real handler on a real port.
+// world is an engine with its own database, behind the real handler on a real port.
 type world struct {
 	url     string
 	dsn     string
-	release chan struct{} // lets the tasks end whose args are "hold"
+	release chan struct{} // releases the tasks with the args "hold"
 }
 
 func newWorld(t *testing.T) *world {
@@ -80,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// process does as the args say, and stores one event with the args.
+// process follows the args and stores one event with them.
 func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch string(r.GetArgs()) {
 	case "fail":
@@ -105,7 +105,8 @@ func (w *world) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	}}}, nil
 }
 
-// Attributes that a message cannot hold do not make lists and gets fail. SQL functions stored them before they checked JSON.
+// Lists and reads succeed even if metadata cannot be represented in a message. SQL functions stored
+// such metadata before they checked JSON.
 func TestListsSurviveEveryRow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -146,7 +147,7 @@ func TestALifeOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// life takes one process through everything that the service can do with it.
+// life runs one process through all methods of the service.
 func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	ctx := t.Context()
 	metadata, err := structpb.NewStruct(map[string]any{"tenant": "acme", "n": 7})
@@ -154,7 +155,7 @@ func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id stri
 		t.Fatal(err)
 	}
 	start := &progressorv1.StartRequest{Namespace: "n", ProcessId: id, Args: []byte("a"), Metadata: metadata, IdempotencyKey: "key-" + id}
-	for range 2 { // the second one is answered like the first
+	for range 2 { // the second one gets the same response
 		a, err := client.Start(ctx, start)
 		if err != nil || a.GetProcessId() != id || string(a.GetResponse()) != "did a" || a.GetTaskId() == 0 {
 			t.Fatalf("start: got %v, %v", a, err)
@@ -195,7 +196,7 @@ func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id stri
 	removed(t, client, id)
 }
 
-// listed finds a broken process by its status.
+// listed finds a process in ERROR by its status.
 func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	token := ""
@@ -218,7 +219,7 @@ func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 	}
 }
 
-// repaired repairs a broken process in both ways.
+// repaired repairs a process in ERROR in both ways.
 func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
@@ -277,7 +278,7 @@ func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND, id)
 }
 
-// removed removes a process and imports another one in its place.
+// removed removes a process and imports another one with its ID.
 func removed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
@@ -409,7 +410,7 @@ func TestCurlAndPages(t *testing.T) {
 	}
 }
 
-// requireReason checks an error's code, and the reason and the process in its detail.
+// requireReason checks the code of an error, and the reason and the process in its detail.
 func requireReason(t *testing.T, err error, code connect.Code, reason progressorv1.ErrorDetail_Reason, id string) *progressorv1.ErrorDetail {
 	t.Helper()
 	requireCode(t, err, code)

@@ -20,13 +20,14 @@ const (
 var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`anew`, `mend(s|ed|ing)?`, `in vain`, `whom it concerns`, `beside`, `for ever`,
 	`reckon(s|ed|ing)?`, `(tell|tells|told) whether`, `where there is none`, `how manieth`,
+	`tells? of`, `at the most`, `the want of`, `the like of`, `out of touch`, `nobody whom`,
 }, `|`) + `)\b`)
 
 // Files under these paths still contain banned phrases. This list only shrinks: rewrite the files
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"engine/", "flow/", "storage/",
+	"engine/crons/", "engine/flows/", "engine/jobs/", "flow/",
 }
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.

@@ -38,8 +38,7 @@ const (
 	protocolGRPC    = progressorv1.ConnectProcessor_PROTOCOL_GRPC
 )
 
-// ways are the ways to push, each over the same configuration but for the encoding and the
-// protocol.
+// ways are the ways to push. They differ in the encoding and the protocol.
 var ways = map[string]*progressorv1.ConnectProcessor{
 	"connect": {Encoding: encodingProto},
 	"grpc":    {Encoding: encodingProto, Protocol: protocolGRPC},
@@ -150,7 +149,7 @@ func TestTLS(t *testing.T) {
 		if got := resp.GetResult().GetResponse(); string(got) != string(request().GetArgs()) {
 			t.Errorf("response %q", got)
 		}
-		// Without the server's certificate the request never gets there.
+		// Without the server's certificate the request does not reach it.
 		stranger := dialed(t, way, server.URL)
 		if _, err := stranger.Process(t.Context(), request()); !processor.Unreachable(err) {
 			t.Errorf("an unknown certificate: %v", err)
@@ -158,7 +157,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// TestOutcomes holds: what user code answers comes through, and what it cannot answer has a class.
+// TestOutcomes checks that answers of user code are returned, and that other errors are classified.
 func TestOutcomes(t *testing.T) {
 	tests := map[string]struct {
 		answer      processor.Func
@@ -195,8 +194,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestStatuses holds: 408, 429 and 503 say that nobody looked at the request; every other status is
-// a bad answer.
+// TestStatuses checks that 408, 429 and 503 mean that the request did not reach user code. Every
+// other status is an invalid answer.
 func TestStatuses(t *testing.T) {
 	redirected := false
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -258,8 +257,8 @@ func TestUnreadableJSON(t *testing.T) {
 	}
 }
 
-// TestJSONAsItIs holds: the plain POST goes to the URL as it is, with a body that is a
-// ProcessRequest.
+// TestJSONAsItIs checks that the plain POST goes to the unchanged URL with a ProcessRequest as its
+// body.
 func TestJSONAsItIs(t *testing.T) {
 	server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -306,7 +305,7 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = listener.Close() // nobody listens there any more
+	_ = listener.Close() // the address no longer has a listener
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		_, err := dialed(t, way, "http://"+listener.Addr().String()).Process(t.Context(), request())
 		if !processor.Unreachable(err) {
@@ -315,8 +314,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestBrokenConnection holds: a connection that ends after the request was read is neither
-// unreachable nor a bad answer.
+// TestBrokenConnection checks that a connection that ends after the request was read is neither
+// unreachable nor an invalid answer.
 func TestBrokenConnection(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		calls := 0
@@ -339,7 +338,7 @@ func TestBrokenConnection(t *testing.T) {
 	})
 }
 
-// TestBrokenAnswer is the same where the answer had begun.
+// TestBrokenAnswer does the same if the answer has begun.
 func TestBrokenAnswer(t *testing.T) {
 	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {
@@ -358,7 +357,8 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 }
 
-// TestDeadline holds: the attempt ends with its context, and the processor's context with it.
+// TestDeadline checks that the attempt ends with its context, and that the context of the processor
+// ends, too.
 func TestDeadline(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		recorder := processortest.NewRecorder(processortest.Hang)
@@ -383,7 +383,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreKept holds: as many connections are kept as attempts may run at a time.
+// TestConnectionsAreKept checks that one connection is kept per concurrent attempt.
 func TestConnectionsAreKept(t *testing.T) {
 	for _, name := range []string{"connect", "json", "msgpack"} {
 		t.Run(name, func(t *testing.T) {
@@ -421,7 +421,7 @@ func TestConnectionsAreKept(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if opened < 8 || opened > 12 { // a dial that was overtaken by a free connection may be left over
+			if opened < 8 || opened > 12 { // a dial that lost against a free connection may remain
 				t.Errorf("%d connections for three rounds of 8 calls at a time", opened)
 			}
 		})
@@ -439,7 +439,7 @@ func TestAddressPolicy(t *testing.T) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
-	// The same at the dialer, where names are resolved by then.
+	// The dialer checks resolved addresses, too.
 	if err := Control(t.Context(), "tcp4", "169.254.169.254:80", nil); err == nil {
 		t.Error("the dialer takes a metadata address")
 	}

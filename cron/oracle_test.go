@@ -124,7 +124,7 @@ func (n naive) fires(t time.Time, location *time.Location, daylight DaylightSavi
 	if !counts(wall) {
 		return false
 	}
-	// The other instants with this local time: each offset that the zone has around here gives one at the most.
+	// The other instants with this local time: each offset that the zone has around here gives at most one.
 	for near := -48; near <= 48; near++ {
 		_, offset := t.Add(time.Duration(near) * time.Hour).In(location).Zone()
 		twin := wall.Add(-time.Duration(offset) * time.Second)

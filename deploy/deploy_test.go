@@ -42,7 +42,7 @@ func metricNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// known tells of a query each metric that nobody has.
+// known reports each metric of a query that does not exist.
 func known(t *testing.T, names map[string]bool, where, query string) {
 	t.Helper()
 	found := inQuery.FindAllString(query, -1)

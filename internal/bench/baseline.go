@@ -313,7 +313,7 @@ func (b *baseline) readHistory(ctx context.Context, id string) error {
 	return nil
 }
 
-// isConflict tells of what two transactions did to each other: the reference rolls such a one back and tries again.
+// isConflict reports whether two transactions have conflicted. The reference rolls such a transaction back and retries it.
 func isConflict(err error) bool {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (failure.Code == "40P01" || failure.Code == "40001" || failure.Code == "23505")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What Linux tells of processes under /proc. Elsewhere the files are missing, and what they tell is unknown.
+// Statistics of processes under /proc. On systems other than Linux the files are missing, and the values are unknown.
 
 const (
 	procDir = "/proc"

@@ -9,17 +9,20 @@ import (
 )
 
 const (
-	// maxBacklogResults and maxBacklogBytes bound the results of scanned tasks that wait to be stored when a scan begins.
+	// maxBacklogResults and maxBacklogBytes bound the results of scanned tasks that wait to be
+	// stored when a scan begins.
 	maxBacklogResults = 128
 	maxBacklogBytes   = 1 << 20
 	// maxLoneResults replaces maxBacklogResults while no other request waits to be stored.
 	maxLoneResults = 512
-	// maxResultsWait bounds how long a scan waits for them: results may be stuck at a row that another session holds.
+	// maxResultsWait bounds how long a scan waits for them: results may be stuck at a row that
+	// another session holds.
 	maxResultsWait = 100 * time.Millisecond
 )
 
-// backlogResults counts the results of scanned tasks that wait to be stored. Scans claim faster than the group commit
-// stores: without a bound, new requests would wait behind the results of a whole backlog. It is safe for concurrent use.
+// backlogResults counts the results of scanned tasks that wait to be stored. Scans claim faster
+// than the group commit stores: without a bound, new requests would wait behind the results of a
+// whole backlog. It is safe for concurrent use.
 type backlogResults struct {
 	pending func() int64 // counts everything that waits to be stored; nil if unknown
 	mu      sync.Mutex

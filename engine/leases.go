@@ -32,8 +32,8 @@ type PollParams struct {
 }
 
 const (
-	// defaultLease is the lease duration if neither the worker nor the namespace nor the job sets
-	// one.
+	// defaultLease is used if neither the worker nor the namespace nor the job sets a lease
+	// duration.
 	defaultLease = 30 * time.Second
 	maxLease     = process.MaxLease
 )
@@ -210,8 +210,7 @@ func (e *Engine) leaseMessage(l *storage.Lease) (lease *progressorv1.Lease, hist
 	}, read.bytes, nil
 }
 
-// refuseLease ends an attempt that cannot be handed out, for example because the history of its
-// process is too large.
+// refuseLease ends an attempt that cannot be handed out, such as one with a too large history.
 func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 	if errors.Is(cause, errGivenBack) {
 		e.release(l)
@@ -248,8 +247,7 @@ func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
 	return err
 }
 
-// CompleteLease stores the answer of a worker. It returns process.ErrFenced if the lease was lost;
-// then nothing is stored.
+// CompleteLease stores the answer of a worker, or returns process.ErrFenced if the lease was lost.
 func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer) error {
 	if err := e.admit(nil); err != nil {
 		return err
@@ -288,8 +286,7 @@ type LeaseEnd struct {
 	Answer LeaseAnswer
 }
 
-// maxEndsAtOnce is how many answers of a batch are stored concurrently. This fills the flushes of
-// every lane.
+// maxEndsAtOnce is how many answers of a batch are stored concurrently, which fills every lane.
 const maxEndsAtOnce = 256
 
 // CompleteLeases calls CompleteLease for each answer, concurrently so that they share flushes. It

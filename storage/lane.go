@@ -15,29 +15,24 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// The limits of one flush. Up to 256 items, unnested arrays are the fastest way to send rows to
-// PostgreSQL.
+// The limits of one flush. Unnested arrays are fastest with up to 256 items.
 const (
 	maxFlushItems = 256
 	maxFlushBytes = 4 << 20
-	// flushTimeout limits a flush on a connection that does not answer. statement_timeout ends a
-	// slow flush earlier.
+	// flushTimeout limits a flush on a dead connection. statement_timeout ends a slow one earlier.
 	flushTimeout = 15 * time.Second
 	laneQueue    = 4096
-	// A result that could not be stored is retried after resultRetry, and then after twice as long
-	// each time.
+	// A result that could not be stored is retried after resultRetry, then twice as long each time.
 	resultRetry    = 50 * time.Millisecond
 	resultRetryMax = 5 * time.Second
-	// A result that timed out when it was flushed alone is retried after timeoutRetry, and then
-	// after twice as long each time.
+	// A result that timed out alone is retried after timeoutRetry, then twice as long each time.
 	timeoutRetry    = 10 * time.Second
 	timeoutRetryMax = 2 * time.Minute
 )
 
-// lane is the group commit: one goroutine with one connection. It takes the first item and all
-// others that have arrived by then, and sends them as one transaction. Items that arrive in the
-// meantime form the next one. A single item is sent at once; the lane does not wait for a batch to
-// fill.
+// lane is the group commit: one goroutine with one connection. It sends all items that have arrived
+// as one transaction. Items that arrive in the meantime form the next one. A single item is sent at
+// once, without waiting for others.
 type lane struct {
 	store  *Store
 	number int
@@ -52,12 +47,11 @@ type lane struct {
 	// failure is why the lane cannot write to the database, or nil if it can.
 	failure atomic.Pointer[laneFailure]
 
-	timeout    time.Duration // of a flush: flushTimeout
-	contention contention    // items whose rows another session has locked
-	// the last flush had the mode lockWait for one process, so the next one is for all others
-	alone        bool
-	lockFailures int       // of this flush and its parts
-	noDeferUntil time.Time // until then flushes wait only shortLockTimeout for a lock
+	timeout      time.Duration // of a flush: flushTimeout
+	contention   contention    // items whose rows another session has locked
+	alone        bool          // the last flush was for one process (lockWait): the next is for the others
+	lockFailures int           // of this flush and its parts
+	noDeferUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
 
 // laneFailure is the last error of a lane that cannot write to the database.
@@ -83,10 +77,8 @@ func newLane(s *Store, number int, config *pgx.ConnConfig) *lane {
 
 // crowd is the number of operations in progress up to which only one lane is used. One lane makes
 // larger and cheaper flushes (128 clients: 79 µs of PostgreSQL time per call instead of 97), but
-// leaves half of the machine idle. With more operations, a second lane uses the other core and the
-// time of the first one's commit. On 2 cores, two lanes reach 11,900 calls/s instead of 9,000 with
-// 128 clients, 5,400 instead of 4,200 with 32, 3,900 instead of 3,100 with 16, and 2,200 instead of
-// 1,800 with 8.
+// leaves a core idle. On 2 cores, two lanes reach 11,900 calls/s instead of 9,000 with 128 clients,
+// 5,400 instead of 4,200 with 32, and 2,200 instead of 1,800 with 8.
 const crowd = 4
 
 // lane returns the lane of a process.
@@ -146,8 +138,7 @@ func (l *lane) run() {
 
 // collect waits for the first item and takes the others that have arrived. A duplicate of a
 // request, and a second Start of a process, must see the result of the first one. They are deferred
-// to the next flush, all together. (If the first was refused, two of them collide there, and the
-// flush is repeated in halves.)
+// to the next flush. (If the first one was refused, they collide there, and the flush is halved.)
 func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	if l.alone = !l.alone && len(l.contention) > 0; l.alone {
 		if ops = l.contention.dueAlone(time.Now()); len(ops) > 0 {
@@ -200,8 +191,7 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 		select {
 		case op := <-l.in:
 			take(op)
-			// Let the goroutines that the last flush woke submit their items, which makes larger
-			// batches.
+			// Let the goroutines that the last flush woke submit their items.
 			runtime.Gosched()
 		case <-l.contention.wake():
 			return nil, mode, true
@@ -220,9 +210,8 @@ func (l *lane) collect() (ops []operation, mode lockMode, ok bool) {
 	return ops, mode, true
 }
 
-// deferTwinEnds returns ops without the second end of the same attempt, which is deferred to the
-// next flush. The engine and the collector may both end an attempt. A statement with both would
-// store both, because each finds the running row.
+// deferTwinEnds returns ops without a second end of the same attempt, which it defers. The engine
+// and the collector may both end an attempt. A statement with both would store both.
 func (l *lane) deferTwinEnds(ops []operation) []operation {
 	ended := make(map[int64]struct{}, len(ops))
 	return slices.DeleteFunc(ops, func(op operation) bool {
@@ -282,8 +271,7 @@ func (l *lane) refuse() {
 	}
 }
 
-// flush stores a batch and completes its items. If PostgreSQL rejects the batch, it is halved until
-// only the faulty items fail.
+// flush stores a batch. If PostgreSQL rejects it, it is halved until only the faulty items fail.
 func (l *lane) flush(ops []operation, mode lockMode) {
 	breaks := 0
 	for try := 1; len(ops) > 0; try++ {
@@ -322,8 +310,7 @@ func (l *lane) flush(ops []operation, mode lockMode) {
 			l.split(ops, mode, err)
 			return
 		case (state == stateDeadlock || state == stateSerialization) && try < 10, state == stateUniqueViolation && try < 3:
-			// (a unique violation: another session created the same process at the same time, see
-			// PrepareInit)
+			// (unique violation: another session created the same process, see PrepareInit)
 			l.store.metrics.flushRetries.Inc()
 		default:
 			l.split(ops, mode, err)
@@ -344,9 +331,8 @@ func (l *lane) split(ops []operation, mode lockMode, err error) {
 	l.flush(slices.Clone(ops[half:]), mode)
 }
 
-// answer completes the items of a committed flush. A keyed Enqueue that found a job which its
-// statement could not see may be the duplicate of a request on another node, so it is retried.
-// Items for which the fast path did not apply are retried, too.
+// answer completes the items of a committed flush. It retries a keyed Enqueue that may duplicate a
+// request on another node, and items for which the fast path did not apply.
 func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
 		if job, ok := op.(*enqueueItem); ok && job.again() {
@@ -362,8 +348,8 @@ func (l *lane) answer(ops []operation) {
 	}
 }
 
-// broken reports whether the outcome of a flush must be determined on a new connection. An error on
-// the client side, such as a value that cannot be encoded, leaves the connection intact.
+// broken reports whether the outcome of a flush must be determined on a new connection. Client-side
+// errors, such as a value that cannot be encoded, leave the connection intact.
 func (l *lane) broken(err error) bool {
 	return errors.Is(err, errNotReplicated) || l.conn == nil || l.conn.IsClosed() || (sqlState(err) != "" && lost(err))
 }
@@ -382,8 +368,7 @@ func (l *lane) reportTimeout(op operation, err error) {
 }
 
 // fail completes a single item that PostgreSQL did not store. A result is retried unless its data
-// is rejected, because its processor has done its work and the process is not responsible for the
-// state of the server.
+// is rejected, because its processor has done its work.
 func (l *lane) fail(op operation, err error) {
 	state := sqlState(err)
 	transient := state == stateDeadlock || state == stateSerialization ||
@@ -400,8 +385,7 @@ func (l *lane) fail(op operation, err error) {
 	}
 }
 
-// retryResult puts a result back into the lane after a wait. If the attempt is taken over in the
-// meantime, the next try is fenced.
+// retryResult retries a result after a wait. If the attempt has been taken over, it is fenced.
 func (l *lane) retryResult(op operation, state string, err error) {
 	i := op.base()
 	wait := min(resultRetry<<min(i.tries, 8), resultRetryMax)
@@ -425,9 +409,8 @@ func (l *lane) again(op operation) {
 	}
 }
 
-// try sends the batch as one transaction and returns the items that it contained. If err is nil,
-// each of these items has its result. In mode lockFree, items that another session has locked are
-// put aside.
+// try sends a batch as one transaction and returns the items that it contained. If err is nil, each
+// has its result. In mode lockFree, items that another session has locked are put aside.
 func (l *lane) try(ops []operation, mode lockMode) ([]operation, error) {
 	if err := l.connect(); err != nil {
 		return ops, err

@@ -83,9 +83,9 @@ var errorTable = []struct {
 	{
 		&engine.TaskError{Key: errorKey, TaskID: 11, Draining: true}, connect.CodeUnavailable,
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE, Namespace: "n", ProcessId: "p", TaskId: 11},
-		"task 11 of n/p goes on",
+		"task 11 of n/p continues",
 	},
-	{context.Canceled, connect.CodeCanceled, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "went away"},
+	{context.Canceled, connect.CodeCanceled, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "closed the request"},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT), "deadline"},
 	{errors.New("ERROR: syntax error at SELECT secret"), connect.CodeInternal, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "internal error"},
 }

@@ -210,7 +210,7 @@ func TestListJobsRefuses(t *testing.T) {
 		{JobQuery{Filter: "args = 5"}, "filter", "want args.KEY = VALUE"},
 		{JobQuery{OrderBy: "priority"}, "order_by", "want created_time desc"},
 		{JobQuery{OrderBy: "finished_time desc", Filter: "state = RUNNING"}, "order_by", "needs a filter on one of the states"},
-		{JobQuery{PageToken: "x"}, "page_token", "no token"},
+		{JobQuery{PageToken: "x"}, "page_token", "next_page_token"},
 	} {
 		c.q.Namespace = "ns"
 		_, err := ListJobs(t.Context(), store, c.q)

@@ -76,8 +76,8 @@ SELECT i.ord::int AS ord FROM i;
 -- on other nodes may still ask for them. The condition on removed_time prevents the use of the
 -- index of all removed processes; the rows are found by their keys. after_…: earlier batches have
 -- deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each
--- batch would read the dead rows of all earlier
--- batches for as long as an old snapshot keeps vacuum from removing them.
+-- batch would read the dead rows of all earlier batches for as long as an old snapshot keeps vacuum
+-- from removing them.
 -- name: PurgeHistory :many
 WITH k AS MATERIALIZED (
   SELECT t.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@after_event_ids::bigint[]), unnest(@after_task_ids::bigint[]),

@@ -6,106 +6,236 @@
 -- places of this worker are first.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
-  SELECT d.*, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
-         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
-         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
-         coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
-         + coalesce(octet_length(j.job::text), 0) AS bytes
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]), unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]), unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
+  SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
+         uuid_send(gen_random_uuid()) AS salt, job.job, lease.lease_us,
+         coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
+         least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
+               coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0)
+           + coalesce(octet_length(job.job::text), 0) AS bytes
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]),
+                    unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]),
+                    unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
                     unnest(@jobs_only::bool[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT a.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
-    UNION ALL
-    SELECT b.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
-         AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b
-    UNION ALL
-    SELECT c.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, l.job_id, s.taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       CROSS JOIN LATERAL (SELECT l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
-       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
-       WHERE s.taker = '=' || @worker_id::text AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
-         AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
-    UNION ALL
-    SELECT f.* FROM (SELECT DISTINCT ON (e.job_id) e.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, l.job_id, s.taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       CROSS JOIN LATERAL (SELECT l.namespace, l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
-        JOIN job_groups g ON g.namespace = ANY (ARRAY[l.namespace]) AND g.process_id = l.job_id
-       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
-       WHERE s.taker = '' AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
-         AND p.status = 'INIT' AND s.task_type = 'INIT'
-         AND NOT @worker_id::text = ANY (g.takers) AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))
-       ORDER BY s.priority, s.task_id LIMIT @lim::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
-  LEFT JOIN LATERAL (
-    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
-           (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
-      FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
-  CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
-   ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT @lim::int),
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT any_task.* FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+              NULL::text AS job_id, NULL::text AS taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name = ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.taker IS NULL
+          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+          AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT @lim::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
+     UNION ALL
+     SELECT named_job.* FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+              NULL::text AS job_id, NULL::text AS taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name <> ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.job_name = target.job_name
+          AND s.job_name IS NOT NULL
+          AND s.taker IS NULL
+          AND p.status = 'INIT'
+          AND s.task_type = 'INIT'
+        ORDER BY s.priority, s.task_id LIMIT @lim::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job
+     UNION ALL
+     SELECT own_place.* FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, lease.job_id,
+              s.taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        CROSS JOIN LATERAL (
+          SELECT l.job_id FROM job_places l
+           WHERE l.namespace = s.namespace
+             AND l.process_id = s.process_id
+           LIMIT 1) lease
+        CROSS JOIN LATERAL (
+          SELECT 1 FROM processes o
+           WHERE o.namespace = s.namespace
+             AND o.process_id = lease.job_id
+             AND o.status = 'INIT'
+             AND o.cancel_deadline IS NULL
+           LIMIT 1) process
+        WHERE s.taker = '=' || @worker_id::text
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND (s.waits_for = 'place')::int = 1
+          AND (target.job_name = '' OR s.job_name = target.job_name)
+          AND p.status = 'INIT'
+          AND s.task_type = 'INIT'
+        ORDER BY s.priority, s.task_id LIMIT @lim::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_place
+     UNION ALL
+     SELECT open_place.* FROM (
+       SELECT DISTINCT ON (place_candidate.job_id) place_candidate.*
+         FROM (
+           SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+                  s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+                  s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+                  p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+                  p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+                  place.job_id, s.taker
+             FROM schedule s
+             JOIN processes p
+               ON p.namespace = ANY (ARRAY[s.namespace])
+              AND p.process_id = s.process_id
+            CROSS JOIN LATERAL (
+              SELECT l.namespace, l.job_id
+                FROM job_places l
+               WHERE l.namespace = s.namespace
+                 AND l.process_id = s.process_id
+               LIMIT 1) place
+             JOIN job_groups g
+               ON g.namespace = ANY (ARRAY[place.namespace])
+              AND g.process_id = place.job_id
+            CROSS JOIN LATERAL (
+              SELECT 1 FROM processes o
+               WHERE o.namespace = s.namespace
+                 AND o.process_id = place.job_id
+                 AND o.status = 'INIT'
+                 AND o.cancel_deadline IS NULL
+               LIMIT 1) process
+            WHERE s.taker = ''
+              AND s.namespace COLLATE "POSIX" = target.namespace
+              AND (s.waits_for = 'place')::int = 1
+              AND (target.job_name = '' OR s.job_name = target.job_name)
+              AND p.status = 'INIT'
+              AND s.task_type = 'INIT'
+              AND NOT @worker_id::text = ANY (g.takers)
+              AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))
+            ORDER BY s.priority, s.task_id LIMIT @lim::int
+              FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) place_candidate
+        ORDER BY place_candidate.job_id, place_candidate.priority,
+                 place_candidate.task_id) open_place) candidate
+    LEFT JOIN LATERAL (
+      SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
+             json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
+                               'options', j.options, 'failures', j.failures,
+                               'constraints_version', j.constraints_version,
+                               'constraint_keys', j.constraint_keys,
+                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                               'constraints_now', c.version) AS job,
+             (extract(epoch FROM (j.options->>'leaseDuration')::interval)
+                 * 1000000)::bigint AS lease_us,
+             (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
+                 * 1000000)::bigint AS beat_us
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true
+   CROSS JOIN LATERAL (
+     SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
+   ORDER BY candidate.priority, starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id
+   LIMIT @lim::int),
 -- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (
-  SELECT b.* FROM (
-    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 4 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, @node_id::bigint,
-         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-le AS (
-  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
-  SELECT r.namespace, r.process_id, r.fencing_token, @worker_id::text, r.salt, statement_timestamp(),
+  SELECT summed.* FROM (
+    SELECT f.*,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 4 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority),
+         fencing_token, @node_id::bigint,
+         statement_timestamp() + timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+inserted_leases AS (
+  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time,
+                      expires_time, lease_duration, heartbeat_interval)
+  SELECT r.namespace, r.process_id, r.fencing_token, @worker_id::text, r.salt,
+         statement_timestamp(),
          statement_timestamp() + 2 * r.beat_us * interval '1 microsecond',
          r.lease_us * interval '1 microsecond', r.beat_us * interval '1 microsecond'
-    FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
-  ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
-     leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
-     heartbeat_interval = excluded.heartbeat_interval),
-je AS (
+    FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         fencing_token = excluded.fencing_token, worker_id = excluded.worker_id,
+         salt = excluded.salt, leased_time = excluded.leased_time, beat_time = NULL,
+         expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
+         heartbeat_interval = excluded.heartbeat_interval),
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
-  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, @worker_id::text
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-gr AS (
-  UPDATE job_groups g SET takers = g.takers || @worker_id::text
-    FROM ready r WHERE r.taker = '' AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND g.namespace = ANY (ARRAY[r.namespace]) AND g.process_id = r.job_id),
-pl AS (
-  UPDATE job_places l SET worker_id = @worker_id::text, running_time = coalesce(l.running_time, statement_timestamp())
-    FROM ready r WHERE r.taker IS NOT NULL AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND l.namespace = ANY (ARRAY[r.namespace]) AND l.process_id = r.process_id),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, coalesce(r.own_priority, r.priority)::int AS priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, @worker_id::text AS worker_id,
-       r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       r.timeout_us::bigint AS timeout_us
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1,
+         @worker_id::text
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+updated_job_groups AS (
+  UPDATE job_groups g
+     SET takers = g.takers || @worker_id::text
+    FROM ready r
+   WHERE r.taker = ''
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+     AND g.namespace = ANY (ARRAY[r.namespace])
+     AND g.process_id = r.job_id),
+updated_job_places AS (
+  UPDATE job_places l
+     SET worker_id = @worker_id::text,
+         running_time = coalesce(l.running_time, statement_timestamp())
+    FROM ready r
+   WHERE r.taker IS NOT NULL
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+     AND l.namespace = ANY (ARRAY[r.namespace])
+     AND l.process_id = r.process_id),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       coalesce(r.own_priority, r.priority)::int AS priority,
+       r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
+       r.salt::bytea AS salt, @worker_id::text AS worker_id, r.lease_us::bigint AS lease_us,
+       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;

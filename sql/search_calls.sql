@@ -3,79 +3,158 @@
 -- tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
 -- only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
 -- statement is locked and read in its current version, but a search by the old ctid would not find
--- it, and the task would be in both tables. (From ins on, SearchTimers, SearchCronTimers, Poll and
--- PollGroups are nearly equal. They are separate, because each is a statement with a search by one
--- index, and SQL text cannot be shared.)
+-- it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
+-- and PollGroups are nearly equal. They are separate, because each is a statement with a search by
+-- one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH found AS MATERIALIZED (
-  SELECT d.*, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
-              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]), unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]), unnest(@crons::bool[]), unnest(@modes::int[]))
-         AS n(namespace, lim, step_timeout_us, own, crons, mode)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT a.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
-    UNION ALL
-    SELECT b.* FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
-  LEFT JOIN LATERAL (SELECT CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
-         WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
-                                'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys)
-         ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) END AS job, j.timeout FROM jobs j
-                      WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+  SELECT candidate.*,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
+         job.timeout
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
+                    unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
+                    unnest(@crons::bool[]), unnest(@modes::int[]))
+         AS target(namespace, lim, step_timeout_us, own, crons, mode)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT any_task.* FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
+              coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+              s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child,
+              s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind,
+              p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE NOT target.own
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.taker IS NULL
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT target.lim
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
+     UNION ALL
+     SELECT own_task.* FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
+              coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+              s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child,
+              s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind,
+              p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.own
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND starts_with(s.process_id, '~')
+          AND NOT starts_with(s.process_id, '~job/')
+          AND (NOT target.crons OR starts_with(s.process_id, '~cron/'))
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT target.lim
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_task) candidate
+    LEFT JOIN LATERAL (
+      SELECT CASE
+               WHEN (j.tags, j.options, j.failures, j.constraints_version,
+                     j.constraint_keys) IS NULL
+                    AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version)
+               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
+                   'constraint_keys', j.constraint_keys)
+               ELSE json_build_object(
+                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
+                 'failures', j.failures, 'constraints_version', j.constraints_version,
+                 'constraint_keys', j.constraint_keys,
+                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                 'constraints_now', c.version)
+             END AS job,
+             j.timeout
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true),
 -- In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
 -- first one.
 ready AS MATERIALIZED (
-  SELECT b.* FROM (
-    SELECT f.*, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 2 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, @node_id::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-je AS (
+  SELECT summed.* FROM (
+    SELECT f.*,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 2 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token,
+         @node_id::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt)
-  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+  SELECT r.namespace,
+         (SELECT job_event_xid()),
+         r.process_id, 'started', 'available', 'running', r.attempt + 1
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       r.priority, r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE;
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
 -- CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
 -- skipped because its process was locked.
 -- name: CallsLeft :one
 SELECT EXISTS (
-  SELECT 1 FROM unnest(@namespaces::text[]) AS n(namespace)
+  SELECT 1 FROM unnest(@namespaces::text[]) AS target(namespace)
    CROSS JOIN LATERAL (
-    SELECT 1 FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-     ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left;
+     SELECT 1 FROM schedule s
+       JOIN processes p
+         ON p.namespace = ANY (ARRAY[s.namespace])
+        AND p.process_id = s.process_id
+      WHERE s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'place'
+        AND s.taker IS NULL
+        AND p.status = CASE s.task_type
+                         WHEN 'INIT' THEN 'INIT'
+                         WHEN 'REPAIR' THEN 'ERROR'
+                         ELSE 'RUNNING'
+                       END::process_status
+      ORDER BY s.priority, s.task_id LIMIT 1) waiting)::bool AS calls_left;

@@ -6,7 +6,7 @@ const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
 var jobEventMutants = []mutant{
 	{
 		name: "job-event-due-untold", breaks: "each change of a job's state is told: its time has come",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)", planted: "FROM m WHERE m.job_name IS NOT NULL AND m.mode = 3)",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 2)", planted: "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 3)",
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
@@ -21,7 +21,7 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-event-success-untold", breaks: "each change of a job's state is told: it has succeeded, by the quick statement",
-		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM f WHERE f.job_name <> '' AND f.mode > 0)", planted: "FROM f WHERE f.job_name <> '' AND f.mode > 2)",
+		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 0)", planted: "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 2)",
 		packages: "./engine/jobs", run: "TestJobEvents|TestKeptJobEvents",
 	},
 	{

@@ -66,7 +66,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "poll-without-a-limit-in-bytes", breaks: "a Poll returns at most 4 MiB of tasks",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "b.bytes_before < 4 * 1024 * 1024", planted: "b.bytes_before < 4000 * 1024 * 1024",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024", planted: "summed.bytes_before < 4000 * 1024 * 1024",
 		packages: "./engine/jobs", run: "PollIsBounded",
 	},
 	{
@@ -76,7 +76,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-lost-on-its-way-times-out", breaks: "a lease that never reached its worker uses up no attempt",
-		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time, false", planted: "false, false",
+		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false", planted: "false,\n                   false",
 		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
 	},
 	{
@@ -121,12 +121,12 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "claim-drops-what-it-leaves", breaks: "a task of which a claim takes another one stays where it waits",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "s.process_id = ins.process_id AND s.task_id = ins.task_id)", planted: "s.process_id = ins.process_id)",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)", planted: "s.process_id = claimed.process_id)",
 		packages: "./storage", run: "TakeOneOfAProcess",
 	},
 	{
 		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
-		file: pollGroups, old: "starts_with(d.taker, '=') IS TRUE DESC, d.task_id", planted: "d.task_id",
+		file: pollGroups, old: "starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id", planted: "candidate.task_id",
 		packages: "./engine/jobs", run: "NamedWorker",
 	},
 	{
@@ -166,7 +166,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-kept-after-a-quick-end", breaks: "the end of a job frees its keys",
-		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM f WHERE f.frees)", planted: "FROM f WHERE f.frees AND false)",
+		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM results WHERE results.frees)", planted: "FROM results WHERE results.frees AND false)",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
@@ -186,7 +186,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-second-place", breaks: "no worker gets a second place of a job",
-		file: pollGroups, old: "UPDATE job_groups g SET takers = g.takers || $1::text", planted: "UPDATE job_groups g SET takers = g.takers || ''::text",
+		file: pollGroups, old: "UPDATE job_groups g\n     SET takers = g.takers || $1::text", planted: "UPDATE job_groups g\n     SET takers = g.takers || ''::text",
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
 	},
 	{

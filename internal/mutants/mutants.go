@@ -34,12 +34,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "urgent-call-waits", breaks: "a process waits for a slot with the smallest priority of its waiting tasks",
-		file: prepareCall, old: "AND s.priority > x.queue_priority", planted: "AND s.priority > x.queue_priority AND x.queue_priority IS NULL",
+		file: prepareCall, old: "AND s.priority > lower.queue_priority", planted: "AND s.priority > lower.queue_priority AND lower.queue_priority IS NULL",
 		packages: "./storage", run: "UrgentCall|PriorityAfterResume",
 	},
 	{
 		name: "urgent-task-waits-after-result", breaks: "a process that a result leaves waiting has the smallest priority of its waiting tasks",
-		file: saveResult, old: "THEN queue_priority(f.namespace, f.process_id) ELSE", planted: "THEN coalesce(s.own_priority, s.priority) ELSE",
+		file: saveResult, old: "THEN queue_priority(results.namespace, results.process_id)\n                      ELSE", planted: "THEN coalesce(s.own_priority, s.priority)\n                      ELSE",
 		packages: "./storage", run: "PriorityAfterAResult",
 	},
 	{
@@ -59,12 +59,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "repaired-unsettled", breaks: "a process is repaired only after all that its error cancels is cancelled",
-		file: "storage/internal/dbsqlc/prepare_repair.sql.go", old: "i.acceptable AND NOT i.repairing AND NOT i.unsettled", planted: "i.acceptable",
+		file: "storage/internal/dbsqlc/prepare_repair.sql.go", old: "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled", planted: "input.acceptable",
 		packages: "./storage", run: "LargeQueueIsRepaired",
 	},
 	{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
-		file: saveResult, old: "AND r.task_id = t.task_id\n                          AND r.fencing_token = t.fencing_token LIMIT 1) r", planted: "AND r.task_id = t.task_id LIMIT 1) r",
+		file: saveResult, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
@@ -134,17 +134,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "quick-lost-wake-up", breaks: "the quick statement stores no result after which somebody waits",
-		file: saveFinished, old: "WHERE w.found IS NULL", planted: "WHERE true",
+		file: saveFinished, old: "WHERE waiting.found IS NULL", planted: "WHERE true",
 		packages: "./storage", run: "Call|Order|Quick",
 	},
 	{
 		name: "quick-no-fence", breaks: "the quick statement, too, stores a result only under the token that holds the process",
-		file: saveFinished, old: "AND r.task_id = t.task_id\n                          AND r.fencing_token = t.fencing_token LIMIT 1) r", planted: "AND r.task_id = t.task_id LIMIT 1) r",
+		file: saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
 		name: "quick-call-jumps-the-queue", breaks: "the quick statement takes no place of a call that waits",
-		file: captureCall, old: "AND w.found IS NULL", planted: "",
+		file: captureCall, old: "AND waiting.found IS NULL", planted: "",
 		packages: "./storage ./engine", run: "Order|Place|Stored|Quick",
 	},
 	{
@@ -189,7 +189,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "call-jumps-the-queue", breaks: "a new call does not take the place of one that waits",
-		file: prepareCall, old: "AND NOT i.busy AND i.waiting = 0 AS free", planted: "AND NOT i.busy AS free",
+		file: prepareCall, old: "AND NOT input.busy AND input.waiting = 0 AS free", planted: "AND NOT input.busy AS free",
 		packages: "./storage ./engine", run: "Order|Place|Stored",
 	},
 	{
@@ -199,23 +199,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "timer-early", breaks: "no timer fires before its time by the database's clock",
-		file: searchTimers, old: "AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()",
-		planted:  "AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
+		file: searchTimers, old: "AND s.waits_for = 'time'\n        AND s.scheduled_time <= statement_timestamp()",
+		planted:  "AND s.waits_for = 'time'\n        AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
 		packages: "./storage ./engine", run: "Timer|Time|Retry",
 	},
 	{
 		name: "timer-kept", breaks: "a new default timer replaces the pending one",
-		file: saveResult, old: "f.timer_action IN ('set', 'unset') AND s.namespace", planted: "f.timer_action IN ('unset') AND s.namespace",
+		file: saveResult, old: "results.timer_action IN ('set', 'unset')\n     AND s.namespace", planted: "results.timer_action IN ('unset')\n     AND s.namespace",
 		packages: "./storage", run: "Timer",
 	},
 	{
 		name: "start-time", breaks: "transactions ask for the time after they have waited for their locks",
-		file: saveResult, old: "CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() +", planted: "CASE WHEN t.timer_after_us >= 0 THEN now() - interval '1 second' +",
+		file: saveResult, old: "CASE\n           WHEN item.timer_after_us >= 0\n             THEN statement_timestamp() +", planted: "CASE\n           WHEN item.timer_after_us >= 0\n             THEN now() - interval '1 second' +",
 		packages: "./storage", run: "TimerDelayAndContext",
 	},
 	{
 		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
-		file: saveResult, old: "p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "p.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
+		file: saveResult, old: "process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "process.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Save",
 	},
 	{
@@ -225,22 +225,22 @@ var mutants = []mutant{
 	},
 	{
 		name: "event-ids-repeat", breaks: "events are numbered 1, 2, 3 without gaps or repeats",
-		file: saveResult, old: "last_event_id = p.last_event_id + f.event_count", planted: "last_event_id = p.last_event_id",
+		file: saveResult, old: "last_event_id = p.last_event_id + result.event_count", planted: "last_event_id = p.last_event_id",
 		packages: "./storage", run: "Save|Event",
 	},
 	{
 		name: "key-is-not-kept", breaks: "a repeated request with the same key gets the first one's answer",
-		file: captureCall, old: "FROM a WHERE idempotency_key <> ''", planted: "FROM a WHERE false",
+		file: captureCall, old: "FROM captured WHERE idempotency_key <> ''", planted: "FROM captured WHERE false",
 		packages: "./storage", run: "Key",
 	},
 	{
 		name: "key-in-line-is-not-kept", breaks: "so does one whose first had to wait",
-		file: prepareCall, old: "FROM a WHERE accepted AND idempotency_key <> ''", planted: "FROM a WHERE accepted AND false",
+		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''", planted: "FROM decided\n   WHERE accepted\n     AND false",
 		packages: "./storage", run: "Key|Quick|Twin",
 	},
 	{
 		name: "any-request-by-key", breaks: "a key that was used for another request is refused",
-		file: prepareCall, old: "a.twin_fingerprint = a.fingerprint", planted: "true",
+		file: prepareCall, old: "decided.twin_fingerprint = decided.fingerprint", planted: "true",
 		packages: "./storage", run: "Key",
 	},
 	{
@@ -306,12 +306,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "cancel-waits-its-turn", breaks: "a CANCEL task goes before the calls that wait",
-		file: saveResult, old: "AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))", planted: "",
+		file: saveResult, old: "AND (NOT input.cancelling OR s.task_type IN ('INIT', 'CANCEL'))", planted: "",
 		packages: "./storage ./engine", run: "Cancel",
 	},
 	{
 		name: "cancel-breaks", breaks: "a process that is being cancelled never goes to ERROR",
-		file: saveResult, old: "CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "'ERROR'",
+		file: saveResult, old: "CASE WHEN process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "'ERROR'",
 		packages: "./storage ./engine", run: "Cancel",
 	},
 	{
@@ -351,7 +351,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "init-twice", breaks: "one process for one id",
-		file: prepareInit, old: "    FROM i WHERE created),\ncn AS", planted: "    FROM i WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind),\ncn AS",
+		file: prepareInit, old: "FROM input WHERE created),\nupdated_status_counts AS", planted: "FROM input WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind),\nupdated_status_counts AS",
 		packages: "./storage", run: "InitMeetsInit",
 	},
 	{

@@ -59,7 +59,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scan-bytes-unbounded", breaks: "one scan claims a bounded number of bytes",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "   WHERE b.bytes_before < 2 * 1024 * 1024),", planted: "),",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "WHERE summed.bytes_before < 2 * 1024 * 1024),", planted: "),",
 		packages: "./storage", run: "ScansAreBounded",
 	},
 	{
@@ -75,14 +75,14 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "lost-claims-bytes-unbounded", breaks: "a node adopts a bounded number of bytes at a time",
-		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: " WHERE k.bytes_before < $4",
-		planted:  " WHERE k.bytes_before < 9 * $4",
+		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: "WHERE bounded.bytes_before < $4",
+		planted:  "WHERE bounded.bytes_before < 9 * $4",
 		packages: "./storage", run: "RunningRowsAreRead",
 	},
 	{
 		name: "zombies-bytes-unbounded", breaks: "a node collects a bounded number of bytes of zombies at a time",
-		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: " WHERE z.bytes_before < $5",
-		planted:  " WHERE z.bytes_before < 9 * $5",
+		file: "storage/internal/dbsqlc/collect_zombies.sql.go", old: "WHERE bounded.bytes_before < $5",
+		planted:  "WHERE bounded.bytes_before < 9 * $5",
 		packages: "./storage", run: "RunningRowsAreRead",
 	},
 	{
@@ -116,8 +116,8 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "full-queue-refuses-repeats", breaks: "a repeated request gets its stored outcome although the queue of its process is full",
-		file: "storage/internal/dbsqlc/prepare_call.sql.go", old: "WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint THEN 'replayed'",
-		planted:  "WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint AND a.waiting < a.max_waiting THEN 'replayed'",
+		file: "storage/internal/dbsqlc/prepare_call.sql.go", old: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint\n            THEN 'replayed'",
+		planted:  "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint AND decided.waiting < decided.max_waiting THEN 'replayed'",
 		packages: "./engine", run: "RepeatedRequests",
 	},
 	{

@@ -14,33 +14,63 @@ import (
 )
 
 const collectZombies = `-- name: CollectZombies :many
-SELECT z.namespace, z.process_id, z.task_id, z.task_type, z.attempt, z.fencing_token, z.node_id, z.kind::text AS kind, z.job::json AS job,
-       z.worker_id::text AS worker_id, z.never_beat::bool AS never_beat, z.timed_out::bool AS timed_out, z.running_time, z.context
+SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
+       bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind, bounded.job::json AS job,
+       bounded.worker_id::text AS worker_id, bounded.never_beat::bool AS never_beat,
+       bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
-    SELECT y.namespace, y.process_id, y.task_id, y.task_type, y.attempt, y.fencing_token, y.node_id, y.kind, y.job, y.worker_id, y.never_beat, y.timed_out, y.running_time, y.context, y.bytes, sum(y.bytes) OVER (ORDER BY y.fencing_token ROWS UNBOUNDED PRECEDING) - y.bytes AS bytes_before
+    SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.job, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
+           sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token
+                                    ROWS UNBOUNDED PRECEDING) - suspect.bytes AS bytes_before
       FROM (
-        SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token, r.node_id, coalesce(p.kind, '') AS kind, j.job,
-               coalesce(l.worker_id, '') AS worker_id, l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
+        SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
+               r.node_id, coalesce(process.kind, '') AS kind, job.job,
+               coalesce(l.worker_id, '') AS worker_id,
+               l.worker_id IS NOT NULL AND l.beat_time IS NULL AS never_beat,
                r.deadline < statement_timestamp()
-                 AND NOT coalesce(l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time, false) AS timed_out,
+                 AND NOT coalesce(
+                   l.beat_time IS NULL AND 2 * l.heartbeat_interval <= r.deadline - r.running_time,
+                   false) AS timed_out,
                r.running_time, r.context,
-               coalesce(octet_length(r.context), 0) + coalesce(octet_length(j.job::text), 0) AS bytes
-          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]))
-               AS k(namespace, process_id, fencing_token)
-          JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
+               coalesce(octet_length(r.context), 0)
+                 + coalesce(octet_length(job.job::text), 0) AS bytes
+          FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                          unnest($3::bigint[]))
+               AS item(namespace, process_id, fencing_token)
+          JOIN running r
+            ON r.namespace = ANY (ARRAY[item.namespace])
+           AND r.process_id = item.process_id
+           AND r.fencing_token = item.fencing_token
           LEFT JOIN nodes n ON n.node_id = r.node_id
-          LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
-          LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p ON true
+          LEFT JOIN leases l
+            ON l.namespace = r.namespace
+           AND l.process_id = r.process_id
+           AND l.fencing_token = r.fencing_token
           LEFT JOIN LATERAL (
-            SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-                   'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys,
-                   'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job
-              FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j ON true
-         WHERE CASE WHEN l.worker_id IS NOT NULL THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
-                    ELSE n.node_id IS NULL
+            SELECT p.kind FROM processes p
+             WHERE p.namespace = r.namespace
+               AND p.process_id = r.process_id
+             LIMIT 1) process ON true
+          LEFT JOIN LATERAL (
+            SELECT json_build_object(
+              'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
+              'failures', j.failures, 'constraints_version', j.constraints_version,
+              'constraint_keys', j.constraint_keys,
+              'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) AS job
+              FROM jobs j
+             WHERE process.kind = 'job'
+               AND j.namespace = r.namespace
+               AND j.process_id = r.process_id
+             LIMIT 1) job ON true
+         WHERE CASE
+                 WHEN l.worker_id IS NOT NULL
+                   THEN l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()
+                 ELSE n.node_id IS NULL
                       OR n.dead_beat_time = n.beat_time
-                      OR r.deadline < statement_timestamp() - ($4::bigint) * interval '1 microsecond' END) y) z
- WHERE z.bytes_before < $5::bigint
+                      OR r.deadline
+                           < statement_timestamp() - ($4::bigint) * interval '1 microsecond'
+               END) suspect) bounded
+ WHERE bounded.bytes_before < $5::bigint
 `
 
 type CollectZombiesParams struct {
@@ -117,32 +147,60 @@ func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombie
 }
 
 const listRunning = `-- name: ListRunning :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
-       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token,
+       r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, p.status,
+       coalesce(p.previous_status::text, '')::text AS previous_status,
+       p.status_changed_time, coalesce(p.detail, '')::text AS detail,
+       coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
        p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
-       (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
+       (
+         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
+                                  'options', j.options, 'failures', j.failures,
+                                  'constraints_version', j.constraints_version,
+                                  'constraint_keys', j.constraint_keys,
+                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
+           FROM jobs j
+          WHERE p.kind = 'job'
+            AND j.namespace = p.namespace
+            AND j.process_id = p.process_id)::json AS job
   FROM (
-    SELECT w.namespace, w.process_id, w.fencing_token,
-           sum(w.bytes) OVER (ORDER BY w.fencing_token ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before
+    SELECT measured.namespace, measured.process_id, measured.fencing_token,
+           sum(measured.bytes) OVER (
+             ORDER BY measured.fencing_token
+             ROWS UNBOUNDED PRECEDING) - measured.bytes AS bytes_before
       FROM (
         SELECT r.namespace, r.process_id, r.fencing_token,
-               coalesce(octet_length(r.args), 0) + coalesce(octet_length(r.context), 0) + coalesce(octet_length(p.aux_state), 0) AS bytes
-          FROM running r JOIN processes p ON p.namespace = ANY (ARRAY[r.namespace]) AND p.process_id = r.process_id
+               coalesce(octet_length(r.args), 0) + coalesce(octet_length(r.context), 0)
+                 + coalesce(octet_length(p.aux_state), 0) AS bytes
+          FROM running r
+          JOIN processes p
+            ON p.namespace = ANY (ARRAY[r.namespace])
+           AND p.process_id = r.process_id
          WHERE r.node_id = $1::bigint
            AND NOT (r.fencing_token = ANY ($2::bigint[]))
-           AND (r.running_time < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
-             OR r.running_time > statement_timestamp() + interval '1 second') -- the clock was set back
-           AND coalesce((SELECT l.fencing_token FROM leases l
-                          WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
-         ORDER BY r.fencing_token
-         LIMIT 1000) w) k
-  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token
-  JOIN processes p ON p.namespace = ANY (ARRAY[k.namespace]) AND p.process_id = k.process_id
- WHERE k.bytes_before < $4::bigint
+           AND (r.running_time
+                  < statement_timestamp() - ($3::bigint) * interval '1 microsecond'
+                -- The clock was set back.
+                OR r.running_time > statement_timestamp() + interval '1 second')
+           AND coalesce((
+             SELECT l.fencing_token FROM leases l
+              WHERE l.namespace = r.namespace
+                AND l.process_id = r.process_id
+              LIMIT 1),
+                        0) <> r.fencing_token
+         ORDER BY r.fencing_token LIMIT 1000) measured) bounded
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[bounded.namespace])
+   AND r.process_id = bounded.process_id
+   AND r.fencing_token = bounded.fencing_token
+  JOIN processes p
+    ON p.namespace = ANY (ARRAY[bounded.namespace])
+   AND p.process_id = bounded.process_id
+ WHERE bounded.bytes_before < $4::bigint
 `
 
 type ListRunningParams struct {
@@ -242,19 +300,46 @@ func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParam
 }
 
 const listRunningOf = `-- name: ListRunningOf :many
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.scheduled_time, r.running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, p.status, coalesce(p.previous_status::text, '')::text AS previous_status, p.status_changed_time,
-       coalesce(p.detail, '')::text AS detail, coalesce(p.corrupted_by, 0)::bigint AS corrupted_by, p.aux_state, p.metadata,
-       p.last_event_id, p.first_event_id, p.kind, p.created_time, r.child,
-       (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint) FROM jobs j WHERE p.kind = 'job' AND j.namespace = p.namespace AND j.process_id = p.process_id)::json AS job
-  FROM (SELECT DISTINCT x.namespace, x.process_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, process_id)) k
-  JOIN running r ON r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id
- CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token,
+       r.scheduled_time, r.running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, process.status,
+       coalesce(process.previous_status::text, '')::text AS previous_status,
+       process.status_changed_time, coalesce(process.detail, '')::text AS detail,
+       coalesce(process.corrupted_by, 0)::bigint AS corrupted_by, process.aux_state,
+       process.metadata, process.last_event_id, process.first_event_id, process.kind,
+       process.created_time, r.child,
+       (
+         SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
+                                  'options', j.options, 'failures', j.failures,
+                                  'constraints_version', j.constraints_version,
+                                  'constraint_keys', j.constraint_keys,
+                                  'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint)
+           FROM jobs j
+          WHERE process.kind = 'job'
+            AND j.namespace = process.namespace
+            AND j.process_id = process.process_id)::json AS job
+  FROM (
+    SELECT DISTINCT item.namespace, item.process_id
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+           AS item(namespace, process_id)) item
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[item.namespace])
+   AND r.process_id = item.process_id
+ CROSS JOIN LATERAL (
+   SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1) process
  WHERE r.node_id = $3::bigint
-   AND coalesce((SELECT l.fencing_token FROM leases l WHERE l.namespace = r.namespace AND l.process_id = r.process_id LIMIT 1), 0) <> r.fencing_token
+   AND coalesce((
+     SELECT l.fencing_token FROM leases l
+      WHERE l.namespace = r.namespace
+        AND l.process_id = r.process_id
+      LIMIT 1),
+                0) <> r.fencing_token
 `
 
 type ListRunningOfParams struct {
@@ -346,20 +431,32 @@ func (q *Queries) ListRunningOf(ctx context.Context, db DBTX, arg ListRunningOfP
 }
 
 const listSuspects = `-- name: ListSuspects :many
-SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased, x.node_dead::bool AS node_dead,
+SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased,
+       state.node_dead::bool AS node_dead,
        coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
        coalesce(l.expires_time < statement_timestamp(), false)::bool AS expired,
        coalesce(extract(epoch FROM l.heartbeat_interval) * 1500000, 0)::bigint AS renewal_us,
-       x.overdue::bool AS overdue, (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
+       state.overdue::bool AS overdue,
+       (extract(epoch FROM r.deadline - r.running_time) * 1000000)::bigint AS timeout_us
   FROM running r
   LEFT JOIN nodes n ON n.node_id = r.node_id
-  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
+  LEFT JOIN leases l
+    ON l.namespace = r.namespace
+   AND l.process_id = r.process_id
+   AND l.fencing_token = r.fencing_token
  CROSS JOIN LATERAL (
    SELECT n.node_id IS NULL OR (n.dead_beat_time = n.beat_time) IS TRUE AS node_dead,
-          r.deadline < statement_timestamp()
-            - CASE WHEN l.worker_id IS NULL THEN ($1::bigint) * interval '1 microsecond' ELSE interval '0' END AS overdue) x
- WHERE CASE WHEN l.worker_id IS NULL THEN x.node_dead ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval END
-    OR x.overdue AND (r.node_id = $2::bigint OR x.node_dead)
+          r.deadline < statement_timestamp() - CASE
+                                                 WHEN l.worker_id IS NULL
+                                                   THEN ($1::bigint)
+                                                          * interval '1 microsecond'
+                                                 ELSE interval '0'
+                                               END AS overdue) state
+ WHERE CASE
+         WHEN l.worker_id IS NULL THEN state.node_dead
+         ELSE l.expires_time < statement_timestamp() + 1.5 * l.heartbeat_interval
+       END
+    OR state.overdue AND (r.node_id = $2::bigint OR state.node_dead)
  LIMIT $3::int
 `
 

@@ -14,17 +14,31 @@ import (
 )
 
 const countPollable = `-- name: CountPollable :many
-SELECT n.ord::int AS ord, count(*)::int AS n
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bool[])) AS n(ord, namespace, job_name, jobs_only)
+SELECT target.ord::int AS ord, count(*)::int AS n
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bool[]))
+       AS target(ord, namespace, job_name, jobs_only)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
-     SELECT 1 FROM schedule s WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only) LIMIT $5::int) a
+     SELECT 1 FROM schedule s
+      WHERE target.job_name = ''
+        AND s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'place'
+        AND s.taker IS NULL
+        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+        AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
+      LIMIT $5::int) any_task
    UNION ALL
    SELECT 1 FROM (
-     SELECT 1 FROM schedule s WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name
-        AND s.job_name IS NOT NULL AND s.taker IS NULL LIMIT $5::int) b) x
- GROUP BY n.ord
+     SELECT 1 FROM schedule s
+      WHERE target.job_name <> ''
+        AND s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'place'
+        AND s.job_name = target.job_name
+        AND s.job_name IS NOT NULL
+        AND s.taker IS NULL
+      LIMIT $5::int) named_job) waiting
+ GROUP BY target.ord
 `
 
 type CountPollableParams struct {
@@ -70,83 +84,158 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 
 const poll = `-- name: Poll :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.own_priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
-         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
-         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
-         coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
-         + coalesce(octet_length(j.job::text), 0) AS bytes
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, nextval('fencing_tokens') AS fencing_token, target.mode,
+         uuid_send(gen_random_uuid()) AS salt, job.job, lease.lease_us,
+         coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
+         least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
+               coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0)
+           + coalesce(octet_length(job.job::text), 0) AS bytes
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::bigint[]), unnest($5::bigint[]),
+                    unnest($6::bigint[]), unnest($7::int[]),
                     unnest($8::bool[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.own_priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.first_event_id, a.kind, a.created_time FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
-    UNION ALL
-    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
-         AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
-  LEFT JOIN LATERAL (
-    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
-         WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
-                                'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys)
-         ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) END AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
-           (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
-      FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
-  CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
-   ORDER BY d.priority, d.task_id LIMIT $9::int),
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name = ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.taker IS NULL
+          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+          AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT $9::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
+     UNION ALL
+     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name <> ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.job_name = target.job_name
+          AND s.job_name IS NOT NULL
+          AND s.taker IS NULL
+          AND p.status = 'INIT'
+          AND s.task_type = 'INIT'
+        ORDER BY s.priority, s.task_id LIMIT $9::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job) candidate
+    LEFT JOIN LATERAL (
+      SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
+             CASE
+               WHEN (j.tags, j.options, j.failures, j.constraints_version,
+                     j.constraint_keys) IS NULL
+                    AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version)
+               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
+                   'constraint_keys', j.constraint_keys)
+               ELSE json_build_object(
+                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
+                 'failures', j.failures, 'constraints_version', j.constraints_version,
+                 'constraint_keys', j.constraint_keys,
+                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                 'constraints_now', c.version)
+             END AS job,
+             (extract(epoch FROM (j.options->>'leaseDuration')::interval)
+                 * 1000000)::bigint AS lease_us,
+             (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
+                 * 1000000)::bigint AS beat_us
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true
+   CROSS JOIN LATERAL (
+     SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
+   ORDER BY candidate.priority, candidate.task_id LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.fencing_token, b.mode, b.salt, b.job, b.lease_us, b.timeout_us, b.beat_us, b.bytes, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 4 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, $10::bigint,
-         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-le AS (
-  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
-  SELECT r.namespace, r.process_id, r.fencing_token, $1::text, r.salt, statement_timestamp(),
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 4 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority),
+         fencing_token, $10::bigint,
+         statement_timestamp() + timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+inserted_leases AS (
+  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time,
+                      expires_time, lease_duration, heartbeat_interval)
+  SELECT r.namespace, r.process_id, r.fencing_token, $1::text, r.salt,
+         statement_timestamp(),
          statement_timestamp() + 2 * r.beat_us * interval '1 microsecond',
          r.lease_us * interval '1 microsecond', r.beat_us * interval '1 microsecond'
-    FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
-  ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
-     leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
-     heartbeat_interval = excluded.heartbeat_interval),
-je AS (
+    FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         fencing_token = excluded.fencing_token, worker_id = excluded.worker_id,
+         salt = excluded.salt, leased_time = excluded.leased_time, beat_time = NULL,
+         expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
+         heartbeat_interval = excluded.heartbeat_interval),
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id)
-  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, coalesce(r.own_priority, r.priority)::int AS priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
-       r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       r.timeout_us::bigint AS timeout_us
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  SELECT r.namespace,
+         (SELECT job_event_xid()),
+         r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       coalesce(r.own_priority, r.priority)::int AS priority,
+       r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
+       r.salt::bytea AS salt, $1::text AS worker_id, r.lease_us::bigint AS lease_us,
+       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
 type PollParams struct {
@@ -271,33 +360,72 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 }
 
 const releaseTimers = `-- name: ReleaseTimers :many
-WITH due AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, n.mode FROM ROWS FROM (unnest($1::text[]), unnest($2::int[])) AS n(namespace, mode)
-  CROSS JOIN LATERAL (
-    SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() AND s.line IS NULL
-       AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
-       AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
-       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
-       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-     ORDER BY s.scheduled_time LIMIT $3::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) d),
-one AS (SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode FROM due ORDER BY namespace, process_id, task_id),
-m AS (
-  UPDATE schedule s SET waits_for = 'place',
-         priority = CASE WHEN s.job_name IS NULL THEN least(queue_priority(s.namespace, s.process_id), s.priority) ELSE s.priority END,
+WITH due_timers AS MATERIALIZED (
+  SELECT due_timer.namespace, due_timer.process_id, due_timer.task_id, target.mode
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[])) AS target(namespace, mode)
+   CROSS JOIN LATERAL (
+     SELECT s.namespace, s.process_id, s.task_id
+       FROM schedule s
+       JOIN processes p
+         ON p.namespace = ANY (ARRAY[s.namespace])
+        AND p.process_id = s.process_id
+      WHERE s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'time'
+        AND s.scheduled_time <= statement_timestamp()
+        AND s.line IS NULL
+        AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+        AND NOT EXISTS (
+          SELECT 1 FROM running r
+           WHERE r.namespace = ANY (ARRAY[s.namespace])
+             AND r.process_id = s.process_id)
+        AND NOT EXISTS (
+          SELECT 1 FROM schedule c
+           WHERE c.namespace = ANY (ARRAY[s.namespace])
+             AND c.process_id = s.process_id
+             AND c.waits_for::text = 'place')
+        AND p.status = CASE s.task_type
+                         WHEN 'INIT' THEN 'INIT'
+                         WHEN 'REPAIR' THEN 'ERROR'
+                         ELSE 'RUNNING'
+                       END::process_status
+        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
+      ORDER BY s.scheduled_time LIMIT $3::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) due_timer),
+first_due AS (
+  SELECT DISTINCT ON (namespace, process_id) namespace, process_id, task_id, mode
+    FROM due_timers ORDER BY namespace, process_id, task_id),
+released AS (
+  UPDATE schedule s
+     SET waits_for = 'place',
+         priority = CASE
+                      WHEN s.job_name IS NULL
+                        THEN least(queue_priority(s.namespace, s.process_id), s.priority)
+                      ELSE s.priority
+                    END,
          own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
-    FROM one WHERE s.namespace = ANY (ARRAY[one.namespace]) AND s.process_id = one.process_id AND s.task_id = one.task_id
-  RETURNING s.namespace, s.process_id, s.job_name, one.mode, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
-jc AS (
+    FROM first_due
+   WHERE s.namespace = ANY (ARRAY[first_due.namespace])
+     AND s.process_id = first_due.process_id
+     AND s.task_id = first_due.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, first_due.mode,
+            CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
-   WHERE m.job_name IS NOT NULL GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT released.namespace, released.job_name, change.state, sum(change.n)
+    FROM released
+   CROSS JOIN LATERAL (VALUES (released.state, -1), ('available', 1)) AS change(state, n)
+   WHERE released.job_name IS NOT NULL
+   GROUP BY released.namespace, released.job_name, change.state HAVING sum(change.n) <> 0
+   ORDER BY released.namespace, released.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status)
-  SELECT m.namespace, (SELECT job_event_xid()), m.process_id, 'due', m.state, 'available' FROM m WHERE m.job_name IS NOT NULL AND m.mode = 2)
-SELECT m.namespace FROM m
+  SELECT released.namespace,
+         (SELECT job_event_xid()),
+         released.process_id, 'due', released.state, 'available'
+    FROM released
+   WHERE released.job_name IS NOT NULL
+     AND released.mode = 2)
+SELECT released.namespace FROM released
 `
 
 type ReleaseTimersParams struct {

@@ -15,108 +15,238 @@ import (
 
 const pollGroups = `-- name: PollGroups :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.own_priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, d.job_id, d.taker, nextval('fencing_tokens') AS fencing_token, n.mode, uuid_send(gen_random_uuid()) AS salt, j.job,
-         l.lease_us, coalesce(j.timeout_us, n.step_timeout_us) AS timeout_us,
-         least(coalesce(j.beat_us, l.lease_us / 3), l.lease_us / 2, coalesce(j.timeout_us, n.step_timeout_us) / 2) AS beat_us,
-         coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0) + coalesce(octet_length(d.aux_state), 0)
-         + coalesce(octet_length(j.job::text), 0) AS bytes
-    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::int[]),
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, candidate.job_id, candidate.taker, nextval('fencing_tokens') AS fencing_token, target.mode,
+         uuid_send(gen_random_uuid()) AS salt, job.job, lease.lease_us,
+         coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
+         least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
+               coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0)
+           + coalesce(octet_length(job.job::text), 0) AS bytes
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::bigint[]), unnest($5::bigint[]),
+                    unnest($6::bigint[]), unnest($7::int[]),
                     unnest($8::bool[]))
-         AS n(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.own_priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.first_event_id, a.kind, a.created_time, a.job_id, a.taker FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name = '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/')) AND (s.job_name IS NOT NULL OR NOT n.jobs_only)
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
-    UNION ALL
-    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.job_id, b.taker FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, NULL::text AS job_id, NULL::text AS taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.job_name <> '' AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name = n.job_name AND s.job_name IS NOT NULL
-         AND s.taker IS NULL AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) b
-    UNION ALL
-    SELECT c.namespace, c.process_id, c.task_id, c.task_type, c.attempt, c.priority, c.own_priority, c.scheduled_time, c.retry_interval, c.timer_name, c.history_range, c.idempotency_key, c.args, c.context, c.child, c.job_name, c.status, c.previous_status, c.status_changed_time, c.detail, c.corrupted_by, c.aux_state, c.metadata, c.last_event_id, c.first_event_id, c.kind, c.created_time, c.job_id, c.taker FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, l.job_id, s.taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       CROSS JOIN LATERAL (SELECT l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
-       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
-       WHERE s.taker = '=' || $1::text AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
-         AND p.status = 'INIT' AND s.task_type = 'INIT'
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p SKIP LOCKED) c
-    UNION ALL
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker FROM (SELECT DISTINCT ON (e.job_id) e.namespace, e.process_id, e.task_id, e.task_type, e.attempt, e.priority, e.own_priority, e.scheduled_time, e.retry_interval, e.timer_name, e.history_range, e.idempotency_key, e.args, e.context, e.child, e.job_name, e.status, e.previous_status, e.status_changed_time, e.detail, e.corrupted_by, e.aux_state, e.metadata, e.last_event_id, e.first_event_id, e.kind, e.created_time, e.job_id, e.taker FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority, s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, l.job_id, s.taker
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       CROSS JOIN LATERAL (SELECT l.namespace, l.job_id FROM job_places l WHERE l.namespace = s.namespace AND l.process_id = s.process_id LIMIT 1) l
-        JOIN job_groups g ON g.namespace = ANY (ARRAY[l.namespace]) AND g.process_id = l.job_id
-       CROSS JOIN LATERAL (SELECT 1 FROM processes o WHERE o.namespace = s.namespace AND o.process_id = l.job_id AND o.status = 'INIT' AND o.cancel_deadline IS NULL LIMIT 1) o
-       WHERE s.taker = '' AND s.namespace COLLATE "POSIX" = n.namespace AND (s.waits_for = 'place')::int = 1 AND (n.job_name = '' OR s.job_name = n.job_name)
-         AND p.status = 'INIT' AND s.task_type = 'INIT'
-         AND NOT $1::text = ANY (g.takers) AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))
-       ORDER BY s.priority, s.task_id LIMIT $9::int FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) e ORDER BY e.job_id, e.priority, e.task_id) f) d
-  LEFT JOIN LATERAL (
-    SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us, json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) AS job, (extract(epoch FROM (j.options->>'leaseDuration')::interval) * 1000000)::bigint AS lease_us,
-           (extract(epoch FROM (j.options->>'heartbeatInterval')::interval) * 1000000)::bigint AS beat_us
-      FROM jobs j WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true
-  CROSS JOIN LATERAL (SELECT least(coalesce(j.lease_us, n.lease_us), n.max_lease_us) AS lease_us) l
-   ORDER BY d.priority, starts_with(d.taker, '=') IS TRUE DESC, d.task_id LIMIT $9::int),
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time, any_task.job_id, any_task.taker FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+              NULL::text AS job_id, NULL::text AS taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name = ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.taker IS NULL
+          AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
+          AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT $9::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
+     UNION ALL
+     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time, named_job.job_id, named_job.taker FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+              NULL::text AS job_id, NULL::text AS taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.job_name <> ''
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.job_name = target.job_name
+          AND s.job_name IS NOT NULL
+          AND s.taker IS NULL
+          AND p.status = 'INIT'
+          AND s.task_type = 'INIT'
+        ORDER BY s.priority, s.task_id LIMIT $9::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job
+     UNION ALL
+     SELECT own_place.namespace, own_place.process_id, own_place.task_id, own_place.task_type, own_place.attempt, own_place.priority, own_place.own_priority, own_place.scheduled_time, own_place.retry_interval, own_place.timer_name, own_place.history_range, own_place.idempotency_key, own_place.args, own_place.context, own_place.child, own_place.job_name, own_place.status, own_place.previous_status, own_place.status_changed_time, own_place.detail, own_place.corrupted_by, own_place.aux_state, own_place.metadata, own_place.last_event_id, own_place.first_event_id, own_place.kind, own_place.created_time, own_place.job_id, own_place.taker FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+              s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+              p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, lease.job_id,
+              s.taker
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        CROSS JOIN LATERAL (
+          SELECT l.job_id FROM job_places l
+           WHERE l.namespace = s.namespace
+             AND l.process_id = s.process_id
+           LIMIT 1) lease
+        CROSS JOIN LATERAL (
+          SELECT 1 FROM processes o
+           WHERE o.namespace = s.namespace
+             AND o.process_id = lease.job_id
+             AND o.status = 'INIT'
+             AND o.cancel_deadline IS NULL
+           LIMIT 1) process
+        WHERE s.taker = '=' || $1::text
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND (s.waits_for = 'place')::int = 1
+          AND (target.job_name = '' OR s.job_name = target.job_name)
+          AND p.status = 'INIT'
+          AND s.task_type = 'INIT'
+        ORDER BY s.priority, s.task_id LIMIT $9::int
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_place
+     UNION ALL
+     SELECT open_place.namespace, open_place.process_id, open_place.task_id, open_place.task_type, open_place.attempt, open_place.priority, open_place.own_priority, open_place.scheduled_time, open_place.retry_interval, open_place.timer_name, open_place.history_range, open_place.idempotency_key, open_place.args, open_place.context, open_place.child, open_place.job_name, open_place.status, open_place.previous_status, open_place.status_changed_time, open_place.detail, open_place.corrupted_by, open_place.aux_state, open_place.metadata, open_place.last_event_id, open_place.first_event_id, open_place.kind, open_place.created_time, open_place.job_id, open_place.taker FROM (
+       SELECT DISTINCT ON (place_candidate.job_id) place_candidate.namespace, place_candidate.process_id, place_candidate.task_id, place_candidate.task_type, place_candidate.attempt, place_candidate.priority, place_candidate.own_priority, place_candidate.scheduled_time, place_candidate.retry_interval, place_candidate.timer_name, place_candidate.history_range, place_candidate.idempotency_key, place_candidate.args, place_candidate.context, place_candidate.child, place_candidate.job_name, place_candidate.status, place_candidate.previous_status, place_candidate.status_changed_time, place_candidate.detail, place_candidate.corrupted_by, place_candidate.aux_state, place_candidate.metadata, place_candidate.last_event_id, place_candidate.first_event_id, place_candidate.kind, place_candidate.created_time, place_candidate.job_id, place_candidate.taker
+         FROM (
+           SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
+                  s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
+                  s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+                  p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
+                  p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
+                  place.job_id, s.taker
+             FROM schedule s
+             JOIN processes p
+               ON p.namespace = ANY (ARRAY[s.namespace])
+              AND p.process_id = s.process_id
+            CROSS JOIN LATERAL (
+              SELECT l.namespace, l.job_id
+                FROM job_places l
+               WHERE l.namespace = s.namespace
+                 AND l.process_id = s.process_id
+               LIMIT 1) place
+             JOIN job_groups g
+               ON g.namespace = ANY (ARRAY[place.namespace])
+              AND g.process_id = place.job_id
+            CROSS JOIN LATERAL (
+              SELECT 1 FROM processes o
+               WHERE o.namespace = s.namespace
+                 AND o.process_id = place.job_id
+                 AND o.status = 'INIT'
+                 AND o.cancel_deadline IS NULL
+               LIMIT 1) process
+            WHERE s.taker = ''
+              AND s.namespace COLLATE "POSIX" = target.namespace
+              AND (s.waits_for = 'place')::int = 1
+              AND (target.job_name = '' OR s.job_name = target.job_name)
+              AND p.status = 'INIT'
+              AND s.task_type = 'INIT'
+              AND NOT $1::text = ANY (g.takers)
+              AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))
+            ORDER BY s.priority, s.task_id LIMIT $9::int
+              FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) place_candidate
+        ORDER BY place_candidate.job_id, place_candidate.priority,
+                 place_candidate.task_id) open_place) candidate
+    LEFT JOIN LATERAL (
+      SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
+             json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
+                               'options', j.options, 'failures', j.failures,
+                               'constraints_version', j.constraints_version,
+                               'constraint_keys', j.constraint_keys,
+                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                               'constraints_now', c.version) AS job,
+             (extract(epoch FROM (j.options->>'leaseDuration')::interval)
+                 * 1000000)::bigint AS lease_us,
+             (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
+                 * 1000000)::bigint AS beat_us
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true
+   CROSS JOIN LATERAL (
+     SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
+   ORDER BY candidate.priority, starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id
+   LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.own_priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.job_id, b.taker, b.fencing_token, b.mode, b.salt, b.job, b.lease_us, b.timeout_us, b.beat_us, b.bytes, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 4 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority), fencing_token, $10::bigint,
-         statement_timestamp() + timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-le AS (
-  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time, expires_time, lease_duration, heartbeat_interval)
-  SELECT r.namespace, r.process_id, r.fencing_token, $1::text, r.salt, statement_timestamp(),
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 4 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority),
+         fencing_token, $10::bigint,
+         statement_timestamp() + timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+inserted_leases AS (
+  INSERT INTO leases (namespace, process_id, fencing_token, worker_id, salt, leased_time,
+                      expires_time, lease_duration, heartbeat_interval)
+  SELECT r.namespace, r.process_id, r.fencing_token, $1::text, r.salt,
+         statement_timestamp(),
          statement_timestamp() + 2 * r.beat_us * interval '1 microsecond',
          r.lease_us * interval '1 microsecond', r.beat_us * interval '1 microsecond'
-    FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
-  ON CONFLICT (namespace, process_id) DO UPDATE SET fencing_token = excluded.fencing_token, worker_id = excluded.worker_id, salt = excluded.salt,
-     leased_time = excluded.leased_time, beat_time = NULL, expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
-     heartbeat_interval = excluded.heartbeat_interval),
-je AS (
+    FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         fencing_token = excluded.fencing_token, worker_id = excluded.worker_id,
+         salt = excluded.salt, leased_time = excluded.leased_time, beat_time = NULL,
+         expires_time = excluded.expires_time, lease_duration = excluded.lease_duration,
+         heartbeat_interval = excluded.heartbeat_interval),
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, worker_id)
-  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1, $1::text
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-gr AS (
-  UPDATE job_groups g SET takers = g.takers || $1::text
-    FROM ready r WHERE r.taker = '' AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND g.namespace = ANY (ARRAY[r.namespace]) AND g.process_id = r.job_id),
-pl AS (
-  UPDATE job_places l SET worker_id = $1::text, running_time = coalesce(l.running_time, statement_timestamp())
-    FROM ready r WHERE r.taker IS NOT NULL AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE AND l.namespace = ANY (ARRAY[r.namespace]) AND l.process_id = r.process_id),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, coalesce(r.own_priority, r.priority)::int AS priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
-       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job, r.salt::bytea AS salt, $1::text AS worker_id,
-       r.lease_us::bigint AS lease_us, r.beat_us::bigint AS beat_us,
-       r.timeout_us::bigint AS timeout_us
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  SELECT r.namespace, r.process_id, 'started', 'available', 'running', r.attempt + 1,
+         $1::text
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+updated_job_groups AS (
+  UPDATE job_groups g
+     SET takers = g.takers || $1::text
+    FROM ready r
+   WHERE r.taker = ''
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+     AND g.namespace = ANY (ARRAY[r.namespace])
+     AND g.process_id = r.job_id),
+updated_job_places AS (
+  UPDATE job_places l
+     SET worker_id = $1::text,
+         running_time = coalesce(l.running_time, statement_timestamp())
+    FROM ready r
+   WHERE r.taker IS NOT NULL
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+     AND l.namespace = ANY (ARRAY[r.namespace])
+     AND l.process_id = r.process_id),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       coalesce(r.own_priority, r.priority)::int AS priority,
+       r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+       r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
+       r.salt::bytea AS salt, $1::text AS worker_id, r.lease_us::bigint AS lease_us,
+       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
 type PollGroupsParams struct {

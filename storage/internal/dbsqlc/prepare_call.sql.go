@@ -15,63 +15,138 @@ import (
 )
 
 const prepareCall = `-- name: PrepareCall :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_type, t.args, t.context, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.capture, t.step_timeout_us, t.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
-         q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, r.task_id IS NOT NULL AS runs, r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy, w.waiting,
-         coalesce(q.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job', false) AS acceptable
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-                    unnest($5::bytea[]), unnest($6::bytea[]), unnest($7::text[]),
-                    unnest($8::uuid[]), unnest($9::bytea[]), unnest($10::text[]),
-                    unnest($11::int[]), unnest($12::bool[]), unnest($13::bigint[]), unnest($14::int[]))
-         AS t(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id, fingerprint, history_range,
-              priority, capture, step_timeout_us, max_waiting)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
-    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
-    CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM (
-        SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
-           AND s.waits_for IN ('process', 'place') LIMIT t.max_waiting) x) w),
-a AS MATERIALIZED (
-  SELECT m.ord, m.namespace, m.process_id, m.task_type, m.args, m.context, m.idempotency_key, m.request_id, m.fingerprint, m.history_range, m.priority, m.capture, m.step_timeout_us, m.max_waiting, m.status, m.previous_status, m.status_changed_time, m.aux_state, m.metadata, m.last_event_id, m.first_event_id, m.kind, m.created_time, m.twin_process_id, m.twin_task_id, m.twin_fingerprint, m.task_id, m.runs, m.busy, m.waiting, m.acceptable, m.free, m.n, m.accepted, m.captured, nextval('fencing_tokens') AS fencing_token,
-         min(CASE WHEN m.accepted AND NOT m.captured THEN m.priority END) OVER (PARTITION BY m.namespace, m.process_id, m.acceptable) AS queue_priority
-    FROM (SELECT n.ord, n.namespace, n.process_id, n.task_type, n.args, n.context, n.idempotency_key, n.request_id, n.fingerprint, n.history_range, n.priority, n.capture, n.step_timeout_us, n.max_waiting, n.status, n.previous_status, n.status_changed_time, n.aux_state, n.metadata, n.last_event_id, n.first_event_id, n.kind, n.created_time, n.twin_process_id, n.twin_task_id, n.twin_fingerprint, n.task_id, n.runs, n.busy, n.waiting, n.acceptable, n.free, n.n, n.acceptable AND n.waiting + n.n - 1 - CASE WHEN n.free THEN 1 ELSE 0 END < n.max_waiting AS accepted,
-                 n.free AND n.n = 1 AND n.capture AS captured
-            FROM (SELECT i.ord, i.namespace, i.process_id, i.task_type, i.args, i.context, i.idempotency_key, i.request_id, i.fingerprint, i.history_range, i.priority, i.capture, i.step_timeout_us, i.max_waiting, i.status, i.previous_status, i.status_changed_time, i.aux_state, i.metadata, i.last_event_id, i.first_event_id, i.kind, i.created_time, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.task_id, i.runs, i.busy, i.waiting, i.acceptable, i.status = 'RUNNING' AND NOT i.busy AND i.waiting = 0 AS free,
-                         row_number() OVER (PARTITION BY i.namespace, i.process_id, i.acceptable ORDER BY i.ord) AS n FROM i) n) m),
-run AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
-                       scheduled_time, running_time, history_range, idempotency_key, args, context)
-  SELECT namespace, process_id, task_id, task_type::task_type, 1, priority, fencing_token, $15::bigint,
-         statement_timestamp() + step_timeout_us * interval '1 microsecond', statement_timestamp(), statement_timestamp(),
-         NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM a WHERE accepted AND captured),
-sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, history_range, idempotency_key, args, context)
-  SELECT namespace, process_id, task_id, task_type::task_type, CASE WHEN free AND n = 1 THEN 'place' ELSE 'process' END::waits_for,
-         CASE WHEN free AND n = 1 THEN queue_priority ELSE priority END, CASE WHEN free AND n = 1 AND queue_priority < priority THEN priority END,
-         statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM a WHERE accepted AND NOT captured),
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.task_type, item.args, item.context, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.priority, item.capture, item.step_timeout_us, item.max_waiting, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,
+         p.last_event_id, p.first_event_id, p.kind, p.created_time,
+         request.process_id AS twin_process_id, request.task_id AS twin_task_id,
+         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         r.task_id IS NOT NULL AS runs,
+         r.task_id IS NOT NULL OR p.cancel_deadline IS NOT NULL AS busy,
+         queued.waiting,
+         coalesce(request.task_id IS NULL AND p.status IN ('INIT', 'RUNNING') AND p.kind <> 'job',
+                  false) AS acceptable
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
+                    unnest($7::text[]), unnest($8::uuid[]),
+                    unnest($9::bytea[]), unnest($10::text[]),
+                    unnest($11::int[]), unnest($12::bool[]),
+                    unnest($13::bigint[]), unnest($14::int[]))
+         AS item(ord, namespace, process_id, task_type, args, context, idempotency_key, request_id,
+                 fingerprint, history_range, priority, capture, step_timeout_us, max_waiting)
+    LEFT JOIN processes p
+      ON p.namespace = ANY (ARRAY[item.namespace])
+     AND p.process_id = item.process_id
+     AND p.removed_time IS NULL
+     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN running r
+      ON r.namespace = ANY (ARRAY[item.namespace])
+     AND r.process_id = item.process_id
+    LEFT JOIN LATERAL (
+      SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
+       WHERE item.idempotency_key <> ''
+         AND q.request_id = item.request_id
+       LIMIT 1) request ON true
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS waiting
+       FROM (
+         SELECT 1 FROM schedule s
+          WHERE s.namespace = item.namespace
+            AND s.process_id = item.process_id
+            AND s.waits_for IN ('process', 'place')
+          LIMIT item.max_waiting) queued_task) queued),
+decided AS MATERIALIZED (
+  SELECT numbered_items.ord, numbered_items.namespace, numbered_items.process_id, numbered_items.task_type, numbered_items.args, numbered_items.context, numbered_items.idempotency_key, numbered_items.request_id, numbered_items.fingerprint, numbered_items.history_range, numbered_items.priority, numbered_items.capture, numbered_items.step_timeout_us, numbered_items.max_waiting, numbered_items.status, numbered_items.previous_status, numbered_items.status_changed_time, numbered_items.aux_state, numbered_items.metadata, numbered_items.last_event_id, numbered_items.first_event_id, numbered_items.kind, numbered_items.created_time, numbered_items.twin_process_id, numbered_items.twin_task_id, numbered_items.twin_fingerprint, numbered_items.task_id, numbered_items.runs, numbered_items.busy, numbered_items.waiting, numbered_items.acceptable, numbered_items.free, numbered_items.n, numbered_items.accepted, numbered_items.captured, nextval('fencing_tokens') AS fencing_token,
+         min(CASE
+               WHEN numbered_items.accepted AND NOT numbered_items.captured
+                 THEN numbered_items.priority
+             END) OVER (PARTITION BY numbered_items.namespace, numbered_items.process_id,
+                        numbered_items.acceptable) AS queue_priority
+    FROM (
+      SELECT numbered.ord, numbered.namespace, numbered.process_id, numbered.task_type, numbered.args, numbered.context, numbered.idempotency_key, numbered.request_id, numbered.fingerprint, numbered.history_range, numbered.priority, numbered.capture, numbered.step_timeout_us, numbered.max_waiting, numbered.status, numbered.previous_status, numbered.status_changed_time, numbered.aux_state, numbered.metadata, numbered.last_event_id, numbered.first_event_id, numbered.kind, numbered.created_time, numbered.twin_process_id, numbered.twin_task_id, numbered.twin_fingerprint, numbered.task_id, numbered.runs, numbered.busy, numbered.waiting, numbered.acceptable, numbered.free, numbered.n,
+             numbered.acceptable
+               AND numbered.waiting + numbered.n - 1 - CASE
+                                                         WHEN numbered.free THEN 1
+                                                         ELSE 0
+                                                       END < numbered.max_waiting AS accepted,
+             numbered.free AND numbered.n = 1 AND numbered.capture AS captured
+        FROM (
+          SELECT input.ord, input.namespace, input.process_id, input.task_type, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.priority, input.capture, input.step_timeout_us, input.max_waiting, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.task_id, input.runs, input.busy, input.waiting, input.acceptable,
+                 input.status = 'RUNNING' AND NOT input.busy AND input.waiting = 0 AS free,
+                 row_number() OVER (
+                   PARTITION BY input.namespace, input.process_id, input.acceptable
+                   ORDER BY input.ord) AS n
+            FROM input) numbered) numbered_items),
+inserted_running AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, history_range,
+                       idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, task_type::task_type, 1, priority, fencing_token,
+         $15::bigint,
+         statement_timestamp() + step_timeout_us * interval '1 microsecond',
+         statement_timestamp(), statement_timestamp(), NULLIF(history_range, '')::jsonb,
+         NULLIF(idempotency_key, ''), args, context
+    FROM decided
+   WHERE accepted
+     AND captured),
+inserted_schedule AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        own_priority, scheduled_time, history_range, idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, task_type::task_type,
+         CASE WHEN free AND n = 1 THEN 'place' ELSE 'process' END::waits_for,
+         CASE WHEN free AND n = 1 THEN queue_priority ELSE priority END,
+         CASE WHEN free AND n = 1 AND queue_priority < priority THEN priority END,
+         statement_timestamp(), NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args,
+         context
+    FROM decided
+   WHERE accepted
+     AND NOT captured),
 lowered AS (
-  UPDATE schedule s SET priority = x.queue_priority, own_priority = coalesce(s.own_priority, s.priority)
-    FROM (SELECT DISTINCT a.namespace, a.process_id, a.queue_priority FROM a WHERE a.accepted AND NOT a.free AND NOT a.runs AND a.waiting > 0) x
-   WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.waits_for::text = 'place' AND s.priority > x.queue_priority),
-req AS (
+  UPDATE schedule s
+     SET priority = lower.queue_priority, own_priority = coalesce(s.own_priority, s.priority)
+    FROM (
+      SELECT DISTINCT decided.namespace, decided.process_id, decided.queue_priority
+        FROM decided
+       WHERE decided.accepted
+         AND NOT decided.free
+         AND NOT decided.runs
+         AND decided.waiting > 0) lower
+   WHERE s.namespace = ANY (ARRAY[lower.namespace])
+     AND s.process_id = lower.process_id
+     AND s.waits_for::text = 'place'
+     AND s.priority > lower.queue_priority),
+inserted_requests AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
-    FROM a WHERE accepted AND idempotency_key <> '')
-SELECT a.ord::int AS ord,
-       (CASE WHEN a.accepted AND a.captured THEN 'captured' WHEN a.accepted AND a.free AND a.n = 1 THEN 'place' WHEN a.accepted THEN 'postponed'
-             WHEN a.twin_task_id IS NOT NULL AND a.twin_fingerprint = a.fingerprint THEN 'replayed' WHEN a.twin_task_id IS NOT NULL THEN 'mismatch'
-             WHEN a.status IS NULL THEN 'not_found' WHEN a.acceptable THEN 'overloaded' WHEN a.kind = 'job' THEN 'job' ELSE 'status' END)::text AS outcome,
-       coalesce(a.twin_process_id, a.process_id)::text AS process_id, coalesce(a.twin_task_id, a.task_id)::bigint AS task_id,
-       a.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
-       coalesce(a.status, 'INIT')::process_status AS status, coalesce(a.previous_status::text, '')::text AS previous_status,
-       coalesce(a.status_changed_time, statement_timestamp())::timestamptz AS status_changed_time,
-       coalesce(a.created_time, statement_timestamp())::timestamptz AS created_time,
-       coalesce(a.last_event_id, 0)::bigint AS last_event_id, coalesce(a.first_event_id, 1)::bigint AS first_event_id, coalesce(a.kind, '')::text AS kind,
-       (CASE WHEN a.captured THEN a.aux_state END)::bytea AS aux_state, (CASE WHEN a.captured THEN a.metadata END)::jsonb AS metadata
-  FROM a
+    FROM decided
+   WHERE accepted
+     AND idempotency_key <> '')
+SELECT decided.ord::int AS ord,
+       (CASE
+          WHEN decided.accepted AND decided.captured THEN 'captured'
+          WHEN decided.accepted AND decided.free AND decided.n = 1 THEN 'place'
+          WHEN decided.accepted THEN 'postponed'
+          WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint
+            THEN 'replayed'
+          WHEN decided.twin_task_id IS NOT NULL THEN 'mismatch'
+          WHEN decided.status IS NULL THEN 'not_found'
+          WHEN decided.acceptable THEN 'overloaded'
+          WHEN decided.kind = 'job' THEN 'job'
+          ELSE 'status'
+        END)::text AS outcome,
+       coalesce(decided.twin_process_id, decided.process_id)::text AS process_id,
+       coalesce(decided.twin_task_id, decided.task_id)::bigint AS task_id,
+       decided.fencing_token::bigint AS fencing_token, statement_timestamp()::timestamptz AS now,
+       coalesce(decided.status, 'INIT')::process_status AS status,
+       coalesce(decided.previous_status::text, '')::text AS previous_status,
+       coalesce(decided.status_changed_time, statement_timestamp())::timestamptz
+         AS status_changed_time,
+       coalesce(decided.created_time, statement_timestamp())::timestamptz AS created_time,
+       coalesce(decided.last_event_id, 0)::bigint AS last_event_id,
+       coalesce(decided.first_event_id, 1)::bigint AS first_event_id,
+       coalesce(decided.kind, '')::text AS kind,
+       (CASE WHEN decided.captured THEN decided.aux_state END)::bytea AS aux_state,
+       (CASE WHEN decided.captured THEN decided.metadata END)::jsonb AS metadata
+  FROM decided
 `
 
 type PrepareCallParams struct {

@@ -13,50 +13,89 @@ import (
 )
 
 const prepareInit = `-- name: PrepareInit :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.kind, t.args, t.context, t.metadata, t.idempotency_key, t.request_id, t.fingerprint, t.history_range, t.priority, t.start_time, t.capture, t.step_timeout_us, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         nextval('task_ids') AS task_id, nextval('fencing_tokens') AS fencing_token,
-         greatest(t.start_time, statement_timestamp()) AS scheduled_time,
-         t.capture AND t.start_time <= statement_timestamp() AS captures, q.task_id IS NULL AND p.status IS NULL AS created
-    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
-                 unnest($4::text[]) AS kind, unnest($5::bytea[]) AS args, unnest($6::bytea[]) AS context,
-                 unnest($7::text[]) AS metadata, unnest($8::text[]) AS idempotency_key,
-                 unnest($9::uuid[]) AS request_id, unnest($10::bytea[]) AS fingerprint,
-                 unnest($11::text[]) AS history_range, unnest($12::int[]) AS priority,
-                 unnest($13::timestamptz[]) AS start_time, unnest($14::bool[]) AS capture,
-                 unnest($15::bigint[]) AS step_timeout_us) AS t
-    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
-    LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p ON true),
-p AS (
-  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
-  SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
-    FROM i WHERE created),
-cn AS (
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.kind, item.args, item.context, item.metadata, item.idempotency_key, item.request_id, item.fingerprint, item.history_range, item.priority, item.start_time, item.capture, item.step_timeout_us, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
+         request.fingerprint AS twin_fingerprint, nextval('task_ids') AS task_id,
+         nextval('fencing_tokens') AS fencing_token,
+         greatest(item.start_time, statement_timestamp()) AS scheduled_time,
+         item.capture AND item.start_time <= statement_timestamp() AS captures,
+         request.task_id IS NULL AND process.status IS NULL AS created
+    FROM (
+      SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+             unnest($3::text[]) AS process_id, unnest($4::text[]) AS kind,
+             unnest($5::bytea[]) AS args, unnest($6::bytea[]) AS context,
+             unnest($7::text[]) AS metadata,
+             unnest($8::text[]) AS idempotency_key,
+             unnest($9::uuid[]) AS request_id,
+             unnest($10::bytea[]) AS fingerprint,
+             unnest($11::text[]) AS history_range,
+             unnest($12::int[]) AS priority,
+             unnest($13::timestamptz[]) AS start_time,
+             unnest($14::bool[]) AS capture,
+             unnest($15::bigint[]) AS step_timeout_us) AS item
+    LEFT JOIN LATERAL (
+      SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
+       WHERE item.idempotency_key <> ''
+         AND q.request_id = item.request_id
+       LIMIT 1) request ON true
+    LEFT JOIN LATERAL (
+      SELECT p.status FROM processes p
+       WHERE p.namespace = item.namespace
+         AND p.process_id = item.process_id
+       LIMIT 1) process ON true),
+inserted_processes AS (
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
+                         status_changed_time)
+  SELECT namespace, process_id, 'INIT', kind, NULLIF(metadata, '')::jsonb, statement_timestamp(),
+         statement_timestamp()
+    FROM input WHERE created),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT i.namespace, 'RUNNING', count(*) FROM i WHERE i.created GROUP BY i.namespace ORDER BY i.namespace
+  SELECT input.namespace, 'RUNNING', count(*)
+    FROM input WHERE input.created
+   GROUP BY input.namespace ORDER BY input.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-run AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline,
-                       scheduled_time, running_time, history_range, idempotency_key, args, context)
+inserted_running AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, history_range,
+                       idempotency_key, args, context)
   SELECT namespace, process_id, task_id, 'INIT', 1, priority, fencing_token, $16::bigint,
-         statement_timestamp() + step_timeout_us * interval '1 microsecond', scheduled_time, statement_timestamp(),
-         NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM i WHERE created AND captures),
-sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, history_range, idempotency_key, args, context)
-  SELECT namespace, process_id, task_id, 'INIT', CASE WHEN start_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''), args, context
-    FROM i WHERE created AND NOT captures),
-req AS (
+         statement_timestamp() + step_timeout_us * interval '1 microsecond',
+         scheduled_time, statement_timestamp(), NULLIF(history_range, '')::jsonb,
+         NULLIF(idempotency_key, ''), args, context
+    FROM input
+   WHERE created
+     AND captures),
+inserted_schedule AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        scheduled_time, history_range, idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, 'INIT',
+         CASE WHEN start_time > statement_timestamp() THEN 'time' ELSE 'place' END::waits_for,
+         priority, scheduled_time, NULLIF(history_range, '')::jsonb, NULLIF(idempotency_key, ''),
+         args, context
+    FROM input
+   WHERE created
+     AND NOT captures),
+inserted_requests AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
   SELECT request_id, namespace, process_id, task_id, fingerprint, statement_timestamp()
-    FROM i WHERE created AND idempotency_key <> '')
-SELECT i.ord::int AS ord,
-       (CASE WHEN i.created AND i.captures THEN 'captured' WHEN i.created THEN 'postponed'
-             WHEN i.twin_task_id IS NULL THEN 'exists' WHEN i.twin_fingerprint = i.fingerprint THEN 'replayed' ELSE 'mismatch' END)::text AS outcome,
-       coalesce(i.twin_process_id, i.process_id)::text AS process_id, coalesce(i.twin_task_id, i.task_id)::bigint AS task_id,
-       i.fencing_token::bigint AS fencing_token, i.scheduled_time::timestamptz AS scheduled_time, statement_timestamp()::timestamptz AS now
-  FROM i
+    FROM input
+   WHERE created
+     AND idempotency_key <> '')
+SELECT input.ord::int AS ord,
+       (CASE
+          WHEN input.created AND input.captures THEN 'captured'
+          WHEN input.created THEN 'postponed'
+          WHEN input.twin_task_id IS NULL THEN 'exists'
+          WHEN input.twin_fingerprint = input.fingerprint THEN 'replayed'
+          ELSE 'mismatch'
+        END)::text AS outcome,
+       coalesce(input.twin_process_id, input.process_id)::text AS process_id,
+       coalesce(input.twin_task_id, input.task_id)::bigint AS task_id,
+       input.fencing_token::bigint AS fencing_token,
+       input.scheduled_time::timestamptz AS scheduled_time,
+       statement_timestamp()::timestamptz AS now
+  FROM input
 `
 
 type PrepareInitParams struct {
@@ -94,10 +133,10 @@ type PrepareInitRow struct {
 // If another session creates the same process at the same time, and its row is not visible yet,
 // there is a unique violation; the flush is repeated and then sees it. That is cheaper than ON
 // CONFLICT, which takes a lock and writes a WAL record for each row. Items are sorted by key, so
-// that two sessions that create the same processes wait for each other in a consistent order. (p
-// reads a column that is in no index, because in an empty table all of processes_created looked
-// equally cheap to the planner.) outcome: captured (runs on this node), postponed (waits),
-// replayed, mismatch, exists.
+// that two sessions that create the same processes wait for each other in a consistent order. The
+// lateral join of processes reads a column that is in no index, because in an empty table all of
+// processes_created looked equally cheap to the planner. outcome: captured (runs on this node),
+// postponed (waits), replayed, mismatch, exists.
 func (q *Queries) PrepareInit(ctx context.Context, db DBTX, arg PrepareInitParams) ([]PrepareInitRow, error) {
 	rows, err := db.Query(ctx, prepareInit,
 		arg.Ords,

@@ -11,48 +11,83 @@ import (
 )
 
 const saveFinished = `-- name: SaveFinished :many
-WITH f AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.aux_state, t.metadata, t.event_count, t.response, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid
-    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
-                 unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
-                 unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
-                 unnest($8::int[]) AS event_count, unnest($9::bytea[]) AS response) AS t
-   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
-                              r.idempotency_key, r.args, r.context
-                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
-                          AND r.fencing_token = t.fencing_token LIMIT 1) r
-   CROSS JOIN LATERAL (SELECT p.ctid FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id
-                          AND p.status IN ('INIT', 'RUNNING') AND p.cancel_deadline IS NULL LIMIT 1) p
-    LEFT JOIN LATERAL (SELECT true AS found FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id
-                          AND (s.waits_for IN ('process', 'place') OR s.waits_for::text = 'time' AND s.scheduled_time <= statement_timestamp()) LIMIT 1) w ON true
-   WHERE w.found IS NULL),
-up AS (
-  UPDATE processes p SET
-         aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
-         last_event_id = p.last_event_id + f.event_count, status = 'RUNNING',
+WITH results AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.aux_state, item.metadata, item.event_count, item.response, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,
+         attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
+         attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid
+    FROM (
+      SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+             unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
+             unnest($5::bigint[]) AS fencing_token,
+             unnest($6::bytea[]) AS aux_state, unnest($7::text[]) AS metadata,
+             unnest($8::int[]) AS event_count,
+             unnest($9::bytea[]) AS response) AS item
+   CROSS JOIN LATERAL (
+     SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time,
+            r.retry_interval, r.timer_name, r.idempotency_key, r.args, r.context
+       FROM running r
+      WHERE r.namespace = item.namespace
+        AND r.process_id = item.process_id
+        AND r.task_id = item.task_id
+        AND r.fencing_token = item.fencing_token
+      LIMIT 1) attempt
+   CROSS JOIN LATERAL (
+     SELECT p.ctid FROM processes p
+      WHERE p.namespace = item.namespace
+        AND p.process_id = item.process_id
+        AND p.status IN ('INIT', 'RUNNING')
+        AND p.cancel_deadline IS NULL
+      LIMIT 1) process
+    LEFT JOIN LATERAL (
+      SELECT true AS found FROM schedule s
+       WHERE s.namespace = item.namespace
+         AND s.process_id = item.process_id
+         AND (s.waits_for IN ('process', 'place')
+              OR s.waits_for::text = 'time' AND s.scheduled_time <= statement_timestamp())
+       LIMIT 1) waiting ON true
+   WHERE waiting.found IS NULL),
+updated_processes AS (
+  UPDATE processes p
+     SET aux_state = coalesce(result.aux_state, p.aux_state),
+         metadata = coalesce(NULLIF(result.metadata, '')::jsonb, p.metadata),
+         last_event_id = p.last_event_id + result.event_count, status = 'RUNNING',
          previous_status = CASE p.status WHEN 'INIT' THEN p.status ELSE p.previous_status END,
-         status_changed_time = CASE p.status WHEN 'INIT' THEN statement_timestamp() ELSE p.status_changed_time END
-    FROM (SELECT f.process_ctid, f.aux_state, f.metadata, f.event_count FROM f OFFSET 0) f
-   WHERE p.ctid = f.process_ctid),
-ev AS (
-  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM (SELECT unnest($10::int[]) AS ord, unnest($11::text[]) AS namespace,
-                 unnest($12::text[]) AS process_id, unnest($13::bigint[]) AS event_id,
-                 unnest($14::bigint[]) AS task_id, unnest($15::int[]) AS attempt,
-                 unnest($16::timestamptz[]) AS ts, unnest($17::text[]) AS metadata,
-                 unnest($18::bytea[]) AS payload) AS e
-   WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
-tk AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response)
-  SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token, scheduled_time, running_time,
-         statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, response
-    FROM f),
-dl AS (
-  DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f)))
-SELECT f.ord::int AS ord, statement_timestamp()::timestamptz AS now FROM f
+         status_changed_time = CASE p.status
+                                 WHEN 'INIT' THEN statement_timestamp()
+                                 ELSE p.status_changed_time
+                               END
+    FROM (
+      SELECT results.process_ctid, results.aux_state, results.metadata, results.event_count
+        FROM results OFFSET 0) result
+   WHERE p.ctid = result.process_ctid),
+inserted_events AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata,
+                      payload)
+  SELECT item.namespace, item.process_id, item.event_id, item.task_id, item.attempt,
+         coalesce(NULLIF(item.ts, '0001-01-01Z'), statement_timestamp()),
+         NULLIF(item.metadata, '')::jsonb, item.payload
+    FROM (
+      SELECT unnest($10::int[]) AS ord, unnest($11::text[]) AS namespace,
+             unnest($12::text[]) AS process_id,
+             unnest($13::bigint[]) AS event_id, unnest($14::bigint[]) AS task_id,
+             unnest($15::int[]) AS attempt,
+             unnest($16::timestamptz[]) AS ts,
+             unnest($17::text[]) AS metadata,
+             unnest($18::bytea[]) AS payload) AS item
+   WHERE (item.ord IN (SELECT results.ord FROM results)) IS TRUE),
+inserted_tasks AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                     fencing_token, scheduled_time, running_time, finished_time, retry_interval,
+                     timer_name, idempotency_key, args, context, response)
+  SELECT namespace, process_id, task_id, task_type, 'FINISHED', attempt, priority, fencing_token,
+         scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name,
+         idempotency_key, args, context, response
+    FROM results),
+deleted_running AS (
+  DELETE FROM running r
+   WHERE r.ctid = ANY (ARRAY(SELECT results.running_ctid FROM results)))
+SELECT results.ord::int AS ord, statement_timestamp()::timestamptz AS now
+  FROM results
 `
 
 type SaveFinishedParams struct {
@@ -83,9 +118,8 @@ type SaveFinishedRow struct {
 
 // SaveFinished is SaveResult for the most frequent result: the attempt has finished and sets no
 // timer, and no task waits for its process. Other items are missing in the result, like those whose
-// token has changed; SaveResult handles them. (f, ev, tk and dl are also in SaveResult and
-// SaveCompleted: SQL text cannot be shared, and a common statement would be as large as SaveResult,
-// which these two avoid.)
+// token has changed; SaveResult handles them. SaveResult and SaveCompleted repeat most of this
+// statement: SQL text cannot be shared, and a common statement would be as large as SaveResult.
 func (q *Queries) SaveFinished(ctx context.Context, db DBTX, arg SaveFinishedParams) ([]SaveFinishedRow, error) {
 	rows, err := db.Query(ctx, saveFinished,
 		arg.Ords,

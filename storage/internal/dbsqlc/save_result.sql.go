@@ -14,139 +14,313 @@ import (
 )
 
 const saveResult = `-- name: SaveResult :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.task_id, t.fencing_token, t.outcome, t.aux_state, t.metadata, t.event_count, t.response, t.failure, t.rejection, t.detail, t.timer_action, t.timer_type, t.timer_at, t.timer_after_us, t.promote, t.step_timeout_us, t.worker_id, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.idempotency_key,
-         r.args, r.context, r.ctid AS running_ctid, p.ctid AS process_ctid, p.status AS old_status, p.cancelling, p.first_event_id,
-         (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
-                         WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
-                         WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' ELSE p.status::text END)::process_status AS new_status,
-         CASE WHEN t.timer_action IN ('set', 'add') THEN nextval('task_ids') END AS timer_task_id,
-         CASE WHEN t.timer_after_us >= 0 THEN statement_timestamp() + t.timer_after_us * interval '1 microsecond' ELSE t.timer_at END AS timer_time
-    FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id,
-                 unnest($4::bigint[]) AS task_id, unnest($5::bigint[]) AS fencing_token,
-                 unnest($6::text[]) AS outcome, unnest($7::bytea[]) AS aux_state, unnest($8::text[]) AS metadata,
-                 unnest($9::int[]) AS event_count, unnest($10::bytea[]) AS response, unnest($11::text[]) AS failure,
-                 unnest($12::text[]) AS rejection, unnest($13::text[]) AS detail,
-                 unnest($14::text[]) AS timer_action, unnest($15::text[]) AS timer_type,
-                 unnest($16::timestamptz[]) AS timer_at, unnest($17::bigint[]) AS timer_after_us,
-                 unnest($18::bool[]) AS promote, unnest($19::bigint[]) AS step_timeout_us, unnest($20::text[]) AS worker_id) AS t
-   CROSS JOIN LATERAL (SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name,
-                              r.idempotency_key, r.args, r.context
-                         FROM running r WHERE r.namespace = t.namespace AND r.process_id = t.process_id AND r.task_id = t.task_id
-                          AND r.fencing_token = t.fencing_token LIMIT 1) r
-   CROSS JOIN LATERAL (SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
-                         FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p),
-g AS (
-  SELECT i.ord, i.namespace, i.process_id, i.task_id, i.fencing_token, i.outcome, i.aux_state, i.metadata, i.event_count, i.response, i.failure, i.rejection, i.detail, i.timer_action, i.timer_type, i.timer_at, i.timer_after_us, i.promote, i.step_timeout_us, i.worker_id, i.task_type, i.attempt, i.priority, i.scheduled_time, i.running_time, i.retry_interval, i.timer_name, i.idempotency_key, i.args, i.context, i.running_ctid, i.process_ctid, i.old_status, i.cancelling, i.first_event_id, i.new_status, i.timer_task_id, i.timer_time, c.task_id AS call_task_id, d.task_id AS due_task_id, coalesce(c.task_id, d.task_id) AS wait_task_id, coalesce(c.ctid, d.ctid) AS wait_ctid,
-         coalesce(c.task_type, d.task_type) AS wait_task_type, coalesce(c.attempt, d.attempt, 0) AS wait_attempt,
-         coalesce(c.priority, d.priority) AS wait_priority, coalesce(c.scheduled_time, d.scheduled_time) AS wait_scheduled_time,
-         coalesce(c.retry_interval, d.retry_interval) AS next_retry_interval, coalesce(c.timer_name, d.timer_name) AS wait_timer_name,
-         coalesce(c.history_range, d.history_range) AS next_history_range, coalesce(c.idempotency_key, d.idempotency_key) AS next_idempotency_key,
-         coalesce(c.args, d.args) AS next_args, coalesce(c.context, d.context) AS wait_context, coalesce(c.child, d.child) AS next_child
-    FROM i
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.outcome, item.aux_state, item.metadata, item.event_count, item.response, item.failure, item.rejection, item.detail, item.timer_action, item.timer_type, item.timer_at, item.timer_after_us, item.promote, item.step_timeout_us, item.worker_id, attempt.task_type, attempt.attempt, attempt.priority, attempt.scheduled_time,
+         attempt.running_time, attempt.retry_interval, attempt.timer_name, attempt.idempotency_key,
+         attempt.args, attempt.context, attempt.ctid AS running_ctid, process.ctid AS process_ctid,
+         process.status AS old_status, process.cancelling, process.first_event_id,
+         (CASE item.outcome
+            WHEN 'finish'
+              THEN CASE process.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
+            WHEN 'fail' THEN CASE WHEN process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
+            WHEN 'complete' THEN 'COMPLETED'
+            WHEN 'cancel' THEN 'CANCELLED'
+            ELSE process.status::text
+          END)::process_status AS new_status,
+         CASE
+           WHEN item.timer_action IN ('set', 'add') THEN nextval('task_ids')
+         END AS timer_task_id,
+         CASE
+           WHEN item.timer_after_us >= 0
+             THEN statement_timestamp() + item.timer_after_us * interval '1 microsecond'
+           ELSE item.timer_at
+         END AS timer_time
+    FROM (
+      SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+             unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
+             unnest($5::bigint[]) AS fencing_token,
+             unnest($6::text[]) AS outcome, unnest($7::bytea[]) AS aux_state,
+             unnest($8::text[]) AS metadata, unnest($9::int[]) AS event_count,
+             unnest($10::bytea[]) AS response, unnest($11::text[]) AS failure,
+             unnest($12::text[]) AS rejection, unnest($13::text[]) AS detail,
+             unnest($14::text[]) AS timer_action,
+             unnest($15::text[]) AS timer_type,
+             unnest($16::timestamptz[]) AS timer_at,
+             unnest($17::bigint[]) AS timer_after_us,
+             unnest($18::bool[]) AS promote,
+             unnest($19::bigint[]) AS step_timeout_us,
+             unnest($20::text[]) AS worker_id) AS item
+   CROSS JOIN LATERAL (
+     SELECT r.ctid, r.task_type, r.attempt, r.priority, r.scheduled_time, r.running_time,
+            r.retry_interval, r.timer_name, r.idempotency_key, r.args, r.context
+       FROM running r
+      WHERE r.namespace = item.namespace
+        AND r.process_id = item.process_id
+        AND r.task_id = item.task_id
+        AND r.fencing_token = item.fencing_token
+      LIMIT 1) attempt
+   CROSS JOIN LATERAL (
+     SELECT p.ctid, p.status, p.cancel_deadline IS NOT NULL AS cancelling, p.first_event_id
+       FROM processes p
+      WHERE p.namespace = item.namespace
+        AND p.process_id = item.process_id
+      LIMIT 1) process),
+next_tasks AS (
+  SELECT input.ord, input.namespace, input.process_id, input.task_id, input.fencing_token, input.outcome, input.aux_state, input.metadata, input.event_count, input.response, input.failure, input.rejection, input.detail, input.timer_action, input.timer_type, input.timer_at, input.timer_after_us, input.promote, input.step_timeout_us, input.worker_id, input.task_type, input.attempt, input.priority, input.scheduled_time, input.running_time, input.retry_interval, input.timer_name, input.idempotency_key, input.args, input.context, input.running_ctid, input.process_ctid, input.old_status, input.cancelling, input.first_event_id, input.new_status, input.timer_task_id, input.timer_time, call.task_id AS call_task_id, due_timer.task_id AS due_task_id,
+         coalesce(call.task_id, due_timer.task_id) AS wait_task_id,
+         coalesce(call.ctid, due_timer.ctid) AS wait_ctid,
+         coalesce(call.task_type, due_timer.task_type) AS wait_task_type,
+         coalesce(call.attempt, due_timer.attempt, 0) AS wait_attempt,
+         coalesce(call.priority, due_timer.priority) AS wait_priority,
+         coalesce(call.scheduled_time, due_timer.scheduled_time) AS wait_scheduled_time,
+         coalesce(call.retry_interval, due_timer.retry_interval) AS next_retry_interval,
+         coalesce(call.timer_name, due_timer.timer_name) AS wait_timer_name,
+         coalesce(call.history_range, due_timer.history_range) AS next_history_range,
+         coalesce(call.idempotency_key, due_timer.idempotency_key) AS next_idempotency_key,
+         coalesce(call.args, due_timer.args) AS next_args,
+         coalesce(call.context, due_timer.context) AS wait_context,
+         coalesce(call.child, due_timer.child) AS next_child
+    FROM input
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
-        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for IN ('process', 'place')
-         AND i.new_status <> 'SUSPENDED' AND i.outcome NOT IN ('fail', 'complete', 'cancel')
-         AND i.new_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-         AND (NOT i.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
-         AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
-       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt,
+             coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+             s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
+        FROM schedule s
+       WHERE s.namespace = input.namespace
+         AND s.process_id = input.process_id
+         AND s.waits_for IN ('process', 'place')
+         AND input.new_status <> 'SUSPENDED'
+         AND input.outcome NOT IN ('fail', 'complete', 'cancel')
+         AND input.new_status = CASE s.task_type
+                                  WHEN 'INIT' THEN 'INIT'
+                                  WHEN 'REPAIR' THEN 'ERROR'
+                                  ELSE 'RUNNING'
+                                END::process_status
+         AND (NOT input.cancelling OR s.task_type IN ('INIT', 'CANCEL'))
+         AND NOT (s.timer_name IS NOT NULL
+                  AND (input.timer_action = 'unset'
+                       OR (input.timer_action = 'set' AND s.timer_name = '')))
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) call ON true
     LEFT JOIN LATERAL (
-      SELECT s.ctid, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
-        FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.process_id AND s.waits_for::text = 'time'
-         AND c.task_id IS NULL AND i.new_status = 'RUNNING' AND s.scheduled_time <= statement_timestamp()
-         AND (NOT i.cancelling OR s.task_type = 'CANCEL')
-         AND NOT (s.timer_name IS NOT NULL AND (i.timer_action = 'unset' OR (i.timer_action = 'set' AND s.timer_name = '')))
-       ORDER BY s.scheduled_time, s.task_id LIMIT 1) d ON true),
-h AS (
-  SELECT g.ord, g.namespace, g.process_id, g.task_id, g.fencing_token, g.outcome, g.aux_state, g.metadata, g.event_count, g.response, g.failure, g.rejection, g.detail, g.timer_action, g.timer_type, g.timer_at, g.timer_after_us, g.promote, g.step_timeout_us, g.worker_id, g.task_type, g.attempt, g.priority, g.scheduled_time, g.running_time, g.retry_interval, g.timer_name, g.idempotency_key, g.args, g.context, g.running_ctid, g.process_ctid, g.old_status, g.cancelling, g.first_event_id, g.new_status, g.timer_task_id, g.timer_time, g.call_task_id, g.due_task_id, g.wait_task_id, g.wait_ctid, g.wait_task_type, g.wait_attempt, g.wait_priority, g.wait_scheduled_time, g.next_retry_interval, g.wait_timer_name, g.next_history_range, g.next_idempotency_key, g.next_args, g.wait_context, g.next_child, g.timer_task_id IS NOT NULL AND g.wait_task_id IS NULL AND g.timer_time <= statement_timestamp() AND g.new_status = 'RUNNING'
-         AND NOT g.cancelling AS timer_next,
-         g.promote AND coalesce(octet_length(g.next_args), 0) + coalesce(octet_length(g.wait_context), 0)
-           <= 8 * 1024 * 1024 / cardinality($1::int[]) AS promotable
-    FROM g),
-f AS MATERIALIZED (
-  SELECT h.ord, h.namespace, h.process_id, h.task_id, h.fencing_token, h.outcome, h.aux_state, h.metadata, h.event_count, h.response, h.failure, h.rejection, h.detail, h.timer_action, h.timer_type, h.timer_at, h.timer_after_us, h.promote, h.step_timeout_us, h.worker_id, h.task_type, h.attempt, h.priority, h.scheduled_time, h.running_time, h.retry_interval, h.timer_name, h.idempotency_key, h.args, h.context, h.running_ctid, h.process_ctid, h.old_status, h.cancelling, h.first_event_id, h.new_status, h.timer_task_id, h.timer_time, h.call_task_id, h.due_task_id, h.wait_task_id, h.wait_ctid, h.wait_task_type, h.wait_attempt, h.wait_priority, h.wait_scheduled_time, h.next_retry_interval, h.wait_timer_name, h.next_history_range, h.next_idempotency_key, h.next_args, h.wait_context, h.next_child, h.timer_next, h.promotable, coalesce(h.wait_task_id, CASE WHEN h.timer_next THEN h.timer_task_id END) AS next_task_id,
-         CASE WHEN h.timer_next THEN h.timer_type::task_type ELSE h.wait_task_type END AS next_task_type, h.wait_attempt + 1 AS next_attempt,
-         coalesce(h.wait_priority, h.priority) AS next_priority, coalesce(h.wait_scheduled_time, h.timer_time) AS next_scheduled_time,
-         CASE WHEN h.timer_next THEN '' ELSE h.wait_timer_name END AS next_timer_name,
-         CASE WHEN h.timer_next THEN h.context ELSE h.wait_context END AS next_context,
-         h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) AS promoted,
-         CASE WHEN h.promotable AND (h.wait_task_id IS NOT NULL OR h.timer_next) THEN nextval('fencing_tokens') END AS next_token
-    FROM h),
-up AS (
-  UPDATE processes p SET
-         aux_state = coalesce(f.aux_state, p.aux_state), metadata = coalesce(NULLIF(f.metadata, '')::jsonb, p.metadata),
-         last_event_id = p.last_event_id + f.event_count, status = f.new_status,
-         previous_status = CASE WHEN f.new_status <> p.status THEN p.status WHEN p.status = 'SUSPENDED' THEN 'RUNNING' ELSE p.previous_status END,
-         status_changed_time = CASE WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.status_changed_time END,
-         attention = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL ELSE f.new_status END,
-         attention_time = CASE WHEN f.new_status IN ('INIT', 'RUNNING') THEN NULL WHEN f.new_status <> p.status THEN statement_timestamp() ELSE p.attention_time END,
-         detail = CASE WHEN f.new_status = p.status THEN p.detail WHEN f.new_status = 'ERROR' THEN f.detail END,
-         corrupted_by = CASE WHEN f.new_status = p.status THEN p.corrupted_by WHEN f.new_status = 'ERROR' THEN f.task_id END,
-         cancel_deadline = CASE WHEN f.new_status NOT IN ('COMPLETED', 'CANCELLED') THEN p.cancel_deadline END
-    FROM (SELECT f.process_ctid, f.task_id, f.new_status, f.aux_state, f.metadata, f.event_count, f.detail
-            FROM f WHERE f.outcome IN ('finish', 'fail', 'complete', 'cancel') OFFSET 0) f
-   WHERE p.ctid = f.process_ctid),
-ev AS (
-  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata, payload)
-  SELECT e.namespace, e.process_id, e.event_id, e.task_id, e.attempt, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM (SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace,
-                 unnest($23::text[]) AS process_id, unnest($24::bigint[]) AS event_id,
-                 unnest($25::bigint[]) AS task_id, unnest($26::int[]) AS attempt,
-                 unnest($27::timestamptz[]) AS ts, unnest($28::text[]) AS metadata,
-                 unnest($29::bytea[]) AS payload) AS e
-   WHERE (e.ord IN (SELECT f.ord FROM f)) IS TRUE),
-tk AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, response, failure, rejection, worker_id)
-  SELECT namespace, process_id, task_id, task_type, CASE outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status, attempt, priority,
-         fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
-         response, NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb, NULLIF(worker_id, '')
-    FROM f WHERE outcome <> 'retry'),
-dl AS (
-  DELETE FROM running r WHERE r.ctid = ANY (ARRAY(SELECT f.running_ctid FROM f WHERE NOT f.promoted))),
-pr AS (
-  UPDATE running r SET task_id = f.next_task_id, task_type = f.next_task_type, attempt = f.next_attempt, priority = f.next_priority,
-         fencing_token = f.next_token, node_id = $30::bigint, deadline = statement_timestamp() + f.step_timeout_us * interval '1 microsecond',
-         scheduled_time = f.next_scheduled_time, running_time = statement_timestamp(), retry_interval = f.next_retry_interval,
-         timer_name = f.next_timer_name, history_range = f.next_history_range, idempotency_key = f.next_idempotency_key,
-         args = f.next_args, context = f.next_context, child = f.next_child
-    FROM f WHERE r.ctid = f.running_ctid AND f.promoted),
-sd AS (
-  DELETE FROM schedule s WHERE s.ctid = ANY (ARRAY(SELECT f.wait_ctid FROM f WHERE f.promoted AND f.wait_task_id IS NOT NULL))),
-mk AS (
-  UPDATE schedule s SET waits_for = CASE WHEN s.task_id = f.call_task_id THEN 'place' ELSE 'process' END::waits_for,
-         priority = CASE WHEN s.task_id = f.call_task_id THEN queue_priority(f.namespace, f.process_id) ELSE coalesce(s.own_priority, s.priority) END,
-         own_priority = CASE WHEN s.task_id = f.call_task_id THEN coalesce(s.own_priority, s.priority) END
-    FROM f WHERE s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id AND f.call_task_id IS NOT NULL AND NOT f.promoted
-     AND (s.task_id = f.call_task_id OR s.waits_for = 'place')
-     AND NOT (s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR (f.timer_action = 'set' AND s.timer_name = '')))),
-td AS (
-  DELETE FROM schedule s USING f WHERE f.timer_action IN ('set', 'unset') AND s.namespace = ANY (ARRAY[f.namespace]) AND s.process_id = f.process_id
-     AND s.timer_name IS NOT NULL AND (f.timer_action = 'unset' OR s.timer_name = '') RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
-tc AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
-                     retry_interval, timer_name, idempotency_key, args, context)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, idempotency_key, args, context FROM td),
-ts AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-  SELECT namespace, process_id, timer_task_id, timer_type::task_type, CASE new_status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for,
+      SELECT s.ctid, s.task_id, s.task_type, s.attempt,
+             coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+             s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child
+        FROM schedule s
+       WHERE s.namespace = input.namespace
+         AND s.process_id = input.process_id
+         AND s.waits_for::text = 'time'
+         AND call.task_id IS NULL
+         AND input.new_status = 'RUNNING'
+         AND s.scheduled_time <= statement_timestamp()
+         AND (NOT input.cancelling OR s.task_type = 'CANCEL')
+         AND NOT (s.timer_name IS NOT NULL
+                  AND (input.timer_action = 'unset'
+                       OR (input.timer_action = 'set' AND s.timer_name = '')))
+       ORDER BY s.scheduled_time, s.task_id LIMIT 1) due_timer ON true),
+next_timers AS (
+  SELECT next_tasks.ord, next_tasks.namespace, next_tasks.process_id, next_tasks.task_id, next_tasks.fencing_token, next_tasks.outcome, next_tasks.aux_state, next_tasks.metadata, next_tasks.event_count, next_tasks.response, next_tasks.failure, next_tasks.rejection, next_tasks.detail, next_tasks.timer_action, next_tasks.timer_type, next_tasks.timer_at, next_tasks.timer_after_us, next_tasks.promote, next_tasks.step_timeout_us, next_tasks.worker_id, next_tasks.task_type, next_tasks.attempt, next_tasks.priority, next_tasks.scheduled_time, next_tasks.running_time, next_tasks.retry_interval, next_tasks.timer_name, next_tasks.idempotency_key, next_tasks.args, next_tasks.context, next_tasks.running_ctid, next_tasks.process_ctid, next_tasks.old_status, next_tasks.cancelling, next_tasks.first_event_id, next_tasks.new_status, next_tasks.timer_task_id, next_tasks.timer_time, next_tasks.call_task_id, next_tasks.due_task_id, next_tasks.wait_task_id, next_tasks.wait_ctid, next_tasks.wait_task_type, next_tasks.wait_attempt, next_tasks.wait_priority, next_tasks.wait_scheduled_time, next_tasks.next_retry_interval, next_tasks.wait_timer_name, next_tasks.next_history_range, next_tasks.next_idempotency_key, next_tasks.next_args, next_tasks.wait_context, next_tasks.next_child,
+         next_tasks.timer_task_id IS NOT NULL
+           AND next_tasks.wait_task_id IS NULL
+           AND next_tasks.timer_time <= statement_timestamp()
+           AND next_tasks.new_status = 'RUNNING'
+           AND NOT next_tasks.cancelling AS timer_next,
+         next_tasks.promote
+           AND coalesce(octet_length(next_tasks.next_args), 0)
+                 + coalesce(octet_length(next_tasks.wait_context), 0) <= 8 * 1024 * 1024
+                 / cardinality($1::int[]) AS promotable
+    FROM next_tasks),
+results AS MATERIALIZED (
+  SELECT next_timers.ord, next_timers.namespace, next_timers.process_id, next_timers.task_id, next_timers.fencing_token, next_timers.outcome, next_timers.aux_state, next_timers.metadata, next_timers.event_count, next_timers.response, next_timers.failure, next_timers.rejection, next_timers.detail, next_timers.timer_action, next_timers.timer_type, next_timers.timer_at, next_timers.timer_after_us, next_timers.promote, next_timers.step_timeout_us, next_timers.worker_id, next_timers.task_type, next_timers.attempt, next_timers.priority, next_timers.scheduled_time, next_timers.running_time, next_timers.retry_interval, next_timers.timer_name, next_timers.idempotency_key, next_timers.args, next_timers.context, next_timers.running_ctid, next_timers.process_ctid, next_timers.old_status, next_timers.cancelling, next_timers.first_event_id, next_timers.new_status, next_timers.timer_task_id, next_timers.timer_time, next_timers.call_task_id, next_timers.due_task_id, next_timers.wait_task_id, next_timers.wait_ctid, next_timers.wait_task_type, next_timers.wait_attempt, next_timers.wait_priority, next_timers.wait_scheduled_time, next_timers.next_retry_interval, next_timers.wait_timer_name, next_timers.next_history_range, next_timers.next_idempotency_key, next_timers.next_args, next_timers.wait_context, next_timers.next_child, next_timers.timer_next, next_timers.promotable,
+         coalesce(next_timers.wait_task_id,
+                  CASE
+                    WHEN next_timers.timer_next THEN next_timers.timer_task_id
+                  END) AS next_task_id,
+         CASE
+           WHEN next_timers.timer_next THEN next_timers.timer_type::task_type
+           ELSE next_timers.wait_task_type
+         END AS next_task_type,
+         next_timers.wait_attempt + 1 AS next_attempt,
+         coalesce(next_timers.wait_priority, next_timers.priority) AS next_priority,
+         coalesce(next_timers.wait_scheduled_time, next_timers.timer_time) AS next_scheduled_time,
+         CASE
+           WHEN next_timers.timer_next THEN ''
+           ELSE next_timers.wait_timer_name
+         END AS next_timer_name,
+         CASE
+           WHEN next_timers.timer_next THEN next_timers.context
+           ELSE next_timers.wait_context
+         END AS next_context,
+         next_timers.promotable
+           AND (next_timers.wait_task_id IS NOT NULL OR next_timers.timer_next) AS promoted,
+         CASE
+           WHEN next_timers.promotable
+                AND (next_timers.wait_task_id IS NOT NULL OR next_timers.timer_next)
+             THEN nextval('fencing_tokens')
+         END AS next_token
+    FROM next_timers),
+updated_processes AS (
+  UPDATE processes p
+     SET aux_state = coalesce(result.aux_state, p.aux_state),
+         metadata = coalesce(NULLIF(result.metadata, '')::jsonb, p.metadata),
+         last_event_id = p.last_event_id + result.event_count, status = result.new_status,
+         previous_status = CASE
+                             WHEN result.new_status <> p.status THEN p.status
+                             WHEN p.status = 'SUSPENDED' THEN 'RUNNING'
+                             ELSE p.previous_status
+                           END,
+         status_changed_time = CASE
+                                 WHEN result.new_status <> p.status THEN statement_timestamp()
+                                 ELSE p.status_changed_time
+                               END,
+         attention = CASE
+                       WHEN result.new_status IN ('INIT', 'RUNNING') THEN NULL
+                       ELSE result.new_status
+                     END,
+         attention_time = CASE
+                            WHEN result.new_status IN ('INIT', 'RUNNING') THEN NULL
+                            WHEN result.new_status <> p.status THEN statement_timestamp()
+                            ELSE p.attention_time
+                          END,
+         detail = CASE
+                    WHEN result.new_status = p.status THEN p.detail
+                    WHEN result.new_status = 'ERROR' THEN result.detail
+                  END,
+         corrupted_by = CASE
+                          WHEN result.new_status = p.status THEN p.corrupted_by
+                          WHEN result.new_status = 'ERROR' THEN result.task_id
+                        END,
+         cancel_deadline = CASE
+                             WHEN result.new_status NOT IN ('COMPLETED', 'CANCELLED')
+                               THEN p.cancel_deadline
+                           END
+    FROM (
+      SELECT results.process_ctid, results.task_id, results.new_status, results.aux_state,
+             results.metadata, results.event_count, results.detail
+        FROM results WHERE results.outcome IN ('finish', 'fail', 'complete', 'cancel')
+      OFFSET 0) result
+   WHERE p.ctid = result.process_ctid),
+inserted_events AS (
+  INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", metadata,
+                      payload)
+  SELECT item.namespace, item.process_id, item.event_id, item.task_id, item.attempt,
+         coalesce(NULLIF(item.ts, '0001-01-01Z'), statement_timestamp()),
+         NULLIF(item.metadata, '')::jsonb, item.payload
+    FROM (
+      SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace,
+             unnest($23::text[]) AS process_id,
+             unnest($24::bigint[]) AS event_id, unnest($25::bigint[]) AS task_id,
+             unnest($26::int[]) AS attempt,
+             unnest($27::timestamptz[]) AS ts,
+             unnest($28::text[]) AS metadata,
+             unnest($29::bytea[]) AS payload) AS item
+   WHERE (item.ord IN (SELECT results.ord FROM results)) IS TRUE),
+inserted_tasks AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                     fencing_token, scheduled_time, running_time, finished_time, retry_interval,
+                     timer_name, idempotency_key, args, context, response, failure, rejection,
+                     worker_id)
+  SELECT namespace, process_id, task_id, task_type,
+         CASE outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status,
+         attempt, priority, fencing_token, scheduled_time, running_time, statement_timestamp(),
+         retry_interval, timer_name, idempotency_key, args, context, response,
+         NULLIF(failure, '')::jsonb, NULLIF(rejection, '')::jsonb, NULLIF(worker_id, '')
+    FROM results WHERE outcome <> 'retry'),
+deleted_running AS (
+  DELETE FROM running r
+   WHERE r.ctid = ANY (ARRAY(SELECT results.running_ctid FROM results WHERE NOT results.promoted))),
+promoted_running AS (
+  UPDATE running r
+     SET task_id = results.next_task_id, task_type = results.next_task_type,
+         attempt = results.next_attempt, priority = results.next_priority,
+         fencing_token = results.next_token, node_id = $30::bigint,
+         deadline = statement_timestamp() + results.step_timeout_us * interval '1 microsecond',
+         scheduled_time = results.next_scheduled_time, running_time = statement_timestamp(),
+         retry_interval = results.next_retry_interval, timer_name = results.next_timer_name,
+         history_range = results.next_history_range, idempotency_key = results.next_idempotency_key,
+         args = results.next_args, context = results.next_context, child = results.next_child
+    FROM results
+   WHERE r.ctid = results.running_ctid
+     AND results.promoted),
+deleted_next AS (
+  DELETE FROM schedule s
+   WHERE s.ctid = ANY (ARRAY(
+     SELECT results.wait_ctid FROM results
+      WHERE results.promoted
+        AND results.wait_task_id IS NOT NULL))),
+waiting_for_slot AS (
+  UPDATE schedule s
+     SET waits_for = CASE
+                       WHEN s.task_id = results.call_task_id THEN 'place'
+                       ELSE 'process'
+                     END::waits_for,
+         priority = CASE
+                      WHEN s.task_id = results.call_task_id
+                        THEN queue_priority(results.namespace, results.process_id)
+                      ELSE coalesce(s.own_priority, s.priority)
+                    END,
+         own_priority = CASE
+                          WHEN s.task_id = results.call_task_id
+                            THEN coalesce(s.own_priority, s.priority)
+                        END
+    FROM results
+   WHERE s.namespace = ANY (ARRAY[results.namespace])
+     AND s.process_id = results.process_id
+     AND results.call_task_id IS NOT NULL
+     AND NOT results.promoted
+     AND (s.task_id = results.call_task_id OR s.waits_for = 'place')
+     AND NOT (s.timer_name IS NOT NULL
+              AND (results.timer_action = 'unset'
+                   OR (results.timer_action = 'set' AND s.timer_name = '')))),
+dropped_timers AS (
+  DELETE FROM schedule s USING results
+   WHERE results.timer_action IN ('set', 'unset')
+     AND s.namespace = ANY (ARRAY[results.namespace])
+     AND s.process_id = results.process_id
+     AND s.timer_name IS NOT NULL
+     AND (results.timer_action = 'unset' OR s.timer_name = '')
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
+cancelled_timers AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                     fencing_token, scheduled_time, finished_time, retry_interval, timer_name,
+                     idempotency_key, args, context)
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt,
+         coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
+         retry_interval, timer_name, idempotency_key, args, context
+    FROM dropped_timers),
+inserted_timers AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        scheduled_time, timer_name, context)
+  SELECT namespace, process_id, timer_task_id, timer_type::task_type,
+         CASE new_status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for,
          priority, timer_time, '', context
-    FROM f WHERE timer_task_id IS NOT NULL AND NOT (promoted AND next_task_id = timer_task_id) AND outcome IN ('finish'))
-SELECT f.ord::int AS ord, f.new_status::process_status AS status, f.promoted::bool AS promoted,
-       (f.next_task_id IS NOT NULL AND NOT f.promoted)::bool AS deferred,
-       coalesce(CASE WHEN f.timer_task_id IS NOT NULL THEN (extract(epoch FROM f.timer_time - statement_timestamp()) * 1000000) END, -1)::bigint AS timer_delay_us,
+    FROM results
+   WHERE timer_task_id IS NOT NULL
+     AND NOT (promoted AND next_task_id = timer_task_id)
+     AND outcome IN ('finish'))
+SELECT results.ord::int AS ord, results.new_status::process_status AS status,
+       results.promoted::bool AS promoted,
+       (results.next_task_id IS NOT NULL AND NOT results.promoted)::bool AS deferred,
+       coalesce(CASE
+                  WHEN results.timer_task_id IS NOT NULL
+                    THEN (extract(epoch FROM results.timer_time - statement_timestamp()) * 1000000)
+                END,
+                -1)::bigint AS timer_delay_us,
        statement_timestamp()::timestamptz AS now,
-       coalesce(f.next_task_id, 0)::bigint AS next_task_id, coalesce(f.next_task_type, 'CALL')::task_type AS next_task_type,
-       f.next_attempt::int AS next_attempt, f.next_priority::int AS next_priority, coalesce(f.next_token, 0)::bigint AS next_token,
-       coalesce(f.next_scheduled_time, statement_timestamp())::timestamptz AS next_scheduled_time,
-       coalesce(f.next_retry_interval, interval '0')::interval AS next_retry_interval, coalesce(f.next_timer_name, '')::text AS next_timer_name,
-       coalesce(f.next_history_range::text, '')::text AS next_history_range, coalesce(f.next_idempotency_key, '')::text AS next_idempotency_key,
-       (CASE WHEN f.promoted THEN f.next_args END)::bytea AS next_args, (CASE WHEN f.promoted THEN f.next_context END)::bytea AS next_context,
-       (CASE WHEN f.promoted THEN f.next_child END)::jsonb AS next_child, f.first_event_id
-  FROM f
+       coalesce(results.next_task_id, 0)::bigint AS next_task_id,
+       coalesce(results.next_task_type, 'CALL')::task_type AS next_task_type,
+       results.next_attempt::int AS next_attempt, results.next_priority::int AS next_priority,
+       coalesce(results.next_token, 0)::bigint AS next_token,
+       coalesce(results.next_scheduled_time, statement_timestamp())::timestamptz
+         AS next_scheduled_time,
+       coalesce(results.next_retry_interval, interval '0')::interval AS next_retry_interval,
+       coalesce(results.next_timer_name, '')::text AS next_timer_name,
+       coalesce(results.next_history_range::text, '')::text AS next_history_range,
+       coalesce(results.next_idempotency_key, '')::text AS next_idempotency_key,
+       (CASE WHEN results.promoted THEN results.next_args END)::bytea AS next_args,
+       (CASE WHEN results.promoted THEN results.next_context END)::bytea AS next_context,
+       (CASE WHEN results.promoted THEN results.next_child END)::jsonb AS next_child,
+       results.first_event_id
+  FROM results
 `
 
 type SaveResultParams struct {
@@ -207,7 +381,7 @@ type SaveResultRow struct {
 
 // SaveResult stores the results of attempts, each under its fencing token: if the token has
 // changed, the item is missing in the result, and nothing of it is stored. It runs after
-// LockProcesses, so f reads the current rows. outcome: finish, reject, complete, cancel, fail,
+// LockProcesses, so it reads the current rows. outcome: finish, reject, complete, cancel, fail,
 // retry (its row is already in schedule, see RetryTasks). The new status is derived from the locked
 // row, not from the caller, because an operator may have changed it. timer_action: ” keeps the
 // timers, set replaces the default one, add sets it in addition to what NamedTimers has done, unset
@@ -221,9 +395,10 @@ type SaveResultRow struct {
 // (waits_for::text prevents the use of the partial index of due tasks, in which the planner would
 // read every due timer.)
 //
-// The rows that i and g have found are changed by ctid, which saves three searches by key: their
-// process was locked before this statement began, so they cannot have moved. up reads no more of f
-// than it needs (OFFSET 0 enforces that), because PostgreSQL copies every joined row.
+// The rows that input and next_tasks have found are changed by ctid, which saves three searches by
+// key: their process was locked before this statement began, so they cannot have moved.
+// updated_processes reads only the columns of results that it needs (OFFSET 0 enforces that),
+// because PostgreSQL copies every joined row.
 // Events have their own keys and find their item by its number, in a hashed subplan: a fenced item
 // writes none.
 // A later row may already wait for a slot: SearchTimers takes a timer that was due before a

@@ -15,12 +15,21 @@ import (
 
 const callsLeft = `-- name: CallsLeft :one
 SELECT EXISTS (
-  SELECT 1 FROM unnest($1::text[]) AS n(namespace)
+  SELECT 1 FROM unnest($1::text[]) AS target(namespace)
    CROSS JOIN LATERAL (
-    SELECT 1 FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-     ORDER BY s.priority, s.task_id LIMIT 1) d)::bool AS calls_left
+     SELECT 1 FROM schedule s
+       JOIN processes p
+         ON p.namespace = ANY (ARRAY[s.namespace])
+        AND p.process_id = s.process_id
+      WHERE s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'place'
+        AND s.taker IS NULL
+        AND p.status = CASE s.task_type
+                         WHEN 'INIT' THEN 'INIT'
+                         WHEN 'REPAIR' THEN 'ERROR'
+                         ELSE 'RUNNING'
+                       END::process_status
+      ORDER BY s.priority, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
 // CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
@@ -34,64 +43,134 @@ func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchCalls = `-- name: SearchCalls :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
-              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::bool[]), unnest($6::int[]))
-         AS n(namespace, lim, step_timeout_us, own, crons, mode)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT a.namespace, a.process_id, a.task_id, a.task_type, a.attempt, a.priority, a.scheduled_time, a.retry_interval, a.timer_name, a.history_range, a.idempotency_key, a.args, a.context, a.child, a.job_name, a.status, a.previous_status, a.status_changed_time, a.detail, a.corrupted_by, a.aux_state, a.metadata, a.last_event_id, a.first_event_id, a.kind, a.created_time FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE NOT n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.taker IS NULL
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) a
-    UNION ALL
-    SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time FROM (
-      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
-             s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
-             p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-        FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-       WHERE n.own AND s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-         AND starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/') AND (NOT n.crons OR starts_with(s.process_id, '~cron/'))
-         AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       ORDER BY s.priority, s.task_id LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) b) d
-  LEFT JOIN LATERAL (SELECT CASE WHEN (j.tags, j.options, j.failures, j.constraints_version, j.constraint_keys) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version)
-         WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
-         THEN json_build_object('name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint, 'constraints_now', c.version,
-                                'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys)
-         ELSE json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) END AS job, j.timeout FROM jobs j
-                      WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
+         job.timeout
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
+                    unnest($3::bigint[]), unnest($4::bool[]),
+                    unnest($5::bool[]), unnest($6::int[]))
+         AS target(namespace, lim, step_timeout_us, own, crons, mode)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
+              coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+              s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child,
+              s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind,
+              p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE NOT target.own
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND s.taker IS NULL
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT target.lim
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
+     UNION ALL
+     SELECT own_task.namespace, own_task.process_id, own_task.task_id, own_task.task_type, own_task.attempt, own_task.priority, own_task.scheduled_time, own_task.retry_interval, own_task.timer_name, own_task.history_range, own_task.idempotency_key, own_task.args, own_task.context, own_task.child, own_task.job_name, own_task.status, own_task.previous_status, own_task.status_changed_time, own_task.detail, own_task.corrupted_by, own_task.aux_state, own_task.metadata, own_task.last_event_id, own_task.first_event_id, own_task.kind, own_task.created_time FROM (
+       SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
+              coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+              s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child,
+              s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+              p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind,
+              p.created_time
+         FROM schedule s
+         JOIN processes p
+           ON p.namespace = ANY (ARRAY[s.namespace])
+          AND p.process_id = s.process_id
+        WHERE target.own
+          AND s.namespace COLLATE "POSIX" = target.namespace
+          AND s.waits_for = 'place'
+          AND starts_with(s.process_id, '~')
+          AND NOT starts_with(s.process_id, '~job/')
+          AND (NOT target.crons OR starts_with(s.process_id, '~cron/'))
+          AND p.status = CASE s.task_type
+                           WHEN 'INIT' THEN 'INIT'
+                           WHEN 'REPAIR' THEN 'ERROR'
+                           ELSE 'RUNNING'
+                         END::process_status
+        ORDER BY s.priority, s.task_id LIMIT target.lim
+          FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_task) candidate
+    LEFT JOIN LATERAL (
+      SELECT CASE
+               WHEN (j.tags, j.options, j.failures, j.constraints_version,
+                     j.constraint_keys) IS NULL
+                    AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version)
+               WHEN (j.tags, j.options, j.failures) IS NULL AND j.takeovers = 0
+                 THEN json_build_object(
+                   'name', j.name, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                   'constraints_now', c.version, 'constraints_version', j.constraints_version,
+                   'constraint_keys', j.constraint_keys)
+               ELSE json_build_object(
+                 'name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options,
+                 'failures', j.failures, 'constraints_version', j.constraints_version,
+                 'constraint_keys', j.constraint_keys,
+                 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                 'constraints_now', c.version)
+             END AS job,
+             j.timeout
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 2 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $7::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-je AS (
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.job, summed.timeout, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 2 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token,
+         $7::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt)
-  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', 'available', 'running', r.attempt + 1
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+  SELECT r.namespace,
+         (SELECT job_event_xid()),
+         r.process_id, 'started', 'available', 'running', r.attempt + 1
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       r.priority, r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
 type SearchCallsParams struct {
@@ -140,9 +219,9 @@ type SearchCallsRow struct {
 // tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
 // only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
 // statement is locked and read in its current version, but a search by the old ctid would not find
-// it, and the task would be in both tables. (From ins on, SearchTimers, SearchCronTimers, Poll and
-// PollGroups are nearly equal. They are separate, because each is a statement with a search by one
-// index, and SQL text cannot be shared.)
+// it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
+// and PollGroups are nearly equal. They are separate, because each is a statement with a search by
+// one index, and SQL text cannot be shared.)
 // In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
 // first one.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {

@@ -14,15 +14,30 @@ import (
 )
 
 const nextTimes = `-- name: NextTimes :many
-SELECT n.namespace::text AS namespace, (CASE WHEN d.scheduled_time IS NULL THEN -1 ELSE greatest(extract(epoch FROM d.scheduled_time - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us,
-       (CASE WHEN o.scheduled_time IS NULL THEN -1 ELSE extract(epoch FROM statement_timestamp() - o.scheduled_time) * 1000000 END)::bigint AS passed_us
-  FROM unnest($1::text[]) AS n(namespace)
+SELECT target.namespace::text AS namespace,
+       (CASE
+          WHEN next_timer.scheduled_time IS NULL THEN -1
+          ELSE greatest(
+            extract(epoch FROM next_timer.scheduled_time - statement_timestamp()) * 1000000,
+            0)
+        END)::bigint AS delay_us,
+       (CASE
+          WHEN due_timer.scheduled_time IS NULL THEN -1
+          ELSE extract(epoch FROM statement_timestamp() - due_timer.scheduled_time) * 1000000
+        END)::bigint AS passed_us
+  FROM unnest($1::text[]) AS target(namespace)
   LEFT JOIN LATERAL (
-   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time > now()
-    ORDER BY s.scheduled_time LIMIT 1) d ON true
+    SELECT s.scheduled_time FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = target.namespace
+       AND s.waits_for = 'time'
+       AND s.scheduled_time > now()
+     ORDER BY s.scheduled_time LIMIT 1) next_timer ON true
   LEFT JOIN LATERAL (
-   SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= now()
-    ORDER BY s.scheduled_time DESC LIMIT 1) o ON true
+    SELECT s.scheduled_time FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = target.namespace
+       AND s.waits_for = 'time'
+       AND s.scheduled_time <= now()
+     ORDER BY s.scheduled_time DESC LIMIT 1) due_timer ON true
 `
 
 type NextTimesRow struct {
@@ -57,59 +72,120 @@ func (q *Queries) NextTimes(ctx context.Context, db DBTX, namespaces []string) (
 
 const searchTimers = `-- name: SearchTimers :many
 WITH found AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, d.task_id, d.task_type, d.attempt, d.priority, d.scheduled_time, d.retry_interval, d.timer_name, d.history_range, d.idempotency_key, d.args, d.context, d.child, d.job_name, d.status, d.previous_status, d.status_changed_time, d.detail, d.corrupted_by, d.aux_state, d.metadata, d.last_event_id, d.first_event_id, d.kind, d.created_time, coalesce(octet_length(d.args), 0) + coalesce(octet_length(d.context), 0)
-              + coalesce(octet_length(d.aux_state), 0) AS bytes, nextval('fencing_tokens') AS fencing_token, n.step_timeout_us, n.mode, j.job, j.timeout
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]), unnest($3::bigint[]), unnest($4::bool[]), unnest($5::int[]))
-         AS n(namespace, lim, step_timeout_us, own, mode)
-  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
-  CROSS JOIN LATERAL (
-    SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval, s.timer_name,
-           s.history_range, s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail, p.corrupted_by,
-           p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
-      FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-     WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp() AND s.line IS NULL AND s.taker IS NULL
-       AND (NOT n.own OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
-       AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[s.namespace]) AND r.process_id = s.process_id)
-       AND NOT EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = ANY (ARRAY[s.namespace]) AND c.process_id = s.process_id AND c.waits_for::text = 'place')
-       AND p.status = CASE s.task_type WHEN 'INIT' THEN 'INIT' WHEN 'REPAIR' THEN 'ERROR' ELSE 'RUNNING' END::process_status
-       AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-     ORDER BY s.scheduled_time LIMIT n.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) d
-  LEFT JOIN LATERAL (SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags, 'options', j.options, 'failures', j.failures,
-         'constraints_version', j.constraints_version, 'constraint_keys', j.constraint_keys, 'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
-                         'constraints_now', c.version) AS job, j.timeout FROM jobs j
-                      WHERE d.job_name IS NOT NULL AND j.namespace = d.namespace AND j.process_id = d.process_id LIMIT 1) j ON true),
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time,
+         coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
+           + coalesce(octet_length(candidate.aux_state), 0) AS bytes,
+         nextval('fencing_tokens') AS fencing_token, target.step_timeout_us, target.mode, job.job,
+         job.timeout
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
+                    unnest($3::bigint[]), unnest($4::bool[]),
+                    unnest($5::int[]))
+         AS target(namespace, lim, step_timeout_us, own, mode)
+    LEFT JOIN constraint_sets c ON c.namespace = target.namespace
+   CROSS JOIN LATERAL (
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
+            coalesce(s.own_priority, s.priority) AS priority, s.scheduled_time, s.retry_interval,
+            s.timer_name, s.history_range, s.idempotency_key, s.args, s.context, s.child,
+            s.job_name, p.status, p.previous_status, p.status_changed_time, p.detail,
+            p.corrupted_by, p.aux_state, p.metadata, p.last_event_id, p.first_event_id, p.kind,
+            p.created_time
+       FROM schedule s
+       JOIN processes p
+         ON p.namespace = ANY (ARRAY[s.namespace])
+        AND p.process_id = s.process_id
+      WHERE s.namespace COLLATE "POSIX" = target.namespace
+        AND s.waits_for = 'time'
+        AND s.scheduled_time <= statement_timestamp()
+        AND s.line IS NULL
+        AND s.taker IS NULL
+        AND (NOT target.own
+             OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
+        AND NOT EXISTS (
+          SELECT 1 FROM running r
+           WHERE r.namespace = ANY (ARRAY[s.namespace])
+             AND r.process_id = s.process_id)
+        AND NOT EXISTS (
+          SELECT 1 FROM schedule c
+           WHERE c.namespace = ANY (ARRAY[s.namespace])
+             AND c.process_id = s.process_id
+             AND c.waits_for::text = 'place')
+        AND p.status = CASE s.task_type
+                         WHEN 'INIT' THEN 'INIT'
+                         WHEN 'REPAIR' THEN 'ERROR'
+                         ELSE 'RUNNING'
+                       END::process_status
+        AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
+      ORDER BY s.scheduled_time LIMIT target.lim FOR NO KEY UPDATE OF s, p SKIP LOCKED) candidate
+    LEFT JOIN LATERAL (
+      SELECT json_build_object('name', j.name, 'takeovers', j.takeovers, 'tags', j.tags,
+                               'options', j.options, 'failures', j.failures,
+                               'constraints_version', j.constraints_version,
+                               'constraint_keys', j.constraint_keys,
+                               'timeout_us', (extract(epoch FROM j.timeout) * 1000000)::bigint,
+                               'constraints_now', c.version) AS job,
+             j.timeout
+        FROM jobs j
+       WHERE candidate.job_name IS NOT NULL
+         AND j.namespace = candidate.namespace
+         AND j.process_id = candidate.process_id
+       LIMIT 1) job ON true),
 ready AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.task_id, b.task_type, b.attempt, b.priority, b.scheduled_time, b.retry_interval, b.timer_name, b.history_range, b.idempotency_key, b.args, b.context, b.child, b.job_name, b.status, b.previous_status, b.status_changed_time, b.detail, b.corrupted_by, b.aux_state, b.metadata, b.last_event_id, b.first_event_id, b.kind, b.created_time, b.bytes, b.fencing_token, b.step_timeout_us, b.mode, b.job, b.timeout, b.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout, sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before FROM found f) b
-   WHERE b.bytes_before < 2 * 1024 * 1024),
-ins AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time,
-                       retry_interval, timer_name, history_range, idempotency_key, args, context, child)
-  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token, $6::bigint,
-         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'), scheduled_time, statement_timestamp(),
-         retry_interval, timer_name, history_range, idempotency_key, args, context, child FROM ready
-  ON CONFLICT (namespace, process_id) DO NOTHING RETURNING namespace, process_id, task_id),
-jc AS (
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.bytes, summed.fencing_token, summed.step_timeout_us, summed.mode, summed.job, summed.timeout, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.bytes, f.fencing_token, f.step_timeout_us, f.mode, f.job, f.timeout,
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
+      FROM found f) summed
+   WHERE summed.bytes_before < 2 * 1024 * 1024),
+claimed AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
+                       history_range, idempotency_key, args, context, child)
+  SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token,
+         $6::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
+         idempotency_key, args, context, child
+    FROM ready
+  ON CONFLICT (namespace, process_id) DO NOTHING
+  RETURNING namespace, process_id, task_id),
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT r.namespace, r.job_name, x.state, sum(x.n) FROM ready r
-   CROSS JOIN LATERAL (VALUES (CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, -1), ('available', 1)) AS x(state, n)
-   WHERE r.job_name IS NOT NULL AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
-   GROUP BY r.namespace, r.job_name, x.state ORDER BY r.namespace, r.job_name, x.state
+  SELECT r.namespace, r.job_name, change.state, sum(change.n)
+    FROM ready r
+   CROSS JOIN LATERAL (
+     VALUES (CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, -1),
+            ('available', 1)) AS change(state, n)
+   WHERE r.job_name IS NOT NULL
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+   GROUP BY r.namespace, r.job_name, change.state ORDER BY r.namespace, r.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt)
-  SELECT r.namespace, (SELECT job_event_xid()), r.process_id, 'started', CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END, 'running', r.attempt + 1
-    FROM ready r WHERE r.job_name IS NOT NULL AND r.mode = 2 AND (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE),
-del AS (
-  DELETE FROM schedule s USING ins WHERE s.namespace = ANY (ARRAY[ins.namespace]) AND s.process_id = ins.process_id AND s.task_id = ins.task_id)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt, r.priority, r.fencing_token::bigint AS fencing_token,
-       r.scheduled_time, statement_timestamp()::timestamptz AS running_time,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       coalesce(r.history_range::text, '')::text AS history_range, coalesce(r.idempotency_key, '')::text AS idempotency_key,
-       r.args, r.context, r.status, coalesce(r.previous_status::text, '')::text AS previous_status, r.status_changed_time,
-       coalesce(r.detail, '')::text AS detail, coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
+  SELECT r.namespace,
+         (SELECT job_event_xid()),
+         r.process_id, 'started',
+         CASE WHEN r.attempt > 0 THEN 'retryable' ELSE 'scheduled' END,
+         'running', r.attempt + 1
+    FROM ready r
+   WHERE r.job_name IS NOT NULL
+     AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
+deleted_schedule AS (
+  DELETE FROM schedule s USING claimed
+   WHERE s.namespace = ANY (ARRAY[claimed.namespace])
+     AND s.process_id = claimed.process_id
+     AND s.task_id = claimed.task_id)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int AS attempt,
+       r.priority, r.fencing_token::bigint AS fencing_token, r.scheduled_time,
+       statement_timestamp()::timestamptz AS running_time,
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name,
+       coalesce(r.history_range::text, '')::text AS history_range,
+       coalesce(r.idempotency_key, '')::text AS idempotency_key, r.args, r.context, r.status,
+       coalesce(r.previous_status::text, '')::text AS previous_status,
+       r.status_changed_time, coalesce(r.detail, '')::text AS detail,
+       coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
-  FROM ready r WHERE (r.task_id IN (SELECT ins.task_id FROM ins)) IS TRUE
+  FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
 type SearchTimersParams struct {

@@ -66,6 +66,22 @@ func faults(text string) (list []string) {
 	return list
 }
 
+// Two migrations with one number cannot be applied.
+func TestMigrationsHaveNumbersOfTheirOwn(t *testing.T) {
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byNumber := map[string]string{}
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		if other, taken := byNumber[number]; taken {
+			t.Errorf("%s and %s have the same number", other, name)
+		}
+		byNumber[number] = name
+	}
+}
+
 // Migrations run while engines do: see docs/operations.md, An upgrade.
 func TestMigrationsLetEnginesRun(t *testing.T) {
 	names, err := fs.Glob(migrations.FS, "*.sql")

@@ -134,25 +134,41 @@ SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.a
  WHERE r.namespace = @namespace AND r.run_id = @run_id;
 
 -- ListSteps returns steps of a run in order, with their jobs. step_id '': all; only_steps: no
--- items. It returns steps until they exceed max_bytes, including the one that exceeds it.
+-- items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
+-- including the one that exceeds it. all_steps: it returns the steps after that, too, without input
+-- and result, with a short failure and only the percent of the progress.
 -- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
-       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
-       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(CASE WHEN f.status = 'running' THEN j.progress END, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       (u.task_id IS NOT NULL)::bool AS held
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token,
+       coalesce(l.worker_id, f.worker_id, f.job_worker_id, '')::text AS worker_id, coalesce(f.reason, '')::text AS reason,
+       (CASE WHEN f.bytes_before < @max_bytes::bigint THEN f.input END)::jsonb AS input,
+       (CASE WHEN f.bytes_before < @max_bytes THEN f.result END)::jsonb AS result,
+       (CASE WHEN f.bytes_before < @max_bytes OR f.failure IS NULL THEN f.failure
+             ELSE jsonb_build_object('reason', left(coalesce(f.failure->>'reason', ''), 256),
+                                     'message', left(coalesce(f.failure->>'message', ''), 1000)) END)::jsonb AS failure,
+       (CASE WHEN f.bytes_before < @max_bytes OR f.newest_progress IS NULL THEN f.newest_progress
+             ELSE jsonb_build_object('percent', coalesce(f.newest_progress->'percent', '0')) END)::jsonb AS progress,
+       (f.bytes_before >= @max_bytes)::bool AS values_omitted, f.bytes::bigint AS bytes,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, (u.task_id IS NOT NULL)::bool AS held
   FROM (
-    SELECT w.*, sum(w.bytes) OVER (ORDER BY w.ord, w.index ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
-      SELECT f.*, coalesce(octet_length(f.input::text), 0) + coalesce(octet_length(f.result::text), 0)
-                  + coalesce(octet_length(f.failure::text), 0) AS bytes
-        FROM flow_steps f
-       WHERE f.namespace = @namespace AND f.run_id = @run_id AND (@step_id::text = '' OR f.step_id = @step_id)
-         AND (NOT @only_steps::bool OR f.index = -1)
-         AND (f.ord, f.index) > (@after_ord::int, @after_index::int)
-       ORDER BY f.ord, f.index LIMIT @lim::int) w) f
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status <> 'pending' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
+    SELECT v.*, sum(v.bytes) OVER (ORDER BY v.ord, v.index ROWS UNBOUNDED PRECEDING) - v.bytes AS bytes_before
+      FROM (
+        SELECT w.*, j.worker_id AS job_worker_id, coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress) AS newest_progress,
+               coalesce(octet_length(w.input::text), 0) + coalesce(octet_length(w.result::text), 0) + coalesce(octet_length(w.failure::text), 0)
+               + coalesce(octet_length(coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress)::text), 0) AS bytes
+          FROM (
+            SELECT s.* FROM flow_steps s
+             WHERE s.namespace = @namespace AND s.run_id = @run_id AND (@step_id::text = '' OR s.step_id = @step_id)
+               AND (NOT @only_steps::bool OR s.index = -1)
+               AND (s.ord, s.index) > (@after_ord::int, @after_index::int)
+             ORDER BY s.ord, s.index LIMIT @lim::int) w
+          LEFT JOIN LATERAL (
+            SELECT k.worker_id, k.progress FROM jobs k
+             WHERE w.status <> 'pending' AND k.namespace = coalesce(w.process_namespace, w.namespace) AND k.process_id = w.process_id
+             LIMIT 1) j ON true) v) f
   LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
- WHERE f.bytes_before < @max_bytes::bigint
+ WHERE f.bytes_before < @max_bytes OR @all_steps::bool
  ORDER BY f.ord, f.index;
 
 -- CountItems counts the items of the steps of a run by their status.

@@ -24,7 +24,7 @@ type FailingTask struct {
 // db needs the search_path progressor.
 func ListFailingTasks(ctx context.Context, db DB, minAge time.Duration, limit int) ([]FailingTask, error) {
 	rows, err := dbsqlc.New().ListFailingTasks(ctx, db, dbsqlc.ListFailingTasksParams{
-		MinAgeUs: minAge.Microseconds(), Lim: int32(limit), //nolint:gosec // a bound
+		MinAgeUs: minAge.Microseconds(), Lim: int32(limit),
 	})
 	if err != nil {
 		return nil, mapped("list failing tasks", err)

@@ -51,6 +51,57 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 	same(t, strings.Join(pages, " "), "8 4")
 }
 
+// A run shows all its steps. Values of more than 8 MiB are omitted, which the steps say, and
+// ListSteps returns them.
+func TestGetRunIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn)
+	var steps []string
+	for k := range 12 {
+		steps = append(steps, fmt.Sprintf(`{"step_id": "s%02d", "wait": {}}`, k))
+	}
+	n.put(t, "pull", `{"type": "waits", "steps": [`+strings.Join(steps, ", ")+`]}`)
+	n.run(t, "pull", "waits", "r", "")
+	n.fill(t, `INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, result, failure, progress)
+		SELECT 'pull', 'r', 's' || to_char(k, 'FM00'), -1, k, 'succeeded', to_jsonb(repeat('x', 1 << 19)),
+		       jsonb_build_object('reason', 'why', 'message', repeat('y', 1 << 18)), jsonb_build_object('percent', 40, 'summary', repeat('z', 1 << 18))
+		  FROM generate_series(0, 11) k
+		ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE
+		   SET result = excluded.result, failure = excluded.failure, progress = excluded.progress, status = 'succeeded'`)
+	show := func(r *progressorv1.Run) (text string) {
+		for _, s := range r.GetSteps() {
+			text += fmt.Sprintf("%s %t %d %s %d %.0f %d, ", s.GetStepId(), s.GetValuesOmitted(), len(s.GetResult().GetStringValue()),
+				s.GetFailure().GetReason(), len(s.GetFailure().GetMessage()), s.GetProgress().GetPercent(), len(s.GetProgress().GetSummary()))
+		}
+		return text
+	}
+	complete, want := "false 524288 why 262144 40 262144", ""
+	for k := range 12 {
+		if k < 8 {
+			want += fmt.Sprintf("s%02d %s, ", k, complete)
+		} else {
+			want += fmt.Sprintf("s%02d true 0 why 1000 40 0, ", k)
+		}
+	}
+	r, err := n.Get(t.Context(), "pull", "r", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, show(r), want)
+	list, _, err := n.ListSteps(t.Context(), &progressorv1.ListStepsRequest{Namespace: "pull", RunId: "r", StepId: "s11"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, show(&progressorv1.Run{Steps: list}), "s11 "+complete+", ")
+	// The same holds for a node that does not find the template.
+	n.fill(t, `DELETE FROM flow_templates`)
+	if r, err = start(t, dsn).Get(t.Context(), "pull", "r", 0); err != nil {
+		t.Fatal(err)
+	}
+	same(t, show(r), want)
+}
+
 // What a list reads of templates is bounded in bytes, too, however many it is asked for.
 func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 
 // bare shows the steps of a run whose template is gone: those that have rows.
 func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
-	rows, _, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: run.GetNamespace(), RunID: run.GetRunId(), OnlySteps: true, AfterOrd: -1, Limit: maxPage})
+	rows, _, err := flows.Steps(ctx, f.store, allSteps(run.GetNamespace(), run.GetRunId(), maxPage))
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,14 @@ func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
 	}
 	run.Progress = unknownProgress(run)
 	return nil
+}
+
+// allSteps is the query for all steps of a run, with values up to storage.ListBytes.
+func allSteps(namespace, runID string, limit int) flows.StepsQuery {
+	return flows.StepsQuery{
+		Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: limit,
+		MaxBytes: storage.ListBytes, WithoutValues: true,
+	}
 }
 
 func (f *Flows) missing(ctx context.Context, namespace, runID string, err error) error {
@@ -147,7 +155,7 @@ type step struct {
 
 // steps reads the steps of a run, as the template lists them. What has no row has not begun.
 func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each) ([]step, error) {
-	rows, _, err := flows.Steps(ctx, f.store, flows.StepsQuery{Namespace: namespace, RunID: runID, OnlySteps: true, AfterOrd: -1, Limit: len(t.Steps) + 1})
+	rows, _, err := flows.Steps(ctx, f.store, allSteps(namespace, runID, len(t.Steps)+1))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +206,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	m = &progressorv1.Step{
 		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID, WorkerId: row.WorkerID, Reason: row.Reason,
-		RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime),
+		ValuesOmitted: row.ValuesOmitted, RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime),
 	}
 	if row.LeaseExpiresTime.Unix() > 0 {
 		m.LeaseExpiresTime = timestamppb.New(row.LeaseExpiresTime)

@@ -12,6 +12,16 @@ const (
 // flowMutants are those of templates, runs and steps.
 var flowMutants = []mutant{
 	{
+		name: "get-run-unbounded", breaks: "GetRun returns at most about 8 MiB of the values of steps",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,", planted: "MaxBytes: 1 << 40, WithoutValues: true,",
+		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
+	},
+	{
+		name: "get-run-cuts-steps", breaks: "GetRun returns all steps of the template",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,", planted: "MaxBytes: storage.ListBytes,",
+		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
+	},
+	{
 		name: "flow-undone-in-order", breaks: "what was done is undone the newest success first",
 		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]", planted: "step := s.Done[0]\n		s.Done = s.Done[1:]",
 		packages: "./flow", run: "RandomGraphs",

@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -280,30 +279,29 @@ type StepsQuery struct {
 	AfterOrd  int32
 	After     int32 // index
 	Limit     int
-	// MaxBytes limits the size of inputs, results and failures. The step that exceeds it is the
-	// last one. 0 means no limit.
+	// MaxBytes limits the values of the steps: inputs, results, failures and progress. The step that
+	// exceeds it is the last one with values.
 	MaxBytes int64
+	// WithoutValues adds the steps after that one, without inputs and results.
+	WithoutValues bool
 }
 
 // Steps reads rows of steps in their order, at most Limit and about MaxBytes. more reports that
 // there may be further steps.
 func Steps(ctx context.Context, s *storage.Store, q StepsQuery) (rows []Step, more bool, err error) {
-	if q.MaxBytes == 0 {
-		q.MaxBytes = math.MaxInt64
-	}
 	err = s.Read(ctx, "list steps", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListSteps(ctx, tx, dbsqlc.ListStepsParams{
 			Namespace: q.Namespace, RunID: q.RunID, StepID: q.StepID, OnlySteps: q.OnlySteps,
 			AfterOrd: q.AfterOrd, AfterIndex: q.After, Lim: int32(q.Limit),
-			MaxBytes: q.MaxBytes,
+			MaxBytes: q.MaxBytes, AllSteps: q.WithoutValues,
 		})
 		return err
 	})
-	bytes := 0
+	bytes := int64(0)
 	for n := range rows {
-		bytes += len(rows[n].Input) + len(rows[n].Result) + len(rows[n].Failure)
+		bytes += rows[n].Bytes
 	}
-	return rows, len(rows) == q.Limit || int64(bytes) >= q.MaxBytes, err
+	return rows, len(rows) == q.Limit || !q.WithoutValues && bytes >= q.MaxBytes, err
 }
 
 // Items counts the items of the steps of a run by status.

@@ -85,6 +85,34 @@ export function Steps({ run, after, ofStep, chosen }: { run: Run; after: Map<str
   );
 }
 
+function Values({ s }: { s: Step }) {
+  if (!s.input && !s.result) return null;
+  return (
+    <div className="two">
+      {s.input && (
+        <div>
+          <h3>Input</h3>
+          <Payload bytes={bytes(s.input)} name="input" />
+        </div>
+      )}
+      {s.result && (
+        <div>
+          <h3>Result</h3>
+          <Payload bytes={bytes(s.result)} name="result" />
+        </div>
+      )}
+    </div>
+  );
+}
+
+// The run omits the values of a step if the steps before it have too many.
+function OmittedValues({ run, s }: { run: Run; s: Step }) {
+  const { data, error, isPending } = useRead(["values", run.namespace, run.runId, s.stepId, stepEnded(s)], (o) => flows.listSteps({ namespace: run.namespace, runId: run.runId, stepId: s.stepId, pageSize: 1 }, o), { every: stepEnded(s) ? 15000 : 3000, age: 3 });
+  if (isPending) return <Loading rows={3} />;
+  if (error) return <ErrorBox error={error} />;
+  return data?.steps[0] ? <Values s={data.steps[0]} /> : null;
+}
+
 function Items({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemplate; skip: (s: Step) => void }) {
   const after = useParam("items");
   const over = runEnded(run) || stepEnded(s);
@@ -203,22 +231,7 @@ export function StepPanel({ run, s, t, skip }: { run: Run; s: Step; t?: StepTemp
           ...(each ? [["items", plural(Object.values(s.itemsByStatus).reduce((a, b) => a + b, 0n), "item")] as [string, React.ReactNode]] : []),
         ]}
       />
-      {(s.input || s.result) && (
-        <div className="two">
-          {s.input && (
-            <div>
-              <h3>Input</h3>
-              <Payload bytes={bytes(s.input)} name="input" />
-            </div>
-          )}
-          {s.result && (
-            <div>
-              <h3>Result</h3>
-              <Payload bytes={bytes(s.result)} name="result" />
-            </div>
-          )}
-        </div>
-      )}
+      {s.valuesOmitted ? <OmittedValues run={run} s={s} /> : <Values s={s} />}
       {each && <Items run={run} s={s} t={t} skip={skip} />}
     </Card>
   );

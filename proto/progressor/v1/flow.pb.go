@@ -1473,8 +1473,9 @@ type Run struct {
 	Payload         *structpb.Value        `protobuf:"bytes,9,opt,name=payload,proto3" json:"payload,omitempty"`
 	// percent is the weighted share of steps that have ended, plus reported progress. For a run that
 	// ended without success, only steps that succeeded count. summary is the newest one of a step.
-	Progress            *Progress              `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"`
-	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"` // one for each step of the template, in the same order
+	Progress *Progress `protobuf:"bytes,10,opt,name=progress,proto3" json:"progress,omitempty"`
+	// One for each step of the template, in the same order. See Step.values_omitted.
+	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`
 	Result              *structpb.Value        `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
 	Failure             *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`  // of the step that failed the run
 	Attempt             int32                  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if no step has run
@@ -1759,8 +1760,11 @@ type Step struct {
 	Reason             string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why the step was SKIPPED or CANCELLED, or what it waits for
 	CompensationStatus *StepStatus            `protobuf:"varint,16,opt,name=compensation_status,json=compensationStatus,proto3,enum=progressor.v1.StepStatus,oneof" json:"compensation_status,omitempty"`
 	ItemsByStatus      map[string]int64       `protobuf:"bytes,17,rep,name=items_by_status,json=itemsByStatus,proto3" json:"items_by_status,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // with for_each; keys: pending, running, …
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Set only by GetRun: input and result are omitted, and failure and progress are cut, because the
+	// steps before this one have 8 MiB of such values. ListSteps returns them.
+	ValuesOmitted bool `protobuf:"varint,18,opt,name=values_omitted,json=valuesOmitted,proto3" json:"values_omitted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
@@ -1910,6 +1914,13 @@ func (x *Step) GetItemsByStatus() map[string]int64 {
 		return x.ItemsByStatus
 	}
 	return nil
+}
+
+func (x *Step) GetValuesOmitted() bool {
+	if x != nil {
+		return x.ValuesOmitted
+	}
+	return false
 }
 
 // StartRunTarget is the target of a cron that starts a run at each fire. The ID of the run consists
@@ -4827,7 +4838,7 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\tfire_time\x18\x1b \x01(\v2\x1a.google.protobuf.TimestampR\bfireTime\x12\"\n" +
 	"\rparent_run_id\x18\x1c \x01(\tR\vparentRunId\x12'\n" +
 	"\x10repeat_of_run_id\x18\x1d \x01(\tR\rrepeatOfRunId\x123\n" +
-	"\bmetadata\x18\x1e \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\x83\a\n" +
+	"\bmetadata\x18\x1e \x01(\v2\x17.google.protobuf.StructR\bmetadata\"\xaa\a\n" +
 	"\x04Step\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x19\n" +
@@ -4847,7 +4858,8 @@ const file_progressor_v1_flow_proto_rawDesc = "" +
 	"\rfinished_time\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12O\n" +
 	"\x13compensation_status\x18\x10 \x01(\x0e2\x19.progressor.v1.StepStatusH\x01R\x12compensationStatus\x88\x01\x01\x12N\n" +
-	"\x0fitems_by_status\x18\x11 \x03(\v2&.progressor.v1.Step.ItemsByStatusEntryR\ritemsByStatus\x1a@\n" +
+	"\x0fitems_by_status\x18\x11 \x03(\v2&.progressor.v1.Step.ItemsByStatusEntryR\ritemsByStatus\x12%\n" +
+	"\x0evalues_omitted\x18\x12 \x01(\bR\rvaluesOmitted\x1a@\n" +
 	"\x12ItemsByStatusEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\b\n" +

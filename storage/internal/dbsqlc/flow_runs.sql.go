@@ -304,26 +304,41 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 
 const listSteps = `-- name: ListSteps :many
 SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
-       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token, coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id,
-       coalesce(f.reason, '')::text AS reason, f.input, f.result, f.failure, f.wait, coalesce(CASE WHEN f.status = 'running' THEN j.progress END, f.progress) AS progress, coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       (u.task_id IS NOT NULL)::bool AS held
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token,
+       coalesce(l.worker_id, f.worker_id, f.job_worker_id, '')::text AS worker_id, coalesce(f.reason, '')::text AS reason,
+       (CASE WHEN f.bytes_before < $1::bigint THEN f.input END)::jsonb AS input,
+       (CASE WHEN f.bytes_before < $1 THEN f.result END)::jsonb AS result,
+       (CASE WHEN f.bytes_before < $1 OR f.failure IS NULL THEN f.failure
+             ELSE jsonb_build_object('reason', left(coalesce(f.failure->>'reason', ''), 256),
+                                     'message', left(coalesce(f.failure->>'message', ''), 1000)) END)::jsonb AS failure,
+       (CASE WHEN f.bytes_before < $1 OR f.newest_progress IS NULL THEN f.newest_progress
+             ELSE jsonb_build_object('percent', coalesce(f.newest_progress->'percent', '0')) END)::jsonb AS progress,
+       (f.bytes_before >= $1)::bool AS values_omitted, f.bytes::bigint AS bytes,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, (u.task_id IS NOT NULL)::bool AS held
   FROM (
-    SELECT w.namespace, w.run_id, w.step_id, w.index, w.ord, w.status, w.compensation_status, w.attempt, w.running_time, w.finished_time, w.due_time, w.process_id, w.process_namespace, w.token, w.worker_id, w.reason, w.input, w.result, w.failure, w.wait, w.progress, w.item_hash, w.bytes, sum(w.bytes) OVER (ORDER BY w.ord, w.index ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
-      SELECT f.namespace, f.run_id, f.step_id, f.index, f.ord, f.status, f.compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time, f.process_id, f.process_namespace, f.token, f.worker_id, f.reason, f.input, f.result, f.failure, f.wait, f.progress, f.item_hash, coalesce(octet_length(f.input::text), 0) + coalesce(octet_length(f.result::text), 0)
-                  + coalesce(octet_length(f.failure::text), 0) AS bytes
-        FROM flow_steps f
-       WHERE f.namespace = $1 AND f.run_id = $2 AND ($3::text = '' OR f.step_id = $3)
-         AND (NOT $4::bool OR f.index = -1)
-         AND (f.ord, f.index) > ($5::int, $6::int)
-       ORDER BY f.ord, f.index LIMIT $7::int) w) f
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.progress FROM jobs k WHERE f.status <> 'pending' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) j ON true
+    SELECT v.namespace, v.run_id, v.step_id, v.index, v.ord, v.status, v.compensation_status, v.attempt, v.running_time, v.finished_time, v.due_time, v.process_id, v.process_namespace, v.token, v.worker_id, v.reason, v.input, v.result, v.failure, v.wait, v.progress, v.item_hash, v.job_worker_id, v.newest_progress, v.bytes, sum(v.bytes) OVER (ORDER BY v.ord, v.index ROWS UNBOUNDED PRECEDING) - v.bytes AS bytes_before
+      FROM (
+        SELECT w.namespace, w.run_id, w.step_id, w.index, w.ord, w.status, w.compensation_status, w.attempt, w.running_time, w.finished_time, w.due_time, w.process_id, w.process_namespace, w.token, w.worker_id, w.reason, w.input, w.result, w.failure, w.wait, w.progress, w.item_hash, j.worker_id AS job_worker_id, coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress) AS newest_progress,
+               coalesce(octet_length(w.input::text), 0) + coalesce(octet_length(w.result::text), 0) + coalesce(octet_length(w.failure::text), 0)
+               + coalesce(octet_length(coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress)::text), 0) AS bytes
+          FROM (
+            SELECT s.namespace, s.run_id, s.step_id, s.index, s.ord, s.status, s.compensation_status, s.attempt, s.running_time, s.finished_time, s.due_time, s.process_id, s.process_namespace, s.token, s.worker_id, s.reason, s.input, s.result, s.failure, s.wait, s.progress, s.item_hash FROM flow_steps s
+             WHERE s.namespace = $2 AND s.run_id = $3 AND ($4::text = '' OR s.step_id = $4)
+               AND (NOT $5::bool OR s.index = -1)
+               AND (s.ord, s.index) > ($6::int, $7::int)
+             ORDER BY s.ord, s.index LIMIT $8::int) w
+          LEFT JOIN LATERAL (
+            SELECT k.worker_id, k.progress FROM jobs k
+             WHERE w.status <> 'pending' AND k.namespace = coalesce(w.process_namespace, w.namespace) AND k.process_id = w.process_id
+             LIMIT 1) j ON true) v) f
   LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
   LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
- WHERE f.bytes_before < $8::bigint
+ WHERE f.bytes_before < $1 OR $9::bool
  ORDER BY f.ord, f.index
 `
 
 type ListStepsParams struct {
+	MaxBytes   int64
 	Namespace  string
 	RunID      string
 	StepID     string
@@ -331,7 +346,7 @@ type ListStepsParams struct {
 	AfterOrd   int32
 	AfterIndex int32
 	Lim        int32
-	MaxBytes   int64
+	AllSteps   bool
 }
 
 type ListStepsRow struct {
@@ -352,16 +367,20 @@ type ListStepsRow struct {
 	Input              json.RawMessage
 	Result             json.RawMessage
 	Failure            json.RawMessage
-	Wait               json.RawMessage
 	Progress           json.RawMessage
+	ValuesOmitted      bool
+	Bytes              int64
 	LeaseExpiresTime   time.Time
 	Held               bool
 }
 
 // ListSteps returns steps of a run in order, with their jobs. step_id ”: all; only_steps: no
-// items. It returns steps until they exceed max_bytes, including the one that exceeds it.
+// items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
+// including the one that exceeds it. all_steps: it returns the steps after that, too, without input
+// and result, with a short failure and only the percent of the progress.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
+		arg.MaxBytes,
 		arg.Namespace,
 		arg.RunID,
 		arg.StepID,
@@ -369,7 +388,7 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 		arg.AfterOrd,
 		arg.AfterIndex,
 		arg.Lim,
-		arg.MaxBytes,
+		arg.AllSteps,
 	)
 	if err != nil {
 		return nil, err
@@ -396,8 +415,9 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 			&i.Input,
 			&i.Result,
 			&i.Failure,
-			&i.Wait,
 			&i.Progress,
+			&i.ValuesOmitted,
+			&i.Bytes,
 			&i.LeaseExpiresTime,
 			&i.Held,
 		); err != nil {

@@ -28,7 +28,8 @@ type DeleteRemovedParams struct {
 	ProcessIds []string
 }
 
-// DeleteRemoved lets the rows of removed processes go once their history is gone; their ids are free again.
+// DeleteRemoved deletes the rows of removed processes without a history. Their ids can then be used
+// again.
 func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) error {
 	_, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
 	return err
@@ -175,12 +176,15 @@ type PurgeHistoryRow struct {
 	LastFailedID  int64
 }
 
-// PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and what it has as a job or as a run. What does steps of a run that was not at its
-// end is asked to end, and who waits longest for its dedupe key to ask for that again. Of requests answers keeps the answers to those that have
-// a key, and to those that ended a moment ago: who waits for one on another node may be about to ask.
-// It asks for removed_time so that the index of all removed processes does not serve: it reaches its own by their keys.
-// after_…: earlier batches have deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each batch would read the dead rows of all earlier
-// batches for as long as an old snapshot keeps vacuum from removing them.
+// PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
+// rows as a job or run. For a run that had not ended, the processes of its open steps are asked to
+// end, and the run that waits longest for its dedupe key is told to ask for it again. answers keeps
+// the answers to requests with a key, and those of tasks that ended a moment ago, because clients
+// on other nodes may still ask for them. The condition on removed_time prevents the use of the
+// index of all removed processes; the rows are found by their keys. after_…: earlier batches have
+// deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each
+// batch would read the dead rows of all earlier batches for as long as an old snapshot keeps vacuum
+// from removing them.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) ([]PurgeHistoryRow, error) {
 	rows, err := db.Query(ctx, purgeHistory,
 		arg.Namespaces,

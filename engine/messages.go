@@ -21,7 +21,8 @@ type deliverer struct {
 	active activeCounter // deliveries in progress
 
 	mu sync.Mutex
-	// targets with a delivery in progress; true if more messages have arrived since it began
+	// under has the targets with a delivery in progress, and whether more messages have arrived
+	// since.
 	under       map[process.Key]bool
 	resting     map[process.Key]bool // targets that cannot take messages now and are retried later
 	after       map[string]string    // where the scan continues in each namespace; used only by the scan

@@ -180,14 +180,14 @@ func (e *Engine) RemoveProcess(ctx context.Context, key process.Key, by process.
 	})
 }
 
-// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess, and ignores those that do not exist.
-// namespace is that of the command.
+// RemoveProcesses deletes processes of a kind of the engine like RemoveProcess, and ignores those
+// that do not exist. namespace is that of the command.
 func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []process.Key) error {
 	return e.remove(ctx, namespace, keys, func() error { return e.store.RemoveProcesses(ctx, keys) })
 }
 
-// RemoveEnded deletes a process that is COMPLETED or CANCELLED, for the method of a kind. It reports whether there was
-// one.
+// RemoveEnded deletes a process that is COMPLETED or CANCELLED, for the method of a kind. It
+// reports whether there was one.
 func (e *Engine) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
 	err = e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
 		removed, err = e.store.RemoveEnded(ctx, key, method, by)
@@ -196,7 +196,8 @@ func (e *Engine) RemoveEnded(ctx context.Context, key process.Key, method string
 	return removed, err
 }
 
-// remove runs a removal, then ends the attempts of the processes on this node and tells those who wait for them.
+// remove runs a removal, cancels the attempts of the processes on this node and notifies their
+// waiters.
 func (e *Engine) remove(ctx context.Context, namespace string, keys []process.Key, store func() error) error {
 	share := e.shareOf(namespace)
 	if err := e.admit(share); err != nil {
@@ -209,7 +210,7 @@ func (e *Engine) remove(ctx context.Context, namespace string, keys []process.Ke
 	}
 	began := time.Now()
 	var attempts []*running
-	for _, key := range keys { // not afterwards: another process may have the id by then
+	for _, key := range keys { // read before the removal, because another process may have the ID afterwards
 		attempts = append(attempts, e.attempts.of(key)...)
 	}
 	if err := store(); err != nil {

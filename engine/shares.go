@@ -10,11 +10,13 @@ const (
 	classes              // how many there are
 )
 
-// weights are the shares of the slots that the classes get while all of them wait: 2 of 4, 1 of 4, 1 of 4.
+// weights are the shares of the slots that the classes get while all of them wait: 2 of 4, 1 of 4,
+// 1 of 4.
 var weights = [classes]int{fresh: 2, stored: 1, timers: 1}
 
-// shares divides the slots of a namespace among classes of tasks. A slot goes to the waiting class that has taken the
-// fewest slots for its weight. So no class starves, and a class that waits alone gets all slots.
+// shares divides the slots of a namespace among classes of tasks. A slot goes to the waiting class
+// that has taken the fewest slots for its weight. So no class starves, and a class that waits alone
+// gets all slots.
 type shares struct {
 	taken  [classes]int
 	latest [classes]uint64 // number of the last slot that the class took
@@ -37,8 +39,9 @@ func (s *shares) take(c class) {
 	s.latest[c] = s.count
 }
 
-// next returns the class that gets the next slot. Of classes with equal parts, the one that has waited longer since its
-// last slot goes first, so that a single slot is shared, too. ok is false if no class wants a slot.
+// next returns the class that gets the next slot. Of classes with equal parts, the one that has
+// waited longer since its last slot goes first, so that a single slot is shared, too. ok is false
+// if no class wants a slot.
 func (s *shares) next(wanted [classes]int) (next class, ok bool) {
 	for c := range classes {
 		if wanted[c] > 0 && (!ok || s.before(c, next)) {

@@ -17,8 +17,8 @@ const (
 // Own reports whether an id belongs to a process of the engine.
 func Own(processID string) bool { return strings.HasPrefix(processID, OwnPrefix) }
 
-// StepJob returns what follows ~job/ in the id of the job of a step: the run, the step, and the item
-// or the compensation. It reports false for all other ids.
+// StepJob returns what follows ~job/ in the id of the job of a step: the run, the step, and the
+// item or the compensation. It reports false for all other ids.
 func StepJob(jobID string) (name string, ok bool) {
 	if strings.HasPrefix(jobID, MemberPrefix) {
 		return "", false

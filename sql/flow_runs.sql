@@ -214,8 +214,8 @@ SELECT x.index, x.due::timestamptz AS due
  WHERE x.due IS NOT NULL
  ORDER BY x.due, x.index LIMIT @lim::int;
 
--- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id in
--- theirs, and at most lim of its steps' jobs in other namespaces.
+-- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id
+-- in theirs, and at most lim of its steps' jobs in other namespaces.
 -- name: ReadRunJobs :many
 (SELECT p.namespace, p.process_id
    FROM processes p
@@ -237,8 +237,8 @@ UNION ALL
        WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id AND p.removed_time IS NULL)
   LIMIT @lim::int);
 
--- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at most
--- lim.
+-- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at
+-- most lim.
 -- name: ReadSuspended :many
 SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace, f.process_id::text AS process_id
   FROM flow_steps f

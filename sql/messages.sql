@@ -266,8 +266,8 @@ SELECT DISTINCT w.namespace, w.process_id, 'notify', 'full', false FROM w WHERE 
 -- parent is notified; a running job is told by the next heartbeat of its worker, and has its own
 -- grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
 -- longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
--- there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends the
--- process at once: no node takes its CANCEL task.
+-- there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends
+-- the process at once: no node takes its CANCEL task.
 -- name: DeliverCancels :many
 WITH w AS MATERIALIZED (
   SELECT k.namespace, k.process_id, k.mode, m.message_id, m.more

@@ -1,10 +1,12 @@
--- RemoveProcesses makes processes go, with what runs and waits in them; their histories follow in batches (PurgeHistory,
--- DeleteRemoved). It runs after LockProcesses. fencing_token 0: whatever runs is fenced off (an operator's removal); else only
--- the attempt that holds the token may remove, and its answer (response or rejection) is kept in answers. The members of a group are asked to end.
--- At most lim waiting tasks of each process go here. If there may be more, the status becomes CANCELLED, so that no claim takes them, and
--- PurgeHistory deletes them.
--- only_ended: a process that has not ended stays.
--- dropped and open_dropped: request ids whose key goes too (a rejected INIT's, in the two scopes that it may have); zero: none.
+-- RemoveProcesses marks processes as removed and deletes their running and waiting tasks.
+-- PurgeHistory and DeleteRemoved delete their histories in batches. It runs after LockProcesses.
+-- fencing_token 0: an operator removes the process, and a running attempt is fenced off. Otherwise
+-- only the attempt with the token may remove the process, and its answer (response or rejection) is
+-- kept in answers. only_ended: a process that has not ended is not removed. The members of a group
+-- are asked to end. At most lim waiting tasks of each process are deleted here. If there may be
+-- more, the status becomes CANCELLED, so that they are not claimed, and PurgeHistory deletes them.
+-- dropped and open_dropped: request ids whose keys are deleted (those of a rejected INIT, in the
+-- two scopes that it may have); zero: none.
 -- name: RemoveProcesses :many
 WITH i AS MATERIALIZED (
   SELECT t.*, (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id LIMIT @lim::int) x) = @lim::int AS more,

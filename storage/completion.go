@@ -61,7 +61,7 @@ type Completion struct {
 	IdempotencyKey string        // of the task
 	Leased         bool          // a worker held the attempt; its lease is deleted
 	AnsweredBy     string        // the worker that answered; "" for processors and if there was no answer
-	// of Completed: the run of the step that the job does, which is notified; zero if there is none
+	// Run is the run of the step that a Completed job does, which is notified. It may be zero.
 	Run      process.Key
 	GoesOn   bool    // this node has a slot to continue with the task of that run, see EndSteps
 	StartsOn bool    // this node has a slot for a job that the result starts, see StartSteps
@@ -119,7 +119,8 @@ type Saved struct {
 	// Next is the next task, which already runs here. The columns of the process are set only if it
 	// belongs to another process: the run that was notified.
 	Next *Claim
-	// a next task is due but was not taken because Promote was false: the pollers must look
+	// Deferred reports that a next task is due but was not taken because Promote was false. The
+	// pollers must look.
 	Deferred   bool
 	TimerDelay time.Duration // until the new default timer is due; negative if there is none
 	Cancelled  []int64       // waiting tasks that were cancelled with it

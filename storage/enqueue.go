@@ -35,7 +35,8 @@ type NewJob struct {
 	Constraints    Constrained
 	Actor          string // who enqueued it, or "" if unknown
 	Chosen         bool   // the engine chose the ID, so an existing job with it comes from the same request
-	// several workers run it: Options has workers, and the job itself needs no constraint keys
+	// Grouped reports that several workers run it: Options has workers, and the job itself needs no
+	// constraint keys.
 	Grouped bool
 }
 

@@ -14,7 +14,8 @@ type messageJob struct {
 	UniqueTTLUs   int64           `json:"uniqueTtlUs,omitempty"`
 	UniqueWaiting bool            `json:"uniqueWaiting,omitempty"`
 
-	// missing keys are evaluated after the delivery
+	// ConstraintsVersion may be outdated or missing. The keys are then evaluated after the
+	// delivery.
 	ConstraintsVersion int64             `json:"constraintsVersion,omitempty"`
 	ConstraintKeys     map[string]string `json:"constraintKeys,omitempty"`
 	Line               string            `json:"line,omitempty"`

@@ -29,7 +29,8 @@ func (s *Store) WaitForLocks() *Store {
 	return s
 }
 
-// PrepareResume moves the waiting tasks of a suspended process, as ResumeProcess does before it changes the status.
+// PrepareResume moves the waiting tasks of a suspended process, as ResumeProcess does before it
+// changes the status.
 func (s *Store) PrepareResume(key process.Key) error { return s.prepareResume(key) }
 
 // EncodeArrays makes a connection encode arrays like a lane.

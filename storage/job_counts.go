@@ -13,7 +13,8 @@ import (
 type JobCounts struct {
 	Namespace, Name string
 	ByState         map[string]int64 // by state in lower case, without zeros
-	// how long the oldest available job has been available; negative if there is none
+	// Oldest is how long the oldest available job has been available. It is negative if there is
+	// none.
 	Oldest time.Duration
 }
 

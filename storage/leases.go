@@ -23,9 +23,11 @@ type Job struct {
 	Options   json.RawMessage `json:"options"` // like NewJob.Options
 	Failures  json.RawMessage `json:"failures"`
 
-	// version of the constraints for ConstraintKeys; 0 if there were none
+	// ConstraintsVersion is the version of the constraints for ConstraintKeys, or 0 if there were
+	// none.
 	ConstraintsVersion int64 `json:"constraints_version"`
-	// version at the time of the claim; 0 if there are none or it is unknown
+	// ConstraintsNow is the version at the time of the claim, or 0 if there are none or it is
+	// unknown.
 	ConstraintsNow int64             `json:"constraints_now"`
 	ConstraintKeys map[string]string `json:"constraint_keys"`
 }

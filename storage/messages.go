@@ -29,11 +29,11 @@ type Message struct {
 	Metadata         []byte    // of a start: JSON object, or nil
 	StartTime        time.Time // of a start: zero means now
 	NotifyParentArgs []byte    // of a start: nil if the sender is not notified of the end
-	// of a start: what makes the process a job, see NewJob.Message; nil for other processes
+	// Job is what makes a started process a job, see NewJob.Message. It is nil for other processes.
 	Job    []byte
 	Plain  bool // of a job: no unique key, constraint or run time, and one worker runs it
 	Reason string
-	Grace  *time.Duration // of a cancel; nil: process.DefaultCancelGrace
+	Grace  *time.Duration // of a cancel; nil means process.DefaultCancelGrace
 }
 
 func (m *Message) bytes() int {

@@ -21,7 +21,7 @@ type metrics struct {
 	unreplicated      prometheus.Counter
 	contended         prometheus.Counter
 	flushTimeouts     prometheus.Counter
-	// by SQLSTATE
+	// resultRetries counts by SQLSTATE.
 	resultRetries *prometheus.CounterVec
 }
 

@@ -179,8 +179,9 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
 }
 
-// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, calls remove
-// to delete them while a snapshot is open, and returns how many entries of an index were read.
+// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, calls
+// remove to delete them while a snapshot is open, and returns how many entries of an index were
+// read.
 func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
 	t := b.t
 	t.Helper()

@@ -17,7 +17,7 @@ type saveItem struct {
 	completion *Completion
 	saved      Saved
 	behind     bool // its run is busy and now has another waiting task
-	// the first call that waits in memory for its process, stored with it; nil if there is none
+	// next is the first call that waits in memory for its process and is stored with it, or nil.
 	next  *callItem
 	group *commitGroup
 }

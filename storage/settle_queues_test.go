@@ -155,7 +155,8 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	b.save(end(c, storage.Finished))
 }
 
-// The task that runs while a large queue is prepared for a resume may be retried. It is resumed, too, although it is older.
+// The task that runs while a large queue is prepared for a resume may be retried. It is resumed,
+// too, although it is older.
 func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -19,7 +19,7 @@ import (
 // limits are the limits of a bulk.
 type limits struct {
 	page int // processes of a page
-	// no process is started after this time, because a cancel waits for the end of the page
+	// pageTime is when a page starts no more processes, because a cancel waits for its end.
 	pageTime   time.Duration
 	side       int           // concurrent processes
 	pause      time.Duration // before a retry

@@ -366,8 +366,8 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 // DueItem is an open item of a step and when it is due.
 type DueItem = dbsqlc.ReadDueItemsRow
 
-// DueItems reads the open items of a step that have a due time, the earliest first, at most limit. timeout is that of a
-// step whose items are processes or runs.
+// DueItems reads the open items of a step that have a due time, the earliest first, at most limit.
+// timeout is that of a step whose items are processes or runs.
 func DueItems(
 	ctx context.Context, s *storage.Store, namespace, runID, stepID string, timeout time.Duration, limit int,
 ) (rows []DueItem, err error) {
@@ -399,7 +399,8 @@ func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys 
 // maxSuspended bounds the processes that SuspendedProcesses reads.
 const maxSuspended = 100
 
-// SuspendedProcesses reads the first processes of open steps, and of their items, that are SUSPENDED.
+// SuspendedProcesses reads the first processes of open steps, and of their items, that are
+// SUSPENDED.
 func SuspendedProcesses(
 	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs []string,
 ) (keys []process.Key, err error) {

@@ -37,7 +37,7 @@ type document struct {
 	contains       string // without coalesce, so that the index of metadata can be used
 	containsOrNot  string
 	containsEither string
-	// by operator; CASE prevents a cast of values of another type, which would fail
+	// numbers and texts are by operator. CASE prevents a cast of other types, which would fail.
 	numbers, texts map[string]string
 }
 

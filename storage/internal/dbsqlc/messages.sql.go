@@ -142,8 +142,8 @@ type DeliverCancelsRow struct {
 // parent is notified; a running job is told by the next heartbeat of its worker, and has its own
 // grace period. The FAILED job of a step is CANCELLED, too: only its run can request this, and no
 // longer needs it. outcome: delivered (also if a cancel is in progress), not_found, ended. more:
-// there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends the
-// process at once: no node takes its CANCEL task.
+// there may be more messages, or other kinds. overdue: the grace is 0, and EndOverdueCancel ends
+// the process at once: no node takes its CANCEL task.
 // A group cancels its members first.
 func (q *Queries) DeliverCancels(ctx context.Context, db DBTX, arg DeliverCancelsParams) ([]DeliverCancelsRow, error) {
 	rows, err := db.Query(ctx, deliverCancels,

@@ -18,7 +18,7 @@ const (
 	// than an idle poll.
 	workerAlive = 30 * time.Second
 	// workerPolls is how recently a worker must have been seen that may still be in a poll. The
-	// longest poll takes 60 s, and last_seen is updated every 5 s.
+	// longest poll takes 60 s, and last_seen_time is updated every 5 s.
 	workerPolls = 70 * time.Second
 )
 

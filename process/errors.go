@@ -17,7 +17,8 @@ var (
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
 	ErrWaitTimeout         = errors.New("the wait is over; the task goes on")
-	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; repeat with the same idempotency key")
+	ErrUnavailable         = errors.New("database is not available: nothing is known to be stored; " +
+		"repeat with the same idempotency key")
 	ErrDraining            = errors.New("the node is draining and did not accept the request: another node will")
 	ErrJobNotFound         = errors.New("job not found")
 	ErrConstraintNotFound  = errors.New("constraint not found")
@@ -28,7 +29,8 @@ var (
 	ErrRunExists           = errors.New("run exists already")
 	ErrRunNotFound         = errors.New("run not found")
 	ErrStepNotFound        = errors.New("step not found")
-	ErrStaleVersion        = errors.New("the expected version is not the newest: another one was stored since; read it again")
+	ErrStaleVersion        = errors.New("the expected version is not the newest: " +
+		"another one was stored since; read it again")
 	ErrNamespacePaused     = errors.New("the namespace is paused, and nothing runs in it: resume it first")
 	ErrStaleEtag           = errors.New("the etag is not the newest: it was changed since; read it again")
 	ErrFenced              = errors.New("the attempt is over: another one has replaced it")

@@ -19,12 +19,16 @@ type RetryPolicy struct {
 
 // DefaultRetryPolicy is the policy of a namespace without one.
 func DefaultRetryPolicy() RetryPolicy {
-	return RetryPolicy{Initial: 5 * time.Second, Coefficient: 1, Max: 180 * time.Second, MaxAttempts: 3, JitterPortion: 0.1}
+	return RetryPolicy{
+		Initial: 5 * time.Second, Coefficient: 1, Max: 180 * time.Second, MaxAttempts: 3, JitterPortion: 0.1,
+	}
 }
 
 // Next returns whether a task that failed in the given attempt (1 is the first) is retried, and
 // after how long. random is a random number in [0, 1).
-func (p RetryPolicy) Next(attempt int32, reason string, nonRetryable bool, random float64) (wait time.Duration, again bool) {
+func (p RetryPolicy) Next(
+	attempt int32, reason string, nonRetryable bool, random float64,
+) (wait time.Duration, again bool) {
 	if nonRetryable || attempt >= p.MaxAttempts || slices.Contains(p.NonRetryable, reason) {
 		return 0, false
 	}

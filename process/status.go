@@ -65,7 +65,10 @@ const (
 
 // TaskStatuses lists every task status, in the order of the SQL type and of the proto enum.
 func TaskStatuses() []TaskStatus {
-	return []TaskStatus{TaskStatusWaiting, TaskStatusRunning, TaskStatusBlocked, TaskStatusFinished, TaskStatusError, TaskStatusCancelled}
+	return []TaskStatus{
+		TaskStatusWaiting, TaskStatusRunning, TaskStatusBlocked,
+		TaskStatusFinished, TaskStatusError, TaskStatusCancelled,
+	}
 }
 
 // Ended reports whether a task with this status has ended.
@@ -89,7 +92,9 @@ const (
 
 // WaitsFors lists every value, in the order of the SQL type.
 func WaitsFors() []WaitsFor {
-	return []WaitsFor{WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint, WaitsForMembers}
+	return []WaitsFor{
+		WaitsForTime, WaitsForPlace, WaitsForProcess, WaitsForOperator, WaitsForConstraint, WaitsForMembers,
+	}
 }
 
 // ZombiePolicy says what happens to a task whose node or worker died.

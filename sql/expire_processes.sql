@@ -2,7 +2,8 @@
 -- most lim per namespace and status. No task runs or waits in an ended process, and its status
 -- never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
 -- data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
--- a plain process in ERROR has not. The jobs of a run are removed with the run.
+-- a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique key
+-- has a TTL keeps the key.
 -- name: ExpireProcesses :many
 WITH x AS MATERIALIZED (
   SELECT d.namespace, d.process_id
@@ -52,7 +53,16 @@ l AS MATERIALIZED (
 up AS (
   UPDATE processes p SET removed_time = statement_timestamp()
     FROM l AS x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
-  RETURNING p.namespace, p.process_id, p.attention AS status, p.kind),
+  RETURNING p.namespace, p.process_id, p.attention AS status, p.kind, p.status_changed_time),
+-- Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
+held AS (
+  UPDATE job_keys k SET held_until = o.status_changed_time + o.ttl
+    FROM (SELECT k.namespace, k.unique_key, k.ttl, up.status_changed_time FROM up
+           CROSS JOIN LATERAL (SELECT j.unique_key FROM jobs j WHERE up.kind = 'job' AND j.namespace = up.namespace AND j.process_id = up.process_id AND j.unique_key IS NOT NULL LIMIT 1) j
+            JOIN job_keys k ON k.namespace = up.namespace AND k.unique_key = j.unique_key AND k.process_id = up.process_id
+           WHERE up.status_changed_time + k.ttl > statement_timestamp()
+           ORDER BY k.namespace, k.unique_key FOR NO KEY UPDATE OF k) o
+   WHERE k.namespace = o.namespace AND k.unique_key = o.unique_key),
 cn AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status

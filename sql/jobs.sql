@@ -89,15 +89,16 @@ WITH e AS MATERIALIZED (
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+        LEFT JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key AND k.process_id <> t.process_id
-         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+         AND CASE WHEN p.status IS NULL THEN k.held_until > statement_timestamp()
+                  WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
                        AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
 i AS MATERIALIZED (SELECT e.*, e.ended AND e.holder IS NULL AS again FROM e),
 ke AS (
-  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond'
+  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond', held_until = NULL
     FROM i WHERE i.again AND i.unique_key <> '' AND k.namespace = ANY (ARRAY[i.namespace]) AND k.unique_key = i.unique_key),
 up AS (
   UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
@@ -242,9 +243,10 @@ UPDATE jobs j SET result = NULL FROM (
    ORDER BY k.result_expires_time LIMIT @lim::int FOR UPDATE SKIP LOCKED) x
  WHERE j.namespace = x.namespace AND j.process_id = x.process_id;
 
--- ForgetJobKeys deletes unique keys whose job is gone.
+-- ForgetJobKeys deletes unique keys whose job is gone and that it does not hold any more.
 -- name: ForgetJobKeys :execrows
 DELETE FROM job_keys k WHERE (k.namespace, k.unique_key) IN (
   SELECT x.namespace, x.unique_key FROM job_keys x
    WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id AND p.removed_time IS NULL)
+     AND (x.held_until > statement_timestamp()) IS NOT TRUE
    ORDER BY x.namespace, x.unique_key LIMIT @lim::int FOR UPDATE SKIP LOCKED);

@@ -121,9 +121,10 @@ a AS MATERIALIZED (
     FROM m
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+        LEFT JOIN LATERAL (SELECT p.* FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
        WHERE m.job->>'uniqueKey' IS NOT NULL AND k.namespace = m.namespace AND k.unique_key = m.job->>'uniqueKey'
-         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+         AND CASE WHEN p.status IS NULL THEN k.held_until > statement_timestamp()
+                  WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE (m.job->>'uniqueWaiting')::bool IS NOT TRUE OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
                        AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
@@ -150,15 +151,15 @@ je AS (
   SELECT c.namespace, c.process_id, 'enqueued', c.state, CASE WHEN c.sender_process_id IS NOT NULL THEN 'by process ' || c.sender_namespace || '/' || c.sender_process_id ELSE 'from SQL' END
     FROM c WHERE c.created AND c.job IS NOT NULL AND c.told),
 jb AS (
-  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys, unique_key)
   SELECT namespace, process_id, job->>'name', (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
-         (job->>'constraintsVersion')::bigint, job->'constraintKeys' FROM c WHERE created AND job IS NOT NULL),
+         (job->>'constraintsVersion')::bigint, job->'constraintKeys', CASE WHEN (job->>'uniqueTtlUs')::bigint > 0 THEN job->>'uniqueKey' END FROM c WHERE created AND job IS NOT NULL),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, context, job_name, line, taker)
   SELECT namespace, process_id, new_task_id, 'INIT', CASE WHEN later THEN 'time' WHEN stale OR job ? 'line' THEN 'constraint' ELSE 'place' END::waits_for, coalesce((job->>'priority')::int, 0),
          CASE WHEN later THEN start_time ELSE statement_timestamp() END, args, context, job->>'name', CASE WHEN stale THEN '' ELSE job->>'line' END, CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END FROM c WHERE created),
 ke AS (
-  UPDATE job_keys k SET process_id = c.process_id, ttl = coalesce((c.job->>'uniqueTtlUs')::bigint, 0) * interval '1 microsecond'
+  UPDATE job_keys k SET process_id = c.process_id, ttl = coalesce((c.job->>'uniqueTtlUs')::bigint, 0) * interval '1 microsecond', held_until = NULL
     FROM c WHERE c.created AND c.job->>'uniqueKey' IS NOT NULL AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.job->>'uniqueKey'),
 pa AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)

@@ -78,6 +78,9 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	if err != nil {
 		return sent.explain(ofJob(jobArgs{c.NS, c.ID}, err), named("progressor job get", c.NS, c.ID))
 	}
+	if c.Wait && resp.GetRemoved() {
+		return fmt.Errorf("job %s/%s has ended and was removed: how it ended is not known any more", resp.GetJob().GetNamespace(), resp.GetJob().GetJobId())
+	}
 	if c.Wait {
 		return c.followJob(a, c.clientFlags, jobArgs{c.NS, resp.GetJob().GetJobId()})
 	}
@@ -87,6 +90,9 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	twin := ""
 	if !resp.GetEnqueued() {
 		twin = "no: this job existed"
+	}
+	if resp.GetRemoved() {
+		twin = "no: this job existed, has ended and was removed"
 	}
 	j := resp.GetJob()
 	return printFields(a.Stdout,

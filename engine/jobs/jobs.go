@@ -103,11 +103,13 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 		return nil, err
 	}
 	q.enqueued(j)
-	job, err := q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
-	if err != nil {
-		return nil, err
+	resp := &progressorv1.EnqueueResponse{Enqueued: done.Outcome == storage.JobEnqueued}
+	resp.Job, err = q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
+	if errors.Is(err, process.ErrJobNotFound) { // idempotency and unique keys can outlive their job
+		resp.Removed, err = true, nil
+		resp.Job = &progressorv1.Job{Namespace: j.Key.Namespace, JobId: done.ProcessID}
 	}
-	return &progressorv1.EnqueueResponse{Job: job, Enqueued: done.Outcome == storage.JobEnqueued}, nil
+	return resp, err
 }
 
 // nameOf is who asked; "": nobody who is known.

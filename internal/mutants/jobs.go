@@ -219,4 +219,9 @@ var jobMutants = []mutant{
 		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n", planted: "	step := jobs.GroupStep{Takers: t.takers}\n",
 		packages: "./engine/jobs", run: "Group|Lost",
 	},
+	{
+		name: "unique-ttl-ends-with-retention", breaks: "a unique key is taken for its TTL, even if its job was removed",
+		file: "storage/internal/dbsqlc/expire_processes.sql.go", old: "SET held_until = o.status_changed_time + o.ttl", planted: "SET held_until = NULL",
+		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
+	},
 }

@@ -111,9 +111,11 @@ func (x *EnqueueRequest) GetIdempotencyKey() string {
 }
 
 type EnqueueResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Enqueued      bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Enqueued bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
+	// The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
+	Removed       bool `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +160,13 @@ func (x *EnqueueResponse) GetJob() *Job {
 func (x *EnqueueResponse) GetEnqueued() bool {
 	if x != nil {
 		return x.Enqueued
+	}
+	return false
+}
+
+func (x *EnqueueResponse) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
 	}
 	return false
 }
@@ -1603,10 +1612,11 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
 	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
 	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x121\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"S\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"m\n" +
 	"\x0fEnqueueResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\x12\x1a\n" +
-	"\benqueued\x18\x02 \x01(\bR\benqueued\"U\n" +
+	"\benqueued\x18\x02 \x01(\bR\benqueued\x12\x18\n" +
+	"\aremoved\x18\x03 \x01(\bR\aremoved\"U\n" +
 	"\x13EnqueueBatchRequest\x12>\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1d.progressor.v1.EnqueueRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x04jobs\"J\n" +
 	"\x14EnqueueBatchResponse\x122\n" +

@@ -635,7 +635,7 @@ func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) (
 const runningUnheld = `-- name: RunningUnheld :many
 SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
   FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.metadata FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
+ CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
  WHERE r.namespace = $1::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> $2::bigint
 `
 
@@ -734,7 +734,7 @@ SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metad
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS i(namespace, process_id)
   JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~'
  CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
+ CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
  WHERE coalesce(j.constraints_version, 0) <> $3::bigint
 `
 
@@ -846,7 +846,7 @@ WITH t AS MATERIALIZED (
          WHERE s.namespace COLLATE "POSIX" = $5::text AND s.waits_for = 'constraint' AND s.line = n.line
          ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE SKIP LOCKED) c
        LIMIT $6::int) d
-   CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = $5::text AND j.process_id = d.process_id LIMIT 1) j),
+   CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = $5::text AND j.process_id = d.process_id LIMIT 1) j),
 g AS MATERIALIZED (SELECT bool_and(t.alone) AS given FROM t),
 up AS (
   UPDATE schedule s SET waits_for = 'place'

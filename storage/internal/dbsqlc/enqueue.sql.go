@@ -30,9 +30,10 @@ WITH i AS MATERIALIZED (
     LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+        LEFT JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key
-         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+         AND CASE WHEN p.status IS NULL THEN k.held_until > statement_timestamp()
+                  WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
                        AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
@@ -57,9 +58,9 @@ je AS (
   SELECT c.namespace, (SELECT job_event_xid()), c.process_id, 'enqueued', c.state, NULLIF(c.actor, ''), CASE WHEN c.line <> '' AND NOT c.stale THEN 'needs ' || c.line END
     FROM c WHERE c.created AND c.mode = 2),
 jb AS (
-  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys)
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys, unique_key)
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
-         NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb FROM c WHERE created),
+         NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb, CASE WHEN unique_ttl_us > 0 THEN unique_key END FROM c WHERE created),
 sch AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, context, job_name, line, taker)
   SELECT namespace, process_id, task_id, 'INIT',
@@ -67,7 +68,7 @@ sch AS (
          priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
     FROM c WHERE created),
 ke AS (
-  UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond'
+  UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond', held_until = NULL
     FROM c WHERE c.created AND c.unique_key <> '' AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.unique_key),
 req AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
@@ -117,8 +118,8 @@ type EnqueueJobsRow struct {
 // EnqueueJobs creates jobs: processes of kind job with their INIT tasks, which wait for a time or a
 // slot. The items of a statement have different processes. If several have the same unique key, the
 // first one gets it, and the others must be sent again. A unique key is taken by a job that has not
-// ended, or that ended less than its TTL ago; with unique_waiting, only by a job that has not
-// started.
+// ended, or that ended less than its TTL ago, even if retention has removed it (held_until); with
+// unique_waiting, only by a job that has not started.
 //
 // A job that needs keys of constraints waits for the first of them. It was evaluated under
 // constraints_version; if the constraints have changed, it waits to be evaluated again. The request

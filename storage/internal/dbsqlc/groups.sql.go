@@ -178,7 +178,7 @@ SELECT i.namespace, i.process_id, 'start', i.namespace, i.job_id, s.task_id, sta
   FROM i
  CROSS JOIN LATERAL (SELECT s.task_id, s.args, s.priority FROM schedule s WHERE s.namespace = i.namespace AND s.process_id = i.job_id AND s.task_type = 'INIT' LIMIT 1) s
  CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.job_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.job_id LIMIT 1) j
+ CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.job_id LIMIT 1) j
 RETURNING namespace, process_id
 `
 

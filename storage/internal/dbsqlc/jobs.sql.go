@@ -94,10 +94,11 @@ const forgetJobKeys = `-- name: ForgetJobKeys :execrows
 DELETE FROM job_keys k WHERE (k.namespace, k.unique_key) IN (
   SELECT x.namespace, x.unique_key FROM job_keys x
    WHERE NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id AND p.removed_time IS NULL)
+     AND (x.held_until > statement_timestamp()) IS NOT TRUE
    ORDER BY x.namespace, x.unique_key LIMIT $1::int FOR UPDATE SKIP LOCKED)
 `
 
-// ForgetJobKeys deletes unique keys whose job is gone.
+// ForgetJobKeys deletes unique keys whose job is gone and that it does not hold any more.
 func (q *Queries) ForgetJobKeys(ctx context.Context, db DBTX, lim int32) (int64, error) {
 	result, err := db.Exec(ctx, forgetJobKeys, lim)
 	if err != nil {
@@ -132,7 +133,7 @@ SELECT t.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.cre
        coalesce(x.waits_for::text, '')::text AS waits_for, coalesce(x.line, '')::text AS line, coalesce(x.taker = '~', false)::bool AS grouped, m.runs::jsonb AS runs, coalesce(x.scheduled_time, 'epoch')::timestamptz AS scheduled_time, x.running_time, x.finished_time, x.args
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[])) AS t(ord, namespace, process_id)
   JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND p.kind = 'job'
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
+ CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j
   LEFT JOIN LATERAL (
     SELECT u.task_id, u.attempt, u.priority, u.place, u.waits_for, u.line, u.taker, u.scheduled_time, u.running_time, u.finished_time, u.args, u.fencing_token, u.worker_id FROM (
       (SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker, s.scheduled_time, NULL::timestamptz AS running_time, NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token, NULL AS worker_id
@@ -265,15 +266,16 @@ WITH e AS MATERIALIZED (
        ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1) l ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-       CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p
+        LEFT JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
        WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key AND k.process_id <> t.process_id
-         AND CASE WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
+         AND CASE WHEN p.status IS NULL THEN k.held_until > statement_timestamp()
+                  WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
                   ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
                        AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
        LIMIT 1) h ON true),
 i AS MATERIALIZED (SELECT e.namespace, e.process_id, e.clear_successes, e.unique_key, e.unique_ttl_us, e.unique_waiting, e.status, e.job, e.args, e.priority, e.holder, e.ended, e.ended AND e.holder IS NULL AS again FROM e),
 ke AS (
-  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond'
+  UPDATE job_keys k SET process_id = i.process_id, ttl = i.unique_ttl_us * interval '1 microsecond', held_until = NULL
     FROM i WHERE i.again AND i.unique_key <> '' AND k.namespace = ANY (ARRAY[i.namespace]) AND k.unique_key = i.unique_key),
 up AS (
   UPDATE processes p SET status = 'INIT', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,

@@ -148,7 +148,7 @@ SELECT x.task_type, (x.status = 'FINISHED')::bool AS finished, x.response, x.fai
     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.fencing_token, 'ERROR', NULL, s.failure, NULL
       FROM schedule s WHERE s.namespace = $1 AND s.process_id = $2 AND s.failure IS NOT NULL) x
   LEFT JOIN LATERAL (SELECT p.kind FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p ON true
-  LEFT JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys FROM jobs j WHERE j.namespace = x.namespace AND j.process_id = x.process_id LIMIT 1) j ON true
+  LEFT JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = x.namespace AND j.process_id = x.process_id LIMIT 1) j ON true
  WHERE x.fencing_token = $3::bigint
 `
 

@@ -24,6 +24,7 @@ type Blocked struct {
 	Unstarted  int       // starts granted by the rate to jobs that are not claimed yet, if the rate waits for them; else 0
 	NextStart  time.Time // when the rate grants the next start; zero if it can do so now
 	OwnStart   time.Time // when the rate may grant a start to this job; zero if unknown
+	ReservedBy string    // the job for which the next free key is kept; "" if there is none
 	Before     int       // jobs ahead of it in the key queue
 	More       bool      // there are more than Before
 }
@@ -48,6 +49,9 @@ func (s State) blocked(e *Explanation) {
 	}
 	if !b.NextStart.IsZero() {
 		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, durations.Exact(b.RatePer), s.at(b.NextStart))
+	}
+	if b.ReservedBy != "" {
+		e.Detail += fmt.Sprintf(": the next free key is kept for job %q, which needs other keys too", b.ReservedBy)
 	}
 	e.Detail += fmt.Sprintf(". %s before it.", s.standing(b))
 	e.Next = "It runs when the key is free, those before it have had their turn, and a worker takes it or a node has a place."

@@ -62,16 +62,22 @@ SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - s
       ORDER BY s.scheduled_time LIMIT 1),
     (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x;
 
--- ReadLines returns the use of keys and their buckets. unstarted: holders that have not been
--- claimed yet, counted if the key has a rate.
+-- ReadLines returns the use of keys, their buckets and their reservations. unstarted: holders that
+-- have not been claimed yet, counted if the key has a rate. reserved_by: the job for which a key is
+-- kept, with its position in lines; '' if there is none that waits for a key.
 -- name: ReadLines :many
 SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line)::int AS held,
        (CASE WHEN l.rated THEN (SELECT count(*) FROM constraint_holds h
           CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
          WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line) ELSE 0 END)::int AS unstarted,
        (b.line IS NOT NULL)::bool AS has_bucket, coalesce(b.tokens, 0)::float8 AS tokens, coalesce(b.unstarted, 0)::int AS bucket_unstarted,
-       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now
+       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now,
+       coalesce(v.process_id, '')::text AS reserved_by, coalesce(v.priority, 0)::int AS reserved_priority, coalesce(v.task_id, 0)::bigint AS reserved_task_id
   FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS l(line, rated)
+  LEFT JOIN LATERAL (
+    SELECT r.process_id, s.priority, s.task_id FROM constraint_reservations r
+     CROSS JOIN LATERAL (SELECT s.priority, s.task_id FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint' LIMIT 1) s
+     WHERE r.namespace = @namespace::text AND r.line = l.line LIMIT 1) v ON true
   LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
 
 -- TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
@@ -125,6 +131,24 @@ UPDATE schedule s SET waits_for = i.waits_for::waits_for, line = NULLIF(i.line, 
 INSERT INTO constraint_holds (namespace, process_id, line)
 SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
 ON CONFLICT DO NOTHING;
+
+-- DropReservations deletes the reservations of jobs, and returns their keys.
+-- name: DropReservations :many
+DELETE FROM constraint_reservations r USING unnest(@process_ids::text[]) AS i(process_id)
+ WHERE r.namespace = @namespace::text AND r.process_id = i.process_id
+RETURNING r.line;
+
+-- ReserveKeys keeps keys for jobs. It runs after DropReservations. It replaces reservations without
+-- effect.
+-- name: ReserveKeys :exec
+INSERT INTO constraint_reservations (namespace, process_id, line)
+SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
+ON CONFLICT (namespace, line) DO UPDATE SET process_id = excluded.process_id, reserved_time = excluded.reserved_time;
+
+-- ForgetReservations deletes reservations of jobs that do not wait for a key any more.
+-- name: ForgetReservations :exec
+DELETE FROM constraint_reservations r WHERE r.namespace = @namespace
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint');
 
 -- WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
 -- a start; 0: now.
@@ -262,8 +286,8 @@ SELECT x.running::bigint AS running, x.held::bigint AS held,
  WHERE c.namespace = @namespace ORDER BY c.name;
 
 -- PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
--- key (the first three of them), how many of those are not claimed yet, and when the next may
--- start.
+-- key (the first three of them), how many of those are not claimed yet, when the next may start, and
+-- the job for which the key is kept.
 -- name: PlaceInLine :one
 SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = @line::text
            AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint) ORDER BY s.priority, s.task_id LIMIT @lim::int) x)::int AS before,
@@ -272,4 +296,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE
        (SELECT count(*) FROM constraint_holds h
           CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
          WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS unstarted,
-       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.line = @line::text), 'epoch')::timestamptz AS next_time;
+       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.line = @line::text), 'epoch')::timestamptz AS next_time,
+       coalesce((SELECT r.process_id FROM constraint_reservations r
+         WHERE r.namespace = @namespace::text AND r.line = @line::text
+           AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')), '')::text AS reserved_by;

@@ -418,12 +418,19 @@ SELECT 'hold_is_used', h.namespace, h.process_id, format('it has held %s since %
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id)
    AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for = 'place')
 UNION ALL
--- key_is_given: no job waits for a free key.
+-- reservation_is_used: a job that has reserved a key waits for another one.
+SELECT 'reservation_is_used', r.namespace, r.process_id, format('it has reserved %s since %s', r.line, r.reserved_time)
+  FROM constraint_reservations r
+ WHERE r.reserved_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for = 'constraint')
+UNION ALL
+-- key_is_given: no job waits for a key that is free and not reserved.
 SELECT 'key_is_given', s.namespace, s.process_id, format('task %s has waited in line %L since %s', s.task_id, s.line, s.scheduled_time)
   FROM schedule s JOIN awake p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.status = 'INIT'
   LEFT JOIN constraints c ON c.namespace = s.namespace AND starts_with(s.line, c.name || '=')
  WHERE s.waits_for = 'constraint' AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
-   AND (c.name IS NULL OR c.rate_count IS NULL AND c.max_running > (SELECT count(*) FROM constraint_holds h WHERE h.namespace = s.namespace AND h.line = s.line))
+   AND (c.name IS NULL OR c.rate_count IS NULL AND c.max_running > (SELECT count(*) FROM constraint_holds h WHERE h.namespace = s.namespace AND h.line = s.line)
+                                                  + (SELECT count(*) FROM constraint_reservations r WHERE r.namespace = s.namespace AND r.line = s.line AND r.process_id <> s.process_id))
 UNION ALL
 -- message_is_delivered: a message that can be delivered is delivered, also in a paused namespace.
 SELECT 'message_is_delivered', m.namespace, m.process_id, format('message %s, a %s, has waited since %s', m.message_id, m.kind, m.created_time)
@@ -438,5 +445,6 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'cancel_ends', (SELECT count(*) FROM processes WHERE cancel_deadline IS NOT NULL)
   UNION ALL SELECT 'lease_is_held', (SELECT count(*) FROM running)
   UNION ALL SELECT 'hold_is_used', (SELECT count(*) FROM constraint_holds)
+  UNION ALL SELECT 'reservation_is_used', (SELECT count(*) FROM constraint_reservations)
   UNION ALL SELECT 'key_is_given', (SELECT count(*) FROM schedule WHERE waits_for = 'constraint')
   UNION ALL SELECT 'message_is_delivered', (SELECT count(*) FROM messages WHERE NOT held)) x;

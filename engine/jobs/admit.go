@@ -214,7 +214,7 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 		if err != nil {
 			return err
 		}
-		p := &placer{turn: t, rules: r, queues: map[string]*keyQueue{}}
+		p := newPlacer(t, r)
 		if done, err = p.place(names); err != nil {
 			return err
 		}

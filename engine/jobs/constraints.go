@@ -109,6 +109,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	b := &explain.Blocked{
 		Constraint: name, Match: c.Match, Expression: c.Key, Key: key, MaxRunning: c.MaxRunning, Held: at.Held, Holders: at.Holders,
 		RateCount: c.RateCount, RatePer: c.RatePer, RateBurst: c.RateBurst, Before: at.Before, More: at.Before == maxBefore,
+		ReservedBy: reservedBy(r, at),
 	}
 	if c.RateCount > 0 && at.Unstarted >= int(c.RateBurst) {
 		b.Unstarted = at.Unstarted // until they are claimed there is no next start, and the time of the bucket is only when it is looked at again
@@ -121,6 +122,14 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	return b, nil
 }
 
+// reservedBy returns the other job for which the key is kept that a job waits for; "" if there is none.
+func reservedBy(r *jobs.Row, at jobs.QueuePosition) string {
+	if at.ReservedBy == r.ProcessID {
+		return ""
+	}
+	return at.ReservedBy
+}
+
 func blockedText(b *explain.Blocked) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "constraint %s", b.Constraint)
@@ -130,6 +139,9 @@ func blockedText(b *explain.Blocked) string {
 	text.WriteString(": ")
 	if b.MaxRunning > 0 && b.Held >= int(b.MaxRunning) {
 		fmt.Fprintf(&text, "%d of %d places taken; ", b.Held, b.MaxRunning)
+	}
+	if b.ReservedBy != "" {
+		fmt.Fprintf(&text, "kept for job %s, which needs other keys too; ", b.ReservedBy)
 	}
 	before := fmt.Sprint(b.Before)
 	if b.More {

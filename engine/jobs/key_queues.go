@@ -29,12 +29,18 @@ type keyQueue struct {
 	room   int32   // how many more may have it
 	taken  int32
 	asked  int32 // how many were taken from its front
+
+	reserved *reservation // nil if the key is not reserved
+	refused  bool         // the next job does not get the key, because it is reserved
 }
 
 func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
 	l := &keyQueue{rule: r, state: s, room: turnJobs}
 	if r == nil {
 		return l
+	}
+	if s.ReservedBy != "" {
+		l.reserved = &reservation{job: s.ReservedBy, priority: s.ReservedPriority, taskID: s.ReservedTaskID}
 	}
 	if r.MaxRunning > 0 {
 		l.room = max(min(l.room, r.MaxRunning-s.Held), 0)
@@ -72,7 +78,9 @@ func (l *keyQueue) bucket() jobs.Bucket {
 	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
 	b.Full = seconds((float64(c.RateBurst) - left) / perSecond(c))
 	switch {
-	case left >= 1:
+	case left >= 2 || left >= 1 && l.reserved == nil:
+	case left >= 1: // the job that has reserved it waits for another key; the next job needs one more
+		b.Next = max(seconds((2-left)/perSecond(c)), unclaimedRest)
 	case b.Unstarted >= c.RateBurst:
 		b.Next = unclaimedRest
 	default:
@@ -99,6 +107,12 @@ type placer struct {
 	rules  *rules
 	queues map[string]*keyQueue
 	waits  time.Duration // until the first of the buckets has a start to give
+
+	unreserved map[string]struct{} // jobs whose stored reservations end
+}
+
+func newPlacer(t *jobs.Turn, r *rules) *placer {
+	return &placer{turn: t, rules: r, queues: map[string]*keyQueue{}, unreserved: map[string]struct{}{}}
 }
 
 // next is how long it is until something is due by itself: what was known before, or a bucket; negative: nothing is.
@@ -132,10 +146,15 @@ func (p *placer) place(names []string) (outcome, error) {
 		in[front[n].Line]++
 	}
 	for name, l := range p.queues {
-		if l.asked > 0 && (l.asked == in[name] && l.room > 0 || len(front) == turnJobs) {
+		if l.asked > 0 && !l.refused && (l.asked == in[name] && l.room > 0 || len(front) == turnJobs) {
 			done.again = append(done.again, name)
 		}
 	}
+	freed, err := p.storeReservations()
+	if err != nil {
+		return done, err
+	}
+	done.again = append(done.again, freed...)
 	return done, p.settle()
 }
 
@@ -198,18 +217,17 @@ func (p *placer) read(names []string) error {
 
 // front takes the jobs in front of lines that have room, those with the smallest priority first.
 func (p *placer) front(names []string) ([]jobs.InFront, error) {
-	var open []string
-	var rooms []int32
+	f := jobs.Front{Limit: turnJobs}
 	for _, name := range names {
 		if l := p.queues[name]; l.room > 0 {
 			l.asked = min(l.room, turnJobs)
-			open, rooms = append(open, name), append(rooms, l.asked)
+			f.Lines, f.Rooms, f.Reserved = append(f.Lines, name), append(f.Rooms, l.asked), f.Reserved || l.reserved != nil
 		}
 	}
-	if len(open) == 0 {
+	if len(f.Lines) == 0 {
 		return nil, nil
 	}
-	front, err := p.turn.Front(open, rooms, turnJobs)
+	front, err := p.turn.Front(f)
 	slices.SortFunc(front, func(a, b jobs.InFront) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.TaskID, b.TaskID))
 	})
@@ -223,17 +241,25 @@ func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
 	return jobs.KeysOf(j.Keys)
 }
 
-// move gives a job its keys, or has it wait for the first that it misses.
+// move gives a job its keys, or lets it wait for the first that it lacks.
 func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
 	lines := storage.Constrained{Keys: keys}.KeyNames()
-	for _, name := range lines {
-		if p.queues[name].room == 0 {
+	if j.Stale {
+		p.unreserve(j.ProcessID) // its keys may be others now
+	}
+	for n, name := range lines {
+		if l := p.queues[name]; !l.isFree(j) {
+			l.refused = l.refused || name == j.Line
+			p.reserve(j, lines, n)
 			m.WaitsFor, m.Line = process.WaitsForConstraint, name
 			return m, j.Stale || name != j.Line
 		}
 	}
 	for _, name := range lines {
+		if p.queues[name].isFor(j) {
+			p.unreserve(j.ProcessID)
+		}
 		p.queues[name].take()
 	}
 	m.WaitsFor, m.Holds = process.WaitsForPlace, lines
@@ -267,8 +293,10 @@ func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more
 	}
 	placed = map[string]int{}
 	moves := make([]jobs.Move, 0, len(stale))
+	evaluated := make([]string, 0, len(stale))
 	for n := range stale {
 		j := &stale[n]
+		evaluated = append(evaluated, j.ProcessID)
 		needs := r.constrained(j.Subject)
 		m := jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, WaitsFor: j.WaitsFor, Line: needs.FirstKey(), Evaluated: true, Keys: needs.Keys}
 		switch {
@@ -282,7 +310,11 @@ func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more
 		}
 		moves = append(moves, m)
 	}
-	return lines, placed, !over, t.Place(moves)
+	freed, err := t.Reserve(evaluated, nil) // the keys of these jobs may be others now
+	if err != nil {
+		return nil, nil, false, err
+	}
+	return append(lines, freed...), placed, !over, t.Place(moves)
 }
 
 // hold notes the keys of jobs that run and were claimed under an older version: they count, though nobody has asked for room.

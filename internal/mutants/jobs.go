@@ -156,7 +156,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
-		file: jobLines, old: "		if p.queues[name].room == 0 {", planted: "		if p.queues[name].room == 0 && name == lines[0] {",
+		file: jobLines, old: "l := p.queues[name]; !l.isFree(j) {", planted: "l := p.queues[name]; !l.isFree(j) && name == lines[0] {",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys",
 	},
 	{
@@ -218,6 +218,11 @@ var jobMutants = []mutant{
 		name: "group-members-run-on", breaks: "members that still run when their job has its end are asked to end",
 		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n", planted: "	step := jobs.GroupStep{Takers: t.takers}\n",
 		packages: "./engine/jobs", run: "Group|Lost",
+	},
+	{
+		name: "many-keys-starve", breaks: "a job that needs several keys reserves them when others overtake it",
+		file: "engine/jobs/reserve.go", old: "if j.Stale || missing >=", planted: "if j.TaskID > 0 || missing >=",
+		packages: "./engine/jobs", run: "TestJobOfManyKeysDoesNotStarve|TestReservedKeyIsKept",
 	},
 	{
 		name: "unique-ttl-ends-with-retention", breaks: "a unique key is taken for its TTL, even if its job was removed",

@@ -80,6 +80,8 @@ type QueuePosition struct {
 	Holders   []string  // the first three holders of the key
 	Unstarted int       // holders that are not yet claimed
 	NextTime  time.Time // when the bucket allows a start; zero if it does now
+
+	ReservedBy string // the job for which the key is kept; empty if there is none
 }
 
 // ReadQueuePosition returns the position of a job that waits for a key. It counts at most limit
@@ -92,7 +94,7 @@ func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int)
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
 			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit),
 		})
-		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted)}
+		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted), ReservedBy: row.ReservedBy}
 		if row.NextTime.Unix() > 0 {
 			at.NextTime = row.NextTime
 		}
@@ -234,7 +236,8 @@ func (t *Turn) Rest() (time.Duration, error) {
 	return time.Duration(us) * time.Microsecond, err
 }
 
-// KeyState is the number of holders of a key and the state of its bucket.
+// KeyState is the number of holders of a key, the state of its bucket, and the job that has reserved
+// it.
 type KeyState = dbsqlc.ReadLinesRow
 
 // Read returns the state of key queues. rated reports which constraints have a rate.
@@ -258,17 +261,24 @@ type InFront struct {
 	Since     time.Time // from Front: since when it could run
 }
 
-// Front locks the first jobs of key queues: rooms[n] jobs of the n-th, limit in total. If each of
-// them needs only the key of its queue, all get it at once (Given), which takes one statement
-// instead of three.
-func (t *Turn) Front(lines []string, rooms []int32, limit int32) ([]InFront, error) {
-	keys := make([]string, len(lines))
-	for n, line := range lines {
-		if name, key, ok := strings.Cut(line, "="); ok {
+// Front selects the first jobs of key queues.
+type Front struct {
+	Lines    []string
+	Rooms    []int32 // how many of each line
+	Limit    int32   // of all lines together
+	Reserved bool    // a key is reserved: no job is Given one
+}
+
+// Front locks the first jobs of key queues. If each of them needs only the key of its queue, all get
+// it at once (Given), which takes one statement instead of three.
+func (t *Turn) Front(f Front) ([]InFront, error) {
+	keys := make([]string, len(f.Lines))
+	for n, line := range f.Lines {
+		if name, key, ok := strings.Cut(line, "="); ok && !f.Reserved {
 			keys[n] = storage.Constrained{Keys: map[string]string{name: key}}.JSON()
 		}
 	}
-	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: lines, Rooms: rooms, Keys: keys, Lim: limit})
+	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit})
 	all := make([]InFront, len(rows))
 	for n := range rows {
 		r := &rows[n]
@@ -310,6 +320,27 @@ func (t *Turn) Place(moves []Move) error {
 		return err
 	}
 	return t.Hold(moves)
+}
+
+// Reserve replaces the reservations of jobs by others, lines by job. It returns the lines that jobs
+// in drop had reserved.
+func (t *Turn) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
+	if len(drop) > 0 {
+		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{Namespace: t.Namespace, ProcessIds: drop}); err != nil {
+			return nil, err
+		}
+	}
+	a := dbsqlc.ReserveKeysParams{Namespace: t.Namespace}
+	for job, lines := range reserve {
+		for _, line := range lines {
+			a.ProcessIds = append(a.ProcessIds, job)
+			a.Lines = append(a.Lines, line)
+		}
+	}
+	if len(a.Lines) == 0 {
+		return freed, nil
+	}
+	return freed, t.q.ReserveKeys(t.ctx, t.db, a)
 }
 
 // Hold stores the keys that jobs get.
@@ -362,9 +393,9 @@ const sweptKeys = 1000
 type HeldKeys struct{ processID, line string }
 
 // Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
-// where to continue. It deletes full buckets.
+// where to continue. It deletes full buckets, and reservations without effect.
 func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
-	if err := t.q.ForgetBuckets(t.ctx, t.db, t.Namespace); err != nil {
+	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace), t.q.ForgetReservations(t.ctx, t.db, t.Namespace)); err != nil {
 		return nil, after, err
 	}
 	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys})

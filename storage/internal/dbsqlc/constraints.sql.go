@@ -151,6 +151,38 @@ func (q *Queries) DropHolds(ctx context.Context, db DBTX, arg DropHoldsParams) e
 	return err
 }
 
+const dropReservations = `-- name: DropReservations :many
+DELETE FROM constraint_reservations r USING unnest($1::text[]) AS i(process_id)
+ WHERE r.namespace = $2::text AND r.process_id = i.process_id
+RETURNING r.line
+`
+
+type DropReservationsParams struct {
+	ProcessIds []string
+	Namespace  string
+}
+
+// DropReservations deletes the reservations of jobs, and returns their keys.
+func (q *Queries) DropReservations(ctx context.Context, db DBTX, arg DropReservationsParams) ([]string, error) {
+	rows, err := db.Query(ctx, dropReservations, arg.ProcessIds, arg.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return nil, err
+		}
+		items = append(items, line)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueBuckets = `-- name: DueBuckets :many
 SELECT line FROM constraint_buckets WHERE namespace = $1 AND next_time <= statement_timestamp() ORDER BY next_time LIMIT $2::int
 `
@@ -238,6 +270,17 @@ DELETE FROM constraint_buckets b WHERE b.namespace = $1
 // their next start would be due forever.
 func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, forgetBuckets, namespace)
+	return err
+}
+
+const forgetReservations = `-- name: ForgetReservations :exec
+DELETE FROM constraint_reservations r WHERE r.namespace = $1
+   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')
+`
+
+// ForgetReservations deletes reservations of jobs that do not wait for a key any more.
+func (q *Queries) ForgetReservations(ctx context.Context, db DBTX, namespace string) error {
+	_, err := db.Exec(ctx, forgetReservations, namespace)
 	return err
 }
 
@@ -420,7 +463,10 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE
        (SELECT count(*) FROM constraint_holds h
           CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
          WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS unstarted,
-       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.line = $2::text), 'epoch')::timestamptz AS next_time
+       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.line = $2::text), 'epoch')::timestamptz AS next_time,
+       coalesce((SELECT r.process_id FROM constraint_reservations r
+         WHERE r.namespace = $1::text AND r.line = $2::text
+           AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')), '')::text AS reserved_by
 `
 
 type PlaceInLineParams struct {
@@ -432,16 +478,17 @@ type PlaceInLineParams struct {
 }
 
 type PlaceInLineRow struct {
-	Before    int32
-	Held      int32
-	Holders   []string
-	Unstarted int32
-	NextTime  time.Time
+	Before     int32
+	Held       int32
+	Holders    []string
+	Unstarted  int32
+	NextTime   time.Time
+	ReservedBy string
 }
 
 // PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
-// key (the first three of them), how many of those are not claimed yet, and when the next may
-// start.
+// key (the first three of them), how many of those are not claimed yet, when the next may start, and
+// the job for which the key is kept.
 func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
 	row := db.QueryRow(ctx, placeInLine,
 		arg.Namespace,
@@ -457,6 +504,7 @@ func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParam
 		&i.Holders,
 		&i.Unstarted,
 		&i.NextTime,
+		&i.ReservedBy,
 	)
 	return i, err
 }
@@ -579,8 +627,13 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
           CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
          WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = l.line) ELSE 0 END)::int AS unstarted,
        (b.line IS NOT NULL)::bool AS has_bucket, coalesce(b.tokens, 0)::float8 AS tokens, coalesce(b.unstarted, 0)::int AS bucket_unstarted,
-       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now
+       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now,
+       coalesce(v.process_id, '')::text AS reserved_by, coalesce(v.priority, 0)::int AS reserved_priority, coalesce(v.task_id, 0)::bigint AS reserved_task_id
   FROM ROWS FROM (unnest($2::text[]), unnest($3::bool[])) AS l(line, rated)
+  LEFT JOIN LATERAL (
+    SELECT r.process_id, s.priority, s.task_id FROM constraint_reservations r
+     CROSS JOIN LATERAL (SELECT s.priority, s.task_id FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint' LIMIT 1) s
+     WHERE r.namespace = $1::text AND r.line = l.line LIMIT 1) v ON true
   LEFT JOIN LATERAL (SELECT b.namespace, b.line, b.tokens, b.unstarted, b.refilled_time, b.full_time, b.next_time FROM constraint_buckets b WHERE l.rated AND b.namespace = $1::text AND b.line = l.line LIMIT 1) b ON true
 `
 
@@ -591,18 +644,22 @@ type ReadLinesParams struct {
 }
 
 type ReadLinesRow struct {
-	Line            string
-	Held            int32
-	Unstarted       int32
-	HasBucket       bool
-	Tokens          float64
-	BucketUnstarted int32
-	RefilledTime    time.Time
-	Now             time.Time
+	Line             string
+	Held             int32
+	Unstarted        int32
+	HasBucket        bool
+	Tokens           float64
+	BucketUnstarted  int32
+	RefilledTime     time.Time
+	Now              time.Time
+	ReservedBy       string
+	ReservedPriority int32
+	ReservedTaskID   int64
 }
 
-// ReadLines returns the use of keys and their buckets. unstarted: holders that have not been
-// claimed yet, counted if the key has a rate.
+// ReadLines returns the use of keys, their buckets and their reservations. unstarted: holders that
+// have not been claimed yet, counted if the key has a rate. reserved_by: the job for which a key is
+// kept, with its position in lines; ” if there is none that waits for a key.
 func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) ([]ReadLinesRow, error) {
 	rows, err := db.Query(ctx, readLines, arg.Namespace, arg.Lines, arg.Rateds)
 	if err != nil {
@@ -621,6 +678,9 @@ func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) (
 			&i.BucketUnstarted,
 			&i.RefilledTime,
 			&i.Now,
+			&i.ReservedBy,
+			&i.ReservedPriority,
+			&i.ReservedTaskID,
 		); err != nil {
 			return nil, err
 		}
@@ -630,6 +690,25 @@ func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const reserveKeys = `-- name: ReserveKeys :exec
+INSERT INTO constraint_reservations (namespace, process_id, line)
+SELECT $1::text, x.process_id, x.line FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS x(process_id, line)
+ON CONFLICT (namespace, line) DO UPDATE SET process_id = excluded.process_id, reserved_time = excluded.reserved_time
+`
+
+type ReserveKeysParams struct {
+	Namespace  string
+	ProcessIds []string
+	Lines      []string
+}
+
+// ReserveKeys keeps keys for jobs. It runs after DropReservations. It replaces reservations without
+// effect.
+func (q *Queries) ReserveKeys(ctx context.Context, db DBTX, arg ReserveKeysParams) error {
+	_, err := db.Exec(ctx, reserveKeys, arg.Namespace, arg.ProcessIds, arg.Lines)
+	return err
 }
 
 const runningUnheld = `-- name: RunningUnheld :many

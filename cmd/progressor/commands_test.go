@@ -256,6 +256,13 @@ func TestNamespace(t *testing.T) {
 			Headers: map[string]string{"authorization": "Bearer a;b,c"},
 		}}},
 	}})
+	out = p.ok(t, "namespace", "put", "orders", "--connect-url", "http://a:1", "--connect-url", "http://b:1")
+	wantLines(t, out, "processor  http://a:1 http://b:1")
+	wantRequest(t, f.last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "orders", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+			Url: "http://a:1", MoreUrls: []string{"http://b:1"},
+		}}},
+	}})
 	p.stdin = "processor: {builtin: {name: echo}}\nstep-timeout: 1m30s\nhistory_mode: none\n"
 	p.ok(t, "ns", "put", "play", "-f", "-", "--history-mode", "full")
 	wantRequest(t, f.last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{

@@ -156,6 +156,9 @@ func redactNamespace(ns *progressorv1.Namespace) *progressorv1.Namespace {
 	}
 	if p := ns.GetProcessor().GetConnect(); p != nil {
 		p.Url = redactURL(p.GetUrl())
+		for n, text := range p.GetMoreUrls() {
+			p.MoreUrls[n] = redactURL(text)
+		}
 	}
 	return ns
 }

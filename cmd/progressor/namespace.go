@@ -26,7 +26,7 @@ type namespacePutCmd struct {
 
 	clientFlags
 	File         string            `short:"f" placeholder:"FILE|-" help:"A Namespace as YAML or JSON; flags replace its values."`
-	ConnectURL   string            `name:"connect-url" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL."`
+	ConnectURL   []string          `name:"connect-url" sep:"none" xor:"processor" placeholder:"URL" help:"The processor is a ProcessorService at this URL; can be repeated for more URLs of it."`
 	Encoding     string            `placeholder:"proto|json|msgpack" help:"Encoding of requests to --connect-url. Default: proto."`
 	Protocol     string            `placeholder:"connect|grpc" help:"Protocol of requests to --connect-url. Default: connect."`
 	Header       map[string]string `mapsep:"none" placeholder:"NAME=VALUE" help:"Header of requests to --connect-url; can be repeated."`
@@ -115,12 +115,12 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 }
 
 func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
-	if c.ConnectURL == "" && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0) {
+	if len(c.ConnectURL) == 0 && (c.Encoding != "" || c.Protocol != "" || len(c.Header) > 0) {
 		return errors.New("--encoding, --protocol and --header require --connect-url")
 	}
 	switch {
-	case c.ConnectURL != "":
-		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL, Headers: c.Header}
+	case len(c.ConnectURL) > 0:
+		p := &progressorv1.ConnectProcessor{Url: c.ConnectURL[0], MoreUrls: c.ConnectURL[1:], Headers: c.Header}
 		err := cmp.Or(
 			setEnum("--encoding", c.Encoding, func(e progressorv1.ConnectProcessor_Encoding) { p.Encoding = e }),
 			setEnum("--protocol", c.Protocol, func(v progressorv1.ConnectProcessor_Protocol) { p.Protocol = v }),
@@ -266,7 +266,7 @@ func showPaused(ns *progressorv1.Namespace) string {
 func showProcessor(p *progressorv1.ProcessorConfig) string {
 	switch t := p.GetTransport().(type) {
 	case *progressorv1.ProcessorConfig_Connect:
-		text := t.Connect.GetUrl()
+		text := strings.Join(append([]string{t.Connect.GetUrl()}, t.Connect.GetMoreUrls()...), " ")
 		if e := shortEnum(t.Connect.GetEncoding()); e != "" {
 			text += " " + strings.ToLower(e)
 		}

@@ -220,6 +220,11 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Group|Lost",
 	},
 	{
+		name: "lost-request-sent-again", breaks: "a request goes to the next URL only if it did not reach user code",
+		file: "processor/remote/endpoints.go", old: "err == nil || !processor.Unreachable(err)", planted: "err == nil",
+		packages: "./processor/remote", run: "TestLostRequestIsNotRepeated",
+	},
+	{
 		name: "many-keys-starve", breaks: "a job that needs several keys reserves them when others overtake it",
 		file: "engine/jobs/reserve.go", old: "if j.Stale || missing >=", planted: "if j.TaskID > 0 || missing >=",
 		packages: "./engine/jobs", run: "TestJobOfManyKeysDoesNotStarve|TestReservedKeyIsKept",

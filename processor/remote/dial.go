@@ -19,6 +19,7 @@ import (
 // Names of the configuration's fields in errors.
 const (
 	fieldURL      = "processor.connect.url"
+	fieldMoreURLs = "processor.connect.more_urls"
 	fieldEncoding = "processor.connect.encoding"
 	fieldProtocol = "processor.connect.protocol"
 	fieldHeaders  = "processor.connect.headers"
@@ -38,9 +39,9 @@ const (
 
 // Processor calls a processor over HTTP.
 type Processor struct {
-	call      func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error)
+	endpoints endpoints
 	transport *http.Transport
-	name      string // for errors: the namespace and the URL's host
+	namespace string
 }
 
 // Dial returns a processor for a namespace's configuration. It does not connect yet. An invalid
@@ -54,7 +55,7 @@ func Dial(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int) 
 func dial(
 	namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int, security *tls.Config,
 ) (processor.Processor, error) {
-	target, err := parseURL(cfg.GetUrl())
+	targets, err := parseURLs(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -73,16 +74,18 @@ func dial(
 	if maxRunning <= 0 {
 		maxRunning = process.DefaultMaxRunning
 	}
-	p := &Processor{name: namespace + " at " + target.Host}
+	p := &Processor{namespace: namespace}
 	switch encoding := cfg.GetEncoding(); encoding {
 	case progressorv1.ConnectProcessor_ENCODING_UNSPECIFIED, progressorv1.ConnectProcessor_ENCODING_PROTO:
-		if target.RawQuery != "" {
-			return nil, &process.InvalidError{
-				Field: fieldURL, Message: "must not have a query, unless the encoding is ENCODING_JSON or ENCODING_MSGPACK",
+		for n, target := range targets {
+			if target.RawQuery != "" {
+				return nil, &process.InvalidError{
+					Field: urlField(n), Message: "must not have a query, unless the encoding is ENCODING_JSON or ENCODING_MSGPACK",
+				}
 			}
 		}
 		p.transport = newTransport(maxRunning, grpc, security)
-		p.call = rpcCall(target, headers, p.transport, grpc)
+		p.endpoints.add(targets, func(target *url.URL) callFunc { return rpcCall(target, headers, p.transport, grpc) })
 	case progressorv1.ConnectProcessor_ENCODING_JSON, progressorv1.ConnectProcessor_ENCODING_MSGPACK:
 		if grpc {
 			return nil, &process.InvalidError{
@@ -94,7 +97,7 @@ func dial(
 			in = msgpackEncoding
 		}
 		p.transport = newTransport(maxRunning, false, security)
-		p.call = plainCall(target, headers, p.transport, in)
+		p.endpoints.add(targets, func(target *url.URL) callFunc { return plainCall(target, headers, p.transport, in) })
 	default:
 		return nil, &process.InvalidError{Field: fieldEncoding, Message: fmt.Sprintf("unknown encoding %d", encoding)}
 	}
@@ -104,9 +107,9 @@ func dial(
 // Process sends the request and returns the processor's answer. The package comment describes its
 // errors.
 func (p *Processor) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-	resp, err := p.call(ctx, req)
+	resp, host, err := p.endpoints.call(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("call processor of %s: %w", p.name, classify(ctx, err))
+		return nil, fmt.Errorf("call processor of %s at %s: %w", p.namespace, host, classify(ctx, err))
 	}
 	return resp, nil
 }
@@ -136,9 +139,29 @@ func classify(ctx context.Context, err error) error {
 	return err
 }
 
-func parseURL(text string) (*url.URL, error) {
+// urlField returns the name of the field of the n-th URL.
+func urlField(n int) string {
+	if n == 0 {
+		return fieldURL
+	}
+	return fmt.Sprintf("%s[%d]", fieldMoreURLs, n-1)
+}
+
+func parseURLs(cfg *progressorv1.ConnectProcessor) ([]*url.URL, error) {
+	var targets []*url.URL
+	for n, text := range append([]string{cfg.GetUrl()}, cfg.GetMoreUrls()...) {
+		target, err := parseURL(urlField(n), text)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, target)
+	}
+	return targets, nil
+}
+
+func parseURL(field, text string) (*url.URL, error) {
 	invalid := func(message string) (*url.URL, error) {
-		return nil, &process.InvalidError{Field: fieldURL, Message: message}
+		return nil, &process.InvalidError{Field: field, Message: message}
 	}
 	if text == "" {
 		return invalid("must not be empty")

@@ -36,6 +36,12 @@ func TestDialRefuses(t *testing.T) {
 		"query":        {&progressorv1.ConnectProcessor{Url: url + "/?a=b"}, fieldURL, "query"},
 		"encoding":     {&progressorv1.ConnectProcessor{Url: url, Encoding: 99}, fieldEncoding, "99"},
 		"protocol":     {&progressorv1.ConnectProcessor{Url: url, Protocol: 99}, fieldProtocol, "99"},
+		"more urls": {&progressorv1.ConnectProcessor{
+			Url: url, MoreUrls: []string{url, "http://u:s3cret@h/"},
+		}, fieldMoreURLs + "[1]", "Authorization"},
+		"query of more urls": {&progressorv1.ConnectProcessor{
+			Url: url, MoreUrls: []string{url + "/?a=b"},
+		}, fieldMoreURLs + "[0]", "query"},
 		"json grpc": {&progressorv1.ConnectProcessor{
 			Url: url, Encoding: encodingJSON, Protocol: protocolGRPC,
 		}, fieldProtocol, "got ENCODING_JSON"},

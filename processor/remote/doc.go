@@ -7,7 +7,9 @@
 // the answer is status 200 and a ProcessResponse in JSON. ENCODING_MSGPACK is the same in
 // MessagePack.
 //
-// Process never retries. Its error is one of these types:
+// If a processor has several URLs, Process sends each request to the next of them in turn. After an
+// UnreachableError it tries the others. Otherwise Process never retries. Its error is one of these
+// types:
 //
 //   - processor.UnreachableError: the request did not reach user code. The address cannot be
 //     resolved or connected to, or is not allowed; the TLS handshake failed; a plain POST was
@@ -28,5 +30,5 @@
 // Errors contain neither payloads nor header values.
 //
 // The package imports processor, process and internal encodings, but nothing of the engine or
-// storage. Start with dial.go, then rpc.go and plain.go.
+// storage. Start with dial.go, then endpoints.go, rpc.go and plain.go.
 package remote

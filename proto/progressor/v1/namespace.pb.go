@@ -528,11 +528,14 @@ func (*ProcessorConfig_Pull) isProcessorConfig_Transport() {}
 func (*ProcessorConfig_Builtin) isProcessorConfig_Transport() {}
 
 type ConnectProcessor struct {
-	state         protoimpl.MessageState    `protogen:"open.v1"`
-	Url           string                    `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Encoding      ConnectProcessor_Encoding `protobuf:"varint,2,opt,name=encoding,proto3,enum=progressor.v1.ConnectProcessor_Encoding" json:"encoding,omitempty"`
-	Protocol      ConnectProcessor_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=progressor.v1.ConnectProcessor_Protocol" json:"protocol,omitempty"`
-	Headers       map[string]string         `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state    protoimpl.MessageState    `protogen:"open.v1"`
+	Url      string                    `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Encoding ConnectProcessor_Encoding `protobuf:"varint,2,opt,name=encoding,proto3,enum=progressor.v1.ConnectProcessor_Encoding" json:"encoding,omitempty"`
+	Protocol ConnectProcessor_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=progressor.v1.ConnectProcessor_Protocol" json:"protocol,omitempty"`
+	Headers  map[string]string         `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
+	// reached or rejects an attempt because it is busy, the next one gets the attempt.
+	MoreUrls      []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -591,6 +594,13 @@ func (x *ConnectProcessor) GetProtocol() ConnectProcessor_Protocol {
 func (x *ConnectProcessor) GetHeaders() map[string]string {
 	if x != nil {
 		return x.Headers
+	}
+	return nil
+}
+
+func (x *ConnectProcessor) GetMoreUrls() []string {
+	if x != nil {
+		return x.MoreUrls
 	}
 	return nil
 }
@@ -1237,13 +1247,15 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\x9a\x04\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xd6\x04\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
 	"\bencoding\x18\x02 \x01(\x0e2(.progressor.v1.ConnectProcessor.EncodingB\b\xbaH\x05\x82\x01\x02\x10\x01R\bencoding\x12N\n" +
 	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12P\n" +
-	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x1a:\n" +
+	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12:\n" +
+	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
+	"^https?://R\bmoreUrls\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +

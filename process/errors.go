@@ -89,6 +89,7 @@ const (
 	ReasonPanic           = "panic"                // the Go processor panicked
 	ReasonCancelled       = "cancelled"            // the worker stopped its job on request
 	ReasonLeaseLost       = "lease_lost"           // the worker was silent too long, or its node died
+	ReasonNoWorkers       = "no_workers"           // a job for several workers, and the namespace is not for workers
 	ReasonZombie          = "zombie"               // the node that ran the attempt died
 	ReasonHistoryTooLarge = "history_too_large"    // over MaxHistoryEvents or MaxHistoryBytes
 	ReasonGraceExpired    = "cancel_grace_expired" // the grace period of the cancel is over

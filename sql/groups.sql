@@ -7,6 +7,15 @@ SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cance
  WHERE s.taker = '~' AND (s.waits_for = 'place')::int = 1 AND p.status = 'INIT'
  LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED;
 
+-- WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
+-- lim. Locked rows are left to the next call.
+-- name: WakeGroups :execrows
+UPDATE schedule s SET waits_for = 'place'
+  FROM (SELECT w.namespace, w.process_id, w.task_id FROM unnest(@namespaces::text[]) AS n(namespace)
+         CROSS JOIN LATERAL (SELECT s.namespace, s.process_id, s.task_id FROM schedule s
+                              WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" = n.namespace LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) w) x
+ WHERE s.namespace = ANY (ARRAY[x.namespace]) AND s.process_id = x.process_id AND s.task_id = x.task_id;
+
 -- PutGroups creates or changes the rows of groups and thereby locks them, in order, so that no
 -- place is taken in the meantime. It runs after TakeGroups.
 -- name: PutGroups :exec
@@ -83,8 +92,8 @@ UPDATE schedule s SET waits_for = 'members', attempt = 1, fencing_token = coales
 -- EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
 -- keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
 -- (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
--- its run gets. A retried group may end before it rests; it was then not running. It runs after
--- TakeGroups.
+-- its run gets. A retried group may end before it rests; it was then not running. A failure that is
+-- not the one of a worker is added to those of the workers. It runs after TakeGroups.
 -- name: EndGroups :many
 WITH i AS MATERIALIZED (
   SELECT x.*, s.task_id, s.priority, s.scheduled_time, s.idempotency_key, s.args, s.job_name, s.attempt, s.fencing_token, p.cancel_deadline, p.cancel_reason, l.running_time, l.failures, l.results, l.left_out,
@@ -129,7 +138,9 @@ je AS (
 ds AS (
   DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id),
 jb AS (
-  UPDATE jobs j SET updated_time = statement_timestamp(), failures = i.failures,
+  UPDATE jobs j SET updated_time = statement_timestamp(),
+         failures = CASE WHEN i.failure = '' OR i.failures @> jsonb_build_array(jsonb_build_object('failure', i.failure::jsonb)) THEN i.failures
+                         ELSE coalesce(i.failures, '[]') || jsonb_build_array(jsonb_build_object('attempt', 1, 'workerId', '', 'time', statement_timestamp(), 'takeover', false, 'failure', i.failure::jsonb)) END,
          result = CASE WHEN i.kept THEN convert_to(coalesce(i.results, '{}')::text, 'UTF8') END,
          result_expires_time = CASE WHEN i.kept THEN statement_timestamp() + i.ttl_us * interval '1 microsecond' ELSE j.result_expires_time END
     FROM i WHERE j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -42,6 +43,9 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}
+
+	mu       sync.Mutex
+	stranded []string // namespaces without workers in which groups wait for their members
 }
 
 // groupsBatch is how many groups one look takes.
@@ -65,6 +69,9 @@ func (g *groups) Run(ctx context.Context) error {
 			return nil
 		case <-g.woken:
 		}
+		if err := g.wakeStranded(ctx); err != nil {
+			g.jobs.engine.ScanFailed(ctx, "groups", err)
+		}
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = g.look(ctx); err != nil {
@@ -80,7 +87,13 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	looked, err := jobs.LookAtGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
 		options, _ := wire.JobOptions(g.Options) // what cannot be read asks for one worker
 		return groupRules(options.GetWorkers())
-	}, nextStep)
+	}, func(group *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
+		step := nextStep(group, rules)
+		if step.Outcome == "" && !g.jobs.engine.Pulls(ctx, group.Key.Namespace) {
+			return strandedStep(group)
+		}
+		return step
+	})
 	if err != nil {
 		return false, err
 	}

@@ -59,7 +59,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 // standing takes what other nodes have left, and which constraints they have changed.
 func (q *Jobs) standing(all []storage.Standing) {
 	q.admission.refresh(all)
-	if slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
+	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
 		q.groups.wake()
 	}
 }

@@ -104,6 +104,14 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 	return looked, err
 }
 
+// WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most limit of each.
+func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limit int32) error {
+	return s.Taking(ctx, "wake groups", func(ctx context.Context, db storage.DB) error {
+		_, err := dbsqlc.New().WakeGroups(ctx, db, dbsqlc.WakeGroupsParams{Namespaces: namespaces, Lim: limit})
+		return err
+	})
+}
+
 // look is the transaction of LookAtGroups with the rows to write.
 type look struct {
 	ctx   context.Context

@@ -126,7 +126,27 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	if err := jobJSON(m, r); err != nil {
 		return m, err
 	}
-	return m, workerRuns(m, r.Runs)
+	if err := workerRuns(m, r.Runs); err != nil {
+		return m, err
+	}
+	if r.Grouped && m.GetState() == progressorv1.JobState_JOB_STATE_RUNNING && m.GetBlockedOn() == "" {
+		m.BlockedOn = noWorkerRuns(m.GetWorkerRuns())
+	}
+	return m, nil
+}
+
+// noWorkerRuns says that no worker runs a job for several workers at the moment. It returns "" if one does.
+func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
+	waiting := 0
+	for _, r := range runs {
+		switch r.GetState() {
+		case progressorv1.JobState_JOB_STATE_RUNNING:
+			return ""
+		case progressorv1.JobState_JOB_STATE_AVAILABLE, progressorv1.JobState_JOB_STATE_RETRYABLE:
+			waiting++
+		}
+	}
+	return fmt.Sprintf("workers: no worker runs it, %d of %d places wait for one", waiting, len(runs))
 }
 
 // jobJSON sets the fields that are stored as JSON.

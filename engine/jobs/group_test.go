@@ -58,6 +58,13 @@ func wantRuns(t testing.TB, job *progressorv1.Job, want string) {
 	}
 }
 
+func wantBlockedOn(t testing.TB, job *progressorv1.Job, want string) {
+	t.Helper()
+	if got := job.GetBlockedOn(); got != want {
+		t.Errorf("blocked on %q, want %q", got, want)
+	}
+}
+
 func result(of string) *structpb.Value { return structpb.NewStringValue("by " + of) }
 
 // A broadcast: each worker that is named runs the job once, nobody else does, and it ends with the results of all. They are handed out once.
@@ -69,12 +76,14 @@ func TestBroadcast(t *testing.T) {
 	if leases := n.look(t, "w4"); len(leases) != 0 {
 		t.Fatalf("a worker that is not named got %v", leases)
 	}
+	wantBlockedOn(t, n.job(t, "pull", "all", running), "workers: no worker runs it, 3 of 3 places wait for one")
 	wantRuns(t, n.job(t, "pull", "all", running), "w1 available 0, w2 available 0, w3 available 0")
 	for _, w := range []string{"w3", "w1", "w2"} {
 		l := n.one(t, w)
 		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" || l.GetJob().GetOptions().GetWorkers() != nil {
 			t.Errorf("%v", l)
 		}
+		wantBlockedOn(t, n.job(t, "pull", "all", running), "")
 		if again := n.look(t, w); len(again) != 0 {
 			t.Errorf("%s got a second place: %v", w, again)
 		}

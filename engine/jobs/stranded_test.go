@@ -58,3 +58,17 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	}
 	n.members(t, "waits", 2)
 }
+
+// A job for several workers says when no worker runs it: before the first one comes, and after the last one has left.
+func TestGroupThatNoWorkerRuns(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "one", workers(1, 0))
+	n.members(t, "one", 1)
+	const want = "workers: no worker runs it, 1 of 1 places wait for one"
+	wantBlockedOn(t, n.job(t, "pull", "one", running), want)
+	l := n.one(t, "w")
+	wantBlockedOn(t, n.job(t, "pull", "one", running), "")
+	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
+	wantBlockedOn(t, n.job(t, "pull", "one", running), want)
+}

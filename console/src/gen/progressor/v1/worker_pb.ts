@@ -822,7 +822,8 @@ export type Job = Message<"progressor.v1.Job"> & {
   result?: Value | undefined;
 
   /**
-   * Why a waiting job does not run: the name of a constraint, a paused namespace, or its time.
+   * Why a job does not run: the name of a constraint, a paused namespace, or its time. For a job
+   * for several workers in RUNNING: that no worker runs it now.
    *
    * @generated from field: string blocked_on = 11;
    */

@@ -4,81 +4,166 @@
 -- until the next job is due, or until the next start of a key; -1 if no job waits for either.
 -- name: LockConstraints :one
 SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
-       coalesce(greatest(extract(epoch FROM least(
-         (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
-           ORDER BY s.scheduled_time LIMIT 1),
-         (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1))
-         - statement_timestamp()) * 1000000, 0), -1)::bigint AS next_us
+       coalesce(greatest(extract(epoch FROM least((
+         SELECT s.scheduled_time FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = c.namespace
+            AND s.waits_for = 'time'
+            AND s.line IS NOT NULL
+          ORDER BY s.scheduled_time LIMIT 1),
+                                                  (
+                                                    SELECT b.next_time FROM constraint_buckets b
+                                                     WHERE b.namespace = c.namespace
+                                                       AND b.next_time IS NOT NULL
+                                                     ORDER BY b.next_time
+                                                     LIMIT 1)) - statement_timestamp()) * 1000000,
+                         0),
+                -1)::bigint AS next_us
   FROM constraint_sets c WHERE c.namespace = @namespace FOR UPDATE OF c;
 
 -- name: ReadConstraints :many
-SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = @namespace ORDER BY name;
+SELECT name, match, key, max_running, rate_count, rate_per, rate_burst
+  FROM constraints WHERE namespace = @namespace
+ ORDER BY name;
 
 -- ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
 -- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES (@namespace, 1, clock_timestamp(), clock_timestamp(), '')
-ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = '';
+ON CONFLICT (namespace) DO UPDATE SET
+       version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(),
+       cursor = '';
 
 -- name: PutConstraint :exec
 INSERT INTO constraints (namespace, name, match, key, max_running, rate_count, rate_per, rate_burst)
-VALUES (@namespace, @name, @match, @key, @max_running, NULLIF(@rate_count::int, 0), NULLIF(@rate_per_us::bigint, 0) * interval '1 microsecond', NULLIF(@rate_burst::int, 0))
-ON CONFLICT (namespace, name) DO UPDATE SET match = excluded.match, key = excluded.key, max_running = excluded.max_running, rate_count = excluded.rate_count,
-   rate_per = excluded.rate_per, rate_burst = excluded.rate_burst, updated_time = statement_timestamp();
+VALUES (@namespace, @name, @match, @key, @max_running, NULLIF(@rate_count::int, 0),
+        NULLIF(@rate_per_us::bigint, 0) * interval '1 microsecond', NULLIF(@rate_burst::int, 0))
+ON CONFLICT (namespace, name) DO UPDATE SET
+       match = excluded.match, key = excluded.key, max_running = excluded.max_running,
+       rate_count = excluded.rate_count, rate_per = excluded.rate_per,
+       rate_burst = excluded.rate_burst, updated_time = statement_timestamp();
 
 -- name: DeleteConstraint :execrows
-DELETE FROM constraints WHERE namespace = @namespace AND name = @name;
+DELETE FROM constraints
+ WHERE namespace = @namespace
+   AND name = @name;
 
 -- DueInLine lets due jobs that need keys wait for their key.
 -- name: DueInLine :many
-WITH due AS MATERIALIZED (
-  SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-   WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'time' AND s.line IS NOT NULL AND s.scheduled_time <= statement_timestamp() AND p.status = 'INIT'
+WITH due_tasks AS MATERIALIZED (
+  SELECT s.namespace, s.process_id, s.task_id
+    FROM schedule s
+    JOIN processes p
+      ON p.namespace = ANY (ARRAY[s.namespace])
+     AND p.process_id = s.process_id
+   WHERE s.namespace COLLATE "POSIX" = @namespace::text
+     AND s.waits_for = 'time'
+     AND s.line IS NOT NULL
+     AND s.scheduled_time <= statement_timestamp()
+     AND p.status = 'INIT'
    ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED),
-m AS (
-  UPDATE schedule s SET waits_for = 'constraint'
-    FROM due WHERE s.namespace = ANY (ARRAY[due.namespace]) AND s.process_id = due.process_id AND s.task_id = due.task_id
-  RETURNING s.namespace, s.process_id, s.job_name, s.line, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
-jc AS (
+updated_schedule AS (
+  UPDATE schedule s
+     SET waits_for = 'constraint'
+    FROM due_tasks
+   WHERE s.namespace = ANY (ARRAY[due_tasks.namespace])
+     AND s.process_id = due_tasks.process_id
+     AND s.task_id = due_tasks.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, s.line,
+            CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
-   GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT updated_schedule.namespace, updated_schedule.job_name, change.state, sum(change.n)
+    FROM updated_schedule
+   CROSS JOIN LATERAL (VALUES (updated_schedule.state, -1), ('available', 1)) AS change(state, n)
+   GROUP BY updated_schedule.namespace, updated_schedule.job_name, change.state
+  HAVING sum(change.n) <> 0
+   ORDER BY updated_schedule.namespace, updated_schedule.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, message)
-  SELECT m.namespace, m.process_id, 'due', m.state, 'available', CASE WHEN m.line <> '' THEN 'needs ' || m.line END FROM m WHERE @mode::int = 2)
-SELECT m.line::text AS line FROM m;
+  SELECT updated_schedule.namespace, updated_schedule.process_id, 'due', updated_schedule.state,
+         'available',
+         CASE WHEN updated_schedule.line <> '' THEN 'needs ' || updated_schedule.line END
+    FROM updated_schedule WHERE @mode::int = 2)
+SELECT updated_schedule.line::text AS line FROM updated_schedule;
 
 -- DueBuckets returns keys that permit another start, longest due first.
 -- name: DueBuckets :many
-SELECT line FROM constraint_buckets WHERE namespace = @namespace AND next_time <= statement_timestamp() ORDER BY next_time LIMIT @lim::int;
+SELECT line FROM constraint_buckets
+ WHERE namespace = @namespace
+   AND next_time <= statement_timestamp()
+ ORDER BY next_time LIMIT @lim::int;
 
 -- NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
 -- if no job waits for either.
 -- name: NextInLine :one
-SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us
-  FROM (SELECT least(
-    (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'time' AND s.line IS NOT NULL
-      ORDER BY s.scheduled_time LIMIT 1),
-    (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x;
+SELECT (CASE
+          WHEN next_time.at IS NULL THEN -1
+          ELSE greatest(extract(epoch FROM next_time.at - statement_timestamp()) * 1000000, 0)
+        END)::bigint AS delay_us
+  FROM (
+    SELECT least((
+      SELECT s.scheduled_time FROM schedule s
+       WHERE s.namespace COLLATE "POSIX" = @namespace::text
+         AND s.waits_for = 'time'
+         AND s.line IS NOT NULL
+       ORDER BY s.scheduled_time LIMIT 1),
+                 (
+                   SELECT b.next_time FROM constraint_buckets b
+                    WHERE b.namespace = @namespace::text
+                      AND b.next_time IS NOT NULL
+                    ORDER BY b.next_time LIMIT 1)) AS at) next_time;
 
 -- ReadLines returns the use of keys, their buckets and their reservations. unstarted: holders that
 -- have not been claimed yet, counted if the key has a rate. reserved_by: the job for which a key is
 -- kept, with its position in lines; '' if there is none that waits for a key.
 -- name: ReadLines :many
-SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line)::int AS held,
-       (CASE WHEN l.rated THEN (SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
-         WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = l.line) ELSE 0 END)::int AS unstarted,
-       (b.line IS NOT NULL)::bool AS has_bucket, coalesce(b.tokens, 0)::float8 AS tokens, coalesce(b.unstarted, 0)::int AS bucket_unstarted,
-       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now,
-       coalesce(v.process_id, '')::text AS reserved_by, coalesce(v.priority, 0)::int AS reserved_priority, coalesce(v.task_id, 0)::bigint AS reserved_task_id
-  FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS l(line, rated)
+SELECT item.line::text AS line,
+       (
+         SELECT count(*) FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = @namespace::text
+            AND h.line = item.line)::int AS held,
+       (CASE
+          WHEN item.rated
+            THEN (
+              SELECT count(*) FROM constraint_holds h
+               CROSS JOIN LATERAL (
+                 SELECT 1 FROM schedule s
+                  WHERE s.namespace = h.namespace
+                    AND s.process_id = h.process_id
+                    AND s.waits_for::text = 'place'
+                  LIMIT 1) waiting
+               WHERE h.namespace COLLATE "POSIX" = @namespace::text
+                 AND h.line = item.line)
+          ELSE 0
+        END)::int AS unstarted,
+       (bucket.line IS NOT NULL)::bool AS has_bucket, coalesce(bucket.tokens, 0)::float8 AS tokens,
+       coalesce(bucket.unstarted, 0)::int AS bucket_unstarted,
+       coalesce(bucket.refilled_time, 'epoch')::timestamptz AS refilled_time,
+       statement_timestamp()::timestamptz AS now,
+       coalesce(reservation.process_id, '')::text AS reserved_by,
+       coalesce(reservation.priority, 0)::int AS reserved_priority,
+       coalesce(reservation.task_id, 0)::bigint AS reserved_task_id
+  FROM ROWS FROM (unnest(@lines::text[]), unnest(@rateds::bool[])) AS item(line, rated)
   LEFT JOIN LATERAL (
-    SELECT r.process_id, s.priority, s.task_id FROM constraint_reservations r
-     CROSS JOIN LATERAL (SELECT s.priority, s.task_id FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint' LIMIT 1) s
-     WHERE r.namespace = @namespace::text AND r.line = l.line LIMIT 1) v ON true
-  LEFT JOIN LATERAL (SELECT b.* FROM constraint_buckets b WHERE l.rated AND b.namespace = @namespace::text AND b.line = l.line LIMIT 1) b ON true;
+    SELECT r.process_id, waiting.priority, waiting.task_id
+      FROM constraint_reservations r
+     CROSS JOIN LATERAL (
+       SELECT s.priority, s.task_id
+         FROM schedule s
+        WHERE s.namespace = r.namespace
+          AND s.process_id = r.process_id
+          AND s.waits_for::text = 'constraint'
+        LIMIT 1) waiting
+     WHERE r.namespace = @namespace::text
+       AND r.line = item.line
+     LIMIT 1) reservation ON true
+  LEFT JOIN LATERAL (
+    SELECT b.* FROM constraint_buckets b
+     WHERE item.rated
+       AND b.namespace = @namespace::text
+       AND b.line = item.line
+     LIMIT 1) bucket ON true;
 
 -- TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
 -- locked rows. The lock of the row is sufficient, and processes is not read, because a change of a
@@ -90,213 +175,322 @@ SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.na
 -- (given). Otherwise none does, and PlaceJobs and HoldKeys follow. Like a claim, it searches the
 -- rows by key, because a row that was changed after the snapshot has another ctid.
 -- name: TakeLines :many
-WITH t AS MATERIALIZED (
-  SELECT d.*, j.constraint_keys, j.tags, coalesce(j.constraints_version, 0) <> @version::bigint AS stale,
-         (j.constraints_version = @version::bigint AND j.constraint_keys = d.keys) IS TRUE AS alone
+WITH taken AS MATERIALIZED (
+  SELECT candidate.*, job.constraint_keys, job.tags,
+         coalesce(job.constraints_version, 0) <> @version::bigint AS stale,
+         (job.constraints_version = @version::bigint
+          AND job.constraint_keys = candidate.keys) IS TRUE AS alone
     FROM (
-      SELECT c.*, NULLIF(n.keys, '')::jsonb AS keys FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[]), unnest(@keys::text[])) AS n(line, room, keys)
+      SELECT waiting.*, NULLIF(item.keys, '')::jsonb AS keys
+        FROM ROWS FROM (unnest(@lines::text[]), unnest(@rooms::int[]), unnest(@keys::text[]))
+             AS item(line, room, keys)
        CROSS JOIN LATERAL (
-        SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.job_name, s.args FROM schedule s
-         WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = n.line
-         ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE SKIP LOCKED) c
-       LIMIT @lim::int) d
-   CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = @namespace::text AND j.process_id = d.process_id LIMIT 1) j),
-g AS MATERIALIZED (SELECT bool_and(t.alone) AS given FROM t),
-up AS (
-  UPDATE schedule s SET waits_for = 'place'
-    FROM t WHERE (SELECT g.given FROM g) AND s.namespace = ANY (ARRAY[t.namespace]) AND s.process_id = t.process_id AND s.task_id = t.task_id),
-ho AS (
+         SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time,
+                s.job_name, s.args
+           FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = @namespace::text
+            AND s.waits_for = 'constraint'
+            AND s.line = item.line
+          ORDER BY s.priority, s.task_id LIMIT item.room FOR NO KEY UPDATE SKIP LOCKED) waiting
+       LIMIT @lim::int) candidate
+   CROSS JOIN LATERAL (
+     SELECT j.* FROM jobs j
+      WHERE j.namespace = @namespace::text
+        AND j.process_id = candidate.process_id
+      LIMIT 1) job),
+all_alone AS MATERIALIZED (
+  SELECT bool_and(taken.alone) AS given FROM taken),
+updated_schedule AS (
+  UPDATE schedule s
+     SET waits_for = 'place'
+    FROM taken
+   WHERE (SELECT all_alone.given FROM all_alone)
+     AND s.namespace = ANY (ARRAY[taken.namespace])
+     AND s.process_id = taken.process_id
+     AND s.task_id = taken.task_id),
+inserted_constraint_holds AS (
   INSERT INTO constraint_holds (namespace, process_id, line)
-  SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)
+  SELECT taken.namespace, taken.process_id, taken.line
+    FROM taken WHERE (SELECT all_alone.given FROM all_alone)
   ON CONFLICT DO NOTHING)
-SELECT t.line::text AS line, t.process_id, t.task_id, t.priority, t.scheduled_time, t.job_name::text AS name, (SELECT g.given FROM g)::bool AS given,
-       (CASE WHEN NOT (SELECT g.given FROM g) THEN t.constraint_keys END)::jsonb AS constraint_keys, t.stale::bool AS stale,
-       (CASE WHEN t.stale THEN t.args END)::bytea AS args, m.metadata, (CASE WHEN t.stale THEN t.tags END)::jsonb AS tags
-  FROM t LEFT JOIN LATERAL (SELECT p.metadata FROM processes p WHERE t.stale AND p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) m ON true;
+SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority,
+       taken.scheduled_time, taken.job_name::text AS name,
+       (SELECT all_alone.given FROM all_alone)::bool AS given,
+       (CASE
+          WHEN NOT (SELECT all_alone.given FROM all_alone) THEN taken.constraint_keys
+        END)::jsonb AS constraint_keys,
+       taken.stale::bool AS stale,
+       (CASE WHEN taken.stale THEN taken.args END)::bytea AS args,
+       process.metadata,
+       (CASE WHEN taken.stale THEN taken.tags END)::jsonb AS tags
+  FROM taken
+  LEFT JOIN LATERAL (
+    SELECT p.metadata FROM processes p
+     WHERE taken.stale
+       AND p.namespace = taken.namespace
+       AND p.process_id = taken.process_id
+     LIMIT 1) process ON true;
 
 -- PlaceJobs moves jobs that TakeLines or StaleJobs has taken: they can run, or wait for the key
 -- that they lack. line '': no key is needed. evaluated: keys replace those of the job.
 -- name: PlaceJobs :exec
-WITH i AS MATERIALIZED (
-  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@waits_fors::text[]), unnest(@lines::text[]),
-                             unnest(@evaluateds::bool[]), unnest(@keys::text[])) AS x(namespace, process_id, task_id, waits_for, line, evaluated, keys)),
-jb AS (
-  UPDATE jobs j SET constraints_version = @version::bigint, constraint_keys = NULLIF(i.keys, '')::jsonb
-    FROM i WHERE i.evaluated AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id)
-UPDATE schedule s SET waits_for = i.waits_for::waits_for, line = NULLIF(i.line, '')
-  FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id;
+WITH input AS MATERIALIZED (
+  SELECT item.*
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@task_ids::bigint[]), unnest(@waits_fors::text[]),
+                    unnest(@lines::text[]), unnest(@evaluateds::bool[]), unnest(@keys::text[]))
+         AS item(namespace, process_id, task_id, waits_for, line, evaluated, keys)),
+updated_jobs AS (
+  UPDATE jobs j
+     SET constraints_version = @version::bigint, constraint_keys = NULLIF(input.keys, '')::jsonb
+    FROM input
+   WHERE input.evaluated
+     AND j.namespace = ANY (ARRAY[input.namespace])
+     AND j.process_id = input.process_id)
+UPDATE schedule s
+   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, '')
+  FROM input
+ WHERE s.namespace = ANY (ARRAY[input.namespace])
+   AND s.process_id = input.process_id
+   AND s.task_id = input.task_id;
 
 -- HoldKeys stores which jobs have which keys.
 -- name: HoldKeys :exec
 INSERT INTO constraint_holds (namespace, process_id, line)
-SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
+SELECT @namespace::text, item.process_id, item.line
+  FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS item(process_id, line)
 ON CONFLICT DO NOTHING;
 
 -- DropReservations deletes the reservations of jobs, and returns their keys.
 -- name: DropReservations :many
-DELETE FROM constraint_reservations r USING unnest(@process_ids::text[]) AS i(process_id)
- WHERE r.namespace = @namespace::text AND r.process_id = i.process_id
+DELETE FROM constraint_reservations r USING unnest(@process_ids::text[]) AS item(process_id)
+ WHERE r.namespace = @namespace::text
+   AND r.process_id = item.process_id
 RETURNING r.line;
 
 -- ReserveKeys keeps keys for jobs. It runs after DropReservations. It replaces reservations without
 -- effect.
 -- name: ReserveKeys :exec
 INSERT INTO constraint_reservations (namespace, process_id, line)
-SELECT @namespace::text, x.process_id, x.line FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS x(process_id, line)
-ON CONFLICT (namespace, line) DO UPDATE SET process_id = excluded.process_id, reserved_time = excluded.reserved_time;
+SELECT @namespace::text, item.process_id, item.line
+  FROM ROWS FROM (unnest(@process_ids::text[]), unnest(@lines::text[])) AS item(process_id, line)
+ON CONFLICT (namespace, line) DO UPDATE SET
+       process_id = excluded.process_id, reserved_time = excluded.reserved_time;
 
 -- ForgetReservations deletes reservations of jobs that do not wait for a key any more.
 -- name: ForgetReservations :exec
-DELETE FROM constraint_reservations r WHERE r.namespace = @namespace
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint');
+DELETE FROM constraint_reservations r
+ WHERE r.namespace = @namespace
+   AND NOT EXISTS (
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = r.namespace
+        AND s.process_id = r.process_id
+        AND s.waits_for::text = 'constraint');
 
 -- WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits
 -- a start; 0: now.
 -- name: WriteBuckets :exec
-INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
-SELECT @namespace::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
-       CASE WHEN x.next_us > 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
-  FROM ROWS FROM (unnest(@lines::text[]), unnest(@tokens::float8[]), unnest(@unstarteds::int[]), unnest(@refilled_times::timestamptz[]), unnest(@fulls_us::bigint[]),
-                  unnest(@nexts_us::bigint[])) AS x(line, tokens, unstarted, refilled_time, full_us, next_us)
-ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
-   full_time = excluded.full_time, next_time = excluded.next_time;
+INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time,
+                                next_time)
+SELECT @namespace::text, item.line, item.tokens, item.unstarted, item.refilled_time,
+       item.refilled_time + item.full_us * interval '1 microsecond',
+       CASE
+         WHEN item.next_us > 0 THEN item.refilled_time + item.next_us * interval '1 microsecond'
+       END
+  FROM ROWS FROM (unnest(@lines::text[]), unnest(@tokens::float8[]), unnest(@unstarteds::int[]),
+                  unnest(@refilled_times::timestamptz[]), unnest(@fulls_us::bigint[]),
+                  unnest(@nexts_us::bigint[]))
+       AS item(line, tokens, unstarted, refilled_time, full_us, next_us)
+ON CONFLICT (namespace, line) DO UPDATE SET
+       tokens = excluded.tokens, unstarted = excluded.unstarted,
+       refilled_time = excluded.refilled_time, full_time = excluded.full_time,
+       next_time = excluded.next_time;
 
 -- ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
 -- their next start would be due forever.
 -- name: ForgetBuckets :exec
-DELETE FROM constraint_buckets b WHERE b.namespace = @namespace
+DELETE FROM constraint_buckets b
+ WHERE b.namespace = @namespace
    AND (b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
-     OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL));
+        OR NOT EXISTS (
+          SELECT 1 FROM constraints c
+           WHERE c.namespace = b.namespace
+             AND c.name = split_part(b.line, '=', 1)
+             AND c.rate_count IS NOT NULL));
 
 -- FreeKeys frees the keys of a job that has ended. It runs after SaveResult and selects its items
 -- like WriteJobs. (SaveCompleted frees keys itself.)
 -- name: FreeKeys :exec
-WITH i AS MATERIALIZED (
-  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
-   CROSS JOIN LATERAL (SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
-DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
+WITH input AS MATERIALIZED (
+  SELECT item.*
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended)
+DELETE FROM constraint_holds h USING input
+ WHERE h.namespace = ANY (ARRAY[input.namespace])
+   AND h.process_id = input.process_id;
 
 -- BackInLine frees the keys of a job that will run again: it waits for its key, and is evaluated
 -- again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
 -- name: BackInLine :exec
-WITH i AS MATERIALIZED (
-  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
+WITH input AS MATERIALIZED (
+  SELECT item.*
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token)
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e),
-back AS (
-  UPDATE schedule s SET line = coalesce(s.line, ''), waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
-DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id
+        AND s.fencing_token = item.fencing_token
+        AND s.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+updated_schedule AS (
+  UPDATE schedule s
+     SET line = coalesce(s.line, ''),
+         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+    FROM input
+   WHERE s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.task_id = input.task_id)
+DELETE FROM constraint_holds h USING input
+ WHERE h.namespace = ANY (ARRAY[input.namespace])
+   AND h.process_id = input.process_id;
 
 -- FreeEnded frees the keys of jobs that were cancelled, suspended or removed: those that neither
 -- run nor wait for a slot.
 -- name: FreeEnded :exec
-DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
- WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place');
-
--- SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
--- keys are given in the meantime. It checks at most lim keys after a given one, and returns their
--- number, the last one, and the lines of the freed ones.
--- name: SweepHolds :one
-WITH h AS MATERIALIZED (
-  SELECT h.namespace, h.process_id, h.line FROM constraint_holds h WHERE h.namespace = @namespace::text AND (h.process_id, h.line) > (@after_process::text, @after_line::text)
-   ORDER BY h.namespace, h.process_id, h.line LIMIT @lim::int),
-d AS (
-  DELETE FROM constraint_holds x USING h WHERE x.namespace = ANY (ARRAY[h.namespace]) AND x.process_id = h.process_id
-     AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
-  RETURNING x.line)
-SELECT (SELECT count(*) FROM h)::int AS looked,
-       coalesce((SELECT h.process_id FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_process,
-       coalesce((SELECT h.line FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_line,
-       ARRAY (SELECT d.line FROM d)::text[] AS freed;
+DELETE FROM constraint_holds h
+ USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]))
+       AS item(namespace, process_id)
+ WHERE h.namespace = ANY (ARRAY[item.namespace])
+   AND h.process_id = item.process_id
+   AND NOT EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = ANY (ARRAY[h.namespace])
+        AND r.process_id = h.process_id)
+   AND NOT EXISTS (
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = ANY (ARRAY[h.namespace])
+        AND s.process_id = h.process_id
+        AND s.waits_for::text = 'place');
 
 -- ListLines returns the lines with waiting jobs after a given line, in order. It reads one index
 -- entry per line, independent of the number of waiting jobs.
 -- name: ListLines :many
-WITH RECURSIVE l AS (
-  (SELECT s.line, 1 AS n FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line >= @from_line::text
-    ORDER BY s.line LIMIT 1)
+WITH RECURSIVE lines AS (
+  (
+    SELECT s.line, 1 AS n
+      FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = @namespace::text
+       AND s.waits_for = 'constraint'
+       AND s.line >= @from_line::text
+     ORDER BY s.line LIMIT 1)
   UNION ALL
-  SELECT (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line > l.line
-           ORDER BY s.line LIMIT 1), l.n + 1 FROM l WHERE l.line IS NOT NULL AND l.n < @lim::int)
-SELECT l.line::text AS line FROM l WHERE l.line IS NOT NULL;
-
--- SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
--- after a change of constraints.
--- name: SpanOfJobs :many
-SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
-  SELECT s.process_id, s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~' AND EXISTS (
-      SELECT 1 FROM jobs j WHERE j.namespace = ANY (ARRAY[s.namespace]) AND j.process_id = s.process_id AND coalesce(j.constraints_version, 0) <> @version::bigint) AS stale
-    FROM schedule s WHERE s.namespace = @namespace::text AND s.process_id > @after::text
-   ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x;
-
--- StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
--- LockProcesses.
--- name: StaleJobs :many
-SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
-  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~'
- CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
- WHERE coalesce(j.constraints_version, 0) <> @version::bigint;
-
--- DropHolds deletes the keys that jobs got under an older version.
--- name: DropHolds :exec
-DELETE FROM constraint_holds h USING ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[])) AS i(namespace, process_id)
- WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id;
-
--- name: MoveSweep :exec
-UPDATE constraint_sets SET cursor = NULLIF(@cursor::text, ''), swept_time = CASE WHEN @cursor::text = '' THEN began_time ELSE swept_time END WHERE namespace = @namespace;
-
--- name: BeginSweep :exec
-UPDATE constraint_sets SET cursor = '', began_time = clock_timestamp() WHERE namespace = @namespace;
-
--- RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
--- now on.
--- name: RunningUnheld :many
-SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
-  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.metadata FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.* FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
- WHERE r.namespace = @namespace::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> @version::bigint;
+  SELECT (
+    SELECT s.line FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = @namespace::text
+       AND s.waits_for = 'constraint'
+       AND s.line > lines.line
+     ORDER BY s.line LIMIT 1),
+         lines.n + 1
+    FROM lines
+   WHERE lines.line IS NOT NULL
+     AND lines.n < @lim::int)
+SELECT lines.line::text AS line FROM lines WHERE lines.line IS NOT NULL;
 
 -- CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
 -- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
 -- the next of these may start.
 -- name: CountConstraints :many
-SELECT x.running::bigint AS running, x.held::bigint AS held,
-       (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
-       coalesce((SELECT min(b.next_time) FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.line >= c.name || '=' AND b.line < c.name || '>'
-          AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
+SELECT counts.running::bigint AS running, counts.held::bigint AS held,
+       (
+         SELECT count(*) FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = c.namespace
+            AND s.waits_for = 'constraint'
+            AND s.line >= c.name || '='
+            AND s.line < c.name || '>')::bigint AS waiting,
+       coalesce((
+         SELECT min(b.next_time) FROM constraint_buckets b
+          WHERE b.namespace = c.namespace
+            AND b.line >= c.name || '='
+            AND b.line < c.name || '>'
+            AND b.next_time IS NOT NULL),
+                'epoch')::timestamptz AS next_free_time
   FROM constraints c
  CROSS JOIN LATERAL (
-   SELECT count(r.claimed) AS running, count(*) - count(r.claimed) AS held FROM constraint_holds h
-     LEFT JOIN LATERAL (SELECT true AS claimed FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r ON true
-    WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>') x
- WHERE c.namespace = @namespace ORDER BY c.name;
+   SELECT count(attempt.claimed) AS running, count(*) - count(attempt.claimed) AS held
+     FROM constraint_holds h
+     LEFT JOIN LATERAL (
+       SELECT true AS claimed FROM running r
+        WHERE r.namespace = h.namespace
+          AND r.process_id = h.process_id
+        LIMIT 1) attempt ON true
+    WHERE h.namespace COLLATE "POSIX" = c.namespace
+      AND h.line >= c.name || '='
+      AND h.line < c.name || '>') counts
+ WHERE c.namespace = @namespace
+ ORDER BY c.name;
 
 -- PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
--- key (the first three of them), how many of those are not claimed yet, when the next may start, and
--- the job for which the key is kept.
+-- key (the first three of them), how many of those are not claimed yet, when the next may start,
+-- and the job for which the key is kept.
 -- name: PlaceInLine :one
-SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = @namespace::text AND s.waits_for = 'constraint' AND s.line = @line::text
-           AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint) ORDER BY s.priority, s.task_id LIMIT @lim::int) x)::int AS before,
-       (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS held,
-       ARRAY(SELECT h.process_id FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
-       (SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
-         WHERE h.namespace COLLATE "POSIX" = @namespace::text AND h.line = @line::text)::int AS unstarted,
-       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = @namespace::text AND b.line = @line::text), 'epoch')::timestamptz AS next_time,
-       coalesce((SELECT r.process_id FROM constraint_reservations r
-         WHERE r.namespace = @namespace::text AND r.line = @line::text
-           AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')), '')::text AS reserved_by;
+SELECT (
+  SELECT count(*) FROM (
+    SELECT 1 FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = @namespace::text
+       AND s.waits_for = 'constraint'
+       AND s.line = @line::text
+       AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint)
+     ORDER BY s.priority, s.task_id LIMIT @lim::int) ahead)::int AS before,
+       (
+         SELECT count(*) FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = @namespace::text
+            AND h.line = @line::text)::int AS held,
+       ARRAY(
+         SELECT h.process_id FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = @namespace::text
+            AND h.line = @line::text
+          ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
+       (
+         SELECT count(*) FROM constraint_holds h
+          CROSS JOIN LATERAL (
+            SELECT 1 FROM schedule s
+             WHERE s.namespace = h.namespace
+               AND s.process_id = h.process_id
+               AND s.waits_for::text = 'place'
+             LIMIT 1) waiting
+          WHERE h.namespace COLLATE "POSIX" = @namespace::text
+            AND h.line = @line::text)::int AS unstarted,
+       coalesce((
+         SELECT b.next_time FROM constraint_buckets b
+          WHERE b.namespace = @namespace::text
+            AND b.line = @line::text),
+                'epoch')::timestamptz AS next_time,
+       coalesce((
+         SELECT r.process_id FROM constraint_reservations r
+          WHERE r.namespace = @namespace::text
+            AND r.line = @line::text
+            AND EXISTS (
+              SELECT 1 FROM schedule s
+               WHERE s.namespace = r.namespace
+                 AND s.process_id = r.process_id
+                 AND s.waits_for::text = 'constraint')),
+                '')::text AS reserved_by;

@@ -5,85 +5,144 @@
 -- its fire becomes a skipped one). The ledger has each fire once. An existing row of a new fire
 -- stays: it belongs to a deleted cron with the same id.
 -- name: WriteFires :exec
-WITH i AS MATERIALIZED (
-  SELECT x.* FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                             unnest(@cron_ids::text[]), unnest(@fire_times::timestamptz[]), unnest(@changes::text[]), unnest(@decisions::text[]),
-                             unnest(@reasons::text[]), unnest(@attempts::int[]), unnest(@statuses::text[]), unnest(@run_ids::text[]),
-                             unnest(@details::text[]), unnest(@manuals::bool[]), unnest(@counts::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token, cron_id, fire_time, change, decision, reason, attempt, status, run_id, detail, manual, count)
+WITH input AS MATERIALIZED (
+  SELECT item.*
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                    unnest(@cron_ids::text[]), unnest(@fire_times::timestamptz[]),
+                    unnest(@changes::text[]), unnest(@decisions::text[]), unnest(@reasons::text[]),
+                    unnest(@attempts::int[]), unnest(@statuses::text[]), unnest(@run_ids::text[]),
+                    unnest(@details::text[]), unnest(@manuals::bool[]), unnest(@counts::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token, cron_id, fire_time, change,
+                 decision, reason, attempt, status, run_id, detail, manual, count)
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
-        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e),
-up AS (
-  UPDATE cron_fires f SET
-         status = i.status::fire_status,
-         decision = CASE i.change WHEN 'refuse' THEN i.decision::fire_decision ELSE f.decision END,
-         reason = CASE i.change WHEN 'refuse' THEN NULLIF(i.reason, '') ELSE f.reason END,
-         attempt = CASE i.change WHEN 'end' THEN f.attempt ELSE i.attempt END,
-         process_id = CASE i.change WHEN 'end' THEN f.process_id ELSE NULLIF(i.run_id, '') END,
-         started_time = CASE i.change WHEN 'start' THEN statement_timestamp() WHEN 'end' THEN f.started_time END,
-         ended_time = CASE i.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
-         detail = CASE i.change WHEN 'end' THEN NULLIF(i.detail, '') ELSE f.detail END
-    FROM i WHERE i.change IN ('start', 'end', 'refuse') AND f.namespace = ANY (ARRAY[i.namespace]) AND f.cron_id = i.cron_id AND f.fire_time = i.fire_time
-     AND (f.status = 'SCHEDULED' OR i.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
-INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status, process_id, decided_time, started_time, ended_time, detail, manual, count)
-SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt, status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
+     SELECT 1 FROM answers a
+      WHERE a.namespace = item.namespace
+        AND a.process_id = item.process_id
+        AND a.task_id = item.task_id
+        AND a.fencing_token = item.fencing_token
+        AND a.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+updated_cron_fires AS (
+  UPDATE cron_fires f
+     SET status = input.status::fire_status,
+         decision = CASE input.change
+                      WHEN 'refuse' THEN input.decision::fire_decision
+                      ELSE f.decision
+                    END,
+         reason = CASE input.change WHEN 'refuse' THEN NULLIF(input.reason, '') ELSE f.reason END,
+         attempt = CASE input.change WHEN 'end' THEN f.attempt ELSE input.attempt END,
+         process_id = CASE input.change
+                        WHEN 'end' THEN f.process_id
+                        ELSE NULLIF(input.run_id, '')
+                      END,
+         started_time = CASE input.change
+                          WHEN 'start' THEN statement_timestamp()
+                          WHEN 'end' THEN f.started_time
+                        END,
+         ended_time = CASE input.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
+         detail = CASE input.change WHEN 'end' THEN NULLIF(input.detail, '') ELSE f.detail END
+    FROM input
+   WHERE input.change IN ('start', 'end', 'refuse')
+     AND f.namespace = ANY (ARRAY[input.namespace])
+     AND f.cron_id = input.cron_id
+     AND f.fire_time = input.fire_time
+     AND (f.status = 'SCHEDULED' OR input.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
+INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status,
+                        process_id, decided_time, started_time, ended_time, detail, manual, count)
+SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt,
+       status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
        CASE WHEN attempt > 0 THEN statement_timestamp() END,
-       CASE WHEN status NOT IN ('SCHEDULED', 'RUNNING') THEN statement_timestamp() END, NULLIF(detail, ''), manual, count
-  FROM i WHERE change = 'decide'
+       CASE WHEN status NOT IN ('SCHEDULED', 'RUNNING') THEN statement_timestamp() END,
+       NULLIF(detail, ''), manual, count
+  FROM input WHERE change = 'decide'
 ON CONFLICT DO NOTHING;
 
 -- ListFires lists the ledger of a cron before a time, newest first. since: older rows belong to a
 -- deleted cron with the same id.
 -- name: ListFires :many
-SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
-       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
+       f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,
+       f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
   FROM cron_fires f
- WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time < @before::timestamptz AND f.decided_time >= @since::timestamptz
+ WHERE f.namespace = @namespace
+   AND f.cron_id = @cron_id
+   AND f.fire_time < @before::timestamptz
+   AND f.decided_time >= @since::timestamptz
  ORDER BY f.namespace, f.cron_id, f.fire_time DESC LIMIT @lim::int;
 
 -- GetFire returns one row of the ledger.
 -- name: GetFire :one
-SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
-       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
-  FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time = @fire_time;
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
+       f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,
+       f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+  FROM cron_fires f
+ WHERE f.namespace = @namespace
+   AND f.cron_id = @cron_id
+   AND f.fire_time = @fire_time;
 
 -- ListFireTimes lists the fire times in a range that have rows, so that they are not decided twice.
 -- name: ListFireTimes :many
 SELECT f.fire_time FROM cron_fires f
- WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.fire_time >= @from_time::timestamptz AND f.fire_time < @to_time::timestamptz
+ WHERE f.namespace = @namespace
+   AND f.cron_id = @cron_id
+   AND f.fire_time >= @from_time::timestamptz
+   AND f.fire_time < @to_time::timestamptz
  ORDER BY f.fire_time;
 
 -- DeleteFires deletes the ledger of a deleted cron, lim rows at a time.
 -- name: DeleteFires :execrows
-DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
-  SELECT f.ctid FROM cron_fires f WHERE f.namespace = @namespace AND f.cron_id = @cron_id AND f.decided_time < @before::timestamptz LIMIT @lim::int));
+DELETE FROM cron_fires
+ WHERE ctid = ANY (ARRAY(
+   SELECT f.ctid FROM cron_fires f
+    WHERE f.namespace = @namespace
+      AND f.cron_id = @cron_id
+      AND f.decided_time < @before::timestamptz
+    LIMIT @lim::int));
 
 -- ForgetFires deletes rows of the ledger after their retention, lim at a time. Running and waiting
 -- runs are kept.
 -- name: ForgetFires :execrows
-DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
-  SELECT f.ctid FROM cron_fires f
-   WHERE f.decided_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond' AND f.ended_time IS NOT NULL LIMIT @lim::int));
+DELETE FROM cron_fires
+ WHERE ctid = ANY (ARRAY(
+   SELECT f.ctid FROM cron_fires f
+    WHERE f.decided_time
+            < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
+      AND f.ended_time IS NOT NULL
+    LIMIT @lim::int));
 
 -- ForgetCronTasks deletes tasks of crons that ended before a time, oldest first, at most lim of
 -- each cron. A cron continues to exist, and each fire adds tasks. It returns the number of deleted
 -- tasks.
 -- name: ForgetCronTasks :execrows
 WITH old_tasks AS MATERIALIZED (
-  SELECT o.namespace, o.process_id, o.task_id
+  SELECT old_task.namespace, old_task.process_id, old_task.task_id
     FROM namespaces n
-    JOIN processes p ON p.namespace = n.namespace AND p.process_id >= '~cron/' AND p.process_id < '~cron0'
+    JOIN processes p
+      ON p.namespace = n.namespace
+     AND p.process_id >= '~cron/'
+     AND p.process_id < '~cron0'
    CROSS JOIN LATERAL (
-     SELECT x.namespace, x.process_id, x.task_id, x.finished_time FROM tasks x WHERE x.namespace = p.namespace AND x.process_id = p.process_id
-      ORDER BY x.namespace, x.process_id, x.task_id LIMIT @lim::int) o
-   WHERE o.finished_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'),
+     SELECT x.namespace, x.process_id, x.task_id, x.finished_time
+       FROM tasks x
+      WHERE x.namespace = p.namespace
+        AND x.process_id = p.process_id
+      ORDER BY x.namespace, x.process_id, x.task_id LIMIT @lim::int) old_task
+   WHERE old_task.finished_time
+           < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'),
 deleted_attempts AS (
   DELETE FROM failed_attempts f USING old_tasks o
-   WHERE f.namespace = o.namespace AND f.process_id = o.process_id AND f.task_id = o.task_id)
+   WHERE f.namespace = o.namespace
+     AND f.process_id = o.process_id
+     AND f.task_id = o.task_id)
 DELETE FROM tasks t USING old_tasks o
- WHERE t.namespace = o.namespace AND t.process_id = o.process_id AND t.task_id = o.task_id;
+ WHERE t.namespace = o.namespace
+   AND t.process_id = o.process_id
+   AND t.task_id = o.task_id;

@@ -1,65 +1,141 @@
 -- The data for the explanation of a process, in addition to the process itself: without payloads,
 -- and bounded. ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
-SELECT task_id, task_type, status, attempt, scheduled_time, coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
-       coalesce(retry_interval, interval '0')::interval AS retry_interval, coalesce(timer_name, '')::text AS timer_name,
-       coalesce(failure->>'reason', '')::text AS reason, coalesce(failure->>'message', '')::text AS message
-  FROM tasks WHERE namespace = @namespace AND process_id = @process_id
+SELECT task_id, task_type, status, attempt, scheduled_time,
+       coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
+       coalesce(retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(timer_name, '')::text AS timer_name,
+       coalesce(failure->>'reason', '')::text AS reason,
+       coalesce(failure->>'message', '')::text AS message
+  FROM tasks
+ WHERE namespace = @namespace
+   AND process_id = @process_id
  ORDER BY namespace DESC, process_id DESC, task_id DESC LIMIT @lim::int;
 
 -- ExplainWaiting returns the waiting tasks: those that could run before those that wait for a time.
 -- name: ExplainWaiting :many
-SELECT task_id, task_type, waits_for, attempt, scheduled_time, coalesce(retry_interval, interval '0')::interval AS retry_interval,
-       coalesce(timer_name, '')::text AS timer_name, coalesce(failure->>'reason', '')::text AS reason, coalesce(failure->>'message', '')::text AS message
-  FROM schedule WHERE namespace = @namespace AND process_id = @process_id
- ORDER BY CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END, task_id LIMIT @lim::int;
+SELECT task_id, task_type, waits_for, attempt, scheduled_time,
+       coalesce(retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(timer_name, '')::text AS timer_name,
+       coalesce(failure->>'reason', '')::text AS reason,
+       coalesce(failure->>'message', '')::text AS message
+  FROM schedule
+ WHERE namespace = @namespace
+   AND process_id = @process_id
+ ORDER BY CASE WHEN waits_for = 'time' THEN scheduled_time ELSE 'epoch' END,
+          task_id LIMIT @lim::int;
 
 -- name: ExplainRunning :many
 SELECT r.task_id, r.task_type, r.attempt, r.scheduled_time, r.running_time, r.deadline,
-       coalesce(r.retry_interval, interval '0')::interval AS retry_interval, coalesce(r.timer_name, '')::text AS timer_name,
-       r.node_id, coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
-       coalesce(n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond', false)::bool AS alive, coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
-       coalesce(l.worker_id, '')::text AS worker_id, coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time, coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
-  FROM running r LEFT JOIN nodes n ON n.node_id = r.node_id
-  LEFT JOIN leases l ON l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token
- WHERE r.namespace = @namespace AND r.process_id = @process_id;
+       coalesce(r.retry_interval, interval '0')::interval AS retry_interval,
+       coalesce(r.timer_name, '')::text AS timer_name, r.node_id,
+       coalesce(n.address, '')::text AS address, coalesce(n.draining, false)::bool AS draining,
+       coalesce(n.beat_time
+                   >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond',
+                false)::bool AS alive,
+       coalesce(n.beat_time, 'epoch')::timestamptz AS node_beat_time,
+       coalesce(l.worker_id, '')::text AS worker_id,
+       coalesce(l.expires_time, 'epoch')::timestamptz AS expires_time,
+       coalesce(l.beat_time, 'epoch')::timestamptz AS beat_time
+  FROM running r
+  LEFT JOIN nodes n ON n.node_id = r.node_id
+  LEFT JOIN leases l
+    ON l.namespace = r.namespace
+   AND l.process_id = r.process_id
+   AND l.fencing_token = r.fencing_token
+ WHERE r.namespace = @namespace
+   AND r.process_id = @process_id;
 
 -- ExplainNodes returns the time, the cancel deadline of the process, the number of running tasks of
 -- its namespace (counted up to lim), and the number of nodes that can run them.
 -- name: ExplainNodes :one
 SELECT statement_timestamp()::timestamptz AS now,
-       coalesce((SELECT p.cancel_deadline FROM processes p WHERE p.namespace = @namespace AND p.process_id = @process_id), 'epoch')::timestamptz AS cancel_deadline,
-       (SELECT count(*) FROM (SELECT 1 FROM running r WHERE r.namespace = @namespace LIMIT @lim::int) x)::int AS running,
-       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond')::int AS nodes,
-       (SELECT count(*) FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond'
-           AND NOT n.draining)::int AS takers;
+       coalesce((
+         SELECT p.cancel_deadline FROM processes p
+          WHERE p.namespace = @namespace
+            AND p.process_id = @process_id),
+                'epoch')::timestamptz AS cancel_deadline,
+       (
+         SELECT count(*) FROM (
+           SELECT 1 FROM running r WHERE r.namespace = @namespace
+            LIMIT @lim::int) attempt)::int AS running,
+       (
+         SELECT count(*) FROM nodes n
+          WHERE n.beat_time >= statement_timestamp()
+                  - (@zombie_after_us::bigint) * interval '1 microsecond')::int AS nodes,
+       (
+         SELECT count(*) FROM nodes n
+          WHERE n.beat_time >= statement_timestamp()
+                  - (@zombie_after_us::bigint) * interval '1 microsecond'
+            AND NOT n.draining)::int AS takers;
 
 -- ExplainJob returns the data for the explanation of a job, in addition to its tasks.
 -- name: ExplainJob :one
-SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry, coalesce((j.options->>'maxTakeovers')::int, CASE WHEN @zombie_error::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
-       (SELECT count(*) FILTER (WHERE NOT (f->>'takeover')::bool) + coalesce(sum((f->>'omitted')::int - (f->>'omittedTakeovers')::int), 0)
-          FROM jsonb_array_elements(j.failures) f)::int AS failed,
-       coalesce((SELECT r.status::text FROM flow_runs r WHERE r.namespace = j.namespace AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')), '')::text AS run_status
+SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS max_retry,
+       coalesce((j.options->>'maxTakeovers')::int,
+                CASE WHEN @zombie_error::bool THEN 0 ELSE 3 END)::int AS max_takeovers,
+       (
+         SELECT count(*) FILTER (WHERE NOT (f->>'takeover')::bool)
+                  + coalesce(sum((f->>'omitted')::int - (f->>'omittedTakeovers')::int), 0)
+           FROM jsonb_array_elements(j.failures) f)::int AS failed,
+       coalesce((
+         SELECT r.status::text FROM flow_runs r
+          WHERE r.namespace = j.namespace
+            AND r.run_id = substring(j.process_id FROM '^~job/(.*)/[^/]*$')),
+                '')::text AS run_status
   FROM jobs j
- WHERE j.namespace = @namespace AND j.process_id = @process_id;
+ WHERE j.namespace = @namespace
+   AND j.process_id = @process_id;
 
 -- ExplainRun returns the data for the explanation of a run, in addition to its tasks. ExplainSteps
 -- returns its open steps and items, those that wait for a response first.
 -- name: ExplainRun :one
-SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on, coalesce(r.cancel_reason, '')::text AS cancel_reason,
+SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on,
+       coalesce(r.cancel_reason, '')::text AS cancel_reason,
        concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure
-  FROM flow_runs r WHERE r.namespace = @namespace AND r.run_id = @run_id;
+  FROM flow_runs r
+ WHERE r.namespace = @namespace
+   AND r.run_id = @run_id;
 
 -- name: ExplainSteps :many
-SELECT f.step_id, f.index, coalesce(f.compensation_status = 'running', false)::bool AS undoing, coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait, coalesce(f.wait->>'title', '')::text AS title,
-       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a), '')::text AS assignees, f.due_time,
-       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(p.status::text, '')::text AS status,
-       coalesce(q.waits_for::text, '')::text AS waits_for, coalesce(q.scheduled_time, 'epoch')::timestamptz AS scheduled_time, coalesce(q.attempt, 0)::int AS attempt,
-       concat_ws(': ', q.failure->>'reason', NULLIF(q.failure->>'message', ''))::text AS failure, coalesce(l.worker_id, '')::text AS worker_id
+SELECT f.step_id, f.index,
+       coalesce(f.compensation_status = 'running', false)::bool AS undoing,
+       coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait,
+       coalesce(f.wait->>'title', '')::text AS title,
+       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a),
+                '')::text AS assignees,
+       f.due_time,
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace,
+       coalesce(f.process_id, '')::text AS process_id,
+       coalesce(process.status::text, '')::text AS status,
+       coalesce(waiting.waits_for::text, '')::text AS waits_for,
+       coalesce(waiting.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
+       coalesce(waiting.attempt, 0)::int AS attempt,
+       concat_ws(': ', waiting.failure->>'reason',
+                 NULLIF(waiting.failure->>'message', ''))::text AS failure,
+       coalesce(lease.worker_id, '')::text AS worker_id
   FROM flow_steps f
-  LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
-  LEFT JOIN LATERAL (SELECT s.waits_for, s.scheduled_time, s.attempt, s.failure FROM schedule s WHERE s.namespace = coalesce(f.process_namespace, f.namespace) AND s.process_id = f.process_id
-                      AND s.task_type = 'INIT' LIMIT 1) q ON true
-  LEFT JOIN LATERAL (SELECT l.worker_id FROM leases l WHERE l.namespace = coalesce(f.process_namespace, f.namespace) AND l.process_id = f.process_id LIMIT 1) l ON true
- WHERE f.namespace = @namespace AND f.run_id = @run_id AND (f.status = 'running' OR f.compensation_status = 'running')
- ORDER BY f.token IS NULL, f.process_id IS NULL AND f.due_time IS NULL, f.ord, f.index LIMIT @lim::int;
+  LEFT JOIN LATERAL (
+    SELECT p.status FROM processes p
+     WHERE p.namespace = coalesce(f.process_namespace, f.namespace)
+       AND p.process_id = f.process_id
+       AND p.removed_time IS NULL
+     LIMIT 1) process ON true
+  LEFT JOIN LATERAL (
+    SELECT s.waits_for, s.scheduled_time, s.attempt, s.failure
+      FROM schedule s
+     WHERE s.namespace = coalesce(f.process_namespace, f.namespace)
+       AND s.process_id = f.process_id
+       AND s.task_type = 'INIT'
+     LIMIT 1) waiting ON true
+  LEFT JOIN LATERAL (
+    SELECT l.worker_id FROM leases l
+     WHERE l.namespace = coalesce(f.process_namespace, f.namespace)
+       AND l.process_id = f.process_id
+     LIMIT 1) lease ON true
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND (f.status = 'running' OR f.compensation_status = 'running')
+ ORDER BY f.token IS NULL,
+          f.process_id IS NULL AND f.due_time IS NULL,
+          f.ord, f.index LIMIT @lim::int;

@@ -1,29 +1,44 @@
 -- ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
 -- beginning of their detail and the reason of the failure.
 -- name: ListBroken :many
-SELECT p.namespace, p.process_id, p.attention_time::timestamptz AS error_time, p.detail::text AS detail, p.cut::bool AS cut,
-       coalesce(t.reason, '')::text AS reason
+SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
+       broken.detail::text AS detail, broken.cut::bool AS cut,
+       coalesce(task.reason, '')::text AS reason
   FROM (
-    SELECT x.* FROM unnest(@namespaces::text[]) AS n(namespace)
+    SELECT process.* FROM unnest(@namespaces::text[]) AS item(namespace)
      CROSS JOIN LATERAL (
-       SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by, left(coalesce(p.detail, ''), @max_detail::int) AS detail,
+       SELECT p.namespace, p.process_id, p.attention_time, p.corrupted_by,
+              left(coalesce(p.detail, ''), @max_detail::int) AS detail,
               coalesce(char_length(p.detail) > @max_detail::int, false) AS cut
-         FROM processes p WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = 'ERROR' AND p.removed_time IS NULL
-        ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT @lim::int) x
-     ORDER BY x.attention_time DESC LIMIT @lim::int) p
+         FROM processes p
+        WHERE p.namespace COLLATE "POSIX" = item.namespace
+          AND p.attention = 'ERROR'
+          AND p.removed_time IS NULL
+        ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT @lim::int) process
+     ORDER BY process.attention_time DESC LIMIT @lim::int) broken
   LEFT JOIN LATERAL (
     SELECT t.failure->>'reason' AS reason FROM tasks t
-     WHERE t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by LIMIT 1) t ON true
- ORDER BY p.attention_time DESC;
+     WHERE t.namespace = broken.namespace
+       AND t.process_id = broken.process_id
+       AND t.task_id = broken.corrupted_by
+     LIMIT 1) task ON true
+ ORDER BY broken.attention_time DESC;
 
 -- ListFailedRuns lists FAILED and EXPIRED runs that are not steps of others, among the newest lim
 -- unsuccessful runs of each namespace, with the beginning of their failure.
 -- name: ListFailedRuns :many
-SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time::timestamptz AS finished_time, coalesce(r.failure->>'reason', '')::text AS reason,
-       left(coalesce(r.failure->>'message', ''), @max_detail::int)::text AS detail
-  FROM unnest(@namespaces::text[]) AS n(namespace)
+SELECT run.namespace, run.run_id, run.template_type, run.status,
+       run.finished_time::timestamptz AS finished_time,
+       coalesce(run.failure->>'reason', '')::text AS reason,
+       left(coalesce(run.failure->>'message', ''), @max_detail::int)::text AS detail
+  FROM unnest(@namespaces::text[]) AS item(namespace)
  CROSS JOIN LATERAL (
-   SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure, r.parent_run_id
-     FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = n.namespace AND r.status IN ('failed', 'cancelled', 'expired')
-    ORDER BY r.created_time DESC, r.run_id COLLATE "POSIX" DESC LIMIT @lim::int) r
- WHERE r.status <> 'cancelled' AND r.parent_run_id IS NULL ORDER BY r.finished_time DESC LIMIT @lim::int;
+   SELECT r.namespace, r.run_id, r.template_type, r.status, r.finished_time, r.failure,
+          r.parent_run_id
+     FROM flow_runs r
+    WHERE r.namespace COLLATE "POSIX" = item.namespace
+      AND r.status IN ('failed', 'cancelled', 'expired')
+    ORDER BY r.created_time DESC, r.run_id COLLATE "POSIX" DESC LIMIT @lim::int) run
+ WHERE run.status <> 'cancelled'
+   AND run.parent_run_id IS NULL
+ ORDER BY run.finished_time DESC LIMIT @lim::int;

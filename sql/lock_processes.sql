@@ -18,31 +18,45 @@
 -- (ARRAY[x])", which cannot be a key of a merge join, but is a more expensive search. Items are
 -- unnested in a SELECT list, because each unnest in FROM would write and read a tuplestore.
 -- name: LockProcesses :exec
-SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
- CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE) p;
+SELECT count(*) FROM (
+  SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) item
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1 FOR UPDATE) process;
 
 -- TryLockProcesses is LockProcesses for flushes: it fails at once (55P03) if another session has
 -- locked one of the processes.
 -- name: TryLockProcesses :exec
-SELECT count(*) FROM (SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) k
- CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE NOWAIT) p;
+SELECT count(*) FROM (
+  SELECT unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id) item
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1 FOR UPDATE NOWAIT) process;
 
 -- LockFreeProcesses locks the processes that no other session has locked, and returns the ords of
 -- the others, which may include processes that another session has removed in the meantime.
 -- (last_event_id is in no index: the planner reads the primary key.)
 -- name: LockFreeProcesses :many
 WITH input AS MATERIALIZED (
-  SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id),
+  SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
+         unnest(@process_ids::text[]) AS process_id),
 locked AS MATERIALIZED (
   SELECT input.ord FROM input
-   CROSS JOIN LATERAL (SELECT 1 FROM processes p
-                        WHERE p.namespace = input.namespace
-                          AND p.process_id = input.process_id
-                        LIMIT 1 FOR UPDATE SKIP LOCKED) process)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM processes p
+      WHERE p.namespace = input.namespace
+        AND p.process_id = input.process_id
+      LIMIT 1 FOR UPDATE SKIP LOCKED) process)
 SELECT input.ord::int AS ord FROM input
- CROSS JOIN LATERAL (SELECT p.last_event_id FROM processes p
-                      WHERE p.namespace = input.namespace
-                        AND p.process_id = input.process_id LIMIT 1) process
+ CROSS JOIN LATERAL (
+   SELECT p.last_event_id FROM processes p
+    WHERE p.namespace = input.namespace
+      AND p.process_id = input.process_id
+    LIMIT 1) process
  WHERE process.last_event_id >= 0
    AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked));
 

@@ -1,10 +1,14 @@
 -- name: PutNamespace :one
-INSERT INTO namespaces (namespace, config) VALUES (@namespace, @config)
+INSERT INTO namespaces (namespace, config)
+VALUES (@namespace, @config)
 ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = clock_timestamp()
 RETURNING *;
 
 -- name: SetNamespacePaused :one
-UPDATE namespaces SET paused = @paused, updated_time = clock_timestamp() WHERE namespace = @namespace RETURNING *;
+UPDATE namespaces
+   SET paused = @paused, updated_time = clock_timestamp()
+ WHERE namespace = @namespace
+RETURNING *;
 
 -- name: GetNamespace :one
 SELECT * FROM namespaces WHERE namespace = @namespace;
@@ -22,7 +26,24 @@ SELECT * FROM namespaces ORDER BY namespace;
 -- rows.)
 -- name: Standing :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
-       coalesce((SELECT true FROM schedule s WHERE s.taker = '~' AND (s.waits_for = 'place')::int = 1 AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS groups_due,
-       coalesce((SELECT true FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS grouped,
-       coalesce((SELECT true FROM processes p WHERE p.cancel_deadline <= statement_timestamp() AND p.removed_time IS NULL LIMIT 1), false)::bool AS overdue
-  FROM namespaces n LEFT JOIN constraint_sets c ON c.namespace = n.namespace;
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.taker = '~'
+            AND (s.waits_for = 'place')::int = 1
+            AND s.namespace COLLATE "POSIX" = n.namespace
+          LIMIT 1),
+                false)::bool AS groups_due,
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.waits_for = 'members'
+            AND s.namespace COLLATE "POSIX" = n.namespace
+          LIMIT 1),
+                false)::bool AS grouped,
+       coalesce((
+         SELECT true FROM processes p
+          WHERE p.cancel_deadline <= statement_timestamp()
+            AND p.removed_time IS NULL
+          LIMIT 1),
+                false)::bool AS overdue
+  FROM namespaces n
+  LEFT JOIN constraint_sets c ON c.namespace = n.namespace;

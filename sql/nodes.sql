@@ -7,9 +7,14 @@ RETURNING node_id;
 -- no row if another node has declared this one dead or deleted its row: the node must register
 -- again. lateness_us is -1 if the node has claimed no timer.
 -- name: Beat :one
-UPDATE nodes SET beat_time = statement_timestamp(), draining = @draining::bool OR drain_requested_time IS NOT NULL,
+UPDATE nodes
+   SET beat_time = statement_timestamp(),
+       draining = @draining::bool OR drain_requested_time IS NOT NULL,
        tasks_per_second = @tasks_per_second::double precision,
-       timer_lateness_p99 = CASE WHEN (@lateness_us::bigint) >= 0 THEN (@lateness_us::bigint) * interval '1 microsecond' END
+       timer_lateness_p99 = CASE
+                              WHEN (@lateness_us::bigint) >= 0
+                                THEN (@lateness_us::bigint) * interval '1 microsecond'
+                            END
  WHERE node_id = @node_id
    AND (dead_beat_time = beat_time) IS NOT TRUE
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain;
@@ -17,18 +22,19 @@ RETURNING (drain_requested_time IS NOT NULL)::bool AS drain;
 -- ListBeats returns the heartbeats of all nodes that are not dead, and the time of the database.
 -- name: ListBeats :many
 SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
-  FROM nodes n
- WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE;
+  FROM nodes n WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE;
 
 -- DeclareDead marks a node as dead, unless it has sent a heartbeat since beat_time was read.
 -- name: DeclareDead :execrows
-UPDATE nodes SET dead_beat_time = beat_time
+UPDATE nodes
+   SET dead_beat_time = beat_time
  WHERE node_id = @node_id
    AND beat_time = @beat_time
    AND (dead_beat_time = beat_time) IS NOT TRUE;
 
 -- name: DeleteNode :exec
-DELETE FROM nodes WHERE node_id = @node_id;
+DELETE FROM nodes
+ WHERE node_id = @node_id;
 
 -- BuryNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
 -- name: BuryNodes :exec
@@ -39,12 +45,18 @@ DELETE FROM nodes n
 
 -- ListNodes lists the nodes with the number of tasks that they run. The table running is small.
 -- name: ListNodes :many
-SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, coalesce(r.running, 0)::int AS running
-  FROM nodes n LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) r ON r.node_id = n.node_id
+SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+       coalesce(counts.running, 0)::int AS running
+  FROM nodes n
+  LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
+    ON counts.node_id = n.node_id
  ORDER BY n.node_id;
 
 -- DrainNode asks a node to drain. A second request changes nothing.
 -- name: DrainNode :one
-UPDATE nodes n SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()), draining = true WHERE n.node_id = @node_id
+UPDATE nodes n
+   SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()),
+       draining = true
+ WHERE n.node_id = @node_id
 RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
           (SELECT count(*) FROM running r WHERE r.node_id = @node_id)::int AS running;

@@ -2,22 +2,36 @@
 -- time or a slot by their indexes, each up to lim, others among the first lim rows of each
 -- namespace. A backlog of millions costs no more.
 -- name: WaitingByWhat :one
-SELECT coalesce(sum(t.n), 0)::bigint AS time, coalesce(sum(p.n), 0)::bigint AS place, coalesce(sum(o.process), 0)::bigint AS process,
-       coalesce(sum(o.operator), 0)::bigint AS operator, coalesce(sum(o.bound), 0)::bigint AS bound
-  FROM unnest(@namespaces::text[]) AS n(namespace)
+SELECT coalesce(sum(timers.n), 0)::bigint AS time, coalesce(sum(ready.n), 0)::bigint AS place,
+       coalesce(sum(others.process), 0)::bigint AS process,
+       coalesce(sum(others.operator), 0)::bigint AS operator,
+       coalesce(sum(others.bound), 0)::bigint AS bound
+  FROM unnest(@namespaces::text[]) AS item(namespace)
  CROSS JOIN LATERAL (
-   SELECT count(*) AS n FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time'
-    ORDER BY s.scheduled_time LIMIT @lim::int) x) t
+   SELECT count(*) AS n
+     FROM (
+       SELECT 1 FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = item.namespace
+          AND s.waits_for = 'time'
+        ORDER BY s.scheduled_time LIMIT @lim::int) waiting) timers
  CROSS JOIN LATERAL (
-   SELECT count(*) AS n FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-    ORDER BY s.priority, s.task_id LIMIT @lim::int) x) p
+   SELECT count(*) AS n
+     FROM (
+       SELECT 1 FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = item.namespace
+          AND s.waits_for = 'place'
+        ORDER BY s.priority, s.task_id LIMIT @lim::int) waiting) ready
  CROSS JOIN LATERAL (
-   SELECT count(*) FILTER (WHERE x.waits_for = 'process') AS process, count(*) FILTER (WHERE x.waits_for = 'operator') AS operator,
-          count(*) FILTER (WHERE x.waits_for = 'constraint') AS bound
-     FROM (SELECT s.waits_for FROM schedule s WHERE s.namespace = n.namespace ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) x) o;
+   SELECT count(*) FILTER (WHERE waiting.waits_for = 'process') AS process,
+          count(*) FILTER (WHERE waiting.waits_for = 'operator') AS operator,
+          count(*) FILTER (WHERE waiting.waits_for = 'constraint') AS bound
+     FROM (
+       SELECT s.waits_for FROM schedule s WHERE s.namespace = item.namespace
+        ORDER BY s.namespace, s.process_id, s.task_id LIMIT @lim::int) waiting) others;
 
 -- NodesLoad returns the load of the live nodes in the last minute.
 -- name: NodesLoad :one
 SELECT coalesce(sum(n.tasks_per_second), 0)::double precision AS tasks_per_second,
        coalesce(max(n.timer_lateness_p99), interval '0')::interval AS timer_lateness_p99
-  FROM nodes n WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond';
+  FROM nodes n
+ WHERE n.beat_time >= statement_timestamp() - (@zombie_after_us::bigint) * interval '1 microsecond';

@@ -55,10 +55,8 @@ decided AS MATERIALIZED (
     FROM (
       SELECT numbered.*,
              numbered.acceptable
-               AND numbered.waiting + numbered.n - 1 - CASE
-                                                         WHEN numbered.free THEN 1
-                                                         ELSE 0
-                                                       END < numbered.max_waiting AS accepted,
+               AND numbered.waiting + numbered.n - 1
+                     - CASE WHEN numbered.free THEN 1 ELSE 0 END < numbered.max_waiting AS accepted,
              numbered.free AND numbered.n = 1 AND numbered.capture AS captured
         FROM (
           SELECT input.*,

@@ -3,24 +3,45 @@
 -- gone, or if the task did not fail. It returns results in the order of ord until they exceed
 -- max_bytes, including the one that exceeds it.
 -- name: ReadAnswers :many
-SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.rejection, x.process_status::text AS process_status FROM (
-  SELECT w.*, sum(w.size) OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) - w.size AS bytes_before FROM (
-    SELECT u.*, coalesce(octet_length(u.response), 0) + coalesce(octet_length(u.failure::text), 0)
-                + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
-      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
-             coalesce(CASE t.status WHEN 'ERROR' THEN
-               (SELECT p.status FROM processes p
-                 WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
-             END::text, '') AS process_status
-        FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
-             AS k(ord, namespace, process_id, task_id)
-        JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
-      UNION ALL
-      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
-        FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
-             AS k(ord, namespace, process_id, task_id)
-        JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id) u) w) x
- WHERE x.bytes_before < @max_bytes::bigint;
+SELECT bounded.ord::int AS ord, bounded.task_type, bounded.status, bounded.response,
+       bounded.failure, bounded.rejection, bounded.process_status::text AS process_status
+  FROM (
+    SELECT measured.*,
+           sum(measured.size) OVER (ORDER BY measured.ord ROWS UNBOUNDED PRECEDING)
+             - measured.size AS bytes_before
+      FROM (
+        SELECT answer.*,
+               coalesce(octet_length(answer.response), 0)
+                 + coalesce(octet_length(answer.failure::text), 0)
+                 + coalesce(octet_length(answer.rejection::text), 0) AS size
+          FROM (
+            SELECT item.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+                   coalesce(CASE t.status
+                              WHEN 'ERROR'
+                                THEN (
+                                  SELECT p.status FROM processes p
+                                   WHERE p.namespace = item.namespace
+                                     AND p.process_id = item.process_id
+                                     AND p.removed_time IS NULL)
+                            END::text,
+                            '') AS process_status
+              FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]),
+                              unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+                   AS item(ord, namespace, process_id, task_id)
+              JOIN tasks t
+                ON t.namespace = ANY (ARRAY[item.namespace])
+               AND t.process_id = item.process_id
+               AND t.task_id = item.task_id
+            UNION ALL
+            SELECT item.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
+              FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]),
+                              unnest(@process_ids::text[]), unnest(@task_ids::bigint[]))
+                   AS item(ord, namespace, process_id, task_id)
+              JOIN answers t
+                ON t.namespace = ANY (ARRAY[item.namespace])
+               AND t.process_id = item.process_id
+               AND t.task_id = item.task_id) answer) measured) bounded
+ WHERE bounded.bytes_before < @max_bytes::bigint;
 
 -- ReadRequests returns the tasks of idempotent requests.
 -- name: ReadRequests :many
@@ -32,16 +53,44 @@ SELECT * FROM requests WHERE request_id = ANY (@request_ids::uuid[]);
 -- the attempt under its token, but in another way. If a result was not stored, its token is still
 -- in running.
 -- name: ReadApplied :many
-SELECT k.ord::int AS ord,
-       EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
-       CASE k.outcome WHEN 'retry' THEN
-         EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token)
-       ELSE
-         EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token
-                    AND t.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND t.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
-         OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = ANY (ARRAY[k.namespace]) AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token
-                    AND a.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND a.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
+SELECT item.ord::int AS ord,
+       EXISTS (
+         SELECT 1 FROM running r
+          WHERE r.namespace = ANY (ARRAY[item.namespace])
+            AND r.process_id = item.process_id
+            AND r.fencing_token = item.fencing_token)::bool AS holds,
+       CASE item.outcome
+         WHEN 'retry'
+           THEN EXISTS (
+             SELECT 1 FROM schedule s
+              WHERE s.namespace = item.namespace
+                AND s.process_id = item.process_id
+                AND s.task_id = item.task_id
+                AND s.fencing_token = item.fencing_token)
+         ELSE EXISTS (
+           SELECT 1 FROM tasks t
+            WHERE t.namespace = ANY (ARRAY[item.namespace])
+              AND t.process_id = item.process_id
+              AND t.task_id = item.task_id
+              AND t.fencing_token = item.fencing_token
+              AND t.status = CASE item.outcome
+                               WHEN 'fail' THEN 'ERROR'
+                               ELSE 'FINISHED'
+                             END::task_status
+              AND t.failure IS NOT DISTINCT FROM NULLIF(item.failure, '')::jsonb)
+              OR EXISTS (
+                SELECT 1 FROM answers a
+                 WHERE a.namespace = ANY (ARRAY[item.namespace])
+                   AND a.process_id = item.process_id
+                   AND a.task_id = item.task_id
+                   AND a.fencing_token = item.fencing_token
+                   AND a.status = CASE item.outcome
+                                    WHEN 'fail' THEN 'ERROR'
+                                    ELSE 'FINISHED'
+                                  END::task_status
+                   AND a.failure IS NOT DISTINCT FROM NULLIF(item.failure, '')::jsonb)
        END::bool AS applied
-  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+  FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                  unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
                   unnest(@outcomes::text[]), unnest(@failures::text[]))
-       AS k(ord, namespace, process_id, task_id, fencing_token, outcome, failure);
+       AS item(ord, namespace, process_id, task_id, fencing_token, outcome, failure);

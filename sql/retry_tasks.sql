@@ -4,16 +4,46 @@
 -- its process go first. In a suspended process it waits for the operator. counted: the attempt
 -- counts for the retry policy.
 -- name: RetryTasks :exec
-INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval,
-                      timer_name, history_range, idempotency_key, failure, args, context, child, job_name)
-SELECT r.namespace, r.process_id, r.task_id, r.task_type, CASE WHEN p.status = 'SUSPENDED' THEN 'operator' WHEN t.after_us > 0 THEN 'time' ELSE 'process' END::waits_for,
-       r.attempt - CASE WHEN t.counted THEN 0 ELSE 1 END, r.priority,
-       CASE WHEN t.after_us > 0 THEN statement_timestamp() + t.after_us * interval '1 microsecond' ELSE r.scheduled_time END,
-       r.fencing_token, CASE WHEN t.after_us > 0 THEN t.after_us * interval '1 microsecond' END,
-       r.timer_name, r.history_range, r.idempotency_key, NULLIF(t.failure, '')::jsonb, r.args, r.context, r.child,
-       CASE WHEN p.kind = 'job' THEN (SELECT j.name FROM jobs j WHERE j.namespace = t.namespace AND j.process_id = t.process_id) END
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                  unnest(@afters_us::bigint[]), unnest(@counteds::bool[]), unnest(@failures::text[]))
-       AS t(namespace, process_id, task_id, fencing_token, after_us, counted, failure)
-  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
- CROSS JOIN LATERAL (SELECT p.status, p.kind FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p;
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority,
+                      scheduled_time, fencing_token, retry_interval, timer_name, history_range,
+                      idempotency_key, failure, args, context, child, job_name)
+SELECT r.namespace, r.process_id, r.task_id, r.task_type,
+       CASE
+         WHEN process.status = 'SUSPENDED' THEN 'operator'
+         WHEN item.after_us > 0 THEN 'time'
+         ELSE 'process'
+       END::waits_for,
+       r.attempt - CASE WHEN item.counted THEN 0 ELSE 1 END,
+       r.priority,
+       CASE
+         WHEN item.after_us > 0
+           THEN statement_timestamp() + item.after_us * interval '1 microsecond'
+         ELSE r.scheduled_time
+       END,
+       r.fencing_token,
+       CASE WHEN item.after_us > 0 THEN item.after_us * interval '1 microsecond' END,
+       r.timer_name, r.history_range, r.idempotency_key, NULLIF(item.failure, '')::jsonb, r.args,
+       r.context, r.child,
+       CASE
+         WHEN process.kind = 'job'
+           THEN (
+             SELECT j.name FROM jobs j
+              WHERE j.namespace = item.namespace
+                AND j.process_id = item.process_id)
+       END
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                  unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@afters_us::bigint[]), unnest(@counteds::bool[]),
+                  unnest(@failures::text[]))
+       AS item(namespace, process_id, task_id, fencing_token, after_us, counted, failure)
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[item.namespace])
+   AND r.process_id = item.process_id
+   AND r.task_id = item.task_id
+   AND r.fencing_token = item.fencing_token
+ CROSS JOIN LATERAL (
+   SELECT p.status, p.kind
+     FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1) process;

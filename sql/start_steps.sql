@@ -6,54 +6,132 @@
 -- delivery reports the outcome. If another session creates the same process at the same time, there
 -- is a unique violation, and the flush is repeated. outcome: captured, place, message.
 -- name: StartSteps :many
-WITH i AS MATERIALIZED (
-  SELECT x.*, x.job_text::jsonb AS job, p.status IS NULL AND v.version IS NULL AS direct, x.capture AND r.task_type IS NULL AND p.status IS NULL AND v.version IS NULL AS captured
-    FROM (SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace, unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
-                 unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@job_ids::text[]) AS job_id, unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context, unnest(@metadatas::text[]) AS metadata,
-                 unnest(@notify_parent_args::bytea[]) AS notify_parent_args, unnest(@jobs::text[]) AS job_text, unnest(@captures::bool[]) AS capture,
-                 unnest(@step_timeouts_us::bigint[]) AS step_timeout_us, unnest(@modes::int[]) AS mode) AS x
-   CROSS JOIN LATERAL (SELECT t.status FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t
-    LEFT JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.job_id LIMIT 1) p ON true
-    LEFT JOIN LATERAL (SELECT v.version FROM constraint_sets v WHERE v.namespace = x.namespace LIMIT 1) v ON true
-    LEFT JOIN LATERAL (SELECT r.task_type FROM running r WHERE x.capture AND r.namespace = x.namespace AND r.process_id = x.process_id LIMIT 1) r ON true),
-s AS MATERIALIZED (
-  SELECT i.*, nextval('task_ids') AS new_task_id, CASE WHEN i.captured THEN nextval('fencing_tokens') END AS new_token, i.job->>'name' AS name,
-         (i.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout, coalesce((i.job->>'priority')::int, 0) AS priority
-    FROM i ORDER BY i.namespace, i.job_id),
-p AS (
-  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
-  SELECT namespace, job_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp() FROM s WHERE direct),
-cn AS (
+WITH input AS MATERIALIZED (
+  SELECT item.*, item.job_text::jsonb AS job,
+         process.status IS NULL AND constraint_set.version IS NULL AS direct,
+         item.capture
+           AND attempt.task_type IS NULL
+           AND process.status IS NULL
+           AND constraint_set.version IS NULL AS captured
+    FROM (
+      SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
+             unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+             unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@job_ids::text[]) AS job_id,
+             unnest(@args::bytea[]) AS args, unnest(@contexts::bytea[]) AS context,
+             unnest(@metadatas::text[]) AS metadata,
+             unnest(@notify_parent_args::bytea[]) AS notify_parent_args,
+             unnest(@jobs::text[]) AS job_text, unnest(@captures::bool[]) AS capture,
+             unnest(@step_timeouts_us::bigint[]) AS step_timeout_us,
+             unnest(@modes::int[]) AS mode) AS item
+   CROSS JOIN LATERAL (
+     SELECT t.status FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) task
+    LEFT JOIN LATERAL (
+      SELECT p.status FROM processes p
+       WHERE p.namespace = item.namespace
+         AND p.process_id = item.job_id
+       LIMIT 1) process ON true
+    LEFT JOIN LATERAL (
+      SELECT v.version FROM constraint_sets v WHERE v.namespace = item.namespace
+       LIMIT 1) constraint_set ON true
+    LEFT JOIN LATERAL (
+      SELECT r.task_type FROM running r
+       WHERE item.capture
+         AND r.namespace = item.namespace
+         AND r.process_id = item.process_id
+       LIMIT 1) attempt ON true),
+started_steps AS MATERIALIZED (
+  SELECT input.*, nextval('task_ids') AS new_task_id,
+         CASE WHEN input.captured THEN nextval('fencing_tokens') END AS new_token,
+         input.job->>'name' AS name,
+         (input.job->>'timeoutUs')::bigint * interval '1 microsecond' AS timeout,
+         coalesce((input.job->>'priority')::int, 0) AS priority
+    FROM input ORDER BY input.namespace, input.job_id),
+inserted_processes AS (
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
+                         status_changed_time)
+  SELECT namespace, job_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
+         statement_timestamp()
+    FROM started_steps WHERE direct),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT s.namespace, 'RUNNING', count(*) FROM s WHERE s.direct GROUP BY s.namespace ORDER BY s.namespace
+  SELECT started_steps.namespace, 'RUNNING', count(*)
+    FROM started_steps WHERE started_steps.direct
+   GROUP BY started_steps.namespace ORDER BY started_steps.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-jc AS (
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT s.namespace, s.name, 'available', count(*) FROM s WHERE s.direct GROUP BY s.namespace, s.name ORDER BY s.namespace, s.name
+  SELECT started_steps.namespace, started_steps.name, 'available', count(*)
+    FROM started_steps WHERE started_steps.direct
+   GROUP BY started_steps.namespace, started_steps.name
+   ORDER BY started_steps.namespace, started_steps.name
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, message)
-  SELECT s.namespace, (SELECT job_event_xid()), s.job_id, x.type, x.from_status, x.to_status, x.attempt, CASE WHEN x.attempt = 0 THEN 'by process ' || s.namespace || '/' || s.process_id END
-    FROM s CROSS JOIN LATERAL (VALUES ('enqueued', NULL, 'available', 0), ('started', 'available', 'running', 1)) AS x(type, from_status, to_status, attempt)
-   WHERE s.mode = 2 AND (s.captured OR s.direct AND x.attempt = 0) ORDER BY s.ord, x.attempt),
-jb AS (
+  SELECT started_steps.namespace,
+         (SELECT job_event_xid()),
+         started_steps.job_id, change.type, change.from_status, change.to_status, change.attempt,
+         CASE
+           WHEN change.attempt = 0
+             THEN 'by process ' || started_steps.namespace || '/' || started_steps.process_id
+         END
+    FROM started_steps
+   CROSS JOIN LATERAL (
+     VALUES ('enqueued', NULL, 'available', 0), ('started', 'available', 'running', 1))
+                        AS change(type, from_status, to_status, attempt)
+   WHERE started_steps.mode = 2
+     AND (started_steps.captured OR started_steps.direct AND change.attempt = 0)
+   ORDER BY started_steps.ord, change.attempt),
+inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options)
-  SELECT namespace, job_id, name, timeout, job->'tags', job->'options' FROM s WHERE direct),
-run AS (
-  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token, node_id, deadline, scheduled_time, running_time, args, context)
-  SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, @node_id::bigint, statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
-         statement_timestamp(), statement_timestamp(), args, context FROM s WHERE captured),
-sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, args, context, job_name)
-  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args, context, name FROM s WHERE direct AND NOT captured),
-pa AS (
+  SELECT namespace, job_id, name, timeout, job->'tags', job->'options'
+    FROM started_steps WHERE direct),
+inserted_running AS (
+  INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+                       node_id, deadline, scheduled_time, running_time, args, context)
+  SELECT namespace, job_id, new_task_id, 'INIT', 1, priority, new_token, @node_id::bigint,
+         statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
+         statement_timestamp(), statement_timestamp(), args, context
+    FROM started_steps WHERE captured),
+inserted_schedule AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        scheduled_time, args, context, job_name)
+  SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args,
+         context, name
+    FROM started_steps
+   WHERE direct
+     AND NOT captured),
+inserted_parents AS (
   INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args)
-  SELECT namespace, job_id, namespace, process_id, notify_parent_args FROM s WHERE direct),
-m AS (
-  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, args, context, metadata, notify_parent_args, job)
-  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args, context, NULLIF(metadata, '')::jsonb, notify_parent_args, job FROM s WHERE NOT direct ORDER BY ord)
-SELECT s.ord::int AS ord, (CASE WHEN s.captured THEN 'captured' WHEN s.direct THEN 'place' ELSE 'message' END)::text AS outcome, s.new_task_id::bigint AS task_id,
-       coalesce(s.new_token, 0)::bigint AS fencing_token, statement_timestamp()::timestamptz AS now, s.priority::int AS priority,
-       (CASE WHEN s.captured THEN jsonb_build_object('name', s.name, 'takeovers', 0, 'tags', s.job->'tags', 'options', s.job->'options', 'timeout_us', (s.job->>'timeoutUs')::bigint) END)::jsonb AS job
-  FROM s;
+  SELECT namespace, job_id, namespace, process_id, notify_parent_args
+    FROM started_steps WHERE direct),
+inserted_messages AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
+                        sender_task_id, created_time, args, context, metadata, notify_parent_args,
+                        job)
+  SELECT namespace, job_id, 'start', namespace, process_id, task_id, statement_timestamp(), args,
+         context, NULLIF(metadata, '')::jsonb, notify_parent_args, job
+    FROM started_steps WHERE NOT direct
+   ORDER BY ord)
+SELECT started_steps.ord::int AS ord,
+       (CASE
+          WHEN started_steps.captured THEN 'captured'
+          WHEN started_steps.direct THEN 'place'
+          ELSE 'message'
+        END)::text AS outcome,
+       started_steps.new_task_id::bigint AS task_id,
+       coalesce(started_steps.new_token, 0)::bigint AS fencing_token,
+       statement_timestamp()::timestamptz AS now, started_steps.priority::int AS priority,
+       (CASE
+          WHEN started_steps.captured
+            THEN jsonb_build_object('name', started_steps.name, 'takeovers', 0,
+                                    'tags', started_steps.job->'tags',
+                                    'options', started_steps.job->'options',
+                                    'timeout_us', (started_steps.job->>'timeoutUs')::bigint)
+        END)::jsonb AS job
+  FROM started_steps;

@@ -1,5 +1,5 @@
 -- The number of processes in each status. Each transaction that creates, removes or changes
--- processes also counts them; its statements have a part named cn. INIT and RUNNING count as one
+-- processes also counts them, in a CTE named updated_status_counts. INIT and RUNNING count as one
 -- status, RUNNING, so that a flush of starts counts once and a flush of calls not at all. Each lane
 -- has its own rows (see TakeLane), so that flushes do not wait for each other.
 
@@ -7,33 +7,60 @@
 -- the default of status_counts.lane. If all are used, it is 0, which sessions share: they then wait
 -- for each other, but count correctly.
 -- name: TakeLane :exec
-SELECT set_config('progressor.lane', coalesce((
-  SELECT n FROM generate_series(1, 1000) n WHERE pg_try_advisory_lock(@class::int, n) LIMIT 1), 0)::text, false)::int AS lane;
+SELECT set_config('progressor.lane',
+                  coalesce((
+                    SELECT n FROM generate_series(1, 1000) n
+                     WHERE pg_try_advisory_lock(@class::int, n) LIMIT 1),
+                           0)::text,
+                  false)::int AS lane;
 
 -- CountResults counts the changes of status that SaveResult is about to make: it has the same CASE.
 -- It runs before it, after LockProcesses, with the same tokens.
 -- name: CountResults :exec
 INSERT INTO status_counts (namespace, status, n)
-SELECT i.namespace, x.status, sum(x.n) FROM (
-  SELECT t.namespace, (CASE p.status WHEN 'INIT' THEN 'RUNNING' ELSE p.status::text END)::process_status AS old_status,
-         (CASE t.outcome WHEN 'finish' THEN CASE p.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
-                         WHEN 'fail' THEN CASE WHEN p.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
-                         WHEN 'complete' THEN 'COMPLETED' WHEN 'cancel' THEN 'CANCELLED' END)::process_status AS new_status
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
-                    unnest(@outcomes::text[])) AS t(namespace, process_id, task_id, fencing_token, outcome)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.task_id = t.task_id AND r.fencing_token = t.fencing_token
-   CROSS JOIN LATERAL (SELECT p.status, p.cancel_deadline IS NOT NULL AS cancelling FROM processes p
-                        WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p) i
- CROSS JOIN LATERAL (VALUES (i.old_status, -1), (i.new_status, 1)) AS x(status, n)
- GROUP BY i.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY i.namespace, x.status
+SELECT ended.namespace, change.status, sum(change.n)
+  FROM (
+    SELECT item.namespace,
+           (CASE process.status
+              WHEN 'INIT' THEN 'RUNNING'
+              ELSE process.status::text
+            END)::process_status AS old_status,
+           (CASE item.outcome
+              WHEN 'finish'
+                THEN CASE process.status WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END
+              WHEN 'fail' THEN CASE WHEN process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END
+              WHEN 'complete' THEN 'COMPLETED'
+              WHEN 'cancel' THEN 'CANCELLED'
+            END)::process_status AS new_status
+      FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                      unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                      unnest(@outcomes::text[]))
+           AS item(namespace, process_id, task_id, fencing_token, outcome)
+      JOIN running r
+        ON r.namespace = ANY (ARRAY[item.namespace])
+       AND r.process_id = item.process_id
+       AND r.task_id = item.task_id
+       AND r.fencing_token = item.fencing_token
+     CROSS JOIN LATERAL (
+       SELECT p.status, p.cancel_deadline IS NOT NULL AS cancelling
+         FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id = item.process_id
+        LIMIT 1) process) ended
+ CROSS JOIN LATERAL (VALUES (ended.old_status, -1), (ended.new_status, 1)) AS change(status, n)
+ GROUP BY ended.namespace, change.status HAVING sum(change.n) <> 0
+ ORDER BY ended.namespace, change.status
 ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n;
 
 -- CountProcesses returns the number of processes of a namespace ('': of the database) in each
 -- status.
 -- name: CountProcesses :many
-SELECT c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE @namespace::text IN (c.namespace, '') GROUP BY c.status ORDER BY c.status;
+SELECT c.status, sum(c.n)::bigint AS n
+  FROM status_counts c WHERE @namespace::text IN (c.namespace, '')
+ GROUP BY c.status ORDER BY c.status;
 
 -- CountNamespaces returns the number of processes of each namespace in each status.
 -- name: CountNamespaces :many
-SELECT c.namespace, c.status, sum(c.n)::bigint AS n FROM status_counts c WHERE c.namespace = ANY (@namespaces::text[])
+SELECT c.namespace, c.status, sum(c.n)::bigint AS n
+  FROM status_counts c WHERE c.namespace = ANY (@namespaces::text[])
  GROUP BY c.namespace, c.status ORDER BY c.namespace, c.status;

@@ -2,59 +2,97 @@
 -- nodes do not deadlock.
 -- name: SeeWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
-SELECT x.namespace, x.worker_id, statement_timestamp()
-  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[])) AS x(namespace, worker_id)
- ORDER BY x.namespace, x.worker_id
+SELECT item.namespace, item.worker_id, statement_timestamp()
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
+       AS item(namespace, worker_id)
+ ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 
 -- ToldWorkers returns workers with a stop command, and the rest of their grace period. After
 -- lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
 -- name: ToldWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive, coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
-       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000, 0)::bigint AS left_us
-  FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id;
+SELECT w.worker_id, max(w.directive)::text AS directive,
+       coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
+       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
+                0)::bigint AS left_us
+  FROM workers w WHERE w.directive IS NOT NULL
+ GROUP BY w.worker_id;
 
 -- TellWorker stores a command to a worker of a namespace, for all its namespaces. directive '':
 -- continue. The rows are locked in the order of SeeWorkers.
 -- name: TellWorker :execrows
-UPDATE workers w SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
-       lost_time = CASE @directive::text WHEN 'stop' THEN statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond' END
-  FROM (SELECT x.namespace, x.worker_id FROM workers x WHERE x.worker_id = @worker_id ORDER BY x.namespace FOR UPDATE) o
- WHERE w.namespace = o.namespace AND w.worker_id = o.worker_id
-   AND EXISTS (SELECT 1 FROM workers x WHERE x.namespace = @namespace AND x.worker_id = @worker_id);
+UPDATE workers w
+   SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
+       lost_time = CASE @directive::text
+                     WHEN 'stop'
+                       THEN statement_timestamp() + (@grace_us::bigint) * interval '1 microsecond'
+                   END
+  FROM (
+    SELECT x.namespace, x.worker_id
+      FROM workers x WHERE x.worker_id = @worker_id
+     ORDER BY x.namespace FOR UPDATE) worker
+ WHERE w.namespace = worker.namespace
+   AND w.worker_id = worker.worker_id
+   AND EXISTS (
+     SELECT 1 FROM workers x
+      WHERE x.namespace = @namespace
+        AND x.worker_id = @worker_id);
 
 -- ListWorkers lists the workers of a namespace by id (exactly: only that one), with all their
 -- namespaces. If a worker was first seen in another namespace after a command, max finds the
 -- command.
 -- name: ListWorkers :many
-SELECT w.worker_id, o.namespaces::text[] AS namespaces, o.last_seen_time::timestamptz AS last_seen_time, coalesce(o.directive, '')::text AS directive,
-       coalesce(l.n, 0)::int AS leases
-  FROM (SELECT x.worker_id FROM workers x WHERE x.namespace = @namespace AND x.worker_id > @after::text AND (@exactly::text = '' OR x.worker_id = @exactly::text) ORDER BY x.worker_id LIMIT @lim::int) w
+SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
+       worker.last_seen_time::timestamptz AS last_seen_time,
+       coalesce(worker.directive, '')::text AS directive, coalesce(lease_counts.n, 0)::int AS leases
+  FROM (
+    SELECT x.worker_id FROM workers x
+     WHERE x.namespace = @namespace
+       AND x.worker_id > @after::text
+       AND (@exactly::text = '' OR x.worker_id = @exactly::text)
+     ORDER BY x.worker_id LIMIT @lim::int) listed
  CROSS JOIN LATERAL (
-   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces, max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-     FROM workers o WHERE o.worker_id = w.worker_id) o
+   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces,
+          max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+     FROM workers o WHERE o.worker_id = listed.worker_id) worker
   LEFT JOIN (
-   SELECT l.worker_id, count(*) AS n FROM leases l
-    WHERE EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
-    GROUP BY l.worker_id) l ON l.worker_id = w.worker_id
- ORDER BY w.worker_id;
+    SELECT l.worker_id, count(*) AS n
+      FROM leases l
+     WHERE EXISTS (
+       SELECT 1 FROM running r
+        WHERE r.namespace = l.namespace
+          AND r.process_id = l.process_id
+          AND r.fencing_token = l.fencing_token)
+     GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+ ORDER BY listed.worker_id;
 
 -- LeasesOf returns leases of workers, at most lim.
 -- name: LeasesOf :many
-SELECT l.namespace, l.process_id, l.fencing_token, l.salt FROM leases l
+SELECT l.namespace, l.process_id, l.fencing_token, l.salt
+  FROM leases l
  WHERE l.worker_id = ANY (@worker_ids::text[])
-   AND EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
+   AND EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
  LIMIT @lim::int;
 
 -- ForgetWorkers deletes workers that were not seen for a period, lim at a time.
 -- name: ForgetWorkers :execrows
-DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
-  SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
-   LIMIT @lim::int FOR UPDATE SKIP LOCKED);
+DELETE FROM workers w
+ WHERE (w.namespace, w.worker_id) IN (
+   SELECT x.namespace, x.worker_id
+     FROM workers x
+    WHERE x.last_seen_time
+            < statement_timestamp() - (@retention_us::bigint) * interval '1 microsecond'
+    LIMIT @lim::int FOR UPDATE SKIP LOCKED);
 
 -- CountWorkers returns the number of workers of each namespace that were seen within a period. The
 -- table contains those of one day.
 -- name: CountWorkers :many
-SELECT w.namespace, count(*) AS n FROM workers w
- WHERE w.namespace = ANY (@namespaces::text[]) AND w.last_seen_time >= statement_timestamp() - (@seen_us::bigint) * interval '1 microsecond'
+SELECT w.namespace, count(*) AS n
+  FROM workers w
+ WHERE w.namespace = ANY (@namespaces::text[])
+   AND w.last_seen_time >= statement_timestamp() - (@seen_us::bigint) * interval '1 microsecond'
  GROUP BY w.namespace ORDER BY w.namespace;

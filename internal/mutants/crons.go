@@ -22,7 +22,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-row-of-fenced-result", breaks: "a result that is refused writes nothing into the ledger",
-		file: cronFires, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		file: cronFires, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid", planted: "",
 		packages: "./storage ./engine/crons", run: "Fire|Ride|Rider|Fenced",
 	},
 	{

@@ -103,7 +103,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-undone-before-its-end", breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
-		file: "storage/internal/dbsqlc/flow_runs.sql.go", old: "status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN", planted: "status = CASE WHEN excluded.compensation_status IS NULL THEN",
+		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "status = CASE\n                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n                    THEN", planted: "status = CASE\n                  WHEN excluded.compensation_status IS NULL THEN",
 		packages: "./engine/flows", run: "UndoneAsItSucceeds",
 	},
 	{
@@ -148,27 +148,27 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "step-end-during-a-task", breaks: "the end of a step waits while its run is at work",
-		file: endSteps, old: "r.found IS NULL AND w.task_id IS NULL AND g.capture AS captured", planted: "w.task_id IS NULL AND g.capture AS captured",
+		file: endSteps, old: "attempt.found IS NULL AND waiting.task_id IS NULL AND runs.capture AS captured", planted: "waiting.task_id IS NULL AND runs.capture AS captured",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
 		name: "step-end-overtakes", breaks: "the end of a step comes behind the messages to its run",
-		file: endSteps, old: "   WHERE q.found IS NULL),", planted: "   WHERE q.found IS NULL OR q.found),",
+		file: endSteps, old: "WHERE message.found IS NULL),", planted: "WHERE message.found IS NULL OR message.found),",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
 		name: "step-end-told-twice", breaks: "a run is told the end of a step once",
-		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT c.parents_ctid FROM c))", planted: "WHERE r.ctid = ANY (ARRAY(SELECT c.parents_ctid FROM c WHERE c.ord < 0))",
+		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))", planted: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps WHERE ended_steps.ord < 0))",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
 		name: "step-start-of-the-fenced", breaks: "a result that comes late starts no step",
-		file: startSteps, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) t", planted: "AND t.fencing_token = x.fencing_token LIMIT 1) t",
+		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid\n      LIMIT 1) task", planted: "AND t.fencing_token = item.fencing_token LIMIT 1) task",
 		packages: "./storage", run: "JobsStartWithTheResult",
 	},
 	{
 		name: "step-start-past-a-limit", breaks: "a step waits for the keys of constraints as any job does",
-		file: startSteps, old: "p.status IS NULL AND v.version IS NULL AS direct", planted: "p.status IS NULL AS direct",
+		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct", planted: "process.status IS NULL AS direct",
 		packages: "./storage", run: "JobsThatMayNotStart",
 	},
 	{

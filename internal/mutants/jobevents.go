@@ -11,12 +11,12 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-event-cancel-untold", breaks: "each change of a job's state is told: it is asked to end",
-		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "(i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)", planted: "(i.ends AND i.mode > 0)",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "(input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)", planted: "(input.ends AND input.mode > 0)",
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
 		name: "job-event-cancel-of-retry", breaks: "the events of a job with a cancel request follow from each other, also if its attempt is retried",
-		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "CASE WHEN i.cancelling THEN 'cancel_requested' ELSE i.job_state END", planted: "i.job_state",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "CASE WHEN input.cancelling THEN 'cancel_requested' ELSE input.job_state END", planted: "input.job_state",
 		packages: "./storage", run: "TestEventsOfCancelWithRetry",
 	},
 	{
@@ -26,17 +26,17 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-count-of-the-reaped", breaks: "an attempt that the engine ends moves its job in the counters",
-		file: jobEvents, old: "CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n)\n", planted: "CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n) WHERE i.type <> 'timeout'\n",
+		file: jobEvents, old: "CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n)", planted: "CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n) WHERE input.type <> 'timeout'",
 		packages: "./engine/jobs", run: "TestJobEvents|TestTimeout",
 	},
 	{
 		name: "job-count-of-the-removed", breaks: "a job that is removed leaves the counters",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "SELECT x.namespace, x.job_name, x.state, -count(*) FROM", planted: "SELECT x.namespace, x.job_name, x.state, 1 - count(*) FROM",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, -count(*)\n    FROM", planted: "SELECT counted_job.namespace, counted_job.job_name, counted_job.state, 1 -count(*)\n    FROM",
 		packages: "./engine/jobs", run: "TestQueueStats",
 	},
 	{
 		name: "job-count-of-groups", breaks: "a job that several workers run is counted as running until its end",
-		file: jobGroups, old: "(i.attempt > 0, CASE WHEN i.cancel_deadline", planted: "(false, CASE WHEN i.cancel_deadline",
+		file: jobGroups, old: "(input.attempt > 0,\n             CASE WHEN input.cancel_deadline", planted: "(false,\n             CASE WHEN input.cancel_deadline",
 		packages: "./storage", run: "TestGroupIsCounted",
 	},
 	{

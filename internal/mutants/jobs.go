@@ -41,7 +41,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-beats-for-anybody", breaks: "a heartbeat without the salt of the lease extends nothing",
-		file: jobLeases, old: " AND l.salt = t.salt\n", planted: "\n",
+		file: jobLeases, old: "AND l.salt = item.salt", planted: "",
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
@@ -111,7 +111,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
-		file: jobLeases, old: "least(coalesce(j.beat_us, d.lease_us / 3), d.lease_us / 2)", planted: "coalesce(j.beat_us, d.lease_us / 3)",
+		file: jobLeases, old: "least(coalesce(job.beat_us, durations.lease_us / 3), durations.lease_us / 2)", planted: "coalesce(job.beat_us, durations.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",
 	},
 	{
@@ -131,22 +131,22 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
-		file: jobsSQL, old: "   WHERE p.cancel_deadline IS NOT NULL),\nds AS", planted: "   WHERE p.cancel_deadline IS NOT NULL AND p.cancel_deadline < 'epoch'),\nds AS",
+		file: "storage/internal/dbsqlc/retry_job.sql.go", old: "WHERE process.cancel_deadline IS NOT NULL),\ndeleted_schedule AS", planted: "WHERE process.cancel_deadline IS NOT NULL AND process.cancel_deadline < 'epoch'),\ndeleted_schedule AS",
 		packages: "./storage ./engine/jobs", run: "Cancel|OfAJob",
 	},
 	{
 		name: "job-result-twice", breaks: "a kept result is handed out once",
-		file: jobsSQL, old: "UPDATE jobs j SET result = NULL, updated_time = statement_timestamp()", planted: "UPDATE jobs j SET updated_time = statement_timestamp()",
+		file: jobsSQL, old: "UPDATE jobs j\n   SET result = NULL, updated_time = statement_timestamp()", planted: "UPDATE jobs j\n   SET updated_time = statement_timestamp()",
 		packages: "./engine/jobs", run: "Result|Pull|Job|Broadcast",
 	},
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
-		file: "storage/internal/dbsqlc/enqueue.sql.go", old: "twin_task_id IS NULL AND holder IS NULL AND NOT again", planted: "twin_task_id IS NULL AND NOT again",
+		file: "storage/internal/dbsqlc/enqueue.sql.go", old: "twin_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again", planted: "twin_task_id IS NULL\n     AND NOT again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{
 		name: "unique-key-of-a-retry", breaks: "a job that is retried does not run while another job has its unique key",
-		file: jobsSQL, old: "e.ended AND e.holder IS NULL AS again", planted: "e.ended AS again",
+		file: "storage/internal/dbsqlc/retry_job.sql.go", old: "checked.ended AND checked.holder IS NULL AS again", planted: "checked.ended AS again",
 		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
 	},
 	{
@@ -171,12 +171,12 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-one-key-given-of-two", breaks: "a job has all keys that it needs, or none",
-		file: constraintsSQL, old: "AND j.constraint_keys = d.keys)", planted: "AND d.keys IS NOT NULL)",
+		file: constraintsSQL, old: "AND job.constraint_keys = candidate.keys)", planted: "AND candidate.keys IS NOT NULL)",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys|OfOneKeyAndOfTwo",
 	},
 	{
 		name: "constraint-given-and-not-held", breaks: "at no moment do more than max_running jobs of a key run",
-		file: constraintsSQL, old: "SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)", planted: "SELECT t.namespace, t.process_id, t.line FROM t WHERE NOT (SELECT g.given FROM g)",
+		file: constraintsSQL, old: "SELECT taken.namespace, taken.process_id, taken.line\n    FROM taken WHERE (SELECT all_alone.given FROM all_alone)", planted: "SELECT taken.namespace, taken.process_id, taken.line\n    FROM taken WHERE NOT (SELECT all_alone.given FROM all_alone)",
 		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",
 	},
 	{
@@ -201,7 +201,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
-		file: jobGroups, old: "SELECT i.worker_id FROM i WHERE i.leaves AND", planted: "SELECT i.worker_id FROM i WHERE false AND i.leaves AND",
+		file: jobGroups, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND", planted: "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
 		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
 	},
 	{
@@ -231,7 +231,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "unique-ttl-ends-with-retention", breaks: "a unique key is taken for its TTL, even if its job was removed",
-		file: "storage/internal/dbsqlc/expire_processes.sql.go", old: "SET held_until = o.status_changed_time + o.ttl", planted: "SET held_until = NULL",
+		file: "storage/internal/dbsqlc/expire_processes.sql.go", old: "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
 	},
 }

@@ -35,8 +35,8 @@ var livenessMutants = []mutant{
 	{
 		name: "times-repaired-without-the-lock", breaks: "times of a task are repaired under the lock of its process",
 		file:     "storage/internal/dbsqlc/clock.sql.go",
-		old:      "x.running_time > statement_timestamp() + interval '1 second'\n     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED",
-		planted:  "x.running_time > statement_timestamp() + interval '1 second'\n     LIMIT $1::int FOR NO KEY UPDATE OF x SKIP LOCKED",
+		old:      "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n       FOR NO KEY UPDATE OF p SKIP LOCKED",
+		planted:  "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n       FOR NO KEY UPDATE OF x SKIP LOCKED",
 		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
 	},
 	{
@@ -66,9 +66,8 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
-		file: messages, old: `OR m.created_time NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'
-                                      AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')`,
-		planted:  `OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')`,
+		file: messages, old: "OR m.created_time\n                 NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'\n                     AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')",
+		planted:  "OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')",
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{

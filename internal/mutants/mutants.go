@@ -44,12 +44,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "queue-moved-at-once", breaks: "a change of status moves a bounded number of waiting tasks",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w", planted: "ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int * 1000) w",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int) waiting", planted: "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int * 1000) waiting",
 		packages: "./storage", run: "LargeQueueIsSuspended",
 	},
 	{
 		name: "full-takes-messages", breaks: "messages wait while too many tasks wait in their process",
-		file: messages, old: " AND w.is_full IS NOT TRUE", planted: "",
+		file: "storage/internal/dbsqlc/deliver_notifies.sql.go", old: "AND candidates.is_full IS NOT TRUE", planted: "",
 		packages: "./storage", run: "FullProcess",
 	},
 	{
@@ -89,7 +89,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "retention-from-request", breaks: "the retention of an idempotency key counts from the end of its task",
-		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n              ELSE coalesce(", planted: "THEN statement_timestamp()\n              ELSE coalesce(due.created_time, ",
+		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n           ELSE coalesce(", planted: "THEN statement_timestamp()\n           ELSE coalesce(due_requests.created_time,",
 		packages: "./storage", run: "TestForget",
 	},
 	{
@@ -316,17 +316,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-grace", breaks: "the engine ends a cancel when its grace is over, and no sooner",
-		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp()", planted: "WHEN t.overdue THEN p.cancel_deadline IS NOT NULL",
+		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()", planted: "WHEN item.overdue THEN p.cancel_deadline IS NOT NULL",
 		packages: "./storage", run: "Cancel",
 	},
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE i.status IN ('INIT', 'RUNNING')) first", planted: "WHERE false) first",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE input.status IN ('INIT', 'RUNNING')) first", planted: "WHERE false) first",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{
 		name: "late-result-speaks", breaks: "a result that is refused sends no message",
-		file: messages, old: "AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid", planted: "",
 		packages: "./storage", run: "Speak|Message|Child",
 	},
 	{
@@ -341,12 +341,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
-		file: messages, old: "AND o.process_id = x.process_id AND o.held::int = 1", planted: "AND o.process_id = x.process_id AND o.held::int = 2",
+		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1", planted: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
 		packages: "./storage", run: "Message|Command|Held|Child",
 	},
 	{
 		name: "message-overtakes", breaks: "messages of one process to another arrive in their order",
-		file: messages, old: "ORDER BY m.namespace, m.process_id, m.message_id) o),", planted: "ORDER BY m.namespace, m.process_id, m.message_id DESC) o),",
+		file: "storage/internal/dbsqlc/deliver_notifies.sql.go", old: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n                deleted_messages.message_id) numbered),", planted: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n                deleted_messages.message_id DESC) numbered),",
 		packages: "./storage ./engine", run: "Message|Command|Order",
 	},
 	{

@@ -64,8 +64,8 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "answers-bytes-unbounded", breaks: "one read of answers returns a bounded number of bytes",
-		file: "storage/internal/dbsqlc/read_answers.sql.go", old: " WHERE x.bytes_before < $5",
-		planted:  " WHERE x.bytes_before < 9 * $5",
+		file: "storage/internal/dbsqlc/read_answers.sql.go", old: "WHERE bounded.bytes_before < $5",
+		planted:  "WHERE bounded.bytes_before < 9 * $5",
 		packages: "./storage", run: "ReadAnswersIsBounded",
 	},
 	{
@@ -147,7 +147,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "purge-attempts-from-the-start", breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= k.after_failed_id", planted: "AND k.after_failed_id >= 0",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= removed.after_failed_id", planted: "AND removed.after_failed_id >= 0",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
@@ -157,7 +157,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "attempts-of-waiting-tasks-are-orphans", breaks: "failed attempts are kept as long as their task exists",
-		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "AND NOT EXISTS (SELECT 1 FROM schedule s", planted: "AND NOT EXISTS (SELECT 1 FROM running s",
+		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "AND NOT EXISTS (\n       SELECT 1 FROM schedule s", planted: "AND NOT EXISTS (\n       SELECT 1 FROM running s",
 		packages: "./storage", run: "TestDeleteOrphanedAttempts",
 	},
 	{
@@ -167,7 +167,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "trim-from-the-start", breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
-		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id AND", planted: "AND",
+		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id\n        AND", planted: "AND",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{

@@ -10,8 +10,10 @@ import (
 )
 
 const forgetAudit = `-- name: ForgetAudit :exec
-DELETE FROM audit a USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT $1::int) d
- WHERE a.audit_id = d.audit_id AND d.time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+DELETE FROM audit a
+ USING (SELECT x.audit_id, x.time FROM audit x ORDER BY x.audit_id LIMIT $1::int) oldest
+ WHERE a.audit_id = oldest.audit_id
+   AND oldest.time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
 `
 
 type ForgetAuditParams struct {
@@ -54,22 +56,31 @@ func (q *Queries) InsertAudit(ctx context.Context, db DBTX, arg InsertAuditParam
 
 const insertAudits = `-- name: InsertAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
-SELECT k.actor, k.source, k.method, k.namespace, k.process_id, NULLIF(k.details, '')::jsonb
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]),
-                  unnest($5::text[]), unnest($6::text[]))
-       AS k(namespace, process_id, method, actor, source, details)
+SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
+       NULLIF(item.details, '')::jsonb
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
+                  unnest($6::text[]))
+       AS item(namespace, process_id, method, actor, source, details)
  CROSS JOIN LATERAL (
-   SELECT p.status, p.previous_status, p.status_changed_time, p.created_time, p.removed_time, p.cancel_requested_time,
-          p.history_restarted_time FROM processes p
-    WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1) p
- WHERE CASE k.method WHEN 'RemoveProcess' THEN p.removed_time >= now()
-                     WHEN 'RemoveRun' THEN p.removed_time >= now()
-                     WHEN 'CancelProcess' THEN p.cancel_requested_time >= now()
-                     WHEN 'SuspendProcess' THEN p.status_changed_time >= now() AND p.status = 'SUSPENDED'
-                     WHEN 'ResumeProcess' THEN p.status_changed_time >= now() AND p.previous_status = 'SUSPENDED'
-                     WHEN 'RestartHistory' THEN p.history_restarted_time >= now()
-                     WHEN 'StartBulk' THEN p.created_time >= now()
-                     ELSE p.status_changed_time >= now() AND p.previous_status = 'ERROR' END
+   SELECT p.status, p.previous_status, p.status_changed_time, p.created_time, p.removed_time,
+          p.cancel_requested_time, p.history_restarted_time
+     FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1) process
+ WHERE CASE item.method
+         WHEN 'RemoveProcess' THEN process.removed_time >= now()
+         WHEN 'RemoveRun' THEN process.removed_time >= now()
+         WHEN 'CancelProcess' THEN process.cancel_requested_time >= now()
+         WHEN 'SuspendProcess'
+           THEN process.status_changed_time >= now() AND process.status = 'SUSPENDED'
+         WHEN 'ResumeProcess'
+           THEN process.status_changed_time >= now() AND process.previous_status = 'SUSPENDED'
+         WHEN 'RestartHistory' THEN process.history_restarted_time >= now()
+         WHEN 'StartBulk' THEN process.created_time >= now()
+         ELSE process.status_changed_time >= now() AND process.previous_status = 'ERROR'
+       END
 `
 
 type InsertAuditsParams struct {
@@ -100,17 +111,28 @@ func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsPar
 
 const insertNotes = `-- name: InsertNotes :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
-SELECT x.actor, x.source, x.method, x.namespace, x.process_id, NULLIF(x.details, '')::jsonb
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]))
-       AS x(namespace, process_id, task_id, fencing_token, method, actor, source, details)
+SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
+       NULLIF(item.details, '')::jsonb
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::bigint[]), unnest($4::bigint[]),
+                  unnest($5::text[]), unnest($6::text[]), unnest($7::text[]),
+                  unnest($8::text[]))
+       AS item(namespace, process_id, task_id, fencing_token, method, actor, source, details)
  CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+   SELECT 1 FROM tasks t
+    WHERE t.namespace = item.namespace
+      AND t.process_id = item.process_id
+      AND t.task_id = item.task_id
+      AND t.fencing_token = item.fencing_token
+      AND t.xmin = pg_current_xact_id()::xid
    UNION ALL
-   SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
-      AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
-   LIMIT 1) e
+   SELECT 1 FROM answers a
+    WHERE a.namespace = item.namespace
+      AND a.process_id = item.process_id
+      AND a.task_id = item.task_id
+      AND a.fencing_token = item.fencing_token
+      AND a.xmin = pg_current_xact_id()::xid
+    LIMIT 1) ended
 `
 
 type InsertNotesParams struct {

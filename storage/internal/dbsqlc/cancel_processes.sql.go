@@ -14,7 +14,10 @@ import (
 
 const cancelGrace = `-- name: CancelGrace :one
 SELECT (extract(epoch FROM cancel_deadline - statement_timestamp()) * 1000000)::bigint AS left_us
-  FROM processes WHERE namespace = $1 AND process_id = $2 AND cancel_deadline IS NOT NULL
+  FROM processes
+ WHERE namespace = $1
+   AND process_id = $2
+   AND cancel_deadline IS NOT NULL
 `
 
 type CancelGraceParams struct {
@@ -31,120 +34,311 @@ func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParam
 }
 
 const cancelProcesses = `-- name: CancelProcesses :many
-WITH i AS MATERIALIZED (
-  SELECT x.ord, x.namespace, x.process_id, x.reason, x.context, x.grace_us, x.overdue, x.actor, x.mode, x.status, x.cancelling, x.over, x.busy, x.grouped, x.begun, x.running_attempt, x.job, x.job_name, x.job_state, x.asks, x.ends, row_number() OVER (PARTITION BY x.namespace, x.process_id, x.asks, x.ends ORDER BY x.ord) AS n FROM (
-    SELECT t.ord, t.namespace, t.process_id, t.reason, t.context, t.grace_us, t.overdue, t.actor, t.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling, coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
-           r.task_id IS NOT NULL AS busy, coalesce(w.grouped, false) AS grouped, coalesce(w.begun, false) AS begun, r.attempt AS running_attempt, coalesce(p.kind = 'job', false) AS job, j.name AS job_name,
-           CASE WHEN r.task_id IS NULL AND w.begun IS NOT TRUE THEN CASE WHEN w.waits_for <> 'time' THEN 'available' WHEN w.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
-                WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END AS job_state,
-            coalesce(NOT t.overdue AND p.cancel_deadline IS NULL
-                    AND CASE WHEN p.kind = 'job' THEN (r.task_id IS NOT NULL OR w.grouped) AND p.status IN ('INIT', 'SUSPENDED') ELSE p.status IN ('INIT', 'RUNNING') END, false) AS asks,
-           coalesce(CASE WHEN t.overdue THEN p.cancel_deadline <= statement_timestamp() ELSE CASE WHEN p.kind = 'job' THEN r.task_id IS NULL AND w.grouped IS NOT TRUE AND p.status IN ('INIT', 'SUSPENDED')
-                                ELSE p.status IN ('ERROR', 'SUSPENDED') END END, false) AS ends
-      FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]),
-                      unnest($6::bigint[]), unnest($7::bool[]), unnest($8::text[]), unnest($9::int[]))
-           AS t(ord, namespace, process_id, reason, context, grace_us, overdue, actor, mode)
-      LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
-      LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-      LEFT JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = t.namespace AND j.process_id = t.process_id LIMIT 1) j ON true
-      LEFT JOIN LATERAL (SELECT s.waits_for, s.attempt, s.taker = '~' AND s.attempt > 0 AS begun, s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id
-                            AND s.task_type = 'INIT' LIMIT 1) w ON true) x),
-up AS (
-  UPDATE processes p SET
-         cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
-         cancel_reason = CASE WHEN p.cancel_requested_time IS NULL THEN NULLIF(i.reason, '') ELSE p.cancel_reason END,
-         cancel_deadline = CASE WHEN i.asks THEN statement_timestamp() + i.grace_us * interval '1 microsecond' END,
-         status = CASE WHEN i.ends THEN 'CANCELLED' ELSE p.status END,
-         previous_status = CASE WHEN i.ends THEN p.status ELSE p.previous_status END,
-         status_changed_time = CASE WHEN i.ends THEN statement_timestamp() ELSE p.status_changed_time END,
-         attention = CASE WHEN i.ends THEN 'CANCELLED' ELSE p.attention END,
-         attention_time = CASE WHEN i.ends THEN statement_timestamp() ELSE p.attention_time END,
-         detail = CASE WHEN NOT i.ends THEN p.detail END, corrupted_by = CASE WHEN NOT i.ends THEN p.corrupted_by END
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND (i.ends OR i.asks AND i.n = 1)
+WITH input AS MATERIALIZED (
+  SELECT item_state.ord, item_state.namespace, item_state.process_id, item_state.reason, item_state.context, item_state.grace_us, item_state.overdue, item_state.actor, item_state.mode, item_state.status, item_state.cancelling, item_state.over, item_state.busy, item_state.grouped, item_state.begun, item_state.running_attempt, item_state.job, item_state.job_name, item_state.job_state, item_state.asks, item_state.ends,
+         row_number() OVER (
+           PARTITION BY item_state.namespace, item_state.process_id, item_state.asks,
+           item_state.ends
+           ORDER BY item_state.ord) AS n
+    FROM (
+      SELECT item.ord, item.namespace, item.process_id, item.reason, item.context, item.grace_us, item.overdue, item.actor, item.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling,
+             coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
+             r.task_id IS NOT NULL AS busy, coalesce(waiting.grouped, false) AS grouped,
+             coalesce(waiting.begun, false) AS begun, r.attempt AS running_attempt,
+             coalesce(p.kind = 'job', false) AS job, job.name AS job_name,
+             CASE
+               WHEN r.task_id IS NULL AND waiting.begun IS NOT TRUE
+                 THEN CASE
+                        WHEN waiting.waits_for <> 'time' THEN 'available'
+                        WHEN waiting.attempt > 0 THEN 'retryable'
+                        ELSE 'scheduled'
+                      END
+               WHEN p.cancel_deadline IS NULL THEN 'running'
+               ELSE 'cancel_requested'
+             END AS job_state,
+             coalesce(NOT item.overdue
+                         AND p.cancel_deadline IS NULL
+                         AND CASE
+                               WHEN p.kind = 'job'
+                                 THEN (r.task_id IS NOT NULL OR waiting.grouped)
+                                      AND p.status IN ('INIT', 'SUSPENDED')
+                               ELSE p.status IN ('INIT', 'RUNNING')
+                             END,
+                      false) AS asks,
+             coalesce(CASE
+                        WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()
+                        ELSE CASE
+                               WHEN p.kind = 'job'
+                                 THEN r.task_id IS NULL
+                                      AND waiting.grouped IS NOT TRUE
+                                      AND p.status IN ('INIT', 'SUSPENDED')
+                               ELSE p.status IN ('ERROR', 'SUSPENDED')
+                             END
+                      END,
+                      false) AS ends
+        FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]),
+                        unnest($3::text[]), unnest($4::text[]),
+                        unnest($5::bytea[]), unnest($6::bigint[]),
+                        unnest($7::bool[]), unnest($8::text[]), unnest($9::int[]))
+             AS item(ord, namespace, process_id, reason, context, grace_us, overdue, actor, mode)
+        LEFT JOIN processes p
+          ON p.namespace = ANY (ARRAY[item.namespace])
+         AND p.process_id = item.process_id
+         AND p.removed_time IS NULL
+         AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+        LEFT JOIN running r
+          ON r.namespace = ANY (ARRAY[item.namespace])
+         AND r.process_id = item.process_id
+        LEFT JOIN LATERAL (
+          SELECT j.name FROM jobs j
+           WHERE p.kind = 'job'
+             AND j.namespace = item.namespace
+             AND j.process_id = item.process_id
+           LIMIT 1) job ON true
+        LEFT JOIN LATERAL (
+          SELECT s.waits_for, s.attempt,
+                 s.taker = '~' AND s.attempt > 0 AS begun,
+                 s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped
+            FROM schedule s
+           WHERE p.kind = 'job'
+             AND s.namespace = item.namespace
+             AND s.process_id = item.process_id
+             AND s.task_type = 'INIT'
+           LIMIT 1) waiting ON true) item_state),
+updated_processes AS (
+  UPDATE processes p
+     SET cancel_requested_time = coalesce(p.cancel_requested_time, statement_timestamp()),
+         cancel_reason = CASE
+                           WHEN p.cancel_requested_time IS NULL THEN NULLIF(input.reason, '')
+                           ELSE p.cancel_reason
+                         END,
+         cancel_deadline = CASE
+                             WHEN input.asks
+                               THEN statement_timestamp()
+                                      + input.grace_us * interval '1 microsecond'
+                           END,
+         status = CASE WHEN input.ends THEN 'CANCELLED' ELSE p.status END,
+         previous_status = CASE WHEN input.ends THEN p.status ELSE p.previous_status END,
+         status_changed_time = CASE
+                                 WHEN input.ends THEN statement_timestamp()
+                                 ELSE p.status_changed_time
+                               END,
+         attention = CASE WHEN input.ends THEN 'CANCELLED' ELSE p.attention END,
+         attention_time = CASE WHEN input.ends THEN statement_timestamp() ELSE p.attention_time END,
+         detail = CASE WHEN NOT input.ends THEN p.detail END,
+         corrupted_by = CASE WHEN NOT input.ends THEN p.corrupted_by END
+    FROM input
+   WHERE p.namespace = ANY (ARRAY[input.namespace])
+     AND p.process_id = input.process_id
+     AND (input.ends OR input.asks AND input.n = 1)
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS new_status,
-            (CASE i.status WHEN 'INIT' THEN 'RUNNING' ELSE i.status::text END)::process_status AS old_status),
-cn AS (
+            (CASE input.status
+               WHEN 'INIT' THEN 'RUNNING'
+               ELSE input.status::text
+             END)::process_status AS old_status),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
-   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  SELECT updated_processes.namespace, change.status, sum(change.n)
+    FROM updated_processes
+   CROSS JOIN LATERAL (
+     VALUES (updated_processes.old_status, -1),
+            (updated_processes.new_status, 1)) AS change(status, n)
+   GROUP BY updated_processes.namespace, change.status HAVING sum(change.n) <> 0
+   ORDER BY updated_processes.namespace, change.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-jc AS (
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM i m
-   CROSS JOIN LATERAL (VALUES (m.ends, CASE WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available' ELSE m.job_state END, -1), (m.ends, 'cancelled', 1),
-                              (m.begun, m.job_state, -1), (m.begun AND m.asks, 'cancel_requested', 1)) AS x(counts, state, n)
-   WHERE x.counts AND m.job AND (m.ends OR m.asks) AND m.n = 1 GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT m.namespace, m.job_name, change.state, sum(change.n)
+    FROM input m
+   CROSS JOIN LATERAL (
+     VALUES (m.ends,
+             CASE
+               WHEN m.job_state IN ('running', 'cancel_requested') THEN 'available'
+               ELSE m.job_state
+             END,
+             -1),
+            (m.ends, 'cancelled', 1), (m.begun, m.job_state, -1),
+            (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
+   WHERE change.counts
+     AND m.job
+     AND (m.ends OR m.asks)
+     AND m.n = 1
+   GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
+   ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, actor, message)
-  SELECT i.namespace, i.process_id, CASE WHEN i.asks THEN 'cancel_requested' WHEN i.overdue THEN 'cancel_grace_expired' ELSE 'cancelled' END,
-         CASE WHEN i.cancelling THEN 'cancel_requested' ELSE i.job_state END,
-         CASE WHEN i.asks THEN 'cancel_requested' ELSE 'cancelled' END, coalesce(i.running_attempt, 0), NULLIF(i.actor, ''), NULLIF(i.reason, '')
-    FROM i WHERE i.job AND i.n = 1 AND (i.asks AND i.mode = 2 OR i.ends AND i.mode > 0)),
-be AS (
-  UPDATE schedule s SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
-    FROM i WHERE i.asks AND i.n = 1 AND i.status = 'RUNNING' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
+  SELECT input.namespace, input.process_id,
+         CASE
+           WHEN input.asks THEN 'cancel_requested'
+           WHEN input.overdue THEN 'cancel_grace_expired'
+           ELSE 'cancelled'
+         END,
+         CASE WHEN input.cancelling THEN 'cancel_requested' ELSE input.job_state END,
+         CASE WHEN input.asks THEN 'cancel_requested' ELSE 'cancelled' END,
+         coalesce(input.running_attempt, 0), NULLIF(input.actor, ''), NULLIF(input.reason, '')
+    FROM input
+   WHERE input.job
+     AND input.n = 1
+     AND (input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)),
+postponed_tasks AS (
+  UPDATE schedule s
+     SET waits_for = 'process', priority = coalesce(s.own_priority, s.priority), own_priority = NULL
+    FROM input
+   WHERE input.asks
+     AND input.n = 1
+     AND input.status = 'RUNNING'
+     AND s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
      AND s.waits_for::text = 'place'),
 lowered AS (
-  UPDATE schedule s SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
-    FROM i WHERE i.asks AND i.n = 1 AND NOT i.job AND i.status = 'INIT' AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
-     AND s.waits_for::text = 'place' AND s.priority > 0),
-ct AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, own_priority, scheduled_time, args, context)
-  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL', CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
-         CASE WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0) ELSE 0 END, 0,
-         statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context FROM i WHERE asks AND n = 1 AND NOT job),
-gr AS (
-  UPDATE schedule s SET waits_for = 'place' FROM i WHERE i.asks AND i.n = 1 AND i.grouped AND s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.taker = '~'),
-mb AS (
-  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, created_time, reason)
-  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(), NULLIF(i.reason, '')
-    FROM i JOIN job_places l ON l.namespace = ANY (ARRAY[i.namespace]) AND l.job_id = i.process_id WHERE i.ends AND i.job AND l.state IS NULL),
-dr AS (
-  DELETE FROM running r USING i WHERE i.ends AND r.namespace = ANY (ARRAY[i.namespace]) AND r.process_id = i.process_id RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
+  UPDATE schedule s
+     SET priority = 0, own_priority = coalesce(s.own_priority, s.priority)
+    FROM input
+   WHERE input.asks
+     AND input.n = 1
+     AND NOT input.job
+     AND input.status = 'INIT'
+     AND s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.waits_for::text = 'place'
+     AND s.priority > 0),
+inserted_cancels AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        own_priority, scheduled_time, args, context)
+  SELECT namespace, process_id, nextval('task_ids'), 'CANCEL',
+         CASE WHEN status = 'RUNNING' AND NOT busy THEN 'place' ELSE 'process' END::waits_for,
+         CASE
+           WHEN status = 'RUNNING' AND NOT busy THEN least(queue_priority(namespace, process_id), 0)
+           ELSE 0
+         END,
+         0, statement_timestamp(), convert_to(NULLIF(reason, ''), 'UTF8'), context
+    FROM input
+   WHERE asks
+     AND n = 1
+     AND NOT job),
+woken_groups AS (
+  UPDATE schedule s
+     SET waits_for = 'place'
+    FROM input
+   WHERE input.asks
+     AND input.n = 1
+     AND input.grouped
+     AND s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.taker = '~'),
+cancelled_members AS (
+  INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
+                        sender_task_id, created_time, reason)
+  SELECT l.namespace, l.process_id, 'cancel', l.namespace, l.job_id, 0, statement_timestamp(),
+         NULLIF(input.reason, '')
+    FROM input
+    JOIN job_places l
+      ON l.namespace = ANY (ARRAY[input.namespace])
+     AND l.job_id = input.process_id
+   WHERE input.ends
+     AND input.job
+     AND l.state IS NULL),
+deleted_running AS (
+  DELETE FROM running r USING input
+   WHERE input.ends
+     AND r.namespace = ANY (ARRAY[input.namespace])
+     AND r.process_id = input.process_id
+  RETURNING r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid),
 deleted_first AS (
-  DELETE FROM schedule s USING (
-    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w) AS last_task_id
-      FROM i WHERE i.ends) first
-   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
+  DELETE FROM schedule s
+   USING (
+     SELECT input.namespace, input.process_id,
+            (
+              SELECT max(waiting.task_id)
+                FROM (
+                  SELECT w.task_id FROM schedule w
+                   WHERE w.namespace = input.namespace
+                     AND w.process_id = input.process_id
+                   ORDER BY w.namespace, w.process_id, w.task_id
+                   LIMIT $10::int) waiting) AS last_task_id
+       FROM input WHERE input.ends) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace])
+     AND s.process_id = first.process_id
+     AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 deleted_cancel AS (
-  DELETE FROM schedule s USING (
-    SELECT i.namespace, i.process_id, (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id AND w.task_type = 'CANCEL'
-         ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1) AS task_id
-      FROM i WHERE i.ends AND i.cancelling) task
-   WHERE s.namespace = ANY (ARRAY[task.namespace]) AND s.process_id = task.process_id AND s.task_id = task.task_id
-     AND s.task_id > (SELECT coalesce(max(w.task_id), 0) FROM (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = task.namespace AND w.process_id = task.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) w)
+  DELETE FROM schedule s
+   USING (
+     SELECT input.namespace, input.process_id,
+            (
+              SELECT w.task_id FROM schedule w
+               WHERE w.namespace = input.namespace
+                 AND w.process_id = input.process_id
+                 AND w.task_type = 'CANCEL'
+               ORDER BY w.namespace DESC, w.process_id DESC, w.task_id DESC LIMIT 1) AS task_id
+       FROM input
+      WHERE input.ends
+        AND input.cancelling) task
+   WHERE s.namespace = ANY (ARRAY[task.namespace])
+     AND s.process_id = task.process_id
+     AND s.task_id = task.task_id
+     AND s.task_id > (
+       SELECT coalesce(max(waiting.task_id), 0)
+         FROM (
+           SELECT w.task_id FROM schedule w
+            WHERE w.namespace = task.namespace
+              AND w.process_id = task.process_id
+            ORDER BY w.namespace, w.process_id, w.task_id LIMIT $10::int) waiting)
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
-ds AS (
-  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_first UNION ALL SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_cancel),
+deleted_schedule AS (
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_first
+  UNION ALL
+  SELECT namespace, process_id, task_id, task_type, waits_for, attempt, priority, scheduled_time, fencing_token, retry_interval, timer_name, history_range, idempotency_key, failure, args, context, child, job_name, line, taker, own_priority, ctid FROM deleted_cancel),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id)
-  SELECT ds.namespace, ds.process_id FROM ds GROUP BY ds.namespace, ds.process_id HAVING count(*) >= $10::int
-  ON CONFLICT (namespace, process_id) DO UPDATE
-     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp()),
-e AS (
-  SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.attempt, x.priority, x.fencing_token, x.scheduled_time, x.running_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context, x.failure, x.task_type = 'CANCEL' AND ((x.namespace, x.process_id) IN (SELECT i.namespace, i.process_id FROM i WHERE i.over)) IS TRUE AS expired FROM (
-    SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token, scheduled_time, running_time, retry_interval,
-           timer_name, idempotency_key, args, context, NULL::jsonb AS failure FROM dr
-    UNION ALL
-    SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, NULL, retry_interval,
-           timer_name, idempotency_key, args, context, failure FROM ds) x),
-tk AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, running_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status, attempt, priority,
-         fencing_token, scheduled_time, running_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context,
-         CASE WHEN expired THEN $11::jsonb ELSE failure END FROM e)
-SELECT i.ord::int AS ord, (CASE WHEN i.ends THEN 'CANCELLED' ELSE coalesce(i.status, 'INIT') END)::process_status AS status, i.busy::bool AS busy,
-       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.ends THEN 'cancelled' WHEN i.asks THEN 'requested' WHEN i.cancelling THEN 'same'
-             ELSE 'status' END)::text AS outcome
-  FROM i
+  SELECT deleted_schedule.namespace, deleted_schedule.process_id
+    FROM deleted_schedule GROUP BY deleted_schedule.namespace, deleted_schedule.process_id
+  HAVING count(*) >= $10::int
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         resuming = false, cancelled_by = excluded.cancelled_by,
+         after_task_id = excluded.after_task_id, after_message_id = 0,
+         created_time = statement_timestamp()),
+ended_tasks AS (
+  SELECT ended_task.namespace, ended_task.process_id, ended_task.task_id, ended_task.task_type, ended_task.attempt, ended_task.priority, ended_task.fencing_token, ended_task.scheduled_time, ended_task.running_time, ended_task.retry_interval, ended_task.timer_name, ended_task.idempotency_key, ended_task.args, ended_task.context, ended_task.failure,
+         ended_task.task_type = 'CANCEL'
+           AND ((ended_task.namespace, ended_task.process_id) IN (
+             SELECT input.namespace, input.process_id
+               FROM input WHERE input.over)) IS TRUE AS expired
+    FROM (
+      SELECT namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
+             scheduled_time, running_time, retry_interval, timer_name, idempotency_key, args,
+             context, NULL::jsonb AS failure
+        FROM deleted_running
+      UNION ALL
+      SELECT namespace, process_id, task_id, task_type, attempt, coalesce(own_priority, priority),
+             fencing_token, scheduled_time, NULL, retry_interval, timer_name, idempotency_key, args,
+             context, failure
+        FROM deleted_schedule) ended_task),
+inserted_tasks AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                     fencing_token, scheduled_time, running_time, finished_time, retry_interval,
+                     timer_name, idempotency_key, args, context, failure)
+  SELECT namespace, process_id, task_id, task_type,
+         CASE WHEN expired THEN 'ERROR' ELSE 'CANCELLED' END::task_status,
+         attempt, priority, fencing_token, scheduled_time, running_time, statement_timestamp(),
+         retry_interval, timer_name, idempotency_key, args, context,
+         CASE WHEN expired THEN $11::jsonb ELSE failure END
+    FROM ended_tasks)
+SELECT input.ord::int AS ord,
+       (CASE
+          WHEN input.ends THEN 'CANCELLED'
+          ELSE coalesce(input.status, 'INIT')
+        END)::process_status AS status,
+       input.busy::bool AS busy,
+       (CASE
+          WHEN input.status IS NULL THEN 'not_found'
+          WHEN input.ends THEN 'cancelled'
+          WHEN input.asks THEN 'requested'
+          WHEN input.cancelling THEN 'same'
+          ELSE 'status'
+        END)::text AS outcome
+  FROM input
 `
 
 type CancelProcessesParams struct {
@@ -227,7 +421,10 @@ func (q *Queries) CancelProcesses(ctx context.Context, db DBTX, arg CancelProces
 }
 
 const listOverdueCancels = `-- name: ListOverdueCancels :many
-SELECT namespace, process_id FROM processes WHERE cancel_deadline <= statement_timestamp() AND removed_time IS NULL
+SELECT namespace, process_id
+  FROM processes
+ WHERE cancel_deadline <= statement_timestamp()
+   AND removed_time IS NULL
  ORDER BY cancel_deadline LIMIT $1::int
 `
 

@@ -10,13 +10,19 @@ import (
 )
 
 const restartAttempts = `-- name: RestartAttempts :execrows
-UPDATE running r SET deadline = statement_timestamp() + (r.deadline - r.running_time), running_time = statement_timestamp()
+UPDATE running r
+   SET deadline = statement_timestamp() + (r.deadline - r.running_time),
+       running_time = statement_timestamp()
   FROM (
     SELECT x.namespace, x.process_id
-      FROM running x JOIN processes p ON p.namespace = x.namespace AND p.process_id = x.process_id
-     WHERE x.running_time > statement_timestamp() + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED) d
- WHERE r.namespace = d.namespace AND r.process_id = d.process_id
+      FROM running x
+      JOIN processes p
+        ON p.namespace = x.namespace
+       AND p.process_id = x.process_id
+     WHERE x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int
+       FOR NO KEY UPDATE OF p SKIP LOCKED) future
+ WHERE r.namespace = future.namespace
+   AND r.process_id = future.process_id
 `
 
 // RestartAttempts restarts the timeouts of attempts.
@@ -29,14 +35,20 @@ func (q *Queries) RestartAttempts(ctx context.Context, db DBTX, lim int32) (int6
 }
 
 const restartBackoffs = `-- name: RestartBackoffs :execrows
-UPDATE schedule s SET scheduled_time = statement_timestamp() + s.retry_interval
+UPDATE schedule s
+   SET scheduled_time = statement_timestamp() + s.retry_interval
   FROM (
     SELECT x.namespace, x.process_id, x.task_id
-      FROM schedule x JOIN processes p ON p.namespace = x.namespace AND p.process_id = x.process_id
+      FROM schedule x
+      JOIN processes p
+        ON p.namespace = x.namespace
+       AND p.process_id = x.process_id
      WHERE x.waits_for = 'time'
        AND x.scheduled_time > statement_timestamp() + x.retry_interval + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED) d
- WHERE s.namespace = d.namespace AND s.process_id = d.process_id AND s.task_id = d.task_id
+     LIMIT $1::int FOR NO KEY UPDATE OF p SKIP LOCKED) future
+ WHERE s.namespace = future.namespace
+   AND s.process_id = future.process_id
+   AND s.task_id = future.task_id
 `
 
 // RestartBackoffs restarts the backoffs of retries. It reads the whole table schedule.
@@ -54,10 +66,11 @@ UPDATE constraint_buckets b
        full_time = statement_timestamp() + (b.full_time - b.refilled_time),
        next_time = statement_timestamp() + (b.next_time - b.refilled_time)
   FROM (
-    SELECT x.namespace, x.line FROM constraint_buckets x
-     WHERE x.refilled_time > statement_timestamp() + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) d
- WHERE b.namespace = d.namespace AND b.line = d.line
+    SELECT x.namespace, x.line
+      FROM constraint_buckets x WHERE x.refilled_time > statement_timestamp() + interval '1 second'
+     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) future
+ WHERE b.namespace = future.namespace
+   AND b.line = future.line
 `
 
 // RestartBuckets restarts the refill of the buckets of rates.
@@ -71,14 +84,18 @@ func (q *Queries) RestartBuckets(ctx context.Context, db DBTX, lim int32) (int64
 
 const restartGraces = `-- name: RestartGraces :execrows
 
-UPDATE processes p SET cancel_deadline = statement_timestamp() + (p.cancel_deadline - p.cancel_requested_time), cancel_requested_time = statement_timestamp()
+UPDATE processes p
+   SET cancel_deadline = statement_timestamp() + (p.cancel_deadline - p.cancel_requested_time),
+       cancel_requested_time = statement_timestamp()
   FROM (
-    SELECT x.namespace, x.process_id FROM processes x
+    SELECT x.namespace, x.process_id
+      FROM processes x
      WHERE x.cancel_deadline > statement_timestamp()
        AND x.cancel_requested_time > statement_timestamp() + interval '1 second'
        AND x.removed_time IS NULL
-     ORDER BY x.cancel_deadline LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) d
- WHERE p.namespace = d.namespace AND p.process_id = d.process_id
+     ORDER BY x.cancel_deadline LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) future
+ WHERE p.namespace = future.namespace
+   AND p.process_id = future.process_id
 `
 
 // The statements of this file repair times that are in the future because the clock of the database
@@ -97,14 +114,17 @@ func (q *Queries) RestartGraces(ctx context.Context, db DBTX, lim int32) (int64,
 
 const restartLeases = `-- name: RestartLeases :execrows
 UPDATE leases l
-   SET expires_time = statement_timestamp() + (l.expires_time - coalesce(l.beat_time, l.leased_time)),
+   SET expires_time
+         = statement_timestamp() + (l.expires_time - coalesce(l.beat_time, l.leased_time)),
        beat_time = CASE WHEN l.beat_time IS NOT NULL THEN statement_timestamp() END,
        leased_time = least(l.leased_time, statement_timestamp())
   FROM (
-    SELECT x.namespace, x.process_id FROM leases x
+    SELECT x.namespace, x.process_id
+      FROM leases x
      WHERE coalesce(x.beat_time, x.leased_time) > statement_timestamp() + interval '1 second'
-     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) d
- WHERE l.namespace = d.namespace AND l.process_id = d.process_id
+     LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED) future
+ WHERE l.namespace = future.namespace
+   AND l.process_id = future.process_id
 `
 
 // RestartLeases restarts the leases.

@@ -20,8 +20,8 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
        bounded.timed_out::bool AS timed_out, bounded.running_time, bounded.context
   FROM (
     SELECT suspect.namespace, suspect.process_id, suspect.task_id, suspect.task_type, suspect.attempt, suspect.fencing_token, suspect.node_id, suspect.kind, suspect.job, suspect.worker_id, suspect.never_beat, suspect.timed_out, suspect.running_time, suspect.context, suspect.bytes,
-           sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token
-                                    ROWS UNBOUNDED PRECEDING) - suspect.bytes AS bytes_before
+           sum(suspect.bytes) OVER (ORDER BY suspect.fencing_token ROWS UNBOUNDED PRECEDING)
+             - suspect.bytes AS bytes_before
       FROM (
         SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.fencing_token,
                r.node_id, coalesce(process.kind, '') AS kind, job.job,
@@ -169,9 +169,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority,
             AND j.process_id = p.process_id)::json AS job
   FROM (
     SELECT measured.namespace, measured.process_id, measured.fencing_token,
-           sum(measured.bytes) OVER (
-             ORDER BY measured.fencing_token
-             ROWS UNBOUNDED PRECEDING) - measured.bytes AS bytes_before
+           sum(measured.bytes) OVER (ORDER BY measured.fencing_token ROWS UNBOUNDED PRECEDING)
+             - measured.bytes AS bytes_before
       FROM (
         SELECT r.namespace, r.process_id, r.fencing_token,
                coalesce(octet_length(r.args), 0) + coalesce(octet_length(r.context), 0)

@@ -9,25 +9,40 @@ import (
 	"context"
 	"encoding/json"
 	"time"
-
-	"github.com/progressor-engine/progressor/process"
 )
 
 const backInLine = `-- name: BackInLine :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token)
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e),
-back AS (
-  UPDATE schedule s SET line = coalesce(s.line, ''), waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
-    FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id)
-DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id
+        AND s.fencing_token = item.fencing_token
+        AND s.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+updated_schedule AS (
+  UPDATE schedule s
+     SET line = coalesce(s.line, ''),
+         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+    FROM input
+   WHERE s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.task_id = input.task_id)
+DELETE FROM constraint_holds h USING input
+ WHERE h.namespace = ANY (ARRAY[input.namespace])
+   AND h.process_id = input.process_id
 `
 
 type BackInLineParams struct {
@@ -49,19 +64,12 @@ func (q *Queries) BackInLine(ctx context.Context, db DBTX, arg BackInLineParams)
 	return err
 }
 
-const beginSweep = `-- name: BeginSweep :exec
-UPDATE constraint_sets SET cursor = '', began_time = clock_timestamp() WHERE namespace = $1
-`
-
-func (q *Queries) BeginSweep(ctx context.Context, db DBTX, namespace string) error {
-	_, err := db.Exec(ctx, beginSweep, namespace)
-	return err
-}
-
 const changeConstraints = `-- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES ($1, 1, clock_timestamp(), clock_timestamp(), '')
-ON CONFLICT (namespace) DO UPDATE SET version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(), cursor = ''
+ON CONFLICT (namespace) DO UPDATE SET
+       version = c.version + 1, changed_time = clock_timestamp(), began_time = clock_timestamp(),
+       cursor = ''
 `
 
 // ChangeConstraints increments the version, and restarts the evaluation of waiting jobs.
@@ -71,16 +79,34 @@ func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace stri
 }
 
 const countConstraints = `-- name: CountConstraints :many
-SELECT x.running::bigint AS running, x.held::bigint AS held,
-       (SELECT count(*) FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'constraint' AND s.line >= c.name || '=' AND s.line < c.name || '>')::bigint AS waiting,
-       coalesce((SELECT min(b.next_time) FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.line >= c.name || '=' AND b.line < c.name || '>'
-          AND b.next_time IS NOT NULL), 'epoch')::timestamptz AS next_free_time
+SELECT counts.running::bigint AS running, counts.held::bigint AS held,
+       (
+         SELECT count(*) FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = c.namespace
+            AND s.waits_for = 'constraint'
+            AND s.line >= c.name || '='
+            AND s.line < c.name || '>')::bigint AS waiting,
+       coalesce((
+         SELECT min(b.next_time) FROM constraint_buckets b
+          WHERE b.namespace = c.namespace
+            AND b.line >= c.name || '='
+            AND b.line < c.name || '>'
+            AND b.next_time IS NOT NULL),
+                'epoch')::timestamptz AS next_free_time
   FROM constraints c
  CROSS JOIN LATERAL (
-   SELECT count(r.claimed) AS running, count(*) - count(r.claimed) AS held FROM constraint_holds h
-     LEFT JOIN LATERAL (SELECT true AS claimed FROM running r WHERE r.namespace = h.namespace AND r.process_id = h.process_id LIMIT 1) r ON true
-    WHERE h.namespace COLLATE "POSIX" = c.namespace AND h.line >= c.name || '=' AND h.line < c.name || '>') x
- WHERE c.namespace = $1 ORDER BY c.name
+   SELECT count(attempt.claimed) AS running, count(*) - count(attempt.claimed) AS held
+     FROM constraint_holds h
+     LEFT JOIN LATERAL (
+       SELECT true AS claimed FROM running r
+        WHERE r.namespace = h.namespace
+          AND r.process_id = h.process_id
+        LIMIT 1) attempt ON true
+    WHERE h.namespace COLLATE "POSIX" = c.namespace
+      AND h.line >= c.name || '='
+      AND h.line < c.name || '>') counts
+ WHERE c.namespace = $1
+ ORDER BY c.name
 `
 
 type CountConstraintsRow struct {
@@ -119,7 +145,9 @@ func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace strin
 }
 
 const deleteConstraint = `-- name: DeleteConstraint :execrows
-DELETE FROM constraints WHERE namespace = $1 AND name = $2
+DELETE FROM constraints
+ WHERE namespace = $1
+   AND name = $2
 `
 
 type DeleteConstraintParams struct {
@@ -135,25 +163,10 @@ func (q *Queries) DeleteConstraint(ctx context.Context, db DBTX, arg DeleteConst
 	return result.RowsAffected(), nil
 }
 
-const dropHolds = `-- name: DropHolds :exec
-DELETE FROM constraint_holds h USING ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS i(namespace, process_id)
- WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
-`
-
-type DropHoldsParams struct {
-	Namespaces []string
-	ProcessIds []string
-}
-
-// DropHolds deletes the keys that jobs got under an older version.
-func (q *Queries) DropHolds(ctx context.Context, db DBTX, arg DropHoldsParams) error {
-	_, err := db.Exec(ctx, dropHolds, arg.Namespaces, arg.ProcessIds)
-	return err
-}
-
 const dropReservations = `-- name: DropReservations :many
-DELETE FROM constraint_reservations r USING unnest($1::text[]) AS i(process_id)
- WHERE r.namespace = $2::text AND r.process_id = i.process_id
+DELETE FROM constraint_reservations r USING unnest($1::text[]) AS item(process_id)
+ WHERE r.namespace = $2::text
+   AND r.process_id = item.process_id
 RETURNING r.line
 `
 
@@ -184,7 +197,10 @@ func (q *Queries) DropReservations(ctx context.Context, db DBTX, arg DropReserva
 }
 
 const dueBuckets = `-- name: DueBuckets :many
-SELECT line FROM constraint_buckets WHERE namespace = $1 AND next_time <= statement_timestamp() ORDER BY next_time LIMIT $2::int
+SELECT line FROM constraint_buckets
+ WHERE namespace = $1
+   AND next_time <= statement_timestamp()
+ ORDER BY next_time LIMIT $2::int
 `
 
 type DueBucketsParams struct {
@@ -214,23 +230,43 @@ func (q *Queries) DueBuckets(ctx context.Context, db DBTX, arg DueBucketsParams)
 }
 
 const dueInLine = `-- name: DueInLine :many
-WITH due AS MATERIALIZED (
-  SELECT s.namespace, s.process_id, s.task_id FROM schedule s JOIN processes p ON p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = s.process_id
-   WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'time' AND s.line IS NOT NULL AND s.scheduled_time <= statement_timestamp() AND p.status = 'INIT'
+WITH due_tasks AS MATERIALIZED (
+  SELECT s.namespace, s.process_id, s.task_id
+    FROM schedule s
+    JOIN processes p
+      ON p.namespace = ANY (ARRAY[s.namespace])
+     AND p.process_id = s.process_id
+   WHERE s.namespace COLLATE "POSIX" = $1::text
+     AND s.waits_for = 'time'
+     AND s.line IS NOT NULL
+     AND s.scheduled_time <= statement_timestamp()
+     AND p.status = 'INIT'
    ORDER BY s.scheduled_time LIMIT $2::int FOR NO KEY UPDATE OF s, p SKIP LOCKED),
-m AS (
-  UPDATE schedule s SET waits_for = 'constraint'
-    FROM due WHERE s.namespace = ANY (ARRAY[due.namespace]) AND s.process_id = due.process_id AND s.task_id = due.task_id
-  RETURNING s.namespace, s.process_id, s.job_name, s.line, CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
-jc AS (
+updated_schedule AS (
+  UPDATE schedule s
+     SET waits_for = 'constraint'
+    FROM due_tasks
+   WHERE s.namespace = ANY (ARRAY[due_tasks.namespace])
+     AND s.process_id = due_tasks.process_id
+     AND s.task_id = due_tasks.task_id
+  RETURNING s.namespace, s.process_id, s.job_name, s.line,
+            CASE WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state),
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
-   GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT updated_schedule.namespace, updated_schedule.job_name, change.state, sum(change.n)
+    FROM updated_schedule
+   CROSS JOIN LATERAL (VALUES (updated_schedule.state, -1), ('available', 1)) AS change(state, n)
+   GROUP BY updated_schedule.namespace, updated_schedule.job_name, change.state
+  HAVING sum(change.n) <> 0
+   ORDER BY updated_schedule.namespace, updated_schedule.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, message)
-  SELECT m.namespace, m.process_id, 'due', m.state, 'available', CASE WHEN m.line <> '' THEN 'needs ' || m.line END FROM m WHERE $3::int = 2)
-SELECT m.line::text AS line FROM m
+  SELECT updated_schedule.namespace, updated_schedule.process_id, 'due', updated_schedule.state,
+         'available',
+         CASE WHEN updated_schedule.line <> '' THEN 'needs ' || updated_schedule.line END
+    FROM updated_schedule WHERE $3::int = 2)
+SELECT updated_schedule.line::text AS line FROM updated_schedule
 `
 
 type DueInLineParams struct {
@@ -261,9 +297,14 @@ func (q *Queries) DueInLine(ctx context.Context, db DBTX, arg DueInLineParams) (
 }
 
 const forgetBuckets = `-- name: ForgetBuckets :exec
-DELETE FROM constraint_buckets b WHERE b.namespace = $1
+DELETE FROM constraint_buckets b
+ WHERE b.namespace = $1
    AND (b.full_time < statement_timestamp() AND b.unstarted = 0 AND b.next_time IS NULL
-     OR NOT EXISTS (SELECT 1 FROM constraints c WHERE c.namespace = b.namespace AND c.name = split_part(b.line, '=', 1) AND c.rate_count IS NOT NULL))
+        OR NOT EXISTS (
+          SELECT 1 FROM constraints c
+           WHERE c.namespace = b.namespace
+             AND c.name = split_part(b.line, '=', 1)
+             AND c.rate_count IS NOT NULL))
 `
 
 // ForgetBuckets deletes full buckets, and those whose constraint no longer has a rate, because
@@ -274,8 +315,13 @@ func (q *Queries) ForgetBuckets(ctx context.Context, db DBTX, namespace string) 
 }
 
 const forgetReservations = `-- name: ForgetReservations :exec
-DELETE FROM constraint_reservations r WHERE r.namespace = $1
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')
+DELETE FROM constraint_reservations r
+ WHERE r.namespace = $1
+   AND NOT EXISTS (
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = r.namespace
+        AND s.process_id = r.process_id
+        AND s.waits_for::text = 'constraint')
 `
 
 // ForgetReservations deletes reservations of jobs that do not wait for a key any more.
@@ -285,10 +331,20 @@ func (q *Queries) ForgetReservations(ctx context.Context, db DBTX, namespace str
 }
 
 const freeEnded = `-- name: FreeEnded :exec
-DELETE FROM constraint_holds h USING ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS i(namespace, process_id)
- WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
+DELETE FROM constraint_holds h
+ USING ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+       AS item(namespace, process_id)
+ WHERE h.namespace = ANY (ARRAY[item.namespace])
+   AND h.process_id = item.process_id
+   AND NOT EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = ANY (ARRAY[h.namespace])
+        AND r.process_id = h.process_id)
+   AND NOT EXISTS (
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = ANY (ARRAY[h.namespace])
+        AND s.process_id = h.process_id
+        AND s.waits_for::text = 'place')
 `
 
 type FreeEndedParams struct {
@@ -304,12 +360,22 @@ func (q *Queries) FreeEnded(ctx context.Context, db DBTX, arg FreeEndedParams) e
 }
 
 const freeKeys = `-- name: FreeKeys :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token)
-   CROSS JOIN LATERAL (SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-                          AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
-DELETE FROM constraint_holds h USING i WHERE h.namespace = ANY (ARRAY[i.namespace]) AND h.process_id = i.process_id
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended)
+DELETE FROM constraint_holds h USING input
+ WHERE h.namespace = ANY (ARRAY[input.namespace])
+   AND h.process_id = input.process_id
 `
 
 type FreeKeysParams struct {
@@ -333,7 +399,8 @@ func (q *Queries) FreeKeys(ctx context.Context, db DBTX, arg FreeKeysParams) err
 
 const holdKeys = `-- name: HoldKeys :exec
 INSERT INTO constraint_holds (namespace, process_id, line)
-SELECT $1::text, x.process_id, x.line FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS x(process_id, line)
+SELECT $1::text, item.process_id, item.line
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS item(process_id, line)
 ON CONFLICT DO NOTHING
 `
 
@@ -350,13 +417,26 @@ func (q *Queries) HoldKeys(ctx context.Context, db DBTX, arg HoldKeysParams) err
 }
 
 const listLines = `-- name: ListLines :many
-WITH RECURSIVE l AS (
-  (SELECT s.line, 1 AS n FROM schedule s WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'constraint' AND s.line >= $2::text
-    ORDER BY s.line LIMIT 1)
+WITH RECURSIVE lines AS (
+  (
+    SELECT s.line, 1 AS n
+      FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = $1::text
+       AND s.waits_for = 'constraint'
+       AND s.line >= $2::text
+     ORDER BY s.line LIMIT 1)
   UNION ALL
-  SELECT (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'constraint' AND s.line > l.line
-           ORDER BY s.line LIMIT 1), l.n + 1 FROM l WHERE l.line IS NOT NULL AND l.n < $3::int)
-SELECT l.line::text AS line FROM l WHERE l.line IS NOT NULL
+  SELECT (
+    SELECT s.line FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = $1::text
+       AND s.waits_for = 'constraint'
+       AND s.line > lines.line
+     ORDER BY s.line LIMIT 1),
+         lines.n + 1
+    FROM lines
+   WHERE lines.line IS NOT NULL
+     AND lines.n < $3::int)
+SELECT lines.line::text AS line FROM lines WHERE lines.line IS NOT NULL
 `
 
 type ListLinesParams struct {
@@ -389,11 +469,20 @@ func (q *Queries) ListLines(ctx context.Context, db DBTX, arg ListLinesParams) (
 
 const lockConstraints = `-- name: LockConstraints :one
 SELECT c.version, c.changed_time, c.swept_time, c.cursor, statement_timestamp()::timestamptz AS now,
-       coalesce(greatest(extract(epoch FROM least(
-         (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = c.namespace AND s.waits_for = 'time' AND s.line IS NOT NULL
-           ORDER BY s.scheduled_time LIMIT 1),
-         (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = c.namespace AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1))
-         - statement_timestamp()) * 1000000, 0), -1)::bigint AS next_us
+       coalesce(greatest(extract(epoch FROM least((
+         SELECT s.scheduled_time FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = c.namespace
+            AND s.waits_for = 'time'
+            AND s.line IS NOT NULL
+          ORDER BY s.scheduled_time LIMIT 1),
+                                                  (
+                                                    SELECT b.next_time FROM constraint_buckets b
+                                                     WHERE b.namespace = c.namespace
+                                                       AND b.next_time IS NOT NULL
+                                                     ORDER BY b.next_time
+                                                     LIMIT 1)) - statement_timestamp()) * 1000000,
+                         0),
+                -1)::bigint AS next_us
   FROM constraint_sets c WHERE c.namespace = $1 FOR UPDATE OF c
 `
 
@@ -424,26 +513,23 @@ func (q *Queries) LockConstraints(ctx context.Context, db DBTX, namespace string
 	return i, err
 }
 
-const moveSweep = `-- name: MoveSweep :exec
-UPDATE constraint_sets SET cursor = NULLIF($1::text, ''), swept_time = CASE WHEN $1::text = '' THEN began_time ELSE swept_time END WHERE namespace = $2
-`
-
-type MoveSweepParams struct {
-	Cursor    string
-	Namespace string
-}
-
-func (q *Queries) MoveSweep(ctx context.Context, db DBTX, arg MoveSweepParams) error {
-	_, err := db.Exec(ctx, moveSweep, arg.Cursor, arg.Namespace)
-	return err
-}
-
 const nextInLine = `-- name: NextInLine :one
-SELECT (CASE WHEN x.at IS NULL THEN -1 ELSE greatest(extract(epoch FROM x.at - statement_timestamp()) * 1000000, 0) END)::bigint AS delay_us
-  FROM (SELECT least(
-    (SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'time' AND s.line IS NOT NULL
-      ORDER BY s.scheduled_time LIMIT 1),
-    (SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.next_time IS NOT NULL ORDER BY b.next_time LIMIT 1)) AS at) x
+SELECT (CASE
+          WHEN next_time.at IS NULL THEN -1
+          ELSE greatest(extract(epoch FROM next_time.at - statement_timestamp()) * 1000000, 0)
+        END)::bigint AS delay_us
+  FROM (
+    SELECT least((
+      SELECT s.scheduled_time FROM schedule s
+       WHERE s.namespace COLLATE "POSIX" = $1::text
+         AND s.waits_for = 'time'
+         AND s.line IS NOT NULL
+       ORDER BY s.scheduled_time LIMIT 1),
+                 (
+                   SELECT b.next_time FROM constraint_buckets b
+                    WHERE b.namespace = $1::text
+                      AND b.next_time IS NOT NULL
+                    ORDER BY b.next_time LIMIT 1)) AS at) next_time
 `
 
 // NextInLine returns the time until the next job is due, or until the next start of a key (µs); -1
@@ -456,17 +542,48 @@ func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (in
 }
 
 const placeInLine = `-- name: PlaceInLine :one
-SELECT (SELECT count(*) FROM (SELECT 1 FROM schedule s WHERE s.namespace COLLATE "POSIX" = $1::text AND s.waits_for = 'constraint' AND s.line = $2::text
-           AND (s.priority, s.task_id) < ($3::int, $4::bigint) ORDER BY s.priority, s.task_id LIMIT $5::int) x)::int AS before,
-       (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS held,
-       ARRAY(SELECT h.process_id FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
-       (SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
-         WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = $2::text)::int AS unstarted,
-       coalesce((SELECT b.next_time FROM constraint_buckets b WHERE b.namespace = $1::text AND b.line = $2::text), 'epoch')::timestamptz AS next_time,
-       coalesce((SELECT r.process_id FROM constraint_reservations r
-         WHERE r.namespace = $1::text AND r.line = $2::text
-           AND EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint')), '')::text AS reserved_by
+SELECT (
+  SELECT count(*) FROM (
+    SELECT 1 FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = $1::text
+       AND s.waits_for = 'constraint'
+       AND s.line = $2::text
+       AND (s.priority, s.task_id) < ($3::int, $4::bigint)
+     ORDER BY s.priority, s.task_id LIMIT $5::int) ahead)::int AS before,
+       (
+         SELECT count(*) FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = $1::text
+            AND h.line = $2::text)::int AS held,
+       ARRAY(
+         SELECT h.process_id FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = $1::text
+            AND h.line = $2::text
+          ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
+       (
+         SELECT count(*) FROM constraint_holds h
+          CROSS JOIN LATERAL (
+            SELECT 1 FROM schedule s
+             WHERE s.namespace = h.namespace
+               AND s.process_id = h.process_id
+               AND s.waits_for::text = 'place'
+             LIMIT 1) waiting
+          WHERE h.namespace COLLATE "POSIX" = $1::text
+            AND h.line = $2::text)::int AS unstarted,
+       coalesce((
+         SELECT b.next_time FROM constraint_buckets b
+          WHERE b.namespace = $1::text
+            AND b.line = $2::text),
+                'epoch')::timestamptz AS next_time,
+       coalesce((
+         SELECT r.process_id FROM constraint_reservations r
+          WHERE r.namespace = $1::text
+            AND r.line = $2::text
+            AND EXISTS (
+              SELECT 1 FROM schedule s
+               WHERE s.namespace = r.namespace
+                 AND s.process_id = r.process_id
+                 AND s.waits_for::text = 'constraint')),
+                '')::text AS reserved_by
 `
 
 type PlaceInLineParams struct {
@@ -487,8 +604,8 @@ type PlaceInLineRow struct {
 }
 
 // PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
-// key (the first three of them), how many of those are not claimed yet, when the next may start, and
-// the job for which the key is kept.
+// key (the first three of them), how many of those are not claimed yet, when the next may start,
+// and the job for which the key is kept.
 func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
 	row := db.QueryRow(ctx, placeInLine,
 		arg.Namespace,
@@ -510,14 +627,25 @@ func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParam
 }
 
 const placeJobs = `-- name: PlaceJobs :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.waits_for, x.line, x.evaluated, x.keys FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]),
-                             unnest($6::bool[]), unnest($7::text[])) AS x(namespace, process_id, task_id, waits_for, line, evaluated, keys)),
-jb AS (
-  UPDATE jobs j SET constraints_version = $8::bigint, constraint_keys = NULLIF(i.keys, '')::jsonb
-    FROM i WHERE i.evaluated AND j.namespace = ANY (ARRAY[i.namespace]) AND j.process_id = i.process_id)
-UPDATE schedule s SET waits_for = i.waits_for::waits_for, line = NULLIF(i.line, '')
-  FROM i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.task_id
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.waits_for, item.line, item.evaluated, item.keys
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::text[]),
+                    unnest($5::text[]), unnest($6::bool[]), unnest($7::text[]))
+         AS item(namespace, process_id, task_id, waits_for, line, evaluated, keys)),
+updated_jobs AS (
+  UPDATE jobs j
+     SET constraints_version = $8::bigint, constraint_keys = NULLIF(input.keys, '')::jsonb
+    FROM input
+   WHERE input.evaluated
+     AND j.namespace = ANY (ARRAY[input.namespace])
+     AND j.process_id = input.process_id)
+UPDATE schedule s
+   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, '')
+  FROM input
+ WHERE s.namespace = ANY (ARRAY[input.namespace])
+   AND s.process_id = input.process_id
+   AND s.task_id = input.task_id
 `
 
 type PlaceJobsParams struct {
@@ -549,9 +677,12 @@ func (q *Queries) PlaceJobs(ctx context.Context, db DBTX, arg PlaceJobsParams) e
 
 const putConstraint = `-- name: PutConstraint :exec
 INSERT INTO constraints (namespace, name, match, key, max_running, rate_count, rate_per, rate_burst)
-VALUES ($1, $2, $3, $4, $5, NULLIF($6::int, 0), NULLIF($7::bigint, 0) * interval '1 microsecond', NULLIF($8::int, 0))
-ON CONFLICT (namespace, name) DO UPDATE SET match = excluded.match, key = excluded.key, max_running = excluded.max_running, rate_count = excluded.rate_count,
-   rate_per = excluded.rate_per, rate_burst = excluded.rate_burst, updated_time = statement_timestamp()
+VALUES ($1, $2, $3, $4, $5, NULLIF($6::int, 0),
+        NULLIF($7::bigint, 0) * interval '1 microsecond', NULLIF($8::int, 0))
+ON CONFLICT (namespace, name) DO UPDATE SET
+       match = excluded.match, key = excluded.key, max_running = excluded.max_running,
+       rate_count = excluded.rate_count, rate_per = excluded.rate_per,
+       rate_burst = excluded.rate_burst, updated_time = statement_timestamp()
 `
 
 type PutConstraintParams struct {
@@ -580,7 +711,9 @@ func (q *Queries) PutConstraint(ctx context.Context, db DBTX, arg PutConstraintP
 }
 
 const readConstraints = `-- name: ReadConstraints :many
-SELECT name, match, key, max_running, rate_count, rate_per, rate_burst FROM constraints WHERE namespace = $1 ORDER BY name
+SELECT name, match, key, max_running, rate_count, rate_per, rate_burst
+  FROM constraints WHERE namespace = $1
+ ORDER BY name
 `
 
 type ReadConstraintsRow struct {
@@ -622,19 +755,52 @@ func (q *Queries) ReadConstraints(ctx context.Context, db DBTX, namespace string
 }
 
 const readLines = `-- name: ReadLines :many
-SELECT l.line::text AS line, (SELECT count(*) FROM constraint_holds h WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = l.line)::int AS held,
-       (CASE WHEN l.rated THEN (SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (SELECT 1 FROM schedule s WHERE s.namespace = h.namespace AND s.process_id = h.process_id AND s.waits_for::text = 'place' LIMIT 1) s
-         WHERE h.namespace COLLATE "POSIX" = $1::text AND h.line = l.line) ELSE 0 END)::int AS unstarted,
-       (b.line IS NOT NULL)::bool AS has_bucket, coalesce(b.tokens, 0)::float8 AS tokens, coalesce(b.unstarted, 0)::int AS bucket_unstarted,
-       coalesce(b.refilled_time, 'epoch')::timestamptz AS refilled_time, statement_timestamp()::timestamptz AS now,
-       coalesce(v.process_id, '')::text AS reserved_by, coalesce(v.priority, 0)::int AS reserved_priority, coalesce(v.task_id, 0)::bigint AS reserved_task_id
-  FROM ROWS FROM (unnest($2::text[]), unnest($3::bool[])) AS l(line, rated)
+SELECT item.line::text AS line,
+       (
+         SELECT count(*) FROM constraint_holds h
+          WHERE h.namespace COLLATE "POSIX" = $1::text
+            AND h.line = item.line)::int AS held,
+       (CASE
+          WHEN item.rated
+            THEN (
+              SELECT count(*) FROM constraint_holds h
+               CROSS JOIN LATERAL (
+                 SELECT 1 FROM schedule s
+                  WHERE s.namespace = h.namespace
+                    AND s.process_id = h.process_id
+                    AND s.waits_for::text = 'place'
+                  LIMIT 1) waiting
+               WHERE h.namespace COLLATE "POSIX" = $1::text
+                 AND h.line = item.line)
+          ELSE 0
+        END)::int AS unstarted,
+       (bucket.line IS NOT NULL)::bool AS has_bucket, coalesce(bucket.tokens, 0)::float8 AS tokens,
+       coalesce(bucket.unstarted, 0)::int AS bucket_unstarted,
+       coalesce(bucket.refilled_time, 'epoch')::timestamptz AS refilled_time,
+       statement_timestamp()::timestamptz AS now,
+       coalesce(reservation.process_id, '')::text AS reserved_by,
+       coalesce(reservation.priority, 0)::int AS reserved_priority,
+       coalesce(reservation.task_id, 0)::bigint AS reserved_task_id
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::bool[])) AS item(line, rated)
   LEFT JOIN LATERAL (
-    SELECT r.process_id, s.priority, s.task_id FROM constraint_reservations r
-     CROSS JOIN LATERAL (SELECT s.priority, s.task_id FROM schedule s WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.waits_for::text = 'constraint' LIMIT 1) s
-     WHERE r.namespace = $1::text AND r.line = l.line LIMIT 1) v ON true
-  LEFT JOIN LATERAL (SELECT b.namespace, b.line, b.tokens, b.unstarted, b.refilled_time, b.full_time, b.next_time FROM constraint_buckets b WHERE l.rated AND b.namespace = $1::text AND b.line = l.line LIMIT 1) b ON true
+    SELECT r.process_id, waiting.priority, waiting.task_id
+      FROM constraint_reservations r
+     CROSS JOIN LATERAL (
+       SELECT s.priority, s.task_id
+         FROM schedule s
+        WHERE s.namespace = r.namespace
+          AND s.process_id = r.process_id
+          AND s.waits_for::text = 'constraint'
+        LIMIT 1) waiting
+     WHERE r.namespace = $1::text
+       AND r.line = item.line
+     LIMIT 1) reservation ON true
+  LEFT JOIN LATERAL (
+    SELECT b.namespace, b.line, b.tokens, b.unstarted, b.refilled_time, b.full_time, b.next_time FROM constraint_buckets b
+     WHERE item.rated
+       AND b.namespace = $1::text
+       AND b.line = item.line
+     LIMIT 1) bucket ON true
 `
 
 type ReadLinesParams struct {
@@ -694,8 +860,10 @@ func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) (
 
 const reserveKeys = `-- name: ReserveKeys :exec
 INSERT INTO constraint_reservations (namespace, process_id, line)
-SELECT $1::text, x.process_id, x.line FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS x(process_id, line)
-ON CONFLICT (namespace, line) DO UPDATE SET process_id = excluded.process_id, reserved_time = excluded.reserved_time
+SELECT $1::text, item.process_id, item.line
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[])) AS item(process_id, line)
+ON CONFLICT (namespace, line) DO UPDATE SET
+       process_id = excluded.process_id, reserved_time = excluded.reserved_time
 `
 
 type ReserveKeysParams struct {
@@ -711,233 +879,62 @@ func (q *Queries) ReserveKeys(ctx context.Context, db DBTX, arg ReserveKeysParam
 	return err
 }
 
-const runningUnheld = `-- name: RunningUnheld :many
-SELECT r.process_id, r.priority, j.name, r.args, p.metadata, j.tags
-  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.metadata FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
- WHERE r.namespace = $1::text AND p.kind = 'job' AND coalesce(j.constraints_version, 0) <> $2::bigint
-`
-
-type RunningUnheldParams struct {
-	Namespace string
-	Version   int64
-}
-
-type RunningUnheldRow struct {
-	ProcessID string
-	Priority  int32
-	Name      string
-	Args      []byte
-	Metadata  json.RawMessage
-	Tags      json.RawMessage
-}
-
-// RunningUnheld returns running jobs that were claimed before a constraint was put: they count from
-// now on.
-func (q *Queries) RunningUnheld(ctx context.Context, db DBTX, arg RunningUnheldParams) ([]RunningUnheldRow, error) {
-	rows, err := db.Query(ctx, runningUnheld, arg.Namespace, arg.Version)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RunningUnheldRow
-	for rows.Next() {
-		var i RunningUnheldRow
-		if err := rows.Scan(
-			&i.ProcessID,
-			&i.Priority,
-			&i.Name,
-			&i.Args,
-			&i.Metadata,
-			&i.Tags,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const spanOfJobs = `-- name: SpanOfJobs :many
-SELECT x.process_id::text AS process_id, x.stale::bool AS stale FROM (
-  SELECT s.process_id, s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~' AND EXISTS (
-      SELECT 1 FROM jobs j WHERE j.namespace = ANY (ARRAY[s.namespace]) AND j.process_id = s.process_id AND coalesce(j.constraints_version, 0) <> $1::bigint) AS stale
-    FROM schedule s WHERE s.namespace = $2::text AND s.process_id > $3::text
-   ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int) x
-`
-
-type SpanOfJobsParams struct {
-	Version   int64
-	Namespace string
-	After     string
-	Lim       int32
-}
-
-type SpanOfJobsRow struct {
-	ProcessID string
-	Stale     bool
-}
-
-// SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
-// after a change of constraints.
-func (q *Queries) SpanOfJobs(ctx context.Context, db DBTX, arg SpanOfJobsParams) ([]SpanOfJobsRow, error) {
-	rows, err := db.Query(ctx, spanOfJobs,
-		arg.Version,
-		arg.Namespace,
-		arg.After,
-		arg.Lim,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SpanOfJobsRow
-	for rows.Next() {
-		var i SpanOfJobsRow
-		if err := rows.Scan(&i.ProcessID, &i.Stale); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const staleJobs = `-- name: StaleJobs :many
-SELECT s.process_id, s.task_id, s.waits_for, s.priority, j.name, s.args, p.metadata, j.tags
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS i(namespace, process_id)
-  JOIN schedule s ON s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_type = 'INIT' AND s.job_name IS NOT NULL AND s.taker IS DISTINCT FROM '~'
- CROSS JOIN LATERAL (SELECT p.metadata FROM processes p WHERE p.namespace = i.namespace AND p.process_id = i.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = i.namespace AND j.process_id = i.process_id LIMIT 1) j
- WHERE coalesce(j.constraints_version, 0) <> $3::bigint
-`
-
-type StaleJobsParams struct {
-	Namespaces []string
-	ProcessIds []string
-	Version    int64
-}
-
-type StaleJobsRow struct {
-	ProcessID string
-	TaskID    int64
-	WaitsFor  process.WaitsFor
-	Priority  int32
-	Name      string
-	Args      []byte
-	Metadata  json.RawMessage
-	Tags      json.RawMessage
-}
-
-// StaleJobs returns waiting jobs with keys of an older version of the constraints. It runs after
-// LockProcesses.
-func (q *Queries) StaleJobs(ctx context.Context, db DBTX, arg StaleJobsParams) ([]StaleJobsRow, error) {
-	rows, err := db.Query(ctx, staleJobs, arg.Namespaces, arg.ProcessIds, arg.Version)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []StaleJobsRow
-	for rows.Next() {
-		var i StaleJobsRow
-		if err := rows.Scan(
-			&i.ProcessID,
-			&i.TaskID,
-			&i.WaitsFor,
-			&i.Priority,
-			&i.Name,
-			&i.Args,
-			&i.Metadata,
-			&i.Tags,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const sweepHolds = `-- name: SweepHolds :one
-WITH h AS MATERIALIZED (
-  SELECT h.namespace, h.process_id, h.line FROM constraint_holds h WHERE h.namespace = $1::text AND (h.process_id, h.line) > ($2::text, $3::text)
-   ORDER BY h.namespace, h.process_id, h.line LIMIT $4::int),
-d AS (
-  DELETE FROM constraint_holds x USING h WHERE x.namespace = ANY (ARRAY[h.namespace]) AND x.process_id = h.process_id
-     AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[h.namespace]) AND r.process_id = h.process_id)
-     AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = ANY (ARRAY[h.namespace]) AND s.process_id = h.process_id AND s.waits_for::text = 'place')
-  RETURNING x.line)
-SELECT (SELECT count(*) FROM h)::int AS looked,
-       coalesce((SELECT h.process_id FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_process,
-       coalesce((SELECT h.line FROM h ORDER BY h.process_id DESC, h.line DESC LIMIT 1), '')::text AS last_line,
-       ARRAY (SELECT d.line FROM d)::text[] AS freed
-`
-
-type SweepHoldsParams struct {
-	Namespace    string
-	AfterProcess string
-	AfterLine    string
-	Lim          int32
-}
-
-type SweepHoldsRow struct {
-	Looked      int32
-	LastProcess string
-	LastLine    string
-	Freed       []string
-}
-
-// SweepHolds frees keys whose job has left in another way. It runs under LockConstraints, so no
-// keys are given in the meantime. It checks at most lim keys after a given one, and returns their
-// number, the last one, and the lines of the freed ones.
-func (q *Queries) SweepHolds(ctx context.Context, db DBTX, arg SweepHoldsParams) (SweepHoldsRow, error) {
-	row := db.QueryRow(ctx, sweepHolds,
-		arg.Namespace,
-		arg.AfterProcess,
-		arg.AfterLine,
-		arg.Lim,
-	)
-	var i SweepHoldsRow
-	err := row.Scan(
-		&i.Looked,
-		&i.LastProcess,
-		&i.LastLine,
-		&i.Freed,
-	)
-	return i, err
-}
-
 const takeLines = `-- name: TakeLines :many
-WITH t AS MATERIALIZED (
-  SELECT d.namespace, d.line, d.process_id, d.task_id, d.priority, d.scheduled_time, d.job_name, d.args, d.keys, j.constraint_keys, j.tags, coalesce(j.constraints_version, 0) <> $1::bigint AS stale,
-         (j.constraints_version = $1::bigint AND j.constraint_keys = d.keys) IS TRUE AS alone
+WITH taken AS MATERIALIZED (
+  SELECT candidate.namespace, candidate.line, candidate.process_id, candidate.task_id, candidate.priority, candidate.scheduled_time, candidate.job_name, candidate.args, candidate.keys, job.constraint_keys, job.tags,
+         coalesce(job.constraints_version, 0) <> $1::bigint AS stale,
+         (job.constraints_version = $1::bigint
+          AND job.constraint_keys = candidate.keys) IS TRUE AS alone
     FROM (
-      SELECT c.namespace, c.line, c.process_id, c.task_id, c.priority, c.scheduled_time, c.job_name, c.args, NULLIF(n.keys, '')::jsonb AS keys FROM ROWS FROM (unnest($2::text[]), unnest($3::int[]), unnest($4::text[])) AS n(line, room, keys)
+      SELECT waiting.namespace, waiting.line, waiting.process_id, waiting.task_id, waiting.priority, waiting.scheduled_time, waiting.job_name, waiting.args, NULLIF(item.keys, '')::jsonb AS keys
+        FROM ROWS FROM (unnest($2::text[]), unnest($3::int[]), unnest($4::text[]))
+             AS item(line, room, keys)
        CROSS JOIN LATERAL (
-        SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time, s.job_name, s.args FROM schedule s
-         WHERE s.namespace COLLATE "POSIX" = $5::text AND s.waits_for = 'constraint' AND s.line = n.line
-         ORDER BY s.priority, s.task_id LIMIT n.room FOR NO KEY UPDATE SKIP LOCKED) c
-       LIMIT $6::int) d
-   CROSS JOIN LATERAL (SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j WHERE j.namespace = $5::text AND j.process_id = d.process_id LIMIT 1) j),
-g AS MATERIALIZED (SELECT bool_and(t.alone) AS given FROM t),
-up AS (
-  UPDATE schedule s SET waits_for = 'place'
-    FROM t WHERE (SELECT g.given FROM g) AND s.namespace = ANY (ARRAY[t.namespace]) AND s.process_id = t.process_id AND s.task_id = t.task_id),
-ho AS (
+         SELECT s.namespace, s.line, s.process_id, s.task_id, s.priority, s.scheduled_time,
+                s.job_name, s.args
+           FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = $5::text
+            AND s.waits_for = 'constraint'
+            AND s.line = item.line
+          ORDER BY s.priority, s.task_id LIMIT item.room FOR NO KEY UPDATE SKIP LOCKED) waiting
+       LIMIT $6::int) candidate
+   CROSS JOIN LATERAL (
+     SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j
+      WHERE j.namespace = $5::text
+        AND j.process_id = candidate.process_id
+      LIMIT 1) job),
+all_alone AS MATERIALIZED (
+  SELECT bool_and(taken.alone) AS given FROM taken),
+updated_schedule AS (
+  UPDATE schedule s
+     SET waits_for = 'place'
+    FROM taken
+   WHERE (SELECT all_alone.given FROM all_alone)
+     AND s.namespace = ANY (ARRAY[taken.namespace])
+     AND s.process_id = taken.process_id
+     AND s.task_id = taken.task_id),
+inserted_constraint_holds AS (
   INSERT INTO constraint_holds (namespace, process_id, line)
-  SELECT t.namespace, t.process_id, t.line FROM t WHERE (SELECT g.given FROM g)
+  SELECT taken.namespace, taken.process_id, taken.line
+    FROM taken WHERE (SELECT all_alone.given FROM all_alone)
   ON CONFLICT DO NOTHING)
-SELECT t.line::text AS line, t.process_id, t.task_id, t.priority, t.scheduled_time, t.job_name::text AS name, (SELECT g.given FROM g)::bool AS given,
-       (CASE WHEN NOT (SELECT g.given FROM g) THEN t.constraint_keys END)::jsonb AS constraint_keys, t.stale::bool AS stale,
-       (CASE WHEN t.stale THEN t.args END)::bytea AS args, m.metadata, (CASE WHEN t.stale THEN t.tags END)::jsonb AS tags
-  FROM t LEFT JOIN LATERAL (SELECT p.metadata FROM processes p WHERE t.stale AND p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) m ON true
+SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority,
+       taken.scheduled_time, taken.job_name::text AS name,
+       (SELECT all_alone.given FROM all_alone)::bool AS given,
+       (CASE
+          WHEN NOT (SELECT all_alone.given FROM all_alone) THEN taken.constraint_keys
+        END)::jsonb AS constraint_keys,
+       taken.stale::bool AS stale,
+       (CASE WHEN taken.stale THEN taken.args END)::bytea AS args,
+       process.metadata,
+       (CASE WHEN taken.stale THEN taken.tags END)::jsonb AS tags
+  FROM taken
+  LEFT JOIN LATERAL (
+    SELECT p.metadata FROM processes p
+     WHERE taken.stale
+       AND p.namespace = taken.namespace
+       AND p.process_id = taken.process_id
+     LIMIT 1) process ON true
 `
 
 type TakeLinesParams struct {
@@ -1014,13 +1011,21 @@ func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) (
 }
 
 const writeBuckets = `-- name: WriteBuckets :exec
-INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time, next_time)
-SELECT $1::text, x.line, x.tokens, x.unstarted, x.refilled_time, x.refilled_time + x.full_us * interval '1 microsecond',
-       CASE WHEN x.next_us > 0 THEN x.refilled_time + x.next_us * interval '1 microsecond' END
-  FROM ROWS FROM (unnest($2::text[]), unnest($3::float8[]), unnest($4::int[]), unnest($5::timestamptz[]), unnest($6::bigint[]),
-                  unnest($7::bigint[])) AS x(line, tokens, unstarted, refilled_time, full_us, next_us)
-ON CONFLICT (namespace, line) DO UPDATE SET tokens = excluded.tokens, unstarted = excluded.unstarted, refilled_time = excluded.refilled_time,
-   full_time = excluded.full_time, next_time = excluded.next_time
+INSERT INTO constraint_buckets (namespace, line, tokens, unstarted, refilled_time, full_time,
+                                next_time)
+SELECT $1::text, item.line, item.tokens, item.unstarted, item.refilled_time,
+       item.refilled_time + item.full_us * interval '1 microsecond',
+       CASE
+         WHEN item.next_us > 0 THEN item.refilled_time + item.next_us * interval '1 microsecond'
+       END
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::float8[]), unnest($4::int[]),
+                  unnest($5::timestamptz[]), unnest($6::bigint[]),
+                  unnest($7::bigint[]))
+       AS item(line, tokens, unstarted, refilled_time, full_us, next_us)
+ON CONFLICT (namespace, line) DO UPDATE SET
+       tokens = excluded.tokens, unstarted = excluded.unstarted,
+       refilled_time = excluded.refilled_time, full_time = excluded.full_time,
+       next_time = excluded.next_time
 `
 
 type WriteBucketsParams struct {

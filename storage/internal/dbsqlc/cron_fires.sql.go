@@ -11,8 +11,13 @@ import (
 )
 
 const deleteFires = `-- name: DeleteFires :execrows
-DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
-  SELECT f.ctid FROM cron_fires f WHERE f.namespace = $1 AND f.cron_id = $2 AND f.decided_time < $3::timestamptz LIMIT $4::int))
+DELETE FROM cron_fires
+ WHERE ctid = ANY (ARRAY(
+   SELECT f.ctid FROM cron_fires f
+    WHERE f.namespace = $1
+      AND f.cron_id = $2
+      AND f.decided_time < $3::timestamptz
+    LIMIT $4::int))
 `
 
 type DeleteFiresParams struct {
@@ -38,18 +43,29 @@ func (q *Queries) DeleteFires(ctx context.Context, db DBTX, arg DeleteFiresParam
 
 const forgetCronTasks = `-- name: ForgetCronTasks :execrows
 WITH old_tasks AS MATERIALIZED (
-  SELECT o.namespace, o.process_id, o.task_id
+  SELECT old_task.namespace, old_task.process_id, old_task.task_id
     FROM namespaces n
-    JOIN processes p ON p.namespace = n.namespace AND p.process_id >= '~cron/' AND p.process_id < '~cron0'
+    JOIN processes p
+      ON p.namespace = n.namespace
+     AND p.process_id >= '~cron/'
+     AND p.process_id < '~cron0'
    CROSS JOIN LATERAL (
-     SELECT x.namespace, x.process_id, x.task_id, x.finished_time FROM tasks x WHERE x.namespace = p.namespace AND x.process_id = p.process_id
-      ORDER BY x.namespace, x.process_id, x.task_id LIMIT $1::int) o
-   WHERE o.finished_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'),
+     SELECT x.namespace, x.process_id, x.task_id, x.finished_time
+       FROM tasks x
+      WHERE x.namespace = p.namespace
+        AND x.process_id = p.process_id
+      ORDER BY x.namespace, x.process_id, x.task_id LIMIT $1::int) old_task
+   WHERE old_task.finished_time
+           < statement_timestamp() - ($2::bigint) * interval '1 microsecond'),
 deleted_attempts AS (
   DELETE FROM failed_attempts f USING old_tasks o
-   WHERE f.namespace = o.namespace AND f.process_id = o.process_id AND f.task_id = o.task_id)
+   WHERE f.namespace = o.namespace
+     AND f.process_id = o.process_id
+     AND f.task_id = o.task_id)
 DELETE FROM tasks t USING old_tasks o
- WHERE t.namespace = o.namespace AND t.process_id = o.process_id AND t.task_id = o.task_id
+ WHERE t.namespace = o.namespace
+   AND t.process_id = o.process_id
+   AND t.task_id = o.task_id
 `
 
 type ForgetCronTasksParams struct {
@@ -69,9 +85,13 @@ func (q *Queries) ForgetCronTasks(ctx context.Context, db DBTX, arg ForgetCronTa
 }
 
 const forgetFires = `-- name: ForgetFires :execrows
-DELETE FROM cron_fires WHERE ctid = ANY (ARRAY(
-  SELECT f.ctid FROM cron_fires f
-   WHERE f.decided_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond' AND f.ended_time IS NOT NULL LIMIT $2::int))
+DELETE FROM cron_fires
+ WHERE ctid = ANY (ARRAY(
+   SELECT f.ctid FROM cron_fires f
+    WHERE f.decided_time
+            < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+      AND f.ended_time IS NOT NULL
+    LIMIT $2::int))
 `
 
 type ForgetFiresParams struct {
@@ -90,9 +110,13 @@ func (q *Queries) ForgetFires(ctx context.Context, db DBTX, arg ForgetFiresParam
 }
 
 const getFire = `-- name: GetFire :one
-SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
-       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
-  FROM cron_fires f WHERE f.namespace = $1 AND f.cron_id = $2 AND f.fire_time = $3
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
+       f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,
+       f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+  FROM cron_fires f
+ WHERE f.namespace = $1
+   AND f.cron_id = $2
+   AND f.fire_time = $3
 `
 
 type GetFireParams struct {
@@ -139,7 +163,10 @@ func (q *Queries) GetFire(ctx context.Context, db DBTX, arg GetFireParams) (GetF
 
 const listFireTimes = `-- name: ListFireTimes :many
 SELECT f.fire_time FROM cron_fires f
- WHERE f.namespace = $1 AND f.cron_id = $2 AND f.fire_time >= $3::timestamptz AND f.fire_time < $4::timestamptz
+ WHERE f.namespace = $1
+   AND f.cron_id = $2
+   AND f.fire_time >= $3::timestamptz
+   AND f.fire_time < $4::timestamptz
  ORDER BY f.fire_time
 `
 
@@ -177,10 +204,14 @@ func (q *Queries) ListFireTimes(ctx context.Context, db DBTX, arg ListFireTimesP
 }
 
 const listFires = `-- name: ListFires :many
-SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt, f.status::text AS status,
-       coalesce(f.process_id, '')::text AS process_id, f.decided_time, f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
+SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
+       f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,
+       f.started_time, f.ended_time, coalesce(f.detail, '')::text AS detail, f.manual, f.count
   FROM cron_fires f
- WHERE f.namespace = $1 AND f.cron_id = $2 AND f.fire_time < $3::timestamptz AND f.decided_time >= $4::timestamptz
+ WHERE f.namespace = $1
+   AND f.cron_id = $2
+   AND f.fire_time < $3::timestamptz
+   AND f.decided_time >= $4::timestamptz
  ORDER BY f.namespace, f.cron_id, f.fire_time DESC LIMIT $5::int
 `
 
@@ -249,36 +280,64 @@ func (q *Queries) ListFires(ctx context.Context, db DBTX, arg ListFiresParams) (
 }
 
 const writeFires = `-- name: WriteFires :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.cron_id, x.fire_time, x.change, x.decision, x.reason, x.attempt, x.status, x.run_id, x.detail, x.manual, x.count FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                             unnest($5::text[]), unnest($6::timestamptz[]), unnest($7::text[]), unnest($8::text[]),
-                             unnest($9::text[]), unnest($10::int[]), unnest($11::text[]), unnest($12::text[]),
-                             unnest($13::text[]), unnest($14::bool[]), unnest($15::bigint[]))
-         AS x(namespace, process_id, task_id, fencing_token, cron_id, fire_time, change, decision, reason, attempt, status, run_id, detail, manual, count)
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.cron_id, item.fire_time, item.change, item.decision, item.reason, item.attempt, item.status, item.run_id, item.detail, item.manual, item.count
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]),
+                    unnest($5::text[]), unnest($6::timestamptz[]),
+                    unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
+                    unnest($10::int[]), unnest($11::text[]), unnest($12::text[]),
+                    unnest($13::text[]), unnest($14::bool[]), unnest($15::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token, cron_id, fire_time, change,
+                 decision, reason, attempt, status, run_id, detail, manual, count)
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
-        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e),
-up AS (
-  UPDATE cron_fires f SET
-         status = i.status::fire_status,
-         decision = CASE i.change WHEN 'refuse' THEN i.decision::fire_decision ELSE f.decision END,
-         reason = CASE i.change WHEN 'refuse' THEN NULLIF(i.reason, '') ELSE f.reason END,
-         attempt = CASE i.change WHEN 'end' THEN f.attempt ELSE i.attempt END,
-         process_id = CASE i.change WHEN 'end' THEN f.process_id ELSE NULLIF(i.run_id, '') END,
-         started_time = CASE i.change WHEN 'start' THEN statement_timestamp() WHEN 'end' THEN f.started_time END,
-         ended_time = CASE i.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
-         detail = CASE i.change WHEN 'end' THEN NULLIF(i.detail, '') ELSE f.detail END
-    FROM i WHERE i.change IN ('start', 'end', 'refuse') AND f.namespace = ANY (ARRAY[i.namespace]) AND f.cron_id = i.cron_id AND f.fire_time = i.fire_time
-     AND (f.status = 'SCHEDULED' OR i.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
-INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status, process_id, decided_time, started_time, ended_time, detail, manual, count)
-SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt, status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
+     SELECT 1 FROM answers a
+      WHERE a.namespace = item.namespace
+        AND a.process_id = item.process_id
+        AND a.task_id = item.task_id
+        AND a.fencing_token = item.fencing_token
+        AND a.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+updated_cron_fires AS (
+  UPDATE cron_fires f
+     SET status = input.status::fire_status,
+         decision = CASE input.change
+                      WHEN 'refuse' THEN input.decision::fire_decision
+                      ELSE f.decision
+                    END,
+         reason = CASE input.change WHEN 'refuse' THEN NULLIF(input.reason, '') ELSE f.reason END,
+         attempt = CASE input.change WHEN 'end' THEN f.attempt ELSE input.attempt END,
+         process_id = CASE input.change
+                        WHEN 'end' THEN f.process_id
+                        ELSE NULLIF(input.run_id, '')
+                      END,
+         started_time = CASE input.change
+                          WHEN 'start' THEN statement_timestamp()
+                          WHEN 'end' THEN f.started_time
+                        END,
+         ended_time = CASE input.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
+         detail = CASE input.change WHEN 'end' THEN NULLIF(input.detail, '') ELSE f.detail END
+    FROM input
+   WHERE input.change IN ('start', 'end', 'refuse')
+     AND f.namespace = ANY (ARRAY[input.namespace])
+     AND f.cron_id = input.cron_id
+     AND f.fire_time = input.fire_time
+     AND (f.status = 'SCHEDULED' OR input.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
+INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status,
+                        process_id, decided_time, started_time, ended_time, detail, manual, count)
+SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt,
+       status::fire_status, NULLIF(run_id, ''), statement_timestamp(),
        CASE WHEN attempt > 0 THEN statement_timestamp() END,
-       CASE WHEN status NOT IN ('SCHEDULED', 'RUNNING') THEN statement_timestamp() END, NULLIF(detail, ''), manual, count
-  FROM i WHERE change = 'decide'
+       CASE WHEN status NOT IN ('SCHEDULED', 'RUNNING') THEN statement_timestamp() END,
+       NULLIF(detail, ''), manual, count
+  FROM input WHERE change = 'decide'
 ON CONFLICT DO NOTHING
 `
 

@@ -10,17 +10,17 @@ import (
 )
 
 const dueTimers = `-- name: DueTimers :many
-WITH due AS MATERIALIZED (
-  SELECT s.namespace, s.scheduled_time FROM schedule s
+WITH due_timers AS MATERIALIZED (
+  SELECT s.namespace, s.scheduled_time
+    FROM schedule s
    WHERE (s.waits_for = 'time')::int = 1
      AND s.scheduled_time < statement_timestamp() + ($1::bigint) * interval '1 microsecond'
-   ORDER BY s.scheduled_time
-   LIMIT $2::int)
+   ORDER BY s.scheduled_time LIMIT $2::int)
 SELECT d.namespace::text AS namespace,
-       greatest(extract(epoch FROM min(d.scheduled_time) - statement_timestamp()) * 1000000, 0)::bigint AS delay_us,
+       greatest(extract(epoch FROM min(d.scheduled_time) - statement_timestamp()) * 1000000,
+                0)::bigint AS delay_us,
        count(*)::int AS tasks
-  FROM due d
- GROUP BY d.namespace
+  FROM due_timers d GROUP BY d.namespace
 `
 
 type DueTimersParams struct {
@@ -60,25 +60,25 @@ func (q *Queries) DueTimers(ctx context.Context, db DBTX, arg DueTimersParams) (
 
 const namespacesWaiting = `-- name: NamespacesWaiting :many
 WITH RECURSIVE waiting AS (
-  SELECT (SELECT s.namespace FROM schedule s
-           WHERE s.waits_for = 'place'
-           ORDER BY s.namespace COLLATE "POSIX" LIMIT 1) AS namespace
+  SELECT (
+    SELECT s.namespace FROM schedule s WHERE s.waits_for = 'place'
+     ORDER BY s.namespace COLLATE "POSIX" LIMIT 1) AS namespace
   UNION ALL
-  SELECT (SELECT s.namespace FROM schedule s
-           WHERE s.waits_for = 'place'
-             AND s.namespace COLLATE "POSIX" > w.namespace
-           ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
-    FROM waiting w
-   WHERE w.namespace IS NOT NULL)
+  SELECT (
+    SELECT s.namespace FROM schedule s
+     WHERE s.waits_for = 'place'
+       AND s.namespace COLLATE "POSIX" > w.namespace
+     ORDER BY s.namespace COLLATE "POSIX" LIMIT 1)
+    FROM waiting w WHERE w.namespace IS NOT NULL)
 SELECT w.namespace::text AS namespace,
-       EXISTS (SELECT 1 FROM schedule s
-                WHERE s.namespace COLLATE "POSIX" = w.namespace
-                  AND s.waits_for = 'place'
-                  AND starts_with(s.process_id, '~')
-                  AND NOT starts_with(s.process_id, '~job/')
-                LIMIT 1)::bool AS own
-  FROM waiting w
- WHERE w.namespace IS NOT NULL
+       EXISTS (
+         SELECT 1 FROM schedule s
+          WHERE s.namespace COLLATE "POSIX" = w.namespace
+            AND s.waits_for = 'place'
+            AND starts_with(s.process_id, '~')
+            AND NOT starts_with(s.process_id, '~job/')
+          LIMIT 1)::bool AS own
+  FROM waiting w WHERE w.namespace IS NOT NULL
 `
 
 type NamespacesWaitingRow struct {
@@ -111,20 +111,23 @@ func (q *Queries) NamespacesWaiting(ctx context.Context, db DBTX) ([]NamespacesW
 
 const nextTimers = `-- name: NextTimers :many
 WITH RECURSIVE next_timer AS (
-  SELECT f.namespace, f.scheduled_time
-    FROM (SELECT s.namespace, s.scheduled_time FROM schedule s
-           WHERE s.waits_for = 'time'
-           ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) f
+  SELECT waiting.namespace, waiting.scheduled_time
+    FROM (
+      SELECT s.namespace, s.scheduled_time
+        FROM schedule s WHERE s.waits_for = 'time'
+       ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) waiting
   UNION ALL
-  SELECT f.namespace, f.scheduled_time
+  SELECT waiting.namespace, waiting.scheduled_time
     FROM next_timer n
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.scheduled_time FROM schedule s
+     SELECT s.namespace, s.scheduled_time
+       FROM schedule s
       WHERE s.waits_for = 'time'
         AND s.namespace COLLATE "POSIX" > n.namespace
-      ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) f)
+      ORDER BY s.namespace COLLATE "POSIX", s.scheduled_time LIMIT 1) waiting)
 SELECT n.namespace::text AS namespace,
-       greatest(extract(epoch FROM n.scheduled_time - statement_timestamp()) * 1000000, 0)::bigint AS delay_us
+       greatest(extract(epoch FROM n.scheduled_time - statement_timestamp()) * 1000000,
+                0)::bigint AS delay_us
   FROM next_timer n
 `
 

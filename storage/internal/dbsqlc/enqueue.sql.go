@@ -13,72 +13,167 @@ import (
 )
 
 const enqueueJobs = `-- name: EnqueueJobs :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.name, t.args, t.context, t.metadata, t.tags, t.options, t.idempotency_key, t.request_id, t.fingerprint, t.priority, t.run_time, t.timeout_us, t.unique_key, t.unique_ttl_us, t.unique_waiting, t.constraints_version, t.constraint_keys, t.line, t.actor, t.mode, t.grouped, q.process_id AS twin_process_id, q.task_id AS twin_task_id, q.fingerprint AS twin_fingerprint,
-         CASE WHEN q.task_id IS NULL THEN h.process_id END AS holder,
-         q.task_id IS NULL AND t.unique_key <> '' AND h.process_id IS NULL
-         AND row_number() OVER (PARTITION BY t.namespace, t.unique_key ORDER BY t.ord) > 1 AS again,
-         nextval('task_ids') AS task_id, greatest(t.run_time, statement_timestamp()) AS scheduled_time,
-         NOT t.grouped AND coalesce((SELECT s.version FROM constraint_sets s WHERE s.namespace = t.namespace), 0) <> t.constraints_version AS stale
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
-                    unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-                    unnest($11::uuid[]), unnest($12::bytea[]), unnest($13::int[]), unnest($14::timestamptz[]),
-                    unnest($15::bigint[]), unnest($16::text[]), unnest($17::bigint[]), unnest($18::bool[]),
-                    unnest($19::bigint[]), unnest($20::text[]), unnest($21::text[]), unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]))
-         AS t(ord, namespace, process_id, name, args, context, metadata, tags, options, idempotency_key, request_id, fingerprint, priority, run_time,
-              timeout_us, unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys, line, actor, mode, grouped)
-    LEFT JOIN LATERAL (SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q WHERE t.idempotency_key <> '' AND q.request_id = t.request_id LIMIT 1) q ON true
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.run_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
+         request.fingerprint AS twin_fingerprint,
+         CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
+         request.task_id IS NULL
+           AND item.unique_key <> ''
+           AND holder.process_id IS NULL
+           AND row_number() OVER (PARTITION BY item.namespace, item.unique_key ORDER BY item.ord)
+                 > 1 AS again,
+         nextval('task_ids') AS task_id,
+         greatest(item.run_time, statement_timestamp()) AS scheduled_time,
+         NOT item.grouped
+           AND coalesce((
+             SELECT s.version FROM constraint_sets s WHERE s.namespace = item.namespace),
+                        0) <> item.constraints_version AS stale
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
+                    unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
+                    unnest($10::text[]), unnest($11::uuid[]),
+                    unnest($12::bytea[]), unnest($13::int[]),
+                    unnest($14::timestamptz[]), unnest($15::bigint[]),
+                    unnest($16::text[]), unnest($17::bigint[]),
+                    unnest($18::bool[]), unnest($19::bigint[]),
+                    unnest($20::text[]), unnest($21::text[]),
+                    unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]))
+         AS item(ord, namespace, process_id, name, args, context, metadata, tags, options,
+                 idempotency_key, request_id, fingerprint, priority, run_time, timeout_us,
+                 unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
+                 line, actor, mode, grouped)
+    LEFT JOIN LATERAL (
+      SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
+       WHERE item.idempotency_key <> ''
+         AND q.request_id = item.request_id
+       LIMIT 1) request ON true
     LEFT JOIN LATERAL (
       SELECT k.process_id FROM job_keys k
-        LEFT JOIN LATERAL (SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
-       WHERE t.unique_key <> '' AND k.namespace = t.namespace AND k.unique_key = t.unique_key
-         AND CASE WHEN p.status IS NULL THEN k.held_until > statement_timestamp()
-                  WHEN p.status IN ('COMPLETED', 'CANCELLED', 'ERROR') THEN p.status_changed_time + k.ttl > statement_timestamp()
-                  ELSE NOT t.unique_waiting OR (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id LIMIT 1) IS NULL
-                       AND (SELECT s.task_id FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.taker = '~' AND s.attempt > 0 LIMIT 1) IS NULL END
-       LIMIT 1) h ON true),
-p AS (
-  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time, status_changed_time)
-  SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(), statement_timestamp()
-    FROM i WHERE twin_task_id IS NULL AND holder IS NULL AND NOT again ORDER BY namespace, process_id
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id),
-cn AS (
+        LEFT JOIN LATERAL (
+          SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid FROM processes p
+           WHERE p.namespace = k.namespace
+             AND p.process_id = k.process_id
+             AND p.removed_time IS NULL
+           LIMIT 1) process ON true
+       WHERE item.unique_key <> ''
+         AND k.namespace = item.namespace
+         AND k.unique_key = item.unique_key
+         AND CASE
+               WHEN process.status IS NULL THEN k.held_until > statement_timestamp()
+               WHEN process.status IN ('COMPLETED', 'CANCELLED', 'ERROR')
+                 THEN process.status_changed_time + k.ttl > statement_timestamp()
+               ELSE NOT item.unique_waiting
+                    OR (
+                      SELECT r.task_id FROM running r
+                       WHERE r.namespace = k.namespace
+                         AND r.process_id = k.process_id
+                       LIMIT 1) IS NULL
+                       AND (
+                         SELECT s.task_id FROM schedule s
+                          WHERE s.namespace = k.namespace
+                            AND s.process_id = k.process_id
+                            AND s.taker = '~'
+                            AND s.attempt > 0
+                          LIMIT 1) IS NULL
+             END
+       LIMIT 1) holder ON true),
+inserted_processes AS (
+  INSERT INTO processes (namespace, process_id, status, kind, metadata, created_time,
+                         status_changed_time)
+  SELECT namespace, process_id, 'INIT', 'job', NULLIF(metadata, '')::jsonb, statement_timestamp(),
+         statement_timestamp()
+    FROM input
+   WHERE twin_task_id IS NULL
+     AND holder IS NULL
+     AND NOT again
+   ORDER BY namespace, process_id
+  ON CONFLICT DO NOTHING
+  RETURNING namespace, process_id),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT p.namespace, 'RUNNING', count(*) FROM p GROUP BY p.namespace ORDER BY p.namespace
+  SELECT inserted_processes.namespace, 'RUNNING', count(*)
+    FROM inserted_processes GROUP BY inserted_processes.namespace
+   ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-c AS MATERIALIZED (
-  SELECT i.ord, i.namespace, i.process_id, i.name, i.args, i.context, i.metadata, i.tags, i.options, i.idempotency_key, i.request_id, i.fingerprint, i.priority, i.run_time, i.timeout_us, i.unique_key, i.unique_ttl_us, i.unique_waiting, i.constraints_version, i.constraint_keys, i.line, i.actor, i.mode, i.grouped, i.twin_process_id, i.twin_task_id, i.twin_fingerprint, i.holder, i.again, i.task_id, i.scheduled_time, i.stale, ((i.namespace, i.process_id) IN (SELECT p.namespace, p.process_id FROM p)) AS created,
-         CASE WHEN i.run_time > statement_timestamp() THEN 'scheduled' ELSE 'available' END AS state FROM i),
-jc AS (
+decided AS MATERIALIZED (
+  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.run_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
+         ((input.namespace, input.process_id) IN (
+           SELECT inserted_processes.namespace, inserted_processes.process_id
+             FROM inserted_processes)) AS created,
+         CASE
+           WHEN input.run_time > statement_timestamp() THEN 'scheduled'
+           ELSE 'available'
+         END AS state
+    FROM input),
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT c.namespace, c.name, c.state, count(*) FROM c WHERE c.created GROUP BY c.namespace, c.name, c.state ORDER BY c.namespace, c.name, c.state
+  SELECT decided.namespace, decided.name, decided.state, count(*)
+    FROM decided WHERE decided.created
+   GROUP BY decided.namespace, decided.name, decided.state
+   ORDER BY decided.namespace, decided.name, decided.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, xid, job_id, type, to_status, actor, message)
-  SELECT c.namespace, (SELECT job_event_xid()), c.process_id, 'enqueued', c.state, NULLIF(c.actor, ''), CASE WHEN c.line <> '' AND NOT c.stale THEN 'needs ' || c.line END
-    FROM c WHERE c.created AND c.mode = 2),
-jb AS (
-  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version, constraint_keys, unique_key)
-  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond', NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb,
-         NULLIF(constraints_version, 0), NULLIF(constraint_keys, '')::jsonb, CASE WHEN unique_ttl_us > 0 THEN unique_key END FROM c WHERE created),
-sch AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, idempotency_key, args, context, job_name, line, taker)
+  SELECT decided.namespace,
+         (SELECT job_event_xid()),
+         decided.process_id, 'enqueued', decided.state, NULLIF(decided.actor, ''),
+         CASE WHEN decided.line <> '' AND NOT decided.stale THEN 'needs ' || decided.line END
+    FROM decided
+   WHERE decided.created
+     AND decided.mode = 2),
+inserted_jobs AS (
+  INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
+                    constraint_keys, unique_key)
+  SELECT namespace, process_id, name, timeout_us * interval '1 microsecond',
+         NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb, NULLIF(constraints_version, 0),
+         NULLIF(constraint_keys, '')::jsonb,
+         CASE WHEN unique_ttl_us > 0 THEN unique_key END
+    FROM decided WHERE created),
+inserted_schedule AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                        scheduled_time, idempotency_key, args, context, job_name, line, taker)
   SELECT namespace, process_id, task_id, 'INIT',
-         CASE WHEN run_time > statement_timestamp() THEN 'time' WHEN stale OR line <> '' THEN 'constraint' ELSE 'place' END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name, CASE WHEN stale THEN '' ELSE NULLIF(line, '') END, CASE WHEN grouped THEN '~' END
-    FROM c WHERE created),
-ke AS (
-  UPDATE job_keys k SET process_id = c.process_id, ttl = c.unique_ttl_us * interval '1 microsecond', held_until = NULL
-    FROM c WHERE c.created AND c.unique_key <> '' AND k.namespace = ANY (ARRAY[c.namespace]) AND k.unique_key = c.unique_key),
-req AS (
+         CASE
+           WHEN run_time > statement_timestamp() THEN 'time'
+           WHEN stale OR line <> '' THEN 'constraint'
+           ELSE 'place'
+         END::waits_for,
+         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name,
+         CASE WHEN stale THEN '' ELSE NULLIF(line, '') END,
+         CASE WHEN grouped THEN '~' END
+    FROM decided WHERE created),
+updated_job_keys AS (
+  UPDATE job_keys k
+     SET process_id = decided.process_id, ttl = decided.unique_ttl_us * interval '1 microsecond',
+         held_until = NULL
+    FROM decided
+   WHERE decided.created
+     AND decided.unique_key <> ''
+     AND k.namespace = ANY (ARRAY[decided.namespace])
+     AND k.unique_key = decided.unique_key),
+inserted_requests AS (
   INSERT INTO requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
-  SELECT request_id, namespace, coalesce(holder, process_id), CASE WHEN created THEN task_id ELSE 0 END, fingerprint, statement_timestamp()
-    FROM c WHERE (created OR holder IS NOT NULL) AND idempotency_key <> '')
-SELECT c.ord::int AS ord,
-       (CASE WHEN c.created THEN 'enqueued' WHEN c.twin_task_id IS NOT NULL THEN CASE WHEN c.twin_fingerprint = c.fingerprint THEN 'replayed' ELSE 'mismatch' END
-             WHEN c.again THEN 'again' WHEN c.holder IS NOT NULL THEN 'twin' ELSE 'exists' END)::text AS outcome,
-       coalesce(c.twin_process_id, c.holder, c.process_id)::text AS process_id, (c.run_time > statement_timestamp())::bool AS later
-  FROM c
+  SELECT request_id, namespace, coalesce(holder, process_id),
+         CASE WHEN created THEN task_id ELSE 0 END,
+         fingerprint, statement_timestamp()
+    FROM decided
+   WHERE (created OR holder IS NOT NULL)
+     AND idempotency_key <> '')
+SELECT decided.ord::int AS ord,
+       (CASE
+          WHEN decided.created THEN 'enqueued'
+          WHEN decided.twin_task_id IS NOT NULL
+            THEN CASE
+                   WHEN decided.twin_fingerprint = decided.fingerprint THEN 'replayed'
+                   ELSE 'mismatch'
+                 END
+          WHEN decided.again THEN 'again'
+          WHEN decided.holder IS NOT NULL THEN 'twin'
+          ELSE 'exists'
+        END)::text AS outcome,
+       coalesce(decided.twin_process_id, decided.holder, decided.process_id)::text AS process_id,
+       (decided.run_time > statement_timestamp())::bool AS later
+  FROM decided
 `
 
 type EnqueueJobsParams struct {
@@ -180,8 +275,10 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 
 const ensureJobKeys = `-- name: EnsureJobKeys :exec
 INSERT INTO job_keys (namespace, unique_key)
-SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, unique_key)
- ORDER BY k.namespace, k.unique_key
+SELECT DISTINCT item.namespace, item.unique_key
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+       AS item(namespace, unique_key)
+ ORDER BY item.namespace, item.unique_key
 ON CONFLICT DO NOTHING
 `
 
@@ -198,9 +295,14 @@ func (q *Queries) EnsureJobKeys(ctx context.Context, db DBTX, arg EnsureJobKeysP
 }
 
 const lockJobKeys = `-- name: LockJobKeys :exec
-SELECT 1 FROM (SELECT DISTINCT k.namespace, k.unique_key FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, unique_key)) k
-  JOIN job_keys j ON j.namespace = ANY (ARRAY[k.namespace]) AND j.unique_key = k.unique_key
- ORDER BY k.namespace, k.unique_key FOR UPDATE OF j
+SELECT 1 FROM (
+  SELECT DISTINCT item.namespace, item.unique_key
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+         AS item(namespace, unique_key)) wanted
+  JOIN job_keys j
+    ON j.namespace = ANY (ARRAY[wanted.namespace])
+   AND j.unique_key = wanted.unique_key
+ ORDER BY wanted.namespace, wanted.unique_key FOR UPDATE OF j
 `
 
 type LockJobKeysParams struct {

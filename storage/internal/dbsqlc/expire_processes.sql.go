@@ -10,74 +10,158 @@ import (
 )
 
 const expireProcesses = `-- name: ExpireProcesses :many
-WITH x AS MATERIALIZED (
-  SELECT d.namespace, d.process_id
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[])) AS n(namespace, retention_us)
-   CROSS JOIN unnest(ARRAY['COMPLETED', 'CANCELLED']::process_status[]) AS a(status)
+WITH expired AS MATERIALIZED (
+  SELECT process.namespace, process.process_id
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
+         AS item(namespace, retention_us)
+   CROSS JOIN unnest(ARRAY['COMPLETED', 'CANCELLED']::process_status[]) AS ended_status(status)
    CROSS JOIN LATERAL (
-    SELECT p.namespace, p.process_id FROM processes p
-     WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = a.status AND p.removed_time IS NULL
-       AND p.attention_time < statement_timestamp() - n.retention_us * interval '1 microsecond'
-       AND NOT (starts_with(p.process_id, '~job/') AND (
-         EXISTS (SELECT 1 FROM flow_runs r WHERE r.namespace = p.namespace AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$')) OR
-         EXISTS (SELECT 1 FROM flow_steps f WHERE f.process_namespace = p.namespace AND f.process_id = p.process_id)))
-     ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) d
+     SELECT p.namespace, p.process_id
+       FROM processes p
+      WHERE p.namespace COLLATE "POSIX" = item.namespace
+        AND p.attention = ended_status.status
+        AND p.removed_time IS NULL
+        AND p.attention_time < statement_timestamp() - item.retention_us * interval '1 microsecond'
+        AND NOT (starts_with(p.process_id, '~job/')
+                 AND (EXISTS (
+                   SELECT 1 FROM flow_runs r
+                    WHERE r.namespace = p.namespace
+                      AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$'))
+                      OR EXISTS (
+                        SELECT 1 FROM flow_steps f
+                         WHERE f.process_namespace = p.namespace
+                           AND f.process_id = p.process_id)))
+      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) process
   UNION ALL
-  SELECT d.namespace, d.process_id
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[])) AS n(namespace, retention_us)
+  SELECT process.namespace, process.process_id
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
+         AS item(namespace, retention_us)
    CROSS JOIN LATERAL (
-    SELECT p.namespace, p.process_id FROM processes p
-     WHERE p.namespace COLLATE "POSIX" = n.namespace AND p.attention = 'ERROR' AND p.kind = 'job' AND p.removed_time IS NULL
-       AND p.attention_time < statement_timestamp() - n.retention_us * interval '1 microsecond'
-       AND NOT (starts_with(p.process_id, '~job/') AND (
-         EXISTS (SELECT 1 FROM flow_runs r WHERE r.namespace = p.namespace AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$')) OR
-         EXISTS (SELECT 1 FROM flow_steps f WHERE f.process_namespace = p.namespace AND f.process_id = p.process_id)))
-     ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) d),
-j AS MATERIALIZED (
-  SELECT d.namespace, d.process_id, x.namespace AS run_namespace, x.process_id AS run_process_id
-    FROM x CROSS JOIN LATERAL (
-      (SELECT p.namespace, p.process_id FROM processes p
-        WHERE starts_with(x.process_id, '~flow/') AND p.namespace = x.namespace
-          AND p.process_id > '~job/' || substr(x.process_id, 7) || '/' AND p.process_id < '~job/' || substr(x.process_id, 7) || '0'
-          AND strpos(substr(p.process_id, length(x.process_id) + 1), '/') = 0 AND p.removed_time IS NULL AND p.attention IS NOT NULL LIMIT $3::int)
-      UNION ALL
-      (SELECT f.process_namespace, f.process_id FROM flow_steps f
-        WHERE starts_with(x.process_id, '~flow/') AND f.namespace = x.namespace AND f.run_id = substr(x.process_id, 7) AND f.process_namespace IS NOT NULL
-          AND starts_with(f.process_id, '~job/') AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id
-                                                               AND p.removed_time IS NULL AND p.attention IS NOT NULL) LIMIT $3::int)) d),
-g AS MATERIALIZED (
-  SELECT j.namespace, j.process_id FROM j
+     SELECT p.namespace, p.process_id
+       FROM processes p
+      WHERE p.namespace COLLATE "POSIX" = item.namespace
+        AND p.attention = 'ERROR'
+        AND p.kind = 'job'
+        AND p.removed_time IS NULL
+        AND p.attention_time < statement_timestamp() - item.retention_us * interval '1 microsecond'
+        AND NOT (starts_with(p.process_id, '~job/')
+                 AND (EXISTS (
+                   SELECT 1 FROM flow_runs r
+                    WHERE r.namespace = p.namespace
+                      AND r.run_id = substring(p.process_id FROM '^~job/(.*)/[^/]*$'))
+                      OR EXISTS (
+                        SELECT 1 FROM flow_steps f
+                         WHERE f.process_namespace = p.namespace
+                           AND f.process_id = p.process_id)))
+      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) process),
+run_jobs AS MATERIALIZED (
+  SELECT run_job.namespace, run_job.process_id, expired.namespace AS run_namespace,
+         expired.process_id AS run_process_id
+    FROM expired
+   CROSS JOIN LATERAL (
+     (
+       SELECT p.namespace, p.process_id
+         FROM processes p
+        WHERE starts_with(expired.process_id, '~flow/')
+          AND p.namespace = expired.namespace
+          AND p.process_id > '~job/' || substr(expired.process_id, 7) || '/'
+          AND p.process_id < '~job/' || substr(expired.process_id, 7) || '0'
+          AND strpos(substr(p.process_id, length(expired.process_id) + 1), '/') = 0
+          AND p.removed_time IS NULL
+          AND p.attention IS NOT NULL
+        LIMIT $3::int)
+     UNION ALL (
+       SELECT f.process_namespace, f.process_id
+         FROM flow_steps f
+        WHERE starts_with(expired.process_id, '~flow/')
+          AND f.namespace = expired.namespace
+          AND f.run_id = substr(expired.process_id, 7)
+          AND f.process_namespace IS NOT NULL
+          AND starts_with(f.process_id, '~job/')
+          AND EXISTS (
+            SELECT 1 FROM processes p
+             WHERE p.namespace = f.process_namespace
+               AND p.process_id = f.process_id
+               AND p.removed_time IS NULL
+               AND p.attention IS NOT NULL)
+        LIMIT $3::int)) run_job),
+expired_with_jobs AS MATERIALIZED (
+  SELECT run_jobs.namespace, run_jobs.process_id
+    FROM run_jobs
   UNION ALL
-  SELECT x.namespace, x.process_id FROM x
-   WHERE (SELECT count(*) FROM j WHERE j.run_namespace = x.namespace AND j.run_process_id = x.process_id) < $3::int),
-l AS MATERIALIZED (
-  SELECT p.namespace, p.process_id FROM g CROSS JOIN LATERAL (
-    SELECT o.namespace, o.process_id FROM processes o WHERE o.namespace = g.namespace AND o.process_id = g.process_id AND o.removed_time IS NULL
-       AND o.attention IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED) p),
-up AS (
-  UPDATE processes p SET removed_time = statement_timestamp()
-    FROM l AS x WHERE p.namespace = ANY (ARRAY[x.namespace]) AND p.process_id = x.process_id
+  SELECT expired.namespace, expired.process_id
+    FROM expired
+   WHERE (
+     SELECT count(*) FROM run_jobs
+      WHERE run_jobs.run_namespace = expired.namespace
+        AND run_jobs.run_process_id = expired.process_id) < $3::int),
+locked AS MATERIALIZED (
+  SELECT process.namespace, process.process_id
+    FROM expired_with_jobs
+   CROSS JOIN LATERAL (
+     SELECT o.namespace, o.process_id
+       FROM processes o
+      WHERE o.namespace = expired_with_jobs.namespace
+        AND o.process_id = expired_with_jobs.process_id
+        AND o.removed_time IS NULL
+        AND o.attention IS NOT NULL
+        FOR NO KEY UPDATE SKIP LOCKED) process),
+updated_processes AS (
+  UPDATE processes p
+     SET removed_time = statement_timestamp()
+    FROM locked AS x
+   WHERE p.namespace = ANY (ARRAY[x.namespace])
+     AND p.process_id = x.process_id
   RETURNING p.namespace, p.process_id, p.attention AS status, p.kind, p.status_changed_time),
-held AS (
-  UPDATE job_keys k SET held_until = o.status_changed_time + o.ttl
-    FROM (SELECT k.namespace, k.unique_key, k.ttl, up.status_changed_time FROM up
-           CROSS JOIN LATERAL (SELECT j.unique_key FROM jobs j WHERE up.kind = 'job' AND j.namespace = up.namespace AND j.process_id = up.process_id AND j.unique_key IS NOT NULL LIMIT 1) j
-            JOIN job_keys k ON k.namespace = up.namespace AND k.unique_key = j.unique_key AND k.process_id = up.process_id
-           WHERE up.status_changed_time + k.ttl > statement_timestamp()
-           ORDER BY k.namespace, k.unique_key FOR NO KEY UPDATE OF k) o
-   WHERE k.namespace = o.namespace AND k.unique_key = o.unique_key),
-cn AS (
+updated_job_keys AS (
+  UPDATE job_keys k
+     SET held_until = kept_key.status_changed_time + kept_key.ttl
+    FROM (
+      SELECT k.namespace, k.unique_key, k.ttl, updated_processes.status_changed_time
+        FROM updated_processes
+       CROSS JOIN LATERAL (
+         SELECT j.unique_key FROM jobs j
+          WHERE updated_processes.kind = 'job'
+            AND j.namespace = updated_processes.namespace
+            AND j.process_id = updated_processes.process_id
+            AND j.unique_key IS NOT NULL
+          LIMIT 1) job
+        JOIN job_keys k
+          ON k.namespace = updated_processes.namespace
+         AND k.unique_key = job.unique_key
+         AND k.process_id = updated_processes.process_id
+       WHERE updated_processes.status_changed_time + k.ttl > statement_timestamp()
+       ORDER BY k.namespace, k.unique_key FOR NO KEY UPDATE OF k) kept_key
+   WHERE k.namespace = kept_key.namespace
+     AND k.unique_key = kept_key.unique_key),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT up.namespace, up.status, -count(*) FROM up GROUP BY up.namespace, up.status ORDER BY up.namespace, up.status
+  SELECT updated_processes.namespace, updated_processes.status, -count(*)
+    FROM updated_processes GROUP BY updated_processes.namespace, updated_processes.status
+   ORDER BY updated_processes.namespace, updated_processes.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-jc AS (
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT x.namespace, x.name, x.state, -count(*) FROM (
-    SELECT up.namespace, j.name, CASE up.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled' END AS state FROM up
-     CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE up.kind = 'job' AND j.namespace = up.namespace AND j.process_id = up.process_id LIMIT 1) j) x
-   GROUP BY x.namespace, x.name, x.state ORDER BY x.namespace, x.name, x.state
+  SELECT ended_job.namespace, ended_job.name, ended_job.state, -count(*)
+    FROM (
+      SELECT updated_processes.namespace, job.name,
+             CASE updated_processes.status
+               WHEN 'COMPLETED' THEN 'succeeded'
+               WHEN 'ERROR' THEN 'failed'
+               WHEN 'CANCELLED' THEN 'cancelled'
+             END AS state
+        FROM updated_processes
+       CROSS JOIN LATERAL (
+         SELECT j.name FROM jobs j
+          WHERE updated_processes.kind = 'job'
+            AND j.namespace = updated_processes.namespace
+            AND j.process_id = updated_processes.process_id
+          LIMIT 1) job) ended_job
+   GROUP BY ended_job.namespace, ended_job.name, ended_job.state
+   ORDER BY ended_job.namespace, ended_job.name, ended_job.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n)
-SELECT up.namespace, up.process_id FROM up
+SELECT updated_processes.namespace, updated_processes.process_id
+  FROM updated_processes
 `
 
 type ExpireProcessesParams struct {
@@ -95,8 +179,8 @@ type ExpireProcessesRow struct {
 // most lim per namespace and status. No task runs or waits in an ended process, and its status
 // never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
 // data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
-// a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique key
-// has a TTL keeps the key.
+// a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique
+// key has a TTL keeps the key.
 // The jobs of a removed run, lim at a time: the run is removed after them.
 // Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {

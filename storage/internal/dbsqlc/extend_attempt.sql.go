@@ -10,12 +10,16 @@ import (
 )
 
 const extendAttempt = `-- name: ExtendAttempt :execrows
-UPDATE running r SET deadline = r.running_time + ($1::bigint) * interval '1 microsecond'
+UPDATE running r
+   SET deadline = r.running_time + ($1::bigint) * interval '1 microsecond'
   FROM (
-    SELECT x.namespace, x.process_id FROM processes x
-     WHERE x.namespace = $3 AND x.process_id = $4 FOR NO KEY UPDATE) p
- WHERE r.namespace = p.namespace
-   AND r.process_id = p.process_id
+    SELECT x.namespace, x.process_id
+      FROM processes x
+     WHERE x.namespace = $3
+       AND x.process_id = $4
+       FOR NO KEY UPDATE) process
+ WHERE r.namespace = process.namespace
+   AND r.process_id = process.process_id
    AND r.fencing_token = $2
 `
 

@@ -10,8 +10,9 @@ import (
 )
 
 const listFailingTasks = `-- name: ListFailingTasks :many
-SELECT t.namespace::text AS namespace, t.process_id::text AS process_id, t.task_id::bigint AS task_id,
-       t.task_type::text AS task_type, newest.attempt, newest.reason, newest.message,
+SELECT task.namespace::text AS namespace, task.process_id::text AS process_id,
+       task.task_id::bigint AS task_id, task.task_type::text AS task_type, newest.attempt,
+       newest.reason, newest.message,
        extract(epoch FROM statement_timestamp() - oldest.failed_time)::float8 AS failing_seconds
   FROM (
     SELECT s.namespace, s.process_id, s.task_id, s.task_type
@@ -25,18 +26,23 @@ SELECT t.namespace::text AS namespace, t.process_id::text AS process_id, t.task_
       FROM running r
      WHERE r.attempt > 1
        AND starts_with(r.process_id, '~')
-       AND NOT starts_with(r.process_id, '~job/')) t
-  JOIN namespaces n ON n.namespace = t.namespace AND NOT n.paused
+       AND NOT starts_with(r.process_id, '~job/')) task
+  JOIN namespaces n
+    ON n.namespace = task.namespace
+   AND NOT n.paused
  CROSS JOIN LATERAL (
-    SELECT f.failed_time FROM failed_attempts f
-     WHERE f.namespace = t.namespace AND f.process_id = t.process_id AND f.task_id = t.task_id
-     ORDER BY f.attempt
-     LIMIT 1) oldest
+   SELECT f.failed_time FROM failed_attempts f
+    WHERE f.namespace = task.namespace
+      AND f.process_id = task.process_id
+      AND f.task_id = task.task_id
+    ORDER BY f.attempt LIMIT 1) oldest
  CROSS JOIN LATERAL (
-    SELECT f.attempt, f.reason, f.message FROM failed_attempts f
-     WHERE f.namespace = t.namespace AND f.process_id = t.process_id AND f.task_id = t.task_id
-     ORDER BY f.attempt DESC
-     LIMIT 1) newest
+   SELECT f.attempt, f.reason, f.message
+     FROM failed_attempts f
+    WHERE f.namespace = task.namespace
+      AND f.process_id = task.process_id
+      AND f.task_id = task.task_id
+    ORDER BY f.attempt DESC LIMIT 1) newest
  WHERE oldest.failed_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
  LIMIT $2::int
 `

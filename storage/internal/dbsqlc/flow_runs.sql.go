@@ -13,63 +13,51 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const countItems = `-- name: CountItems :many
-SELECT f.step_id, f.status, count(*) AS n FROM flow_steps f
- WHERE f.namespace = $1 AND f.run_id = $2 AND f.index >= 0 GROUP BY f.step_id, f.status ORDER BY 1, 2
-`
-
-type CountItemsParams struct {
-	Namespace string
-	RunID     string
-}
-
-type CountItemsRow struct {
-	StepID string
-	Status StepStatus
-	N      int64
-}
-
-// CountItems counts the items of the steps of a run by their status.
-func (q *Queries) CountItems(ctx context.Context, db DBTX, arg CountItemsParams) ([]CountItemsRow, error) {
-	rows, err := db.Query(ctx, countItems, arg.Namespace, arg.RunID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountItemsRow
-	for rows.Next() {
-		var i CountItemsRow
-		if err := rows.Scan(&i.StepID, &i.Status, &i.N); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const dropItems = `-- name: DropItems :exec
 WITH kept AS MATERIALIZED (
-  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS run_id, unnest($3::text[]) AS step_id,
-         unnest($4::int[]) AS old_index, unnest($5::int[]) AS new_index),
+  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS run_id,
+         unnest($3::text[]) AS step_id, unnest($4::int[]) AS old_index,
+         unnest($5::int[]) AS new_index),
 removed AS (
   DELETE FROM flow_steps f
-   USING (SELECT unnest($6::text[]) AS namespace, unnest($7::text[]) AS process_id, unnest($8::bigint[]) AS task_id,
-               unnest($9::bigint[]) AS fencing_token, unnest($10::text[]) AS run_id, unnest($11::text[]) AS step_id) AS x
- CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
- WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index >= 0
-   AND NOT EXISTS (SELECT 1 FROM kept k WHERE k.namespace = f.namespace AND k.run_id = f.run_id AND k.step_id = f.step_id
-                      AND k.old_index = f.index AND k.new_index = f.index)
+   USING (
+     SELECT unnest($6::text[]) AS namespace, unnest($7::text[]) AS process_id,
+            unnest($8::bigint[]) AS task_id,
+            unnest($9::bigint[]) AS fencing_token, unnest($10::text[]) AS run_id,
+            unnest($11::text[]) AS step_id) AS item
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended
+   WHERE f.namespace = ANY (ARRAY[item.namespace])
+     AND f.run_id = item.run_id
+     AND f.step_id = item.step_id
+     AND f.index >= 0
+     AND NOT EXISTS (
+       SELECT 1 FROM kept k
+        WHERE k.namespace = f.namespace
+          AND k.run_id = f.run_id
+          AND k.step_id = f.step_id
+          AND k.old_index = f.index
+          AND k.new_index = f.index)
   RETURNING f.namespace, f.run_id, f.step_id, f.index, f.ord, f.status, f.compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time, f.process_id, f.process_namespace, f.token, f.worker_id, f.reason, f.input, f.result, f.failure, f.wait, f.progress, f.item_hash)
-INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time,
-                        process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash)
-SELECT r.namespace, r.run_id, r.step_id, k.new_index, r.ord, r.status, r.compensation_status, r.attempt, r.running_time, r.finished_time, r.due_time,
-       r.process_id, r.process_namespace, r.token, r.worker_id, r.reason, r.input, r.result, r.failure, r.wait, r.progress, r.item_hash
-  FROM removed r JOIN kept k ON k.namespace = r.namespace AND k.run_id = r.run_id AND k.step_id = r.step_id AND k.old_index = r.index
+INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status, compensation_status,
+                        attempt, running_time, finished_time, due_time, process_id,
+                        process_namespace, token, worker_id, reason, input, result, failure, wait,
+                        progress, item_hash)
+SELECT r.namespace, r.run_id, r.step_id, k.new_index, r.ord, r.status, r.compensation_status,
+       r.attempt, r.running_time, r.finished_time, r.due_time, r.process_id, r.process_namespace,
+       r.token, r.worker_id, r.reason, r.input, r.result, r.failure, r.wait, r.progress, r.item_hash
+  FROM removed r
+  JOIN kept k
+    ON k.namespace = r.namespace
+   AND k.run_id = r.run_id
+   AND k.step_id = r.step_id
+   AND k.old_index = r.index
  ORDER BY k.new_index
 `
 
@@ -109,12 +97,22 @@ func (q *Queries) DropItems(ctx context.Context, db DBTX, arg DropItemsParams) e
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
-       r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
-       coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
-       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
-  FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id AND p.removed_time IS NULL
- WHERE r.namespace = $1 AND r.run_id = $2
+SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt,
+       r.created_time, r.updated_time, r.running_time, r.finished_time, r.cancel_requested_time,
+       r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key,
+       coalesce(r.blocked_on, '')::text AS blocked_on,
+       coalesce(r.cancel_reason, '')::text AS cancel_reason,
+       coalesce(r.cron_id, '')::text AS cron_id,
+       coalesce(r.parent_run_id, '')::text AS parent_run_id,
+       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure,
+       p.metadata, p.status AS process_status, p.aux_state
+  FROM flow_runs r
+  JOIN processes p
+    ON p.namespace = r.namespace
+   AND p.process_id = '~flow/' || r.run_id
+   AND p.removed_time IS NULL
+ WHERE r.namespace = $1
+   AND r.run_id = $2
 `
 
 type GetRunParams struct {
@@ -189,8 +187,12 @@ func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRun
 }
 
 const getWait = `-- name: GetWait :one
-SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait FROM flow_steps f
- WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = $3 AND f.index = $4
+SELECT f.status, coalesce(f.token, '')::text AS token, f.due_time, f.result, f.failure, f.wait
+  FROM flow_steps f
+ WHERE f.namespace = $1
+   AND f.run_id = $2
+   AND f.step_id = $3
+   AND f.index = $4
 `
 
 type GetWaitParams struct {
@@ -230,22 +232,45 @@ func (q *Queries) GetWait(ctx context.Context, db DBTX, arg GetWaitParams) (GetW
 }
 
 const insertRuns = `-- name: InsertRuns :exec
-INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt, running_time, finished_time, blocked_on, run_time, fire_time, scope, scope_id,
-                       dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure)
-SELECT x.namespace, x.run_id, x.template_type, x.template_version, x.status::flow_status, x.attempt, CASE WHEN x.attempt > 0 THEN statement_timestamp() END,
-       CASE WHEN x.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END, NULLIF(x.blocked_on, ''),
-       NULLIF(x.run_time, '0001-01-01Z'), NULLIF(x.fire_time, '0001-01-01Z'), x.scope, x.scope_id, NULLIF(x.dedupe_key, ''), NULLIF(x.cron_id, ''), NULLIF(x.parent_run_id, ''),
-       NULLIF(x.repeat_of_run_id, ''), NULLIF(x.payload, '')::jsonb, NULLIF(x.result, '')::jsonb, NULLIF(x.failure, '')::jsonb
-  FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
-               unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS template_type,
-               unnest($7::int[]) AS template_version, unnest($8::text[]) AS status, unnest($9::int[]) AS attempt,
-               unnest($10::text[]) AS blocked_on, unnest($11::timestamptz[]) AS run_time, unnest($12::timestamptz[]) AS fire_time,
-               unnest($13::text[]) AS scope, unnest($14::text[]) AS scope_id, unnest($15::text[]) AS dedupe_key, unnest($16::text[]) AS cron_id,
-               unnest($17::text[]) AS parent_run_id, unnest($18::text[]) AS repeat_of_run_id, unnest($19::text[]) AS payload,
-               unnest($20::text[]) AS result, unnest($21::text[]) AS failure) AS x
+INSERT INTO flow_runs (namespace, run_id, template_type, template_version, status, attempt,
+                       running_time, finished_time, blocked_on, run_time, fire_time, scope,
+                       scope_id, dedupe_key, cron_id, parent_run_id, repeat_of_run_id, payload,
+                       result, failure)
+SELECT item.namespace, item.run_id, item.template_type, item.template_version,
+       item.status::flow_status, item.attempt,
+       CASE WHEN item.attempt > 0 THEN statement_timestamp() END,
+       CASE
+         WHEN item.status IN ('succeeded', 'failed', 'cancelled', 'expired')
+           THEN statement_timestamp()
+       END,
+       NULLIF(item.blocked_on, ''), NULLIF(item.run_time, '0001-01-01Z'),
+       NULLIF(item.fire_time, '0001-01-01Z'), item.scope, item.scope_id,
+       NULLIF(item.dedupe_key, ''), NULLIF(item.cron_id, ''), NULLIF(item.parent_run_id, ''),
+       NULLIF(item.repeat_of_run_id, ''), NULLIF(item.payload, '')::jsonb,
+       NULLIF(item.result, '')::jsonb, NULLIF(item.failure, '')::jsonb
+  FROM (
+    SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id,
+           unnest($3::bigint[]) AS task_id,
+           unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id,
+           unnest($6::text[]) AS template_type,
+           unnest($7::int[]) AS template_version,
+           unnest($8::text[]) AS status, unnest($9::int[]) AS attempt,
+           unnest($10::text[]) AS blocked_on,
+           unnest($11::timestamptz[]) AS run_time,
+           unnest($12::timestamptz[]) AS fire_time, unnest($13::text[]) AS scope,
+           unnest($14::text[]) AS scope_id, unnest($15::text[]) AS dedupe_key,
+           unnest($16::text[]) AS cron_id, unnest($17::text[]) AS parent_run_id,
+           unnest($18::text[]) AS repeat_of_run_id,
+           unnest($19::text[]) AS payload, unnest($20::text[]) AS result,
+           unnest($21::text[]) AS failure) AS item
  CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
+   SELECT 1 FROM tasks t
+    WHERE t.namespace = item.namespace
+      AND t.process_id = item.process_id
+      AND t.task_id = item.task_id
+      AND t.fencing_token = item.fencing_token
+      AND t.xmin = pg_current_xact_id()::xid
+    LIMIT 1) ended
 ON CONFLICT DO NOTHING
 `
 
@@ -302,368 +327,29 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 	return err
 }
 
-const listSteps = `-- name: ListSteps :many
-SELECT f.step_id, f.index, f.ord, f.status, coalesce(f.compensation_status::text, '')::text AS compensation_status, f.attempt, f.running_time, f.finished_time, f.due_time,
-       coalesce(f.process_namespace, f.namespace)::text AS process_namespace, coalesce(f.process_id, '')::text AS process_id, coalesce(f.token, '')::text AS token,
-       coalesce(l.worker_id, f.worker_id, f.job_worker_id, '')::text AS worker_id, coalesce(f.reason, '')::text AS reason,
-       (CASE WHEN f.bytes_before < $1::bigint THEN f.input END)::jsonb AS input,
-       (CASE WHEN f.bytes_before < $1 THEN f.result END)::jsonb AS result,
-       (CASE WHEN f.bytes_before < $1 OR f.failure IS NULL THEN f.failure
-             ELSE jsonb_build_object('reason', left(coalesce(f.failure->>'reason', ''), 256),
-                                     'message', left(coalesce(f.failure->>'message', ''), 1000)) END)::jsonb AS failure,
-       (CASE WHEN f.bytes_before < $1 OR f.newest_progress IS NULL THEN f.newest_progress
-             ELSE jsonb_build_object('percent', coalesce(f.newest_progress->'percent', '0')) END)::jsonb AS progress,
-       (f.bytes_before >= $1)::bool AS values_omitted, f.bytes::bigint AS bytes,
-       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, (u.task_id IS NOT NULL)::bool AS held
-  FROM (
-    SELECT v.namespace, v.run_id, v.step_id, v.index, v.ord, v.status, v.compensation_status, v.attempt, v.running_time, v.finished_time, v.due_time, v.process_id, v.process_namespace, v.token, v.worker_id, v.reason, v.input, v.result, v.failure, v.wait, v.progress, v.item_hash, v.job_worker_id, v.newest_progress, v.bytes, sum(v.bytes) OVER (ORDER BY v.ord, v.index ROWS UNBOUNDED PRECEDING) - v.bytes AS bytes_before
-      FROM (
-        SELECT w.namespace, w.run_id, w.step_id, w.index, w.ord, w.status, w.compensation_status, w.attempt, w.running_time, w.finished_time, w.due_time, w.process_id, w.process_namespace, w.token, w.worker_id, w.reason, w.input, w.result, w.failure, w.wait, w.progress, w.item_hash, j.worker_id AS job_worker_id, coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress) AS newest_progress,
-               coalesce(octet_length(w.input::text), 0) + coalesce(octet_length(w.result::text), 0) + coalesce(octet_length(w.failure::text), 0)
-               + coalesce(octet_length(coalesce(CASE WHEN w.status = 'running' THEN j.progress END, w.progress)::text), 0) AS bytes
-          FROM (
-            SELECT s.namespace, s.run_id, s.step_id, s.index, s.ord, s.status, s.compensation_status, s.attempt, s.running_time, s.finished_time, s.due_time, s.process_id, s.process_namespace, s.token, s.worker_id, s.reason, s.input, s.result, s.failure, s.wait, s.progress, s.item_hash FROM flow_steps s
-             WHERE s.namespace = $2 AND s.run_id = $3 AND ($4::text = '' OR s.step_id = $4)
-               AND (NOT $5::bool OR s.index = -1)
-               AND (s.ord, s.index) > ($6::int, $7::int)
-             ORDER BY s.ord, s.index LIMIT $8::int) w
-          LEFT JOIN LATERAL (
-            SELECT k.worker_id, k.progress FROM jobs k
-             WHERE w.status <> 'pending' AND k.namespace = coalesce(w.process_namespace, w.namespace) AND k.process_id = w.process_id
-             LIMIT 1) j ON true) v) f
-  LEFT JOIN LATERAL (SELECT k.task_id, k.fencing_token FROM running k WHERE f.status = 'running' AND k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id LIMIT 1) u ON true
-  LEFT JOIN LATERAL (SELECT k.worker_id, k.expires_time FROM leases k WHERE k.namespace = coalesce(f.process_namespace, f.namespace) AND k.process_id = f.process_id AND k.fencing_token = u.fencing_token LIMIT 1) l ON true
- WHERE f.bytes_before < $1 OR $9::bool
- ORDER BY f.ord, f.index
-`
-
-type ListStepsParams struct {
-	MaxBytes   int64
-	Namespace  string
-	RunID      string
-	StepID     string
-	OnlySteps  bool
-	AfterOrd   int32
-	AfterIndex int32
-	Lim        int32
-	AllSteps   bool
-}
-
-type ListStepsRow struct {
-	StepID             string
-	Index              int32
-	Ord                int32
-	Status             StepStatus
-	CompensationStatus string
-	Attempt            int32
-	RunningTime        *time.Time
-	FinishedTime       *time.Time
-	DueTime            *time.Time
-	ProcessNamespace   string
-	ProcessID          string
-	Token              string
-	WorkerID           string
-	Reason             string
-	Input              json.RawMessage
-	Result             json.RawMessage
-	Failure            json.RawMessage
-	Progress           json.RawMessage
-	ValuesOmitted      bool
-	Bytes              int64
-	LeaseExpiresTime   time.Time
-	Held               bool
-}
-
-// ListSteps returns steps of a run in order, with their jobs. step_id ”: all; only_steps: no
-// items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
-// including the one that exceeds it. all_steps: it returns the steps after that, too, without input
-// and result, with a short failure and only the percent of the progress.
-func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
-	rows, err := db.Query(ctx, listSteps,
-		arg.MaxBytes,
-		arg.Namespace,
-		arg.RunID,
-		arg.StepID,
-		arg.OnlySteps,
-		arg.AfterOrd,
-		arg.AfterIndex,
-		arg.Lim,
-		arg.AllSteps,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListStepsRow
-	for rows.Next() {
-		var i ListStepsRow
-		if err := rows.Scan(
-			&i.StepID,
-			&i.Index,
-			&i.Ord,
-			&i.Status,
-			&i.CompensationStatus,
-			&i.Attempt,
-			&i.RunningTime,
-			&i.FinishedTime,
-			&i.DueTime,
-			&i.ProcessNamespace,
-			&i.ProcessID,
-			&i.Token,
-			&i.WorkerID,
-			&i.Reason,
-			&i.Input,
-			&i.Result,
-			&i.Failure,
-			&i.Progress,
-			&i.ValuesOmitted,
-			&i.Bytes,
-			&i.LeaseExpiresTime,
-			&i.Held,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const readDueItems = `-- name: ReadDueItems :many
-SELECT x.index, x.due::timestamptz AS due
-  FROM (SELECT f.index, coalesce(f.due_time, CASE WHEN f.process_id IS NOT NULL THEN f.running_time END
-                                 + NULLIF($1::bigint, 0) * interval '1 microsecond') AS due
-          FROM flow_steps f
-         WHERE f.namespace = $2
-           AND f.run_id = $3
-           AND f.step_id = $4
-           AND f.index >= 0
-           AND f.status = 'running') x
- WHERE x.due IS NOT NULL
- ORDER BY x.due, x.index LIMIT $5::int
-`
-
-type ReadDueItemsParams struct {
-	TimeoutUs int64
-	Namespace string
-	RunID     string
-	StepID    string
-	Lim       int32
-}
-
-type ReadDueItemsRow struct {
-	Index int32
-	Due   time.Time
-}
-
-// ReadDueItems returns the open items of a step with the times at which they are due, the earliest
-// first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
-// timeout_us 0: none.
-func (q *Queries) ReadDueItems(ctx context.Context, db DBTX, arg ReadDueItemsParams) ([]ReadDueItemsRow, error) {
-	rows, err := db.Query(ctx, readDueItems,
-		arg.TimeoutUs,
-		arg.Namespace,
-		arg.RunID,
-		arg.StepID,
-		arg.Lim,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadDueItemsRow
-	for rows.Next() {
-		var i ReadDueItemsRow
-		if err := rows.Scan(&i.Index, &i.Due); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const readFailedJobs = `-- name: ReadFailedJobs :many
-SELECT f.step_id, coalesce(f.process_namespace, f.namespace)::text AS process_namespace, f.process_id::text AS process_id FROM flow_steps f
- CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL LIMIT 1) p
- WHERE f.namespace = $1 AND f.run_id = $2 AND f.status = 'failed' AND starts_with(f.process_id, '~job/') AND p.status = 'ERROR' ORDER BY f.ord, f.index
-`
-
-type ReadFailedJobsParams struct {
-	Namespace string
-	RunID     string
-}
-
-type ReadFailedJobsRow struct {
-	StepID           string
-	ProcessNamespace string
-	ProcessID        string
-}
-
-// ReadFailedJobs returns the jobs of failed steps and items of a run that are in ERROR.
-func (q *Queries) ReadFailedJobs(ctx context.Context, db DBTX, arg ReadFailedJobsParams) ([]ReadFailedJobsRow, error) {
-	rows, err := db.Query(ctx, readFailedJobs, arg.Namespace, arg.RunID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadFailedJobsRow
-	for rows.Next() {
-		var i ReadFailedJobsRow
-		if err := rows.Scan(&i.StepID, &i.ProcessNamespace, &i.ProcessID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const readFirstFailed = `-- name: ReadFirstFailed :one
-SELECT f.index, f.failure FROM flow_steps f
- WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = $3 AND f.index >= 0 AND f.status = 'failed' AND f.failure IS NOT NULL
- ORDER BY f.namespace, f.run_id, f.step_id, f.index LIMIT 1
-`
-
-type ReadFirstFailedParams struct {
-	Namespace string
-	RunID     string
-	StepID    string
-}
-
-type ReadFirstFailedRow struct {
-	Index   int32
-	Failure json.RawMessage
-}
-
-// ReadFirstFailed returns the failure of the first failed item of a step.
-func (q *Queries) ReadFirstFailed(ctx context.Context, db DBTX, arg ReadFirstFailedParams) (ReadFirstFailedRow, error) {
-	row := db.QueryRow(ctx, readFirstFailed, arg.Namespace, arg.RunID, arg.StepID)
-	var i ReadFirstFailedRow
-	err := row.Scan(&i.Index, &i.Failure)
-	return i, err
-}
-
-const readItems = `-- name: ReadItems :many
-SELECT f.index, f.status, f.item_hash, coalesce(CASE WHEN $1::bool THEN f.result END, 'null')::jsonb AS result FROM flow_steps f
- WHERE f.namespace = $2 AND f.run_id = $3 AND f.step_id = $4 AND f.index >= 0 ORDER BY f.namespace, f.run_id, f.step_id, f.index
-`
-
-type ReadItemsParams struct {
-	Results   bool
-	Namespace string
-	RunID     string
-	StepID    string
-}
-
-type ReadItemsRow struct {
-	Index    int32
-	Status   StepStatus
-	ItemHash *int64
-	Result   json.RawMessage
-}
-
-// ReadItems returns the items of a step; results: with their results.
-func (q *Queries) ReadItems(ctx context.Context, db DBTX, arg ReadItemsParams) ([]ReadItemsRow, error) {
-	rows, err := db.Query(ctx, readItems,
-		arg.Results,
-		arg.Namespace,
-		arg.RunID,
-		arg.StepID,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadItemsRow
-	for rows.Next() {
-		var i ReadItemsRow
-		if err := rows.Scan(
-			&i.Index,
-			&i.Status,
-			&i.ItemHash,
-			&i.Result,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const readRunJobs = `-- name: ReadRunJobs :many
-(SELECT p.namespace, p.process_id
-   FROM processes p
-  WHERE p.namespace = $1::text
-    AND p.process_id > '~job/' || $2::text || '/'
-    AND p.process_id < '~job/' || $2::text || '0'
-    AND strpos(substr(p.process_id, length($2::text) + 7), '/') = 0
-    AND p.removed_time IS NULL
-  LIMIT $3::int)
-UNION ALL
-(SELECT f.process_namespace::text, f.process_id::text
-   FROM flow_steps f
-  WHERE f.namespace = $1::text
-    AND f.run_id = $2::text
-    AND f.process_namespace IS NOT NULL
-    AND starts_with(f.process_id, '~job/')
-    AND EXISTS (
-      SELECT 1 FROM processes p
-       WHERE p.namespace = f.process_namespace AND p.process_id = f.process_id AND p.removed_time IS NULL)
-  LIMIT $3::int)
-`
-
-type ReadRunJobsParams struct {
-	Namespace string
-	RunID     string
-	Lim       int32
-}
-
-type ReadRunJobsRow struct {
-	Namespace string
-	ProcessID string
-}
-
-// ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id in
-// theirs, and at most lim of its steps' jobs in other namespaces.
-func (q *Queries) ReadRunJobs(ctx context.Context, db DBTX, arg ReadRunJobsParams) ([]ReadRunJobsRow, error) {
-	rows, err := db.Query(ctx, readRunJobs, arg.Namespace, arg.RunID, arg.Lim)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadRunJobsRow
-	for rows.Next() {
-		var i ReadRunJobsRow
-		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const readRuns = `-- name: ReadRuns :many
-SELECT r.namespace, r.run_id, r.template_type, r.template_version, r.status, r.attempt, r.created_time, r.updated_time, r.running_time, r.finished_time,
-       r.cancel_requested_time, r.run_time, r.fire_time, r.scope, r.scope_id, coalesce(r.dedupe_key, '')::text AS dedupe_key, coalesce(r.blocked_on, '')::text AS blocked_on,
-       coalesce(r.cancel_reason, '')::text AS cancel_reason, coalesce(r.cron_id, '')::text AS cron_id, coalesce(r.parent_run_id, '')::text AS parent_run_id,
-       coalesce(r.repeat_of_run_id, '')::text AS repeat_of_run_id, r.payload, r.result, r.failure, p.metadata, p.status AS process_status, p.aux_state
-  FROM unnest($1::text[]) WITH ORDINALITY AS k(id, n)
- CROSS JOIN LATERAL (SELECT namespace, run_id, template_type, template_version, status, attempt, created_time, updated_time, running_time, finished_time, cancel_requested_time, run_time, fire_time, scope, scope_id, dedupe_key, blocked_on, cancel_reason, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure FROM flow_runs x WHERE x.namespace = $2 AND x.run_id = k.id LIMIT 1) r
- CROSS JOIN LATERAL (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes y WHERE y.namespace = $2 AND y.process_id = '~flow/' || k.id LIMIT 1) p
- ORDER BY k.n
+SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.status, run.attempt,
+       run.created_time, run.updated_time, run.running_time, run.finished_time,
+       run.cancel_requested_time, run.run_time, run.fire_time, run.scope, run.scope_id,
+       coalesce(run.dedupe_key, '')::text AS dedupe_key,
+       coalesce(run.blocked_on, '')::text AS blocked_on,
+       coalesce(run.cancel_reason, '')::text AS cancel_reason,
+       coalesce(run.cron_id, '')::text AS cron_id,
+       coalesce(run.parent_run_id, '')::text AS parent_run_id,
+       coalesce(run.repeat_of_run_id, '')::text AS repeat_of_run_id, run.payload, run.result,
+       run.failure, process.metadata, process.status AS process_status, process.aux_state
+  FROM unnest($1::text[]) WITH ORDINALITY AS item(id, n)
+ CROSS JOIN LATERAL (
+   SELECT namespace, run_id, template_type, template_version, status, attempt, created_time, updated_time, running_time, finished_time, cancel_requested_time, run_time, fire_time, scope, scope_id, dedupe_key, blocked_on, cancel_reason, cron_id, parent_run_id, repeat_of_run_id, payload, result, failure FROM flow_runs x
+    WHERE x.namespace = $2
+      AND x.run_id = item.id
+    LIMIT 1) run
+ CROSS JOIN LATERAL (
+   SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes y
+    WHERE y.namespace = $2
+      AND y.process_id = '~flow/' || item.id
+    LIMIT 1) process
+ ORDER BY item.n
 `
 
 type ReadRunsParams struct {
@@ -751,13 +437,42 @@ func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]
 }
 
 const readStatuses = `-- name: ReadStatuses :many
-SELECT f.run_id, f.step_id, f.status, f.running_time,        coalesce(l.worker_id, f.worker_id, j.worker_id, '')::text AS worker_id, coalesce(j.progress, f.progress) AS progress,
-       coalesce(l.expires_time, 'epoch')::timestamptz AS lease_expires_time, coalesce(f.status = 'running' AND u.task_id IS NULL AND starts_with(f.process_id, '~job/'), false)::bool AS queued
-  FROM unnest($1::text[]) AS k(id)
- CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x WHERE x.namespace = $2 AND x.run_id = k.id AND x.index = -1 OFFSET 0) f
-  LEFT JOIN LATERAL (SELECT y.worker_id, y.progress FROM jobs y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) j ON true
-  LEFT JOIN LATERAL (SELECT y.task_id, y.fencing_token FROM running y WHERE f.status = 'running' AND y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id LIMIT 1) u ON true
-  LEFT JOIN LATERAL (SELECT y.worker_id, y.expires_time FROM leases y WHERE y.namespace = coalesce(f.process_namespace, f.namespace) AND y.process_id = f.process_id AND y.fencing_token = u.fencing_token LIMIT 1) l ON true
+SELECT step.run_id, step.step_id, step.status, step.running_time,
+       coalesce(lease.worker_id, step.worker_id, job.worker_id, '')::text AS worker_id,
+       coalesce(job.progress, step.progress) AS progress,
+       coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
+       coalesce(step.status = 'running'
+                   AND attempt.task_id IS NULL
+                   AND starts_with(step.process_id, '~job/'),
+                false)::bool AS queued
+  FROM unnest($1::text[]) AS item(id)
+ CROSS JOIN LATERAL (
+   SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x
+    WHERE x.namespace = $2
+      AND x.run_id = item.id
+      AND x.index = -1
+   OFFSET 0) step
+  LEFT JOIN LATERAL (
+    SELECT y.worker_id, y.progress
+      FROM jobs y
+     WHERE step.status = 'running'
+       AND y.namespace = coalesce(step.process_namespace, step.namespace)
+       AND y.process_id = step.process_id
+     LIMIT 1) job ON true
+  LEFT JOIN LATERAL (
+    SELECT y.task_id, y.fencing_token
+      FROM running y
+     WHERE step.status = 'running'
+       AND y.namespace = coalesce(step.process_namespace, step.namespace)
+       AND y.process_id = step.process_id
+     LIMIT 1) attempt ON true
+  LEFT JOIN LATERAL (
+    SELECT y.worker_id, y.expires_time
+      FROM leases y
+     WHERE y.namespace = coalesce(step.process_namespace, step.namespace)
+       AND y.process_id = step.process_id
+       AND y.fencing_token = attempt.fencing_token
+     LIMIT 1) lease ON true
 `
 
 type ReadStatusesParams struct {
@@ -806,111 +521,27 @@ func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesPar
 	return items, nil
 }
 
-const readSteps = `-- name: ReadSteps :many
-SELECT f.step_id, f.status, f.result, f.failure FROM flow_steps f
- WHERE f.namespace = $1 AND f.run_id = $2 AND f.step_id = ANY ($3::text[]) AND f.index = -1
-`
-
-type ReadStepsParams struct {
-	Namespace string
-	RunID     string
-	StepIds   []string
-}
-
-type ReadStepsRow struct {
-	StepID  string
-	Status  StepStatus
-	Result  json.RawMessage
-	Failure json.RawMessage
-}
-
-// ReadSteps returns the data of steps for expressions.
-func (q *Queries) ReadSteps(ctx context.Context, db DBTX, arg ReadStepsParams) ([]ReadStepsRow, error) {
-	rows, err := db.Query(ctx, readSteps, arg.Namespace, arg.RunID, arg.StepIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadStepsRow
-	for rows.Next() {
-		var i ReadStepsRow
-		if err := rows.Scan(
-			&i.StepID,
-			&i.Status,
-			&i.Result,
-			&i.Failure,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const readSuspended = `-- name: ReadSuspended :many
-SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace, f.process_id::text AS process_id
-  FROM flow_steps f
- CROSS JOIN LATERAL (
-   SELECT p.status FROM processes p
-    WHERE p.namespace = coalesce(f.process_namespace, f.namespace) AND p.process_id = f.process_id AND p.removed_time IS NULL
-    LIMIT 1) p
- WHERE f.namespace = $1
-   AND f.run_id = $2
-   AND f.step_id = ANY ($3::text[])
-   AND f.status = 'running'
-   AND p.status = 'SUSPENDED'
- ORDER BY f.ord, f.index LIMIT $4::int
-`
-
-type ReadSuspendedParams struct {
-	Namespace string
-	RunID     string
-	StepIds   []string
-	Lim       int32
-}
-
-type ReadSuspendedRow struct {
-	Namespace string
-	ProcessID string
-}
-
-// ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at most
-// lim.
-func (q *Queries) ReadSuspended(ctx context.Context, db DBTX, arg ReadSuspendedParams) ([]ReadSuspendedRow, error) {
-	rows, err := db.Query(ctx, readSuspended,
-		arg.Namespace,
-		arg.RunID,
-		arg.StepIds,
-		arg.Lim,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ReadSuspendedRow
-	for rows.Next() {
-		var i ReadSuspendedRow
-		if err := rows.Scan(&i.Namespace, &i.ProcessID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const readWaits = `-- name: ReadWaits :many
-SELECT f.run_id, f.step_id, f.index, coalesce(f.token, '')::text AS token, coalesce(f.input, r.payload) AS input, f.wait, f.running_time, f.due_time,
-       (r.status = 'cancel_requested')::bool AS cancel_requested
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[])) WITH ORDINALITY AS k(run_id, step_id, index, n)
- CROSS JOIN LATERAL (SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x WHERE x.namespace = $4 AND x.run_id = k.run_id AND x.step_id = k.step_id AND x.index = k.index LIMIT 1) f
- CROSS JOIN LATERAL (SELECT y.status, y.payload FROM flow_runs y WHERE y.namespace = $4 AND y.run_id = k.run_id LIMIT 1) r
- ORDER BY k.n
+SELECT step.run_id, step.step_id, step.index, coalesce(step.token, '')::text AS token,
+       coalesce(step.input, run.payload) AS input, step.wait, step.running_time, step.due_time,
+       (run.status = 'cancel_requested')::bool AS cancel_requested
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::int[])) WITH ORDINALITY
+       AS item(run_id, step_id, index, n)
+ CROSS JOIN LATERAL (
+   SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x
+    WHERE x.namespace = $4
+      AND x.run_id = item.run_id
+      AND x.step_id = item.step_id
+      AND x.index = item.index
+    LIMIT 1) step
+ CROSS JOIN LATERAL (
+   SELECT y.status, y.payload
+     FROM flow_runs y
+    WHERE y.namespace = $4
+      AND y.run_id = item.run_id
+    LIMIT 1) run
+ ORDER BY item.n
 `
 
 type ReadWaitsParams struct {
@@ -969,21 +600,39 @@ func (q *Queries) ReadWaits(ctx context.Context, db DBTX, arg ReadWaitsParams) (
 }
 
 const reopenRuns = `-- name: ReopenRuns :many
-WITH i AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, p.status FROM processes p JOIN flow_runs r ON r.namespace = p.namespace AND r.run_id = substr(p.process_id, 7)
-   WHERE p.namespace = $1::text AND p.process_id = $2::text AND p.removed_time IS NULL AND p.kind = 'flow' AND p.status IN ('COMPLETED', 'CANCELLED')
+WITH input AS MATERIALIZED (
+  SELECT p.namespace, p.process_id, p.status
+    FROM processes p
+    JOIN flow_runs r
+      ON r.namespace = p.namespace
+     AND r.run_id = substr(p.process_id, 7)
+   WHERE p.namespace = $1::text
+     AND p.process_id = $2::text
+     AND p.removed_time IS NULL
+     AND p.kind = 'flow'
+     AND p.status IN ('COMPLETED', 'CANCELLED')
      AND r.status IN ('failed', 'cancelled', 'expired')),
-up AS (
-  UPDATE processes p SET status = 'RUNNING', previous_status = p.status, status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
+updated_processes AS (
+  UPDATE processes p
+     SET status = 'RUNNING', previous_status = p.status,
+         status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
          detail = NULL, cancel_requested_time = NULL, cancel_reason = NULL, cancel_deadline = NULL
-    FROM i WHERE p.namespace = i.namespace AND p.process_id = i.process_id),
-cn AS (
+    FROM input
+   WHERE p.namespace = input.namespace
+     AND p.process_id = input.process_id),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT i.namespace, x.status, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES (i.status, -1), ('RUNNING'::process_status, 1)) AS x(status, n)
-   GROUP BY i.namespace, x.status ORDER BY i.namespace, x.status
+  SELECT input.namespace, change.status, sum(change.n)
+    FROM input
+   CROSS JOIN LATERAL (
+     VALUES (input.status, -1), ('RUNNING'::process_status, 1)) AS change(status, n)
+   GROUP BY input.namespace, change.status ORDER BY input.namespace, change.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n)
-INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)
-SELECT i.namespace, i.process_id, nextval('task_ids'), 'TIMEOUT', 'time', statement_timestamp() + interval '1 minute', '' FROM i
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time,
+                      timer_name)
+SELECT input.namespace, input.process_id, nextval('task_ids'), 'TIMEOUT', 'time',
+       statement_timestamp() + interval '1 minute', ''
+  FROM input
 RETURNING namespace, process_id
 `
 
@@ -1020,65 +669,50 @@ func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams)
 	return items, nil
 }
 
-const reportSteps = `-- name: ReportSteps :exec
-UPDATE flow_steps f SET progress = coalesce(NULLIF(x.progress, '')::jsonb, f.progress), due_time = coalesce(NULLIF(x.due_time, '0001-01-01Z'), f.due_time)
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                  unnest($5::text[]), unnest($6::text[]), unnest($7::int[]), unnest($8::text[]), unnest($9::timestamptz[]))
-       AS x(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress, due_time)
- CROSS JOIN LATERAL (
-   SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-      AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e
- WHERE f.namespace = ANY (ARRAY[x.namespace]) AND f.run_id = x.run_id AND f.step_id = x.step_id AND f.index = x.index AND (f.token IS NOT NULL)::int = 1
-`
-
-type ReportStepsParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-	RunIds        []string
-	StepIds       []string
-	Indexes       []int32
-	Progresses    []string
-	DueTimes      []time.Time
-}
-
-// ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
-// items like InsertRuns.
-func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParams) error {
-	_, err := db.Exec(ctx, reportSteps,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
-		arg.RunIds,
-		arg.StepIds,
-		arg.Indexes,
-		arg.Progresses,
-		arg.DueTimes,
-	)
-	return err
-}
-
 const updateRuns = `-- name: UpdateRuns :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.run_id, x.status, x.attempt, x.blocked_on, x.template_version, x.cancel_reason, x.cancels, x.result, x.failure
-    FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id, unnest($3::bigint[]) AS task_id,
-                 unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id, unnest($6::text[]) AS status,
-                 unnest($7::int[]) AS attempt, unnest($8::text[]) AS blocked_on, unnest($9::int[]) AS template_version,
-                 unnest($10::text[]) AS cancel_reason, unnest($11::bool[]) AS cancels, unnest($12::text[]) AS result,
-                 unnest($13::text[]) AS failure) AS x
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.run_id, item.status, item.attempt, item.blocked_on, item.template_version, item.cancel_reason, item.cancels, item.result, item.failure FROM (
+    SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id,
+           unnest($3::bigint[]) AS task_id,
+           unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id,
+           unnest($6::text[]) AS status, unnest($7::int[]) AS attempt,
+           unnest($8::text[]) AS blocked_on,
+           unnest($9::int[]) AS template_version,
+           unnest($10::text[]) AS cancel_reason, unnest($11::bool[]) AS cancels,
+           unnest($12::text[]) AS result, unnest($13::text[]) AS failure) AS item
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
-UPDATE flow_runs r SET
-       status = i.status::flow_status, template_version = coalesce(NULLIF(i.template_version, 0), r.template_version), attempt = i.attempt, blocked_on = NULLIF(i.blocked_on, ''), updated_time = statement_timestamp(),
-       running_time = CASE WHEN i.attempt > 0 THEN coalesce(r.running_time, statement_timestamp()) ELSE r.running_time END,
-       finished_time = CASE WHEN i.status IN ('succeeded', 'failed', 'cancelled', 'expired') THEN statement_timestamp() END,
-       cancel_requested_time = CASE WHEN i.cancels THEN coalesce(r.cancel_requested_time, statement_timestamp()) END,
-       cancel_reason = CASE WHEN i.cancels THEN coalesce(NULLIF(i.cancel_reason, ''), r.cancel_reason) END,
-       result = NULLIF(i.result, '')::jsonb, failure = NULLIF(i.failure, '')::jsonb
-  FROM i WHERE r.namespace = ANY (ARRAY[i.namespace]) AND r.run_id = i.run_id
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended)
+UPDATE flow_runs r
+   SET status = input.status::flow_status,
+       template_version = coalesce(NULLIF(input.template_version, 0), r.template_version),
+       attempt = input.attempt, blocked_on = NULLIF(input.blocked_on, ''),
+       updated_time = statement_timestamp(),
+       running_time = CASE
+                        WHEN input.attempt > 0 THEN coalesce(r.running_time, statement_timestamp())
+                        ELSE r.running_time
+                      END,
+       finished_time = CASE
+                         WHEN input.status IN ('succeeded', 'failed', 'cancelled', 'expired')
+                           THEN statement_timestamp()
+                       END,
+       cancel_requested_time = CASE
+                                 WHEN input.cancels
+                                   THEN coalesce(r.cancel_requested_time, statement_timestamp())
+                               END,
+       cancel_reason = CASE
+                         WHEN input.cancels
+                           THEN coalesce(NULLIF(input.cancel_reason, ''), r.cancel_reason)
+                       END,
+       result = NULLIF(input.result, '')::jsonb, failure = NULLIF(input.failure, '')::jsonb
+  FROM input
+ WHERE r.namespace = ANY (ARRAY[input.namespace])
+   AND r.run_id = input.run_id
 `
 
 type UpdateRunsParams struct {
@@ -1114,111 +748,6 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 		arg.Cancels,
 		arg.Results,
 		arg.Failures,
-	)
-	return err
-}
-
-const writeSteps = `-- name: WriteSteps :exec
-WITH a AS MATERIALIZED (
-  SELECT x.ord
-    FROM (SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace, unnest($23::text[]) AS process_id, unnest($24::bigint[]) AS task_id,
-                 unnest($25::bigint[]) AS fencing_token) AS x
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e)
-INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id,
-                             process_namespace, token, worker_id, reason, input, result, failure, wait, item_hash)
-SELECT x.namespace, x.run_id, x.step_id, x.index, x.ord, x.status::step_status, NULLIF(x.compensation_status, '')::step_status, x.begins::int,
-       CASE WHEN x.begins THEN statement_timestamp() END, CASE WHEN x.status NOT IN ('pending', 'running') THEN statement_timestamp() END, NULLIF(x.due_time, '0001-01-01Z'),
-       NULLIF(x.does, ''), NULLIF(x.does_in, ''), NULLIF(x.token, ''), NULLIF(x.worker_id, ''), NULLIF(x.reason, ''), NULLIF(x.input, '')::jsonb, NULLIF(x.result, '')::jsonb,
-       NULLIF(x.failure, '')::jsonb, NULLIF(x.wait, '')::jsonb, CASE WHEN x.index >= 0 THEN x.item_hash END
-  FROM (SELECT unnest($1::int[]) AS attempt_ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS run_id, unnest($4::text[]) AS step_id,
-               unnest($5::int[]) AS index, unnest($6::int[]) AS ord, unnest($7::text[]) AS status, unnest($8::text[]) AS compensation_status,
-               unnest($9::bool[]) AS begins, unnest($10::timestamptz[]) AS due_time, unnest($11::text[]) AS does, unnest($12::text[]) AS does_in,
-               unnest($13::text[]) AS token, unnest($14::text[]) AS worker_id, unnest($15::text[]) AS reason, unnest($16::text[]) AS input,
-               unnest($17::text[]) AS result, unnest($18::text[]) AS failure, unnest($19::text[]) AS wait,
-               unnest($20::bigint[]) AS item_hash) AS x
- WHERE (x.attempt_ord IN (SELECT a.ord FROM a)) IS TRUE
-ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
-   status = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.status ELSE f.status END,
-   compensation_status = excluded.compensation_status,
-   attempt = f.attempt + excluded.attempt,
-   running_time = CASE WHEN excluded.status <> 'pending' OR excluded.compensation_status IS NOT NULL THEN coalesce(excluded.running_time, f.running_time) END,
-   finished_time = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.finished_time ELSE f.finished_time END,
-   due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
-   process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,
-   process_namespace = CASE WHEN excluded.attempt > 0 THEN excluded.process_namespace ELSE f.process_namespace END,
-   token = excluded.token,
-   worker_id = coalesce(excluded.worker_id, f.worker_id),
-   reason = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.reason ELSE f.reason END,
-   input = CASE WHEN excluded.attempt > 0 THEN excluded.input ELSE f.input END,
-   result = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.result ELSE f.result END,
-   failure = CASE WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running') THEN excluded.failure ELSE f.failure END,
-   wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
-   progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
-   item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END
-`
-
-type WriteStepsParams struct {
-	AttemptOrds          []int32
-	RunNamespaces        []string
-	RunIds               []string
-	StepIds              []string
-	Indexes              []int32
-	Ords                 []int32
-	Statuses             []string
-	CompensationStatuses []string
-	Begins               []bool
-	DueTimes             []time.Time
-	Does                 []string
-	DoesIn               []string
-	Tokens               []string
-	WorkerIds            []string
-	Reasons              []string
-	Inputs               []string
-	Results              []string
-	Failures             []string
-	Waits                []string
-	ItemHashes           []int64
-	Checks               []int32
-	Namespaces           []string
-	ProcessIds           []string
-	TaskIds              []int64
-	FencingTokens        []int64
-}
-
-// WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
-// like InsertRuns, each attempt once, because a run has several steps. A result contains at most
-// one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
-// keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
-// stored as ended.
-func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
-	_, err := db.Exec(ctx, writeSteps,
-		arg.AttemptOrds,
-		arg.RunNamespaces,
-		arg.RunIds,
-		arg.StepIds,
-		arg.Indexes,
-		arg.Ords,
-		arg.Statuses,
-		arg.CompensationStatuses,
-		arg.Begins,
-		arg.DueTimes,
-		arg.Does,
-		arg.DoesIn,
-		arg.Tokens,
-		arg.WorkerIds,
-		arg.Reasons,
-		arg.Inputs,
-		arg.Results,
-		arg.Failures,
-		arg.Waits,
-		arg.ItemHashes,
-		arg.Checks,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
 	)
 	return err
 }

@@ -10,18 +10,37 @@ import (
 )
 
 const enterScope = `-- name: EnterScope :one
-WITH k AS MATERIALIZED (
+WITH holders AS MATERIALIZED (
   SELECT s.run_id AS holder FROM flow_scopes s
-    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
-   WHERE s.namespace = $1 AND s.template_type = $2 AND s.dedupe_key = $3 AND s.holds AND s.run_id <> $4),
-d AS (
-  DELETE FROM flow_scopes x WHERE x.namespace = $1 AND x.template_type = $2 AND x.dedupe_key = $3 AND x.holds
-     AND x.run_id <> $4 AND NOT EXISTS (SELECT 1 FROM k)),
-o AS MATERIALIZED (
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = '~flow/' || s.run_id
+     AND p.removed_time IS NULL
+     AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = $1
+     AND s.template_type = $2
+     AND s.dedupe_key = $3
+     AND s.holds
+     AND s.run_id <> $4),
+deleted_flow_scopes AS (
+  DELETE FROM flow_scopes x
+   WHERE x.namespace = $1
+     AND x.template_type = $2
+     AND x.dedupe_key = $3
+     AND x.holds
+     AND x.run_id <> $4
+     AND NOT EXISTS (SELECT 1 FROM holders)),
+succeeded_runs AS MATERIALIZED (
   SELECT r.run_id AS done FROM flow_runs r
-   WHERE NOT $5::bool AND r.namespace = $1 AND r.template_type = $2 AND r.dedupe_key = $3 AND r.status = 'succeeded' AND r.run_id <> $4
+   WHERE NOT $5::bool
+     AND r.namespace = $1
+     AND r.template_type = $2
+     AND r.dedupe_key = $3
+     AND r.status = 'succeeded'
+     AND r.run_id <> $4
    ORDER BY r.created_time LIMIT 1)
-SELECT coalesce((SELECT k.holder FROM k), '')::text AS holder, coalesce((SELECT o.done FROM o), '')::text AS done
+SELECT coalesce((SELECT holders.holder FROM holders), '')::text AS holder,
+       coalesce((SELECT succeeded_runs.done FROM succeeded_runs), '')::text AS done
 `
 
 type EnterScopeParams struct {
@@ -53,28 +72,58 @@ func (q *Queries) EnterScope(ctx context.Context, db DBTX, arg EnterScopeParams)
 }
 
 const leaveScopes = `-- name: LeaveScopes :many
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.task_id, x.fencing_token, x.template_type, x.dedupe_key, x.run_id FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]),
-                             unnest($5::text[]), unnest($6::text[]), unnest($7::text[]))
-         AS x(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id)
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.template_type, item.dedupe_key, item.run_id
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]),
+                    unnest($5::text[]), unnest($6::text[]),
+                    unnest($7::text[]))
+         AS item(namespace, process_id, task_id, fencing_token, template_type, dedupe_key, run_id)
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid LIMIT 1) e),
-d AS (
-  DELETE FROM flow_scopes s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.template_type = i.template_type AND s.dedupe_key = i.dedupe_key AND s.run_id = i.run_id
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+deleted_flow_scopes AS (
+  DELETE FROM flow_scopes s USING input
+   WHERE s.namespace = ANY (ARRAY[input.namespace])
+     AND s.template_type = input.template_type
+     AND s.dedupe_key = input.dedupe_key
+     AND s.run_id = input.run_id
   RETURNING s.namespace, s.template_type, s.dedupe_key, s.holds),
-n AS MATERIALIZED (
-  SELECT d.namespace, d.template_type, d.dedupe_key, w.run_id FROM d
+next_runs AS MATERIALIZED (
+  SELECT deleted_flow_scopes.namespace, deleted_flow_scopes.template_type,
+         deleted_flow_scopes.dedupe_key, next_run.run_id
+    FROM deleted_flow_scopes
    CROSS JOIN LATERAL (
      SELECT s.run_id FROM flow_scopes s
-      WHERE d.holds AND s.namespace = d.namespace AND s.template_type = d.template_type AND s.dedupe_key = d.dedupe_key AND NOT s.holds
-        AND EXISTS (SELECT 1 FROM processes p WHERE p.namespace = ANY (ARRAY[s.namespace]) AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL
-                       AND p.status NOT IN ('COMPLETED', 'CANCELLED'))
-      ORDER BY s.turn LIMIT 1) w),
-u AS (
-  UPDATE flow_scopes s SET holds = true FROM n WHERE s.namespace = ANY (ARRAY[n.namespace]) AND s.template_type = n.template_type AND s.dedupe_key = n.dedupe_key AND s.run_id = n.run_id)
+      WHERE deleted_flow_scopes.holds
+        AND s.namespace = deleted_flow_scopes.namespace
+        AND s.template_type = deleted_flow_scopes.template_type
+        AND s.dedupe_key = deleted_flow_scopes.dedupe_key
+        AND NOT s.holds
+        AND EXISTS (
+          SELECT 1 FROM processes p
+           WHERE p.namespace = ANY (ARRAY[s.namespace])
+             AND p.process_id = '~flow/' || s.run_id
+             AND p.removed_time IS NULL
+             AND p.status NOT IN ('COMPLETED', 'CANCELLED'))
+      ORDER BY s.turn LIMIT 1) next_run),
+updated_flow_scopes AS (
+  UPDATE flow_scopes s
+     SET holds = true
+    FROM next_runs
+   WHERE s.namespace = ANY (ARRAY[next_runs.namespace])
+     AND s.template_type = next_runs.template_type
+     AND s.dedupe_key = next_runs.dedupe_key
+     AND s.run_id = next_runs.run_id)
 INSERT INTO messages (namespace, process_id, kind, created_time, args)
-SELECT n.namespace, '~flow/' || n.run_id, 'notify', statement_timestamp(), convert_to('{"method":"TakeTurn"}', 'UTF8') FROM n
+SELECT next_runs.namespace, '~flow/' || next_runs.run_id, 'notify', statement_timestamp(),
+       convert_to('{"method":"TakeTurn"}', 'UTF8')
+  FROM next_runs
 RETURNING namespace, process_id
 `
 
@@ -125,7 +174,9 @@ func (q *Queries) LeaveScopes(ctx context.Context, db DBTX, arg LeaveScopesParam
 }
 
 const lockScope = `-- name: LockScope :exec
-SELECT pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text || chr(31) || $3::text, 7))
+SELECT pg_advisory_xact_lock(hashtextextended(
+  $1::text || chr(31) || $2::text || chr(31) || $3::text,
+  7))
 `
 
 type LockScopeParams struct {
@@ -142,10 +193,15 @@ func (q *Queries) LockScope(ctx context.Context, db DBTX, arg LockScopeParams) e
 }
 
 const lockScopes = `-- name: LockScopes :exec
-SELECT pg_advisory_xact_lock(k.h) FROM (
-  SELECT DISTINCT hashtextextended(x.namespace || chr(31) || x.template_type || chr(31) || x.dedupe_key, 7) AS h
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[])) AS x(namespace, template_type, dedupe_key)
-   ORDER BY 1) k
+SELECT pg_advisory_xact_lock(wanted.h)
+  FROM (
+    SELECT DISTINCT hashtextextended(
+      item.namespace || chr(31) || item.template_type || chr(31) || item.dedupe_key,
+      7) AS h
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                      unnest($3::text[]))
+           AS item(namespace, template_type, dedupe_key)
+     ORDER BY 1) wanted
 `
 
 type LockScopesParams struct {
@@ -163,12 +219,27 @@ func (q *Queries) LockScopes(ctx context.Context, db DBTX, arg LockScopesParams)
 const peekScope = `-- name: PeekScope :one
 SELECT coalesce((
   SELECT s.run_id FROM flow_scopes s
-    JOIN processes p ON p.namespace = s.namespace AND p.process_id = '~flow/' || s.run_id AND p.removed_time IS NULL AND p.status NOT IN ('COMPLETED', 'CANCELLED')
-   WHERE s.namespace = $1 AND s.template_type = $2 AND s.dedupe_key = $3 AND s.holds AND s.run_id <> $4), '')::text AS holder,
-  coalesce((
-  SELECT r.run_id FROM flow_runs r
-   WHERE NOT $5::bool AND r.namespace = $1 AND r.template_type = $2 AND r.dedupe_key = $3 AND r.status = 'succeeded' AND r.run_id <> $4
-   ORDER BY r.created_time LIMIT 1), '')::text AS done
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = '~flow/' || s.run_id
+     AND p.removed_time IS NULL
+     AND p.status NOT IN ('COMPLETED', 'CANCELLED')
+   WHERE s.namespace = $1
+     AND s.template_type = $2
+     AND s.dedupe_key = $3
+     AND s.holds
+     AND s.run_id <> $4),
+                '')::text AS holder,
+       coalesce((
+         SELECT r.run_id FROM flow_runs r
+          WHERE NOT $5::bool
+            AND r.namespace = $1
+            AND r.template_type = $2
+            AND r.dedupe_key = $3
+            AND r.status = 'succeeded'
+            AND r.run_id <> $4
+          ORDER BY r.created_time LIMIT 1),
+                '')::text AS done
 `
 
 type PeekScopeParams struct {
@@ -199,8 +270,10 @@ func (q *Queries) PeekScope(ctx context.Context, db DBTX, arg PeekScopeParams) (
 }
 
 const takeScope = `-- name: TakeScope :exec
-INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET holds = flow_scopes.holds OR excluded.holds
+INSERT INTO flow_scopes (namespace, template_type, dedupe_key, run_id, holds)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (namespace, template_type, dedupe_key, run_id) DO UPDATE SET
+       holds = flow_scopes.holds OR excluded.holds
 `
 
 type TakeScopeParams struct {

@@ -14,13 +14,28 @@ import (
 )
 
 const deleteTemplate = `-- name: DeleteTemplate :one
-WITH l AS MATERIALIZED (SELECT t.namespace, t.template_type FROM flow_types t WHERE t.namespace = $1 AND t.template_type = $2 FOR UPDATE),
-o AS MATERIALIZED (
-  SELECT r.run_id FROM l CROSS JOIN LATERAL (
-    SELECT r.run_id FROM flow_runs r WHERE r.namespace COLLATE "POSIX" = l.namespace AND r.template_type = l.template_type AND r.finished_time IS NULL
-     ORDER BY r.created_time, r.run_id COLLATE "POSIX" LIMIT 1) r),
-d AS (DELETE FROM flow_types t USING l WHERE t.namespace = l.namespace AND t.template_type = l.template_type AND NOT EXISTS (SELECT 1 FROM o) RETURNING 1)
-SELECT EXISTS (SELECT 1 FROM l)::bool AS found, coalesce((SELECT o.run_id FROM o), '')::text AS open_run_id
+WITH locked AS MATERIALIZED (
+  SELECT t.namespace, t.template_type
+    FROM flow_types t
+   WHERE t.namespace = $1
+     AND t.template_type = $2
+     FOR UPDATE),
+open_runs AS MATERIALIZED (
+  SELECT run.run_id FROM locked
+   CROSS JOIN LATERAL (
+     SELECT r.run_id FROM flow_runs r
+      WHERE r.namespace COLLATE "POSIX" = locked.namespace
+        AND r.template_type = locked.template_type
+        AND r.finished_time IS NULL
+      ORDER BY r.created_time, r.run_id COLLATE "POSIX" LIMIT 1) run),
+deleted_flow_types AS (
+  DELETE FROM flow_types t USING locked
+   WHERE t.namespace = locked.namespace
+     AND t.template_type = locked.template_type
+     AND NOT EXISTS (SELECT 1 FROM open_runs)
+  RETURNING 1)
+SELECT EXISTS (SELECT 1 FROM locked)::bool AS found,
+       coalesce((SELECT open_runs.run_id FROM open_runs), '')::text AS open_run_id
 `
 
 type DeleteTemplateParams struct {
@@ -43,7 +58,10 @@ func (q *Queries) DeleteTemplate(ctx context.Context, db DBTX, arg DeleteTemplat
 }
 
 const enableTemplate = `-- name: EnableTemplate :execrows
-UPDATE flow_types SET enabled = $1 WHERE namespace = $2 AND template_type = $3
+UPDATE flow_types
+   SET enabled = $1
+ WHERE namespace = $2
+   AND template_type = $3
 `
 
 type EnableTemplateParams struct {
@@ -62,9 +80,13 @@ func (q *Queries) EnableTemplate(ctx context.Context, db DBTX, arg EnableTemplat
 }
 
 const getTemplate = `-- name: GetTemplate :one
-SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled, t.version AS newest
-  FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
- WHERE t.namespace = $1 AND t.template_type = $2 AND v.version = CASE $3::int WHEN 0 THEN t.version ELSE $3 END
+SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled,
+       t.version AS newest
+  FROM flow_types t
+  JOIN flow_templates v USING (namespace, template_type)
+ WHERE t.namespace = $1
+   AND t.template_type = $2
+   AND v.version = CASE $3::int WHEN 0 THEN t.version ELSE $3 END
 `
 
 type GetTemplateParams struct {
@@ -99,8 +121,11 @@ func (q *Queries) GetTemplate(ctx context.Context, db DBTX, arg GetTemplateParam
 
 const headTemplate = `-- name: HeadTemplate :one
 SELECT v.version, v.created_time AS updated_time, t.enabled
-  FROM flow_types t JOIN flow_templates v USING (namespace, template_type)
- WHERE t.namespace = $1 AND t.template_type = $2 AND v.version = CASE $3::int WHEN 0 THEN t.version ELSE $3 END
+  FROM flow_types t
+  JOIN flow_templates v USING (namespace, template_type)
+ WHERE t.namespace = $1
+   AND t.template_type = $2
+   AND v.version = CASE $3::int WHEN 0 THEN t.version ELSE $3 END
 `
 
 type HeadTemplateParams struct {
@@ -125,9 +150,13 @@ func (q *Queries) HeadTemplate(ctx context.Context, db DBTX, arg HeadTemplatePar
 }
 
 const insertTemplate = `-- name: InsertTemplate :exec
-WITH t AS (
-  UPDATE flow_types SET version = $3, enabled = $5 WHERE namespace = $1 AND template_type = $2)
-INSERT INTO flow_templates (namespace, template_type, version, definition) VALUES ($1, $2, $3, $4)
+WITH updated_flow_types AS (
+  UPDATE flow_types
+     SET version = $3, enabled = $5
+   WHERE namespace = $1
+     AND template_type = $2)
+INSERT INTO flow_templates (namespace, template_type, version, definition)
+VALUES ($1, $2, $3, $4)
 `
 
 type InsertTemplateParams struct {
@@ -163,15 +192,22 @@ func (q *Queries) IsRequest(ctx context.Context, db DBTX, requestID uuid.UUID) (
 }
 
 const listTemplates = `-- name: ListTemplates :many
-SELECT x.template_type, x.version, x.definition, x.updated_time, x.created_time, x.enabled FROM (
-  SELECT w.template_type, w.version, w.definition, w.updated_time, w.created_time, w.enabled, w.bytes, sum(w.bytes) OVER (ORDER BY w.template_type ROWS UNBOUNDED PRECEDING) - w.bytes AS bytes_before FROM (
-    SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled,
-           octet_length(v.definition::text) AS bytes
-      FROM flow_types t JOIN flow_templates v USING (namespace, template_type, version)
-     WHERE t.namespace = $1 AND t.template_type > $2
-     ORDER BY t.template_type LIMIT $3::int) w) x
- WHERE x.bytes_before <= $4::bigint
- ORDER BY x.template_type
+SELECT bounded.template_type, bounded.version, bounded.definition, bounded.updated_time,
+       bounded.created_time, bounded.enabled
+  FROM (
+    SELECT measured.template_type, measured.version, measured.definition, measured.updated_time, measured.created_time, measured.enabled, measured.bytes,
+           sum(measured.bytes) OVER (ORDER BY measured.template_type ROWS UNBOUNDED PRECEDING)
+             - measured.bytes AS bytes_before
+      FROM (
+        SELECT v.template_type, v.version, v.definition, v.created_time AS updated_time,
+               t.created_time, t.enabled, octet_length(v.definition::text) AS bytes
+          FROM flow_types t
+          JOIN flow_templates v USING (namespace, template_type, version)
+         WHERE t.namespace = $1
+           AND t.template_type > $2
+         ORDER BY t.template_type LIMIT $3::int) measured) bounded
+ WHERE bounded.bytes_before <= $4::bigint
+ ORDER BY bounded.template_type
 `
 
 type ListTemplatesParams struct {
@@ -225,7 +261,10 @@ func (q *Queries) ListTemplates(ctx context.Context, db DBTX, arg ListTemplatesP
 }
 
 const listVersions = `-- name: ListVersions :many
-SELECT v.version FROM flow_templates v WHERE v.namespace = $1 AND v.template_type = $2 ORDER BY v.version
+SELECT v.version FROM flow_templates v
+ WHERE v.namespace = $1
+   AND v.template_type = $2
+ ORDER BY v.version
 `
 
 type ListVersionsParams struct {
@@ -254,7 +293,8 @@ func (q *Queries) ListVersions(ctx context.Context, db DBTX, arg ListVersionsPar
 }
 
 const lockType = `-- name: LockType :one
-INSERT INTO flow_types AS t (namespace, template_type, version) VALUES ($1, $2, 1)
+INSERT INTO flow_types AS t (namespace, template_type, version)
+VALUES ($1, $2, 1)
 ON CONFLICT (namespace, template_type) DO UPDATE SET version = t.version
 RETURNING t.version, (xmax = 0)::bool AS created
 `

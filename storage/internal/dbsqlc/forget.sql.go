@@ -11,12 +11,16 @@ import (
 )
 
 const forgetAnswers = `-- name: ForgetAnswers :execrows
-DELETE FROM answers a USING (
-  SELECT x.namespace, x.process_id, x.task_id FROM answers x
-   WHERE x.ended_time >= $1::timestamptz
-     AND x.ended_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
-   ORDER BY x.ended_time LIMIT $3::int FOR UPDATE SKIP LOCKED) d
- WHERE a.namespace = d.namespace AND a.process_id = d.process_id AND a.task_id = d.task_id
+DELETE FROM answers a
+ USING (
+   SELECT x.namespace, x.process_id, x.task_id
+     FROM answers x
+    WHERE x.ended_time >= $1::timestamptz
+      AND x.ended_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+    ORDER BY x.ended_time LIMIT $3::int FOR UPDATE SKIP LOCKED) oldest
+ WHERE a.namespace = oldest.namespace
+   AND a.process_id = oldest.process_id
+   AND a.task_id = oldest.task_id
 `
 
 type ForgetAnswersParams struct {
@@ -35,40 +39,57 @@ func (q *Queries) ForgetAnswers(ctx context.Context, db DBTX, arg ForgetAnswersP
 }
 
 const forgetRequests = `-- name: ForgetRequests :one
-WITH due AS MATERIALIZED (
-  SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time FROM requests r
+WITH due_requests AS MATERIALIZED (
+  SELECT r.request_id, r.namespace, r.process_id, r.task_id, r.created_time
+    FROM requests r
    WHERE r.created_time >= $2::timestamptz
      AND r.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
    ORDER BY r.created_time LIMIT $3::int FOR UPDATE SKIP LOCKED),
 ended AS MATERIALIZED (
-  SELECT due.request_id,
-         CASE WHEN EXISTS (SELECT 1 FROM running r
-                            WHERE r.namespace = ANY (ARRAY[due.namespace])
-                              AND r.process_id = due.process_id
-                              AND r.task_id = due.task_id)
-                OR EXISTS (SELECT 1 FROM schedule s
-                            WHERE s.namespace = ANY (ARRAY[due.namespace])
-                              AND s.process_id = due.process_id
-                              AND s.task_id = due.task_id) THEN statement_timestamp()
-              ELSE coalesce(
-                (SELECT t.finished_time FROM tasks t
-                  WHERE t.namespace = due.namespace AND t.process_id = due.process_id AND t.task_id = due.task_id LIMIT 1),
-                (SELECT a.ended_time FROM answers a
-                  WHERE a.namespace = due.namespace AND a.process_id = due.process_id AND a.task_id = due.task_id LIMIT 1),
-                due.created_time)
+  SELECT due_requests.request_id,
+         CASE
+           WHEN EXISTS (
+             SELECT 1 FROM running r
+              WHERE r.namespace = ANY (ARRAY[due_requests.namespace])
+                AND r.process_id = due_requests.process_id
+                AND r.task_id = due_requests.task_id)
+                OR EXISTS (
+                  SELECT 1 FROM schedule s
+                   WHERE s.namespace = ANY (ARRAY[due_requests.namespace])
+                     AND s.process_id = due_requests.process_id
+                     AND s.task_id = due_requests.task_id)
+             THEN statement_timestamp()
+           ELSE coalesce((
+             SELECT t.finished_time FROM tasks t
+              WHERE t.namespace = due_requests.namespace
+                AND t.process_id = due_requests.process_id
+                AND t.task_id = due_requests.task_id
+              LIMIT 1),
+                         (
+                           SELECT a.ended_time FROM answers a
+                            WHERE a.namespace = due_requests.namespace
+                              AND a.process_id = due_requests.process_id
+                              AND a.task_id = due_requests.task_id
+                            LIMIT 1),
+                         due_requests.created_time)
          END AS ended_time
-    FROM due),
-kept AS (
-  UPDATE requests r SET created_time = ended.ended_time FROM ended
+    FROM due_requests),
+updated_requests AS (
+  UPDATE requests r
+     SET created_time = ended.ended_time
+    FROM ended
    WHERE r.request_id = ended.request_id
-     AND ended.ended_time >= statement_timestamp() - ($1::bigint) * interval '1 microsecond'),
+     AND ended.ended_time
+           >= statement_timestamp() - ($1::bigint) * interval '1 microsecond'),
 deleted AS (
   DELETE FROM requests r USING ended
    WHERE r.request_id = ended.request_id
-     AND ended.ended_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')
+     AND ended.ended_time
+           < statement_timestamp() - ($1::bigint) * interval '1 microsecond')
 SELECT count(*)::int AS found,
-       (statement_timestamp() - ($1::bigint) * interval '1 microsecond' - interval '1 minute')::timestamptz AS forgotten_to
-  FROM due
+       (statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+           - interval '1 minute')::timestamptz AS forgotten_to
+  FROM due_requests
 `
 
 type ForgetRequestsParams struct {

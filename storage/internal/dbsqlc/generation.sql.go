@@ -14,14 +14,18 @@ import (
 const cancelledJobs = `-- name: CancelledJobs :many
 SELECT r.namespace, r.process_id, r.fencing_token
   FROM processes p
-  JOIN running r ON r.namespace = ANY (ARRAY[p.namespace]) AND r.process_id = p.process_id
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[p.namespace])
+   AND r.process_id = p.process_id
  WHERE p.cancel_deadline IS NOT NULL
    AND p.kind = 'job'
    AND p.removed_time IS NULL
    AND r.node_id = $1::bigint
    AND NOT EXISTS (
      SELECT 1 FROM leases l
-      WHERE l.namespace = r.namespace AND l.process_id = r.process_id AND l.fencing_token = r.fencing_token)
+      WHERE l.namespace = r.namespace
+        AND l.process_id = r.process_id
+        AND l.fencing_token = r.fencing_token)
  LIMIT 1000
 `
 
@@ -54,7 +58,8 @@ func (q *Queries) CancelledJobs(ctx context.Context, db DBTX, nodeID int64) ([]C
 }
 
 const confirmCommits = `-- name: ConfirmCommits :execrows
-UPDATE database_generation SET confirmed_time = statement_timestamp()
+UPDATE database_generation
+   SET confirmed_time = statement_timestamp()
 `
 
 // ConfirmCommits writes, so that its commit waits for the synchronous standby, which then has
@@ -87,10 +92,15 @@ func (q *Queries) ConfirmGeneration(ctx context.Context, db DBTX, arg ConfirmGen
 }
 
 const missingAttempts = `-- name: MissingAttempts :many
-SELECT k.ord::int AS ord
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-       AS k(ord, namespace, process_id, fencing_token)
- WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)
+SELECT item.ord::int AS ord
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]))
+       AS item(ord, namespace, process_id, fencing_token)
+ WHERE NOT EXISTS (
+   SELECT 1 FROM running r
+    WHERE r.namespace = item.namespace
+      AND r.process_id = item.process_id
+      AND r.fencing_token = item.fencing_token)
 `
 
 type MissingAttemptsParams struct {
@@ -127,13 +137,30 @@ func (q *Queries) MissingAttempts(ctx context.Context, db DBTX, arg MissingAttem
 }
 
 const missingTasks = `-- name: MissingTasks :many
-SELECT k.ord::int AS ord
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-       AS k(ord, namespace, process_id, task_id)
- WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = k.namespace AND t.process_id = k.process_id AND t.task_id = k.task_id)
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id AND r.task_id = k.task_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id)
-   AND NOT EXISTS (SELECT 1 FROM answers a WHERE a.namespace = k.namespace AND a.process_id = k.process_id AND a.task_id = k.task_id)
+SELECT item.ord::int AS ord
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]))
+       AS item(ord, namespace, process_id, task_id)
+ WHERE NOT EXISTS (
+   SELECT 1 FROM tasks t
+    WHERE t.namespace = item.namespace
+      AND t.process_id = item.process_id
+      AND t.task_id = item.task_id)
+   AND NOT EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = item.namespace
+        AND r.process_id = item.process_id
+        AND r.task_id = item.task_id)
+   AND NOT EXISTS (
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id)
+   AND NOT EXISTS (
+     SELECT 1 FROM answers a
+      WHERE a.namespace = item.namespace
+        AND a.process_id = item.process_id
+        AND a.task_id = item.task_id)
 `
 
 type MissingTasksParams struct {

@@ -11,17 +11,22 @@ import (
 
 const readGrowth = `-- name: ReadGrowth :one
 SELECT greatest(coalesce(extract(epoch FROM statement_timestamp() - (
-         SELECT r.created_time FROM requests r
-          WHERE r.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
-          ORDER BY r.created_time
-          LIMIT 1)) * 1000000 - $1::bigint, 0), 0)::bigint AS key_overdue_us,
+  SELECT r.created_time FROM requests r
+   WHERE r.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+   ORDER BY r.created_time LIMIT 1)) * 1000000 - $1::bigint,
+                         0),
+                0)::bigint AS key_overdue_us,
        coalesce(extract(epoch FROM statement_timestamp() - (
-         SELECT m.created_time FROM messages m
-          WHERE m.held IS NOT TRUE
-          ORDER BY m.created_time
-          LIMIT 1)) * 1000000, 0)::bigint AS message_age_us,
-       (SELECT count(*) FROM (SELECT 1 FROM messages m WHERE m.held IS NOT TRUE LIMIT $2::int) x)::bigint AS messages,
-       (SELECT count(*) FROM (SELECT 1 FROM queue_backlogs LIMIT $2::int) x)::bigint AS backlogs
+         SELECT m.created_time FROM messages m WHERE m.held IS NOT TRUE
+          ORDER BY m.created_time LIMIT 1)) * 1000000,
+                0)::bigint AS message_age_us,
+       (
+         SELECT count(*) FROM (
+           SELECT 1 FROM messages m WHERE m.held IS NOT TRUE
+            LIMIT $2::int) message)::bigint AS messages,
+       (
+         SELECT count(*) FROM (
+           SELECT 1 FROM queue_backlogs LIMIT $2::int) queue_backlog)::bigint AS backlogs
 `
 
 type ReadGrowthParams struct {

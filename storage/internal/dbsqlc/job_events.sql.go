@@ -12,8 +12,14 @@ import (
 )
 
 const dropJobCounts = `-- name: DropJobCounts :exec
-DELETE FROM job_counts c USING ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[]), unnest($4::text[])) AS k(namespace, name, lane, state)
- WHERE c.namespace = k.namespace AND c.name = k.name AND c.lane = k.lane AND c.state = k.state
+DELETE FROM job_counts c
+ USING ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[]),
+                  unnest($4::text[]))
+       AS item(namespace, name, lane, state)
+ WHERE c.namespace = item.namespace
+   AND c.name = item.name
+   AND c.lane = item.lane
+   AND c.state = item.state
 `
 
 type DropJobCountsParams struct {
@@ -34,8 +40,11 @@ func (q *Queries) DropJobCounts(ctx context.Context, db DBTX, arg DropJobCountsP
 }
 
 const emptyJobNames = `-- name: EmptyJobNames :many
-SELECT x.namespace, x.name FROM (SELECT c.namespace, c.name, c.state, sum(c.n) AS n FROM job_counts c GROUP BY c.namespace, c.name, c.state) x
- GROUP BY x.namespace, x.name HAVING bool_and(x.n = 0) LIMIT $1::int
+SELECT counts.namespace, counts.name
+  FROM (
+    SELECT c.namespace, c.name, c.state, sum(c.n) AS n
+      FROM job_counts c GROUP BY c.namespace, c.name, c.state) counts
+ GROUP BY counts.namespace, counts.name HAVING bool_and(counts.n = 0) LIMIT $1::int
 `
 
 type EmptyJobNamesRow struct {
@@ -65,30 +74,71 @@ func (q *Queries) EmptyJobNames(ctx context.Context, db DBTX, lim int32) ([]Empt
 }
 
 const endJobs = `-- name: EndJobs :exec
-WITH i AS MATERIALIZED (
-  SELECT x.namespace, x.process_id, x.attempt, x.worker_id, x.type, x.message, x.mode, p.cancelling,
-         coalesce(NULLIF(x.name, ''), (SELECT j.name FROM jobs j WHERE j.namespace = x.namespace AND j.process_id = x.process_id)) AS name,
-         coalesce(e.state, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'CANCELLED' THEN 'cancelled' ELSE 'failed' END) AS state, e.state IS NULL AS ended
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
-                    unnest($6::int[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::int[]))
-         AS x(namespace, process_id, task_id, fencing_token, name, attempt, worker_id, type, message, mode)
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.attempt, item.worker_id, item.type, item.message,
+         item.mode, process.cancelling,
+         coalesce(NULLIF(item.name, ''),
+                  (
+                    SELECT j.name FROM jobs j
+                     WHERE j.namespace = item.namespace
+                       AND j.process_id = item.process_id)) AS name,
+         coalesce(ended.state,
+                  CASE process.status
+                    WHEN 'COMPLETED' THEN 'succeeded'
+                    WHEN 'CANCELLED' THEN 'cancelled'
+                    ELSE 'failed'
+                  END) AS state,
+         ended.state IS NULL AS ended
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]),
+                    unnest($5::text[]), unnest($6::int[]), unnest($7::text[]),
+                    unnest($8::text[]), unnest($9::text[]), unnest($10::int[]))
+         AS item(namespace, process_id, task_id, fencing_token, name, attempt, worker_id, type,
+                 message, mode)
    CROSS JOIN LATERAL (
-     SELECT NULL::text AS state FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT NULL::text AS state FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END
-       FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e
-   CROSS JOIN LATERAL (SELECT p.status, p.cancel_requested_time IS NOT NULL AS cancelling FROM processes p WHERE p.namespace = x.namespace AND p.process_id = x.process_id LIMIT 1) p),
-je AS (
-  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id, message)
-  SELECT i.namespace, (SELECT job_event_xid()), i.process_id, i.type, CASE WHEN NOT i.cancelling THEN 'running' WHEN i.ended THEN 'cancel_requested' END,
-         CASE WHEN NOT i.cancelling OR i.ended THEN i.state END, i.attempt, NULLIF(i.worker_id, ''), NULLIF(i.message, '')
-    FROM i WHERE i.mode = 2 OR i.mode = 1 AND i.ended)
+     SELECT CASE
+              WHEN s.waits_for <> 'time' THEN 'available'
+              WHEN s.attempt > 0 THEN 'retryable'
+              ELSE 'scheduled'
+            END
+       FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id
+        AND s.fencing_token = item.fencing_token
+        AND s.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended
+   CROSS JOIN LATERAL (
+     SELECT p.status, p.cancel_requested_time IS NOT NULL AS cancelling
+       FROM processes p
+      WHERE p.namespace = item.namespace
+        AND p.process_id = item.process_id
+      LIMIT 1) process),
+inserted_job_events AS (
+  INSERT INTO job_events (namespace, xid, job_id, type, from_status, to_status, attempt, worker_id,
+                          message)
+  SELECT input.namespace,
+         (SELECT job_event_xid()),
+         input.process_id, input.type,
+         CASE WHEN NOT input.cancelling THEN 'running' WHEN input.ended THEN 'cancel_requested' END,
+         CASE WHEN NOT input.cancelling OR input.ended THEN input.state END,
+         input.attempt, NULLIF(input.worker_id, ''), NULLIF(input.message, '')
+    FROM input
+   WHERE input.mode = 2
+      OR input.mode = 1 AND input.ended)
 INSERT INTO job_counts (namespace, name, state, n)
-SELECT i.namespace, i.name, x.state, sum(x.n) FROM i CROSS JOIN LATERAL (VALUES ('available', -1), (i.state, 1)) AS x(state, n)
- GROUP BY i.namespace, i.name, x.state HAVING sum(x.n) <> 0 ORDER BY i.namespace, i.name, x.state
+SELECT input.namespace, input.name, change.state, sum(change.n)
+  FROM input
+ CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n)
+ GROUP BY input.namespace, input.name, change.state HAVING sum(change.n) <> 0
+ ORDER BY input.namespace, input.name, change.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n
 `
 
@@ -139,13 +189,22 @@ func (q *Queries) EventsFromNow(ctx context.Context, db DBTX) (string, error) {
 }
 
 const forgetJobEvents = `-- name: ForgetJobEvents :execrows
-DELETE FROM job_events e USING (
-  SELECT d.namespace, d.xid, d.event_id FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[])) AS n(namespace, retention_us)
-   CROSS JOIN LATERAL (
-    SELECT x.namespace, x.xid, x.event_id FROM (
-      SELECT v.namespace, v.xid, v.event_id, v.created_time FROM job_events v WHERE v.namespace = n.namespace ORDER BY v.namespace, v.xid, v.event_id LIMIT $3::int) x
-     WHERE x.created_time < statement_timestamp() - n.retention_us * interval '1 microsecond') d) k
- WHERE e.namespace = ANY (ARRAY[k.namespace]) AND e.xid = k.xid AND e.event_id = k.event_id
+DELETE FROM job_events e
+ USING (
+   SELECT oldest.namespace, oldest.xid, oldest.event_id
+     FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
+          AS item(namespace, retention_us)
+    CROSS JOIN LATERAL (
+      SELECT event.namespace, event.xid, event.event_id
+        FROM (
+          SELECT v.namespace, v.xid, v.event_id, v.created_time
+            FROM job_events v WHERE v.namespace = item.namespace
+           ORDER BY v.namespace, v.xid, v.event_id LIMIT $3::int) event
+       WHERE event.created_time < statement_timestamp()
+               - item.retention_us * interval '1 microsecond') oldest) wanted
+ WHERE e.namespace = ANY (ARRAY[wanted.namespace])
+   AND e.xid = wanted.xid
+   AND e.event_id = wanted.event_id
 `
 
 type ForgetJobEventsParams struct {
@@ -164,7 +223,8 @@ func (q *Queries) ForgetJobEvents(ctx context.Context, db DBTX, arg ForgetJobEve
 }
 
 const isAhead = `-- name: IsAhead :one
-SELECT (n.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead FROM (SELECT $1::text AS xid) n
+SELECT (position.xid::xid8 > pg_snapshot_xmax(pg_current_snapshot()))::bool AS ahead
+  FROM (SELECT $1::text AS xid) position
 `
 
 // IsAhead reports whether this cluster has not yet reached a position: it is from another cluster,
@@ -177,8 +237,11 @@ func (q *Queries) IsAhead(ctx context.Context, db DBTX, xid string) (bool, error
 }
 
 const lockJobCounts = `-- name: LockJobCounts :many
-SELECT c.namespace, c.name, c.lane, c.state, c.n FROM job_counts c
- WHERE (c.namespace, c.name) IN (SELECT k.namespace, k.name FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS k(namespace, name))
+SELECT c.namespace, c.name, c.lane, c.state, c.n
+  FROM job_counts c
+ WHERE (c.namespace, c.name) IN (
+   SELECT item.namespace, item.name
+     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS item(namespace, name))
  ORDER BY c.namespace, c.name, c.lane, c.state FOR UPDATE
 `
 
@@ -215,31 +278,72 @@ func (q *Queries) LockJobCounts(ctx context.Context, db DBTX, arg LockJobCountsP
 }
 
 const oldestAvailable = `-- name: OldestAvailable :many
-WITH RECURSIVE p AS (
-  SELECT n.namespace::text AS namespace, f.job_name, f.priority, 1 AS n FROM unnest($2::text[]) AS n(namespace)
-   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
-                        ORDER BY s.job_name, s.priority LIMIT 1) f
+WITH RECURSIVE priorities AS (
+  SELECT item.namespace::text AS namespace, first_task.job_name, first_task.priority, 1 AS n
+    FROM unnest($2::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     SELECT s.job_name, s.priority
+       FROM schedule s
+      WHERE s.namespace COLLATE "POSIX" = item.namespace
+        AND s.waits_for = 'place'
+        AND s.job_name IS NOT NULL
+      ORDER BY s.job_name, s.priority LIMIT 1) first_task
   UNION ALL
-  SELECT p.namespace, f.job_name, f.priority, p.n + 1 FROM p
-   CROSS JOIN LATERAL (SELECT s.job_name, s.priority FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
-                          AND (s.job_name, s.priority) > (p.job_name, p.priority) ORDER BY s.job_name, s.priority LIMIT 1) f
-   WHERE p.n < $3::int),
-l AS (
-  SELECT n.namespace::text AS namespace, f.line, 1 AS n FROM unnest($2::text[]) AS n(namespace)
-   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'constraint' ORDER BY s.line LIMIT 1) f
+  SELECT priorities.namespace, next_task.job_name, next_task.priority, priorities.n + 1
+    FROM priorities
+   CROSS JOIN LATERAL (
+     SELECT s.job_name, s.priority
+       FROM schedule s
+      WHERE s.namespace COLLATE "POSIX" = priorities.namespace
+        AND s.waits_for = 'place'
+        AND s.job_name IS NOT NULL
+        AND (s.job_name, s.priority) > (priorities.job_name, priorities.priority)
+      ORDER BY s.job_name, s.priority LIMIT 1) next_task
+   WHERE priorities.n < $3::int),
+lines AS (
+  SELECT item.namespace::text AS namespace, first_task.line, 1 AS n
+    FROM unnest($2::text[]) AS item(namespace)
+   CROSS JOIN LATERAL (
+     SELECT s.line FROM schedule s
+      WHERE s.namespace COLLATE "POSIX" = item.namespace
+        AND s.waits_for = 'constraint'
+      ORDER BY s.line LIMIT 1) first_task
   UNION ALL
-  SELECT l.namespace, f.line, l.n + 1 FROM l
-   CROSS JOIN LATERAL (SELECT s.line FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line > l.line ORDER BY s.line LIMIT 1) f
-   WHERE l.n < $3::int)
-SELECT x.namespace, x.job_name::text AS name, (extract(epoch FROM statement_timestamp() - min(x.scheduled_time)) * 1000000)::bigint AS age_us FROM (
-  SELECT p.namespace, f.job_name, f.scheduled_time FROM p CROSS JOIN LATERAL (
-    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = p.namespace AND s.waits_for = 'place' AND s.job_name IS NOT NULL
-       AND s.job_name = p.job_name AND s.priority = p.priority ORDER BY s.task_id LIMIT $1::int) f
-  UNION ALL
-  SELECT l.namespace, f.job_name, f.scheduled_time FROM l CROSS JOIN LATERAL (
-    SELECT s.job_name, s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = l.namespace AND s.waits_for = 'constraint' AND s.line = l.line
-     ORDER BY s.priority, s.task_id LIMIT $1::int) f) x
- GROUP BY x.namespace, x.job_name
+  SELECT lines.namespace, next_task.line, lines.n + 1
+    FROM lines
+   CROSS JOIN LATERAL (
+     SELECT s.line FROM schedule s
+      WHERE s.namespace COLLATE "POSIX" = lines.namespace
+        AND s.waits_for = 'constraint'
+        AND s.line > lines.line
+      ORDER BY s.line LIMIT 1) next_task
+   WHERE lines.n < $3::int)
+SELECT oldest.namespace, oldest.job_name::text AS name,
+       (extract(epoch FROM statement_timestamp()
+                   - min(oldest.scheduled_time)) * 1000000)::bigint AS age_us
+  FROM (
+    SELECT priorities.namespace, oldest_task.job_name, oldest_task.scheduled_time
+      FROM priorities
+     CROSS JOIN LATERAL (
+       SELECT s.job_name, s.scheduled_time
+         FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = priorities.namespace
+          AND s.waits_for = 'place'
+          AND s.job_name IS NOT NULL
+          AND s.job_name = priorities.job_name
+          AND s.priority = priorities.priority
+        ORDER BY s.task_id LIMIT $1::int) oldest_task
+    UNION ALL
+    SELECT lines.namespace, oldest_task.job_name, oldest_task.scheduled_time
+      FROM lines
+     CROSS JOIN LATERAL (
+       SELECT s.job_name, s.scheduled_time
+         FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = lines.namespace
+          AND s.waits_for = 'constraint'
+          AND s.line = lines.line
+        ORDER BY s.priority, s.task_id LIMIT $1::int) oldest_task) oldest
+ GROUP BY oldest.namespace, oldest.job_name
 `
 
 type OldestAvailableParams struct {
@@ -278,13 +382,28 @@ func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvaila
 }
 
 const readJobCounts = `-- name: ReadJobCounts :many
-SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n FROM job_counts c WHERE c.namespace = ANY ($1::text[])
+SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
+  FROM job_counts c WHERE c.namespace = ANY ($1::text[])
  GROUP BY c.namespace, c.name, c.state
 UNION ALL
-SELECT r.namespace, j.name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, count(*)
-  FROM running r CROSS JOIN LATERAL (SELECT p.kind, p.cancel_deadline FROM processes p WHERE p.namespace = r.namespace AND p.process_id = r.process_id LIMIT 1) p
- CROSS JOIN LATERAL (SELECT j.name FROM jobs j WHERE p.kind = 'job' AND j.namespace = r.namespace AND j.process_id = r.process_id LIMIT 1) j
- WHERE r.namespace = ANY ($1::text[]) GROUP BY 1, 2, 3
+SELECT r.namespace, job.name,
+       CASE WHEN process.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
+       count(*)
+  FROM running r
+ CROSS JOIN LATERAL (
+   SELECT p.kind, p.cancel_deadline
+     FROM processes p
+    WHERE p.namespace = r.namespace
+      AND p.process_id = r.process_id
+    LIMIT 1) process
+ CROSS JOIN LATERAL (
+   SELECT j.name FROM jobs j
+    WHERE process.kind = 'job'
+      AND j.namespace = r.namespace
+      AND j.process_id = r.process_id
+    LIMIT 1) job
+ WHERE r.namespace = ANY ($1::text[])
+ GROUP BY 1, 2, 3
 `
 
 type ReadJobCountsRow struct {
@@ -322,15 +441,22 @@ func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []strin
 }
 
 const watchJobEvents = `-- name: WatchJobEvents :many
-SELECT n.ord::int AS ord, e.namespace, e.xid::text AS xid, e.event_id, e.job_id, coalesce(e.step_id, '')::text AS step_id, coalesce(e.index, -1)::int AS index, e.type,
-       coalesce(e.from_status, '')::text AS from_status, coalesce(e.to_status, '')::text AS to_status, e.attempt, e.created_time, coalesce(e.worker_id, '')::text AS worker_id,
-       coalesce(e.actor, '')::text AS actor, coalesce(e.message, '')::text AS message, e.metadata
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[])) AS n(ord, namespace, xid, event_id)
+SELECT item.ord::int AS ord, event.namespace, event.xid::text AS xid, event.event_id, event.job_id,
+       coalesce(event.step_id, '')::text AS step_id, coalesce(event.index, -1)::int AS index,
+       event.type, coalesce(event.from_status, '')::text AS from_status,
+       coalesce(event.to_status, '')::text AS to_status, event.attempt, event.created_time,
+       coalesce(event.worker_id, '')::text AS worker_id, coalesce(event.actor, '')::text AS actor,
+       coalesce(event.message, '')::text AS message, event.metadata
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]))
+       AS item(ord, namespace, xid, event_id)
  CROSS JOIN LATERAL (
    SELECT e.namespace, e.xid, e.event_id, e.job_id, e.step_id, e.index, e.type, e.from_status, e.to_status, e.attempt, e.created_time, e.worker_id, e.actor, e.message, e.metadata FROM job_events e
-    WHERE e.namespace = n.namespace AND (e.xid, e.event_id) > (n.xid::xid8, n.event_id) AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
-    ORDER BY e.namespace, e.xid, e.event_id LIMIT $5::int) e
- ORDER BY n.ord, e.xid, e.event_id
+    WHERE e.namespace = item.namespace
+      AND (e.xid, e.event_id) > (item.xid::xid8, item.event_id)
+      AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY e.namespace, e.xid, e.event_id LIMIT $5::int) event
+ ORDER BY item.ord, event.xid, event.event_id
 `
 
 type WatchJobEventsParams struct {
@@ -406,28 +532,50 @@ func (q *Queries) WatchJobEvents(ctx context.Context, db DBTX, arg WatchJobEvent
 }
 
 const writeJobEvents = `-- name: WriteJobEvents :exec
-WITH a AS MATERIALIZED (
-  SELECT x.ord
-    FROM (SELECT unnest($14::int[]) AS ord, unnest($15::text[]) AS namespace, unnest($16::text[]) AS process_id, unnest($17::bigint[]) AS task_id,
-                 unnest($18::bigint[]) AS fencing_token) AS x
+WITH accepted AS MATERIALIZED (
+  SELECT item.ord FROM (
+    SELECT unnest($14::int[]) AS ord, unnest($15::text[]) AS namespace,
+           unnest($16::text[]) AS process_id, unnest($17::bigint[]) AS task_id,
+           unnest($18::bigint[]) AS fencing_token) AS item
    CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t WHERE t.namespace = x.namespace AND t.process_id = x.process_id AND t.task_id = x.task_id
-        AND t.fencing_token = x.fencing_token AND t.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM schedule s WHERE s.namespace = x.namespace AND s.process_id = x.process_id AND s.task_id = x.task_id
-        AND s.fencing_token = x.fencing_token AND s.xmin = pg_current_xact_id()::xid
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id
+        AND s.fencing_token = item.fencing_token
+        AND s.xmin = pg_current_xact_id()::xid
      UNION ALL
-     SELECT 1 FROM answers a WHERE a.namespace = x.namespace AND a.process_id = x.process_id AND a.task_id = x.task_id
-        AND a.fencing_token = x.fencing_token AND a.xmin = pg_current_xact_id()::xid
-     LIMIT 1) e)
-INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status, attempt, worker_id, actor, message, metadata)
-SELECT x.namespace, (SELECT job_event_xid()), x.job_id, NULLIF(x.step_id, ''), NULLIF(x.index, -1), x.type, NULLIF(x.from_status, ''), NULLIF(x.to_status, ''),
-       x.attempt, NULLIF(x.worker_id, ''), NULLIF(x.actor, ''), NULLIF(x.message, ''), NULLIF(x.metadata, '')::jsonb
-  FROM (SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS job_id, unnest($4::text[]) AS step_id,
-               unnest($5::int[]) AS index, unnest($6::text[]) AS type, unnest($7::text[]) AS from_status, unnest($8::text[]) AS to_status,
-               unnest($9::int[]) AS attempt, unnest($10::text[]) AS worker_id, unnest($11::text[]) AS actor, unnest($12::text[]) AS message,
-               unnest($13::text[]) AS metadata) AS x
- WHERE (x.ord IN (SELECT a.ord FROM a)) IS TRUE
+     SELECT 1 FROM answers a
+      WHERE a.namespace = item.namespace
+        AND a.process_id = item.process_id
+        AND a.task_id = item.task_id
+        AND a.fencing_token = item.fencing_token
+        AND a.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended)
+INSERT INTO job_events (namespace, xid, job_id, step_id, index, type, from_status, to_status,
+                        attempt, worker_id, actor, message, metadata)
+SELECT item.namespace,
+       (SELECT job_event_xid()),
+       item.job_id, NULLIF(item.step_id, ''), NULLIF(item.index, -1), item.type,
+       NULLIF(item.from_status, ''), NULLIF(item.to_status, ''), item.attempt,
+       NULLIF(item.worker_id, ''), NULLIF(item.actor, ''), NULLIF(item.message, ''),
+       NULLIF(item.metadata, '')::jsonb
+  FROM (
+    SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+           unnest($3::text[]) AS job_id, unnest($4::text[]) AS step_id,
+           unnest($5::int[]) AS index, unnest($6::text[]) AS type,
+           unnest($7::text[]) AS from_status, unnest($8::text[]) AS to_status,
+           unnest($9::int[]) AS attempt, unnest($10::text[]) AS worker_id,
+           unnest($11::text[]) AS actor, unnest($12::text[]) AS message,
+           unnest($13::text[]) AS metadata) AS item
+ WHERE (item.ord IN (SELECT accepted.ord FROM accepted)) IS TRUE
 `
 
 type WriteJobEventsParams struct {

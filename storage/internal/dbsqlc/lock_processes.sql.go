@@ -11,17 +11,21 @@ import (
 
 const lockFreeProcesses = `-- name: LockFreeProcesses :many
 WITH input AS MATERIALIZED (
-  SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace, unnest($3::text[]) AS process_id),
+  SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
+         unnest($3::text[]) AS process_id),
 locked AS MATERIALIZED (
   SELECT input.ord FROM input
-   CROSS JOIN LATERAL (SELECT 1 FROM processes p
-                        WHERE p.namespace = input.namespace
-                          AND p.process_id = input.process_id
-                        LIMIT 1 FOR UPDATE SKIP LOCKED) process)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM processes p
+      WHERE p.namespace = input.namespace
+        AND p.process_id = input.process_id
+      LIMIT 1 FOR UPDATE SKIP LOCKED) process)
 SELECT input.ord::int AS ord FROM input
- CROSS JOIN LATERAL (SELECT p.last_event_id FROM processes p
-                      WHERE p.namespace = input.namespace
-                        AND p.process_id = input.process_id LIMIT 1) process
+ CROSS JOIN LATERAL (
+   SELECT p.last_event_id FROM processes p
+    WHERE p.namespace = input.namespace
+      AND p.process_id = input.process_id
+    LIMIT 1) process
  WHERE process.last_event_id >= 0
    AND input.ord <> ALL (ARRAY(SELECT locked.ord FROM locked))
 `
@@ -56,8 +60,13 @@ func (q *Queries) LockFreeProcesses(ctx context.Context, db DBTX, arg LockFreePr
 }
 
 const lockProcesses = `-- name: LockProcesses :exec
-SELECT count(*) FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) k
- CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE) p
+SELECT count(*) FROM (
+  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) item
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1 FOR UPDATE) process
 `
 
 type LockProcessesParams struct {
@@ -100,8 +109,13 @@ func (q *Queries) SetLockTimeout(ctx context.Context, db DBTX, milliseconds stri
 }
 
 const tryLockProcesses = `-- name: TryLockProcesses :exec
-SELECT count(*) FROM (SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) k
- CROSS JOIN LATERAL (SELECT 1 FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id LIMIT 1 FOR UPDATE NOWAIT) p
+SELECT count(*) FROM (
+  SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id) item
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1 FOR UPDATE NOWAIT) process
 `
 
 type TryLockProcessesParams struct {

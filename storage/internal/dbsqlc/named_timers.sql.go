@@ -11,13 +11,24 @@ import (
 )
 
 const checkTimers = `-- name: CheckTimers :exec
-SELECT CASE WHEN x.pending + t.extra > $1::int
-            THEN (x.pending + t.extra)::text || ' timers pending, at most ' || $1::int ELSE '0' END::int
-  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::int[]))
-       AS t(namespace, process_id, fencing_token, extra)
-  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
- CROSS JOIN LATERAL (SELECT count(*) AS pending FROM schedule s
-   WHERE s.namespace = r.namespace AND s.process_id = r.process_id AND s.timer_name IS NOT NULL) x
+SELECT CASE
+         WHEN counts.pending + item.extra > $1::int
+           THEN (counts.pending + item.extra)::text || ' timers pending, at most '
+                  || $1::int
+         ELSE '0'
+       END::int
+  FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::int[]))
+       AS item(namespace, process_id, fencing_token, extra)
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[item.namespace])
+   AND r.process_id = item.process_id
+   AND r.fencing_token = item.fencing_token
+ CROSS JOIN LATERAL (
+   SELECT count(*) AS pending FROM schedule s
+    WHERE s.namespace = r.namespace
+      AND s.process_id = r.process_id
+      AND s.timer_name IS NOT NULL) counts
 `
 
 type CheckTimersParams struct {
@@ -43,18 +54,30 @@ func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParam
 }
 
 const dropTimers = `-- name: DropTimers :exec
-WITH i AS MATERIALIZED (
-  SELECT t.namespace, t.process_id, t.fencing_token, t.timer_name, t.drop_all FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
-                             unnest($4::text[]), unnest($5::bool[]))
-                  AS t(namespace, process_id, fencing_token, timer_name, drop_all)
-    JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token),
-d AS (
-  DELETE FROM schedule s USING i WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id
-     AND s.timer_name IS NOT NULL AND (i.drop_all OR s.timer_name = i.timer_name) RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid)
-INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, scheduled_time, finished_time,
-                   retry_interval, timer_name, idempotency_key, args, context)
-SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
-       retry_interval, timer_name, idempotency_key, args, context FROM d
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.fencing_token, item.timer_name, item.drop_all
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::text[]),
+                    unnest($5::bool[]))
+         AS item(namespace, process_id, fencing_token, timer_name, drop_all)
+    JOIN running r
+      ON r.namespace = ANY (ARRAY[item.namespace])
+     AND r.process_id = item.process_id
+     AND r.fencing_token = item.fencing_token),
+deleted_schedule AS (
+  DELETE FROM schedule s USING input
+   WHERE s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.timer_name IS NOT NULL
+     AND (input.drop_all OR s.timer_name = input.timer_name)
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid)
+INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                   fencing_token, scheduled_time, finished_time, retry_interval, timer_name,
+                   idempotency_key, args, context)
+SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt,
+       coalesce(own_priority, priority), fencing_token, scheduled_time, statement_timestamp(),
+       retry_interval, timer_name, idempotency_key, args, context
+  FROM deleted_schedule
 `
 
 type DropTimersParams struct {
@@ -80,14 +103,31 @@ func (q *Queries) DropTimers(ctx context.Context, db DBTX, arg DropTimersParams)
 }
 
 const setTimers = `-- name: SetTimers :exec
-INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-SELECT r.namespace, r.process_id, nextval('task_ids'), t.timer_type::task_type, CASE p.status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for, r.priority,
-       CASE WHEN t.after_us >= 0 THEN statement_timestamp() + t.after_us * interval '1 microsecond' ELSE t.at END, t.timer_name, r.context
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]),
-                  unnest($4::text[]), unnest($5::text[]), unnest($6::timestamptz[]), unnest($7::bigint[]))
-       AS t(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
-  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token
- CROSS JOIN LATERAL (SELECT p.status FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id LIMIT 1) p
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                      scheduled_time, timer_name, context)
+SELECT r.namespace, r.process_id, nextval('task_ids'), item.timer_type::task_type,
+       CASE process.status WHEN 'SUSPENDED' THEN 'operator' ELSE 'time' END::waits_for,
+       r.priority,
+       CASE
+         WHEN item.after_us >= 0
+           THEN statement_timestamp() + item.after_us * interval '1 microsecond'
+         ELSE item.at
+       END,
+       item.timer_name, r.context
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::bigint[]), unnest($4::text[]),
+                  unnest($5::text[]), unnest($6::timestamptz[]),
+                  unnest($7::bigint[]))
+       AS item(namespace, process_id, fencing_token, timer_name, timer_type, at, after_us)
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[item.namespace])
+   AND r.process_id = item.process_id
+   AND r.fencing_token = item.fencing_token
+ CROSS JOIN LATERAL (
+   SELECT p.status FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+    LIMIT 1) process
 `
 
 type SetTimersParams struct {

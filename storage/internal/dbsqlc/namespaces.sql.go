@@ -58,7 +58,8 @@ func (q *Queries) ListNamespaces(ctx context.Context, db DBTX) ([]Namespace, err
 }
 
 const putNamespace = `-- name: PutNamespace :one
-INSERT INTO namespaces (namespace, config) VALUES ($1, $2)
+INSERT INTO namespaces (namespace, config)
+VALUES ($1, $2)
 ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = clock_timestamp()
 RETURNING namespace, config, paused, created_time, updated_time
 `
@@ -82,7 +83,10 @@ func (q *Queries) PutNamespace(ctx context.Context, db DBTX, arg PutNamespacePar
 }
 
 const setNamespacePaused = `-- name: SetNamespacePaused :one
-UPDATE namespaces SET paused = $1, updated_time = clock_timestamp() WHERE namespace = $2 RETURNING namespace, config, paused, created_time, updated_time
+UPDATE namespaces
+   SET paused = $1, updated_time = clock_timestamp()
+ WHERE namespace = $2
+RETURNING namespace, config, paused, created_time, updated_time
 `
 
 type SetNamespacePausedParams struct {
@@ -105,10 +109,27 @@ func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamesp
 
 const standing = `-- name: Standing :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
-       coalesce((SELECT true FROM schedule s WHERE s.taker = '~' AND (s.waits_for = 'place')::int = 1 AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS groups_due,
-       coalesce((SELECT true FROM schedule s WHERE s.waits_for = 'members' AND s.namespace COLLATE "POSIX" = n.namespace LIMIT 1), false)::bool AS grouped,
-       coalesce((SELECT true FROM processes p WHERE p.cancel_deadline <= statement_timestamp() AND p.removed_time IS NULL LIMIT 1), false)::bool AS overdue
-  FROM namespaces n LEFT JOIN constraint_sets c ON c.namespace = n.namespace
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.taker = '~'
+            AND (s.waits_for = 'place')::int = 1
+            AND s.namespace COLLATE "POSIX" = n.namespace
+          LIMIT 1),
+                false)::bool AS groups_due,
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.waits_for = 'members'
+            AND s.namespace COLLATE "POSIX" = n.namespace
+          LIMIT 1),
+                false)::bool AS grouped,
+       coalesce((
+         SELECT true FROM processes p
+          WHERE p.cancel_deadline <= statement_timestamp()
+            AND p.removed_time IS NULL
+          LIMIT 1),
+                false)::bool AS overdue
+  FROM namespaces n
+  LEFT JOIN constraint_sets c ON c.namespace = n.namespace
 `
 
 type StandingRow struct {

@@ -11,9 +11,14 @@ import (
 )
 
 const beat = `-- name: Beat :one
-UPDATE nodes SET beat_time = statement_timestamp(), draining = $1::bool OR drain_requested_time IS NOT NULL,
+UPDATE nodes
+   SET beat_time = statement_timestamp(),
+       draining = $1::bool OR drain_requested_time IS NOT NULL,
        tasks_per_second = $2::double precision,
-       timer_lateness_p99 = CASE WHEN ($3::bigint) >= 0 THEN ($3::bigint) * interval '1 microsecond' END
+       timer_lateness_p99 = CASE
+                              WHEN ($3::bigint) >= 0
+                                THEN ($3::bigint) * interval '1 microsecond'
+                            END
  WHERE node_id = $4
    AND (dead_beat_time = beat_time) IS NOT TRUE
 RETURNING (drain_requested_time IS NOT NULL)::bool AS drain
@@ -55,7 +60,8 @@ func (q *Queries) BuryNodes(ctx context.Context, db DBTX) error {
 }
 
 const declareDead = `-- name: DeclareDead :execrows
-UPDATE nodes SET dead_beat_time = beat_time
+UPDATE nodes
+   SET dead_beat_time = beat_time
  WHERE node_id = $1
    AND beat_time = $2
    AND (dead_beat_time = beat_time) IS NOT TRUE
@@ -76,7 +82,8 @@ func (q *Queries) DeclareDead(ctx context.Context, db DBTX, arg DeclareDeadParam
 }
 
 const deleteNode = `-- name: DeleteNode :exec
-DELETE FROM nodes WHERE node_id = $1
+DELETE FROM nodes
+ WHERE node_id = $1
 `
 
 func (q *Queries) DeleteNode(ctx context.Context, db DBTX, nodeID int64) error {
@@ -85,7 +92,10 @@ func (q *Queries) DeleteNode(ctx context.Context, db DBTX, nodeID int64) error {
 }
 
 const drainNode = `-- name: DrainNode :one
-UPDATE nodes n SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()), draining = true WHERE n.node_id = $1
+UPDATE nodes n
+   SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()),
+       draining = true
+ WHERE n.node_id = $1
 RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
           (SELECT count(*) FROM running r WHERE r.node_id = $1)::int AS running
 `
@@ -137,8 +147,7 @@ func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams)
 
 const listBeats = `-- name: ListBeats :many
 SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
-  FROM nodes n
- WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
+  FROM nodes n WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
 `
 
 type ListBeatsRow struct {
@@ -175,8 +184,11 @@ func (q *Queries) ListBeats(ctx context.Context, db DBTX) ([]ListBeatsRow, error
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, coalesce(r.running, 0)::int AS running
-  FROM nodes n LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) r ON r.node_id = n.node_id
+SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+       coalesce(counts.running, 0)::int AS running
+  FROM nodes n
+  LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
+    ON counts.node_id = n.node_id
  ORDER BY n.node_id
 `
 

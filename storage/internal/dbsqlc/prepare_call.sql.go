@@ -64,10 +64,8 @@ decided AS MATERIALIZED (
     FROM (
       SELECT numbered.ord, numbered.namespace, numbered.process_id, numbered.task_type, numbered.args, numbered.context, numbered.idempotency_key, numbered.request_id, numbered.fingerprint, numbered.history_range, numbered.priority, numbered.capture, numbered.step_timeout_us, numbered.max_waiting, numbered.status, numbered.previous_status, numbered.status_changed_time, numbered.aux_state, numbered.metadata, numbered.last_event_id, numbered.first_event_id, numbered.kind, numbered.created_time, numbered.twin_process_id, numbered.twin_task_id, numbered.twin_fingerprint, numbered.task_id, numbered.runs, numbered.busy, numbered.waiting, numbered.acceptable, numbered.free, numbered.n,
              numbered.acceptable
-               AND numbered.waiting + numbered.n - 1 - CASE
-                                                         WHEN numbered.free THEN 1
-                                                         ELSE 0
-                                                       END < numbered.max_waiting AS accepted,
+               AND numbered.waiting + numbered.n - 1
+                     - CASE WHEN numbered.free THEN 1 ELSE 0 END < numbered.max_waiting AS accepted,
              numbered.free AND numbered.n = 1 AND numbered.capture AS captured
         FROM (
           SELECT input.ord, input.namespace, input.process_id, input.task_type, input.args, input.context, input.idempotency_key, input.request_id, input.fingerprint, input.history_range, input.priority, input.capture, input.step_timeout_us, input.max_waiting, input.status, input.previous_status, input.status_changed_time, input.aux_state, input.metadata, input.last_event_id, input.first_event_id, input.kind, input.created_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.task_id, input.runs, input.busy, input.waiting, input.acceptable,

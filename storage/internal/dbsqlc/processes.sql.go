@@ -14,10 +14,14 @@ import (
 )
 
 const getProcess = `-- name: GetProcess :one
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
-       first_event_id, history_restarted_time
-  FROM processes WHERE namespace = $1 AND process_id = $2 AND removed_time IS NULL
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention,
+       attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time,
+       aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id,
+       history_restarted_time
+  FROM processes
+ WHERE namespace = $1
+   AND process_id = $2
+   AND removed_time IS NULL
 `
 
 type GetProcessParams struct {
@@ -76,9 +80,19 @@ func (q *Queries) GetProcess(ctx context.Context, db DBTX, arg GetProcessParams)
 
 const getTimers = `-- name: GetTimers :many
 SELECT s.timer_name, s.scheduled_time, s.task_type,
-       (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
-        OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))::bool AS blocked
-  FROM schedule s WHERE s.namespace = $1 AND s.process_id = $2 AND s.timer_name IS NOT NULL
+       (EXISTS (
+         SELECT 1 FROM running r
+          WHERE r.namespace = s.namespace
+            AND r.process_id = s.process_id)
+        OR EXISTS (
+          SELECT 1 FROM schedule c
+           WHERE c.namespace = s.namespace
+             AND c.process_id = s.process_id
+             AND c.waits_for IN ('process', 'place')))::bool AS blocked
+  FROM schedule s
+ WHERE s.namespace = $1
+   AND s.process_id = $2
+   AND s.timer_name IS NOT NULL
  ORDER BY s.scheduled_time, s.task_id
 `
 
@@ -120,35 +134,55 @@ func (q *Queries) GetTimers(ctx context.Context, db DBTX, arg GetTimersParams) (
 }
 
 const putProcess = `-- name: PutProcess :one
-WITH p AS (
-  INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail, corrupted_by, last_event_id, aux_state, metadata)
-  VALUES ($1, $2, $3::process_status, NULLIF($3::process_status, 'RUNNING'),
+WITH inserted_processes AS (
+  INSERT INTO processes (namespace, process_id, status, attention, attention_time, detail,
+                         corrupted_by, last_event_id, aux_state, metadata)
+  VALUES ($1, $2, $3::process_status,
+          NULLIF($3::process_status, 'RUNNING'),
           CASE WHEN $3::process_status <> 'RUNNING' THEN statement_timestamp() END,
-          CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END, CASE WHEN $3::process_status = 'ERROR' THEN 0 END, cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
-  ON CONFLICT DO NOTHING RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid),
-cn AS (
+          CASE WHEN $3::process_status = 'ERROR' THEN NULLIF($4::text, '') END,
+          CASE WHEN $3::process_status = 'ERROR' THEN 0 END,
+          cardinality($5::bytea[]), $6, NULLIF($7::text, '')::jsonb)
+  ON CONFLICT DO NOTHING
+  RETURNING namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT p.namespace, coalesce(p.attention, 'RUNNING'), 1 FROM p
+  SELECT inserted_processes.namespace, coalesce(inserted_processes.attention, 'RUNNING'), 1
+    FROM inserted_processes
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-ev AS (
+inserted_events AS (
   INSERT INTO events (namespace, process_id, event_id, task_id, "timestamp", metadata, payload)
-  SELECT p.namespace, p.process_id, e.n, 0, coalesce(NULLIF(e.ts, '0001-01-01Z'), statement_timestamp()), NULLIF(e.metadata, '')::jsonb, e.payload
-    FROM p, ROWS FROM (unnest($8::timestamptz[]), unnest($9::text[]), unnest($5::bytea[]))
-         WITH ORDINALITY AS e(ts, metadata, payload, n)),
-ts AS (
-  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name, context)
-  SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'time', t.at, t.name, $10
-    FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
-   WHERE p.status <> 'ERROR'),
-tc AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, cancelled_by, scheduled_time, finished_time, timer_name, context)
-  SELECT p.namespace, p.process_id, nextval('task_ids'), t.timer_type::task_type, 'CANCELLED', 0, 0, t.at, statement_timestamp(), t.name, $10
-    FROM p, ROWS FROM (unnest($11::text[]), unnest($12::text[]), unnest($13::timestamptz[])) AS t(name, timer_type, at)
-   WHERE p.status = 'ERROR')
-SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind,
-       created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason,
-       first_event_id, history_restarted_time
-  FROM p
+  SELECT inserted_processes.namespace, inserted_processes.process_id, item.n, 0,
+         coalesce(NULLIF(item.ts, '0001-01-01Z'), statement_timestamp()),
+         NULLIF(item.metadata, '')::jsonb, item.payload
+    FROM inserted_processes,
+         ROWS FROM (unnest($8::timestamptz[]), unnest($9::text[]),
+                    unnest($5::bytea[]))
+           WITH ORDINALITY AS item(ts, metadata, payload, n)),
+inserted_schedule AS (
+  INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time,
+                        timer_name, context)
+  SELECT inserted_processes.namespace, inserted_processes.process_id, nextval('task_ids'),
+         item.timer_type::task_type, 'time', item.at, item.name, $10
+    FROM inserted_processes,
+         ROWS FROM (unnest($11::text[]), unnest($12::text[]),
+                    unnest($13::timestamptz[])) AS item(name, timer_type, at)
+   WHERE inserted_processes.status <> 'ERROR'),
+inserted_tasks AS (
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, cancelled_by,
+                     scheduled_time, finished_time, timer_name, context)
+  SELECT inserted_processes.namespace, inserted_processes.process_id, nextval('task_ids'),
+         item.timer_type::task_type, 'CANCELLED', 0, 0, item.at, statement_timestamp(), item.name,
+         $10
+    FROM inserted_processes,
+         ROWS FROM (unnest($11::text[]), unnest($12::text[]),
+                    unnest($13::timestamptz[])) AS item(name, timer_type, at)
+   WHERE inserted_processes.status = 'ERROR')
+SELECT namespace, process_id, status, previous_status, status_changed_time, attention,
+       attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time,
+       aux_state, metadata, cancel_requested_time, cancel_reason, first_event_id,
+       history_restarted_time
+  FROM inserted_processes
 `
 
 type PutProcessParams struct {

@@ -10,11 +10,12 @@ import (
 )
 
 const countBacklog = `-- name: CountBacklog :one
-SELECT count(*)::int AS waiting FROM (
-  SELECT 1 FROM schedule s
-   WHERE s.namespace COLLATE "POSIX" = $1::text
-     AND s.waits_for = 'place'
-   LIMIT $2::int) w
+SELECT count(*)::int AS waiting
+  FROM (
+    SELECT 1 FROM schedule s
+     WHERE s.namespace COLLATE "POSIX" = $1::text
+       AND s.waits_for = 'place'
+     LIMIT $2::int) waiting
 `
 
 type CountBacklogParams struct {
@@ -31,17 +32,26 @@ func (q *Queries) CountBacklog(ctx context.Context, db DBTX, arg CountBacklogPar
 }
 
 const queueDepths = `-- name: QueueDepths :many
-SELECT n.namespace::text AS namespace, (p.waiting + d.waiting)::bigint AS waiting,
-       coalesce((extract(epoch FROM statement_timestamp() - least(p.oldest, d.oldest)) * 1000000), 0)::bigint AS oldest_us
-  FROM unnest($1::text[]) AS n(namespace)
+SELECT item.namespace::text AS namespace, (ready.waiting + timers.waiting)::bigint AS waiting,
+       coalesce((extract(epoch FROM statement_timestamp()
+                            - least(ready.oldest, timers.oldest)) * 1000000),
+                0)::bigint AS oldest_us
+  FROM unnest($1::text[]) AS item(namespace)
  CROSS JOIN LATERAL (
-   SELECT count(*) AS waiting, min(x.scheduled_time) AS oldest FROM (
-     SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'place'
-      ORDER BY s.priority, s.task_id LIMIT $2::int) x) p
+   SELECT count(*) AS waiting, min(waiting.scheduled_time) AS oldest
+     FROM (
+       SELECT s.scheduled_time FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = item.namespace
+          AND s.waits_for = 'place'
+        ORDER BY s.priority, s.task_id LIMIT $2::int) waiting) ready
  CROSS JOIN LATERAL (
-   SELECT count(*) AS waiting, min(x.scheduled_time) AS oldest FROM (
-     SELECT s.scheduled_time FROM schedule s WHERE s.namespace COLLATE "POSIX" = n.namespace AND s.waits_for = 'time' AND s.scheduled_time <= statement_timestamp()
-      ORDER BY s.scheduled_time LIMIT $2::int) x) d
+   SELECT count(*) AS waiting, min(waiting.scheduled_time) AS oldest
+     FROM (
+       SELECT s.scheduled_time FROM schedule s
+        WHERE s.namespace COLLATE "POSIX" = item.namespace
+          AND s.waits_for = 'time'
+          AND s.scheduled_time <= statement_timestamp()
+        ORDER BY s.scheduled_time LIMIT $2::int) waiting) timers
 `
 
 type QueueDepthsParams struct {

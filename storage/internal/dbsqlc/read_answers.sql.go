@@ -14,24 +14,45 @@ import (
 )
 
 const readAnswers = `-- name: ReadAnswers :many
-SELECT x.ord::int AS ord, x.task_type, x.status, x.response, x.failure, x.rejection, x.process_status::text AS process_status FROM (
-  SELECT w.ord, w.task_type, w.status, w.response, w.failure, w.rejection, w.process_status, w.size, sum(w.size) OVER (ORDER BY w.ord ROWS UNBOUNDED PRECEDING) - w.size AS bytes_before FROM (
-    SELECT u.ord, u.task_type, u.status, u.response, u.failure, u.rejection, u.process_status, coalesce(octet_length(u.response), 0) + coalesce(octet_length(u.failure::text), 0)
-                + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
-      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
-             coalesce(CASE t.status WHEN 'ERROR' THEN
-               (SELECT p.status FROM processes p
-                 WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL)
-             END::text, '') AS process_status
-        FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-             AS k(ord, namespace, process_id, task_id)
-        JOIN tasks t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id
-      UNION ALL
-      SELECT k.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
-        FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]))
-             AS k(ord, namespace, process_id, task_id)
-        JOIN answers t ON t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id) u) w) x
- WHERE x.bytes_before < $5::bigint
+SELECT bounded.ord::int AS ord, bounded.task_type, bounded.status, bounded.response,
+       bounded.failure, bounded.rejection, bounded.process_status::text AS process_status
+  FROM (
+    SELECT measured.ord, measured.task_type, measured.status, measured.response, measured.failure, measured.rejection, measured.process_status, measured.size,
+           sum(measured.size) OVER (ORDER BY measured.ord ROWS UNBOUNDED PRECEDING)
+             - measured.size AS bytes_before
+      FROM (
+        SELECT answer.ord, answer.task_type, answer.status, answer.response, answer.failure, answer.rejection, answer.process_status,
+               coalesce(octet_length(answer.response), 0)
+                 + coalesce(octet_length(answer.failure::text), 0)
+                 + coalesce(octet_length(answer.rejection::text), 0) AS size
+          FROM (
+            SELECT item.ord, t.task_type, t.status, t.response, t.failure, t.rejection,
+                   coalesce(CASE t.status
+                              WHEN 'ERROR'
+                                THEN (
+                                  SELECT p.status FROM processes p
+                                   WHERE p.namespace = item.namespace
+                                     AND p.process_id = item.process_id
+                                     AND p.removed_time IS NULL)
+                            END::text,
+                            '') AS process_status
+              FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]),
+                              unnest($3::text[]), unnest($4::bigint[]))
+                   AS item(ord, namespace, process_id, task_id)
+              JOIN tasks t
+                ON t.namespace = ANY (ARRAY[item.namespace])
+               AND t.process_id = item.process_id
+               AND t.task_id = item.task_id
+            UNION ALL
+            SELECT item.ord, t.task_type, t.status, t.response, t.failure, t.rejection, ''
+              FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]),
+                              unnest($3::text[]), unnest($4::bigint[]))
+                   AS item(ord, namespace, process_id, task_id)
+              JOIN answers t
+                ON t.namespace = ANY (ARRAY[item.namespace])
+               AND t.process_id = item.process_id
+               AND t.task_id = item.task_id) answer) measured) bounded
+ WHERE bounded.bytes_before < $5::bigint
 `
 
 type ReadAnswersParams struct {
@@ -91,19 +112,47 @@ func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParam
 }
 
 const readApplied = `-- name: ReadApplied :many
-SELECT k.ord::int AS ord,
-       EXISTS (SELECT 1 FROM running r WHERE r.namespace = ANY (ARRAY[k.namespace]) AND r.process_id = k.process_id AND r.fencing_token = k.fencing_token)::bool AS holds,
-       CASE k.outcome WHEN 'retry' THEN
-         EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id = k.task_id AND s.fencing_token = k.fencing_token)
-       ELSE
-         EXISTS (SELECT 1 FROM tasks t WHERE t.namespace = ANY (ARRAY[k.namespace]) AND t.process_id = k.process_id AND t.task_id = k.task_id AND t.fencing_token = k.fencing_token
-                    AND t.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND t.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
-         OR EXISTS (SELECT 1 FROM answers a WHERE a.namespace = ANY (ARRAY[k.namespace]) AND a.process_id = k.process_id AND a.task_id = k.task_id AND a.fencing_token = k.fencing_token
-                    AND a.status = CASE k.outcome WHEN 'fail' THEN 'ERROR' ELSE 'FINISHED' END::task_status AND a.failure IS NOT DISTINCT FROM NULLIF(k.failure, '')::jsonb)
+SELECT item.ord::int AS ord,
+       EXISTS (
+         SELECT 1 FROM running r
+          WHERE r.namespace = ANY (ARRAY[item.namespace])
+            AND r.process_id = item.process_id
+            AND r.fencing_token = item.fencing_token)::bool AS holds,
+       CASE item.outcome
+         WHEN 'retry'
+           THEN EXISTS (
+             SELECT 1 FROM schedule s
+              WHERE s.namespace = item.namespace
+                AND s.process_id = item.process_id
+                AND s.task_id = item.task_id
+                AND s.fencing_token = item.fencing_token)
+         ELSE EXISTS (
+           SELECT 1 FROM tasks t
+            WHERE t.namespace = ANY (ARRAY[item.namespace])
+              AND t.process_id = item.process_id
+              AND t.task_id = item.task_id
+              AND t.fencing_token = item.fencing_token
+              AND t.status = CASE item.outcome
+                               WHEN 'fail' THEN 'ERROR'
+                               ELSE 'FINISHED'
+                             END::task_status
+              AND t.failure IS NOT DISTINCT FROM NULLIF(item.failure, '')::jsonb)
+              OR EXISTS (
+                SELECT 1 FROM answers a
+                 WHERE a.namespace = ANY (ARRAY[item.namespace])
+                   AND a.process_id = item.process_id
+                   AND a.task_id = item.task_id
+                   AND a.fencing_token = item.fencing_token
+                   AND a.status = CASE item.outcome
+                                    WHEN 'fail' THEN 'ERROR'
+                                    ELSE 'FINISHED'
+                                  END::task_status
+                   AND a.failure IS NOT DISTINCT FROM NULLIF(item.failure, '')::jsonb)
        END::bool AS applied
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), unnest($5::bigint[]),
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::bigint[]),
                   unnest($6::text[]), unnest($7::text[]))
-       AS k(ord, namespace, process_id, task_id, fencing_token, outcome, failure)
+       AS item(ord, namespace, process_id, task_id, fencing_token, outcome, failure)
 `
 
 type ReadAppliedParams struct {

@@ -12,28 +12,49 @@ import (
 )
 
 const readHistories = `-- name: ReadHistories :many
-SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp", x.metadata, x.payload
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                  unnest($5::int[]), unnest($6::bool[]))
-       AS k(ord, namespace, process_id, bound, lim, backward)
+SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", event.metadata,
+       event.payload
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::int[]), unnest($6::bool[]))
+       AS item(ord, namespace, process_id, bound, lim, backward)
  CROSS JOIN LATERAL (
-   (SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload FROM (
-      SELECT r.event_id, r.task_id, r."timestamp", r.metadata, r.payload, r.size,
-             sum(r.size) OVER (ORDER BY r.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-        SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-               octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-         WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
-         ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim) r) s
-     WHERE s.total - s.size <= $7::bigint)
-   UNION ALL
-   (SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload FROM (
-      SELECT r.event_id, r.task_id, r."timestamp", r.metadata, r.payload, r.size,
-             sum(r.size) OVER (ORDER BY r.event_id DESC ROWS UNBOUNDED PRECEDING) AS total FROM (
-        SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-               octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-         WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
-         ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim) r) s
-     WHERE s.total - s.size <= $7::bigint)) x
+   (
+     SELECT bounded.event_id, bounded.task_id, bounded."timestamp", bounded.metadata,
+            bounded.payload
+       FROM (
+         SELECT measured.event_id, measured.task_id, measured."timestamp", measured.metadata,
+                measured.payload, measured.size,
+                sum(measured.size)
+                  OVER (ORDER BY measured.event_id ROWS UNBOUNDED PRECEDING) AS total
+           FROM (
+             SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+                    octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size
+               FROM events e
+              WHERE NOT item.backward
+                AND e.namespace = item.namespace
+                AND e.process_id = item.process_id
+                AND e.event_id > item.bound
+              ORDER BY e.namespace, e.process_id, e.event_id LIMIT item.lim) measured) bounded
+      WHERE bounded.total - bounded.size <= $7::bigint)
+   UNION ALL (
+     SELECT bounded.event_id, bounded.task_id, bounded."timestamp", bounded.metadata,
+            bounded.payload
+       FROM (
+         SELECT measured.event_id, measured.task_id, measured."timestamp", measured.metadata,
+                measured.payload, measured.size,
+                sum(measured.size)
+                  OVER (ORDER BY measured.event_id DESC ROWS UNBOUNDED PRECEDING) AS total
+           FROM (
+             SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+                    octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size
+               FROM events e
+              WHERE item.backward
+                AND e.namespace = item.namespace
+                AND e.process_id = item.process_id
+                AND e.event_id < item.bound
+              ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC
+              LIMIT item.lim) measured) bounded
+      WHERE bounded.total - bounded.size <= $7::bigint)) event
 `
 
 type ReadHistoriesParams struct {
@@ -95,22 +116,32 @@ func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesP
 }
 
 const readShortHistories = `-- name: ReadShortHistories :many
-SELECT k.ord::int AS ord, x.event_id, x.task_id, x."timestamp",
-       (CASE WHEN f.fits THEN x.metadata END)::jsonb AS metadata, (CASE WHEN f.fits THEN x.payload END)::bytea AS payload
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                  unnest($5::int[]), unnest($6::bool[]))
-       AS k(ord, namespace, process_id, bound, lim, backward)
+SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp",
+       (CASE WHEN size_limit.fits THEN event.metadata END)::jsonb AS metadata,
+       (CASE WHEN size_limit.fits THEN event.payload END)::bytea AS payload
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::bigint[]), unnest($5::int[]), unnest($6::bool[]))
+       AS item(ord, namespace, process_id, bound, lim, backward)
  CROSS JOIN LATERAL (
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-     WHERE NOT k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id > k.bound
-     ORDER BY e.namespace, e.process_id, e.event_id LIMIT k.lim)
-   UNION ALL
-   (SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-     WHERE k.backward AND e.namespace = k.namespace AND e.process_id = k.process_id AND e.event_id < k.bound
-     ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT k.lim)) x
- CROSS JOIN LATERAL (SELECT x.size <= $7::bigint AS fits) f
+   (
+     SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+            octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size
+       FROM events e
+      WHERE NOT item.backward
+        AND e.namespace = item.namespace
+        AND e.process_id = item.process_id
+        AND e.event_id > item.bound
+      ORDER BY e.namespace, e.process_id, e.event_id LIMIT item.lim)
+   UNION ALL (
+     SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+            octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size
+       FROM events e
+      WHERE item.backward
+        AND e.namespace = item.namespace
+        AND e.process_id = item.process_id
+        AND e.event_id < item.bound
+      ORDER BY e.namespace DESC, e.process_id DESC, e.event_id DESC LIMIT item.lim)) event
+ CROSS JOIN LATERAL (SELECT event.size <= $7::bigint AS fits) size_limit
 `
 
 type ReadShortHistoriesParams struct {

@@ -14,15 +14,26 @@ import (
 )
 
 const readProcesses = `-- name: ReadProcesses :many
-SELECT x.namespace, x.process_id, x.status, x.previous_status, x.status_changed_time, x.attention, x.attention_time, x.detail, x.corrupted_by,
-       x.last_event_id, x.kind, x.created_time, x.removed_time, x.aux_state, x.metadata, x.cancel_requested_time, x.cancel_reason,
-       x.first_event_id, x.history_restarted_time FROM (
-  SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid, p.size, sum(p.size) OVER (ORDER BY k.ord ROWS UNBOUNDED PRECEDING) AS total
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY AS k(namespace, process_id, ord)
-   CROSS JOIN LATERAL (
-     SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid, coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(p.detail), 0) AS size
-       FROM processes p WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p) x
- WHERE x.total - x.size <= $3::bigint
+SELECT summed.namespace, summed.process_id, summed.status, summed.previous_status,
+       summed.status_changed_time, summed.attention, summed.attention_time, summed.detail,
+       summed.corrupted_by, summed.last_event_id, summed.kind, summed.created_time,
+       summed.removed_time, summed.aux_state, summed.metadata, summed.cancel_requested_time,
+       summed.cancel_reason, summed.first_event_id, summed.history_restarted_time
+  FROM (
+    SELECT process.namespace, process.process_id, process.status, process.previous_status, process.status_changed_time, process.attention, process.attention_time, process.detail, process.corrupted_by, process.last_event_id, process.kind, process.created_time, process.removed_time, process.aux_state, process.metadata, process.cancel_requested_time, process.cancel_reason, process.cancel_deadline, process.first_event_id, process.history_restarted_time, process.ctid, process.size,
+           sum(process.size) OVER (ORDER BY item.ord ROWS UNBOUNDED PRECEDING) AS total
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) WITH ORDINALITY
+           AS item(namespace, process_id, ord)
+     CROSS JOIN LATERAL (
+       SELECT p.namespace, p.process_id, p.status, p.previous_status, p.status_changed_time, p.attention, p.attention_time, p.detail, p.corrupted_by, p.last_event_id, p.kind, p.created_time, p.removed_time, p.aux_state, p.metadata, p.cancel_requested_time, p.cancel_reason, p.cancel_deadline, p.first_event_id, p.history_restarted_time, p.ctid,
+              coalesce(octet_length(p.aux_state), 0) + coalesce(octet_length(p.metadata::text), 0)
+                + coalesce(octet_length(p.detail), 0) AS size
+         FROM processes p
+        WHERE p.namespace = item.namespace
+          AND p.process_id = item.process_id
+          AND p.removed_time IS NULL
+        LIMIT 1) process) summed
+ WHERE summed.total - summed.size <= $3::bigint
 `
 
 type ReadProcessesParams struct {
@@ -95,35 +106,63 @@ func (q *Queries) ReadProcesses(ctx context.Context, db DBTX, arg ReadProcessesP
 }
 
 const readWatched = `-- name: ReadWatched :many
-SELECT x.ord::int AS ord, x.found::bool AS found, x.status_changed_time::timestamptz AS status_changed_time,
-       x.created_time::timestamptz AS created_time, x.last_event_id::bigint AS last_event_id,
-       x.first_event_id::bigint AS first_event_id, x.event_id::bigint AS event_id, x.task_id::bigint AS task_id,
-       x."timestamp"::timestamptz AS "timestamp", x.metadata::jsonb AS metadata, x.payload::bytea AS payload FROM (
-  SELECT y.ord, y.found, y.status_changed_time, y.created_time, y.last_event_id, y.first_event_id, y.event_id, y.task_id, y.timestamp, y.metadata, y.payload, y.size, sum(y.size) OVER (ORDER BY y.ord, y.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT k.ord, p.status IS NOT NULL AS found, coalesce(p.status_changed_time, 'epoch') AS status_changed_time,
-           coalesce(p.created_time, 'epoch') AS created_time, coalesce(p.last_event_id, 0) AS last_event_id,
-           coalesce(p.first_event_id, 1) AS first_event_id,
-           coalesce(e.event_id, 0) AS event_id, coalesce(e.task_id, 0) AS task_id, coalesce(e."timestamp", 'epoch') AS "timestamp", e.metadata, e.payload,
-           coalesce(e.size, 0) AS size
-      FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]),
-                      unnest($5::timestamptz[]))
-           AS k(ord, namespace, process_id, after_event_id, status_changed_time)
-      LEFT JOIN LATERAL (
-        SELECT p.status, p.status_changed_time, p.created_time, p.last_event_id, p.first_event_id,
-               greatest(k.after_event_id, p.first_event_id - 1) AS after_event_id FROM processes p
-         WHERE p.namespace = k.namespace AND p.process_id = k.process_id AND p.removed_time IS NULL LIMIT 1) p ON true
-      LEFT JOIN LATERAL (
-        SELECT s.event_id, s.task_id, s."timestamp", s.metadata, s.payload, s.size FROM (
-          SELECT r.event_id, r.task_id, r.timestamp, r.metadata, r.payload, r.size, sum(r.size) OVER (ORDER BY r.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-            SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-                   octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-             WHERE p.last_event_id > p.after_event_id AND e.namespace = k.namespace AND e.process_id = k.process_id
-               AND e.event_id > p.after_event_id
-             ORDER BY e.namespace, e.process_id, e.event_id LIMIT $6::int) r) s
-         WHERE s.total - s.size <= $7::bigint) e ON true
-     WHERE p.status IS NULL OR p.last_event_id > p.after_event_id OR p.status_changed_time <> k.status_changed_time) y) x
- WHERE x.total - x.size <= $8::bigint
- ORDER BY x.ord, x.event_id
+SELECT bounded.ord::int AS ord, bounded.found::bool AS found,
+       bounded.status_changed_time::timestamptz AS status_changed_time,
+       bounded.created_time::timestamptz AS created_time,
+       bounded.last_event_id::bigint AS last_event_id,
+       bounded.first_event_id::bigint AS first_event_id, bounded.event_id::bigint AS event_id,
+       bounded.task_id::bigint AS task_id, bounded."timestamp"::timestamptz AS "timestamp",
+       bounded.metadata::jsonb AS metadata, bounded.payload::bytea AS payload
+  FROM (
+    SELECT item_event.ord, item_event.found, item_event.status_changed_time, item_event.created_time, item_event.last_event_id, item_event.first_event_id, item_event.event_id, item_event.task_id, item_event.timestamp, item_event.metadata, item_event.payload, item_event.size,
+           sum(item_event.size)
+             OVER (ORDER BY item_event.ord, item_event.event_id ROWS UNBOUNDED PRECEDING) AS total
+      FROM (
+        SELECT item.ord, process.status IS NOT NULL AS found,
+               coalesce(process.status_changed_time, 'epoch') AS status_changed_time,
+               coalesce(process.created_time, 'epoch') AS created_time,
+               coalesce(process.last_event_id, 0) AS last_event_id,
+               coalesce(process.first_event_id, 1) AS first_event_id,
+               coalesce(event.event_id, 0) AS event_id, coalesce(event.task_id, 0) AS task_id,
+               coalesce(event."timestamp", 'epoch') AS "timestamp", event.metadata, event.payload,
+               coalesce(event.size, 0) AS size
+          FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]),
+                          unnest($3::text[]), unnest($4::bigint[]),
+                          unnest($5::timestamptz[]))
+               AS item(ord, namespace, process_id, after_event_id, status_changed_time)
+          LEFT JOIN LATERAL (
+            SELECT p.status, p.status_changed_time, p.created_time, p.last_event_id,
+                   p.first_event_id,
+                   greatest(item.after_event_id, p.first_event_id - 1) AS after_event_id
+              FROM processes p
+             WHERE p.namespace = item.namespace
+               AND p.process_id = item.process_id
+               AND p.removed_time IS NULL
+             LIMIT 1) process ON true
+          LEFT JOIN LATERAL (
+            SELECT summed.event_id, summed.task_id, summed."timestamp", summed.metadata,
+                   summed.payload, summed.size
+              FROM (
+                SELECT measured.event_id, measured.task_id, measured.timestamp, measured.metadata, measured.payload, measured.size,
+                       sum(measured.size)
+                         OVER (ORDER BY measured.event_id ROWS UNBOUNDED PRECEDING) AS total
+                  FROM (
+                    SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+                           octet_length(e.payload)
+                             + coalesce(octet_length(e.metadata::text), 0) AS size
+                      FROM events e
+                     WHERE process.last_event_id > process.after_event_id
+                       AND e.namespace = item.namespace
+                       AND e.process_id = item.process_id
+                       AND e.event_id > process.after_event_id
+                     ORDER BY e.namespace, e.process_id, e.event_id
+                     LIMIT $6::int) measured) summed
+             WHERE summed.total - summed.size <= $7::bigint) event ON true
+         WHERE process.status IS NULL
+            OR process.last_event_id > process.after_event_id
+            OR process.status_changed_time <> item.status_changed_time) item_event) bounded
+ WHERE bounded.total - bounded.size <= $8::bigint
+ ORDER BY bounded.ord, bounded.event_id
 `
 
 type ReadWatchedParams struct {

@@ -10,19 +10,43 @@ import (
 )
 
 const restoreTimers = `-- name: RestoreTimers :exec
-INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority, scheduled_time, timer_name, context)
-SELECT x.namespace, x.process_id, nextval('task_ids'), x.task_type, 'time', x.priority, x.scheduled_time, x.timer_name, x.context
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::bigint[]), unnest($4::bool[]))
-       AS t(namespace, process_id, fencing_token, keep_default)
-  JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id AND r.fencing_token = t.fencing_token AND r.task_type = 'REPAIR'
- CROSS JOIN LATERAL (SELECT p.namespace, p.process_id, p.corrupted_by FROM processes p WHERE p.namespace = t.namespace AND p.process_id = t.process_id AND p.status = 'ERROR' LIMIT 1) p
+INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
+                      scheduled_time, timer_name, context)
+SELECT timer.namespace, timer.process_id, nextval('task_ids'), timer.task_type, 'time',
+       timer.priority, timer.scheduled_time, timer.timer_name, timer.context
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::bigint[]), unnest($4::bool[]))
+       AS item(namespace, process_id, fencing_token, keep_default)
+  JOIN running r
+    ON r.namespace = ANY (ARRAY[item.namespace])
+   AND r.process_id = item.process_id
+   AND r.fencing_token = item.fencing_token
+   AND r.task_type = 'REPAIR'
  CROSS JOIN LATERAL (
-   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time, k.timer_name, coalesce(r.context, k.context) AS context
-     FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.task_id = p.corrupted_by AND k.task_type IN ('TIMEOUT', 'REMOVE')
+   SELECT p.namespace, p.process_id, p.corrupted_by
+     FROM processes p
+    WHERE p.namespace = item.namespace
+      AND p.process_id = item.process_id
+      AND p.status = 'ERROR'
+    LIMIT 1) process
+ CROSS JOIN LATERAL (
+   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time,
+          k.timer_name, coalesce(r.context, k.context) AS context
+     FROM tasks k
+    WHERE k.namespace = process.namespace
+      AND k.process_id = process.process_id
+      AND k.task_id = process.corrupted_by
+      AND k.task_type IN ('TIMEOUT', 'REMOVE')
    UNION ALL
-   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time, k.timer_name, coalesce(r.context, k.context)
-     FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.cancelled_by = p.corrupted_by AND k.task_type IN ('TIMEOUT', 'REMOVE')) x
- WHERE t.keep_default OR x.timer_name <> ''
+   SELECT k.namespace, k.process_id, k.task_id, k.task_type, k.priority, k.scheduled_time,
+          k.timer_name, coalesce(r.context, k.context)
+     FROM tasks k
+    WHERE k.namespace = process.namespace
+      AND k.process_id = process.process_id
+      AND k.cancelled_by = process.corrupted_by
+      AND k.task_type IN ('TIMEOUT', 'REMOVE')) timer
+ WHERE item.keep_default
+    OR timer.timer_name <> ''
 `
 
 type RestoreTimersParams struct {

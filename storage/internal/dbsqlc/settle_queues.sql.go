@@ -10,9 +10,15 @@ import (
 )
 
 const listBacklogs = `-- name: ListBacklogs :many
-SELECT b.namespace, b.process_id FROM queue_backlogs b
+SELECT b.namespace, b.process_id
+  FROM queue_backlogs b
  WHERE NOT b.resuming
-    OR NOT EXISTS (SELECT 1 FROM processes p WHERE p.namespace = b.namespace AND p.process_id = b.process_id AND p.status = 'SUSPENDED' AND p.removed_time IS NULL)
+    OR NOT EXISTS (
+      SELECT 1 FROM processes p
+       WHERE p.namespace = b.namespace
+         AND p.process_id = b.process_id
+         AND p.status = 'SUSPENDED'
+         AND p.removed_time IS NULL)
  ORDER BY b.created_time LIMIT $1::int
 `
 
@@ -43,29 +49,58 @@ func (q *Queries) ListBacklogs(ctx context.Context, db DBTX, lim int32) ([]ListB
 }
 
 const resumeTasks = `-- name: ResumeTasks :one
-WITH k AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, CASE WHEN b.resuming THEN b.prepared_task_id ELSE 0 END AS after_task_id
-    FROM processes p LEFT JOIN queue_backlogs b ON b.namespace = p.namespace AND b.process_id = p.process_id
-   WHERE p.namespace = $1::text AND p.process_id = $2::text AND p.removed_time IS NULL AND p.status = 'SUSPENDED'),
-w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, s.task_id, s.task_ctid FROM k CROSS JOIN LATERAL (
-    SELECT s.task_id, s.ctid AS task_ctid FROM schedule s
-     WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id > k.after_task_id AND s.waits_for IN ('operator', 'place')
-     ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) s),
+WITH suspended AS MATERIALIZED (
+  SELECT p.namespace, p.process_id,
+         CASE WHEN b.resuming THEN b.prepared_task_id ELSE 0 END AS after_task_id
+    FROM processes p
+    LEFT JOIN queue_backlogs b
+      ON b.namespace = p.namespace
+     AND b.process_id = p.process_id
+   WHERE p.namespace = $1::text
+     AND p.process_id = $2::text
+     AND p.removed_time IS NULL
+     AND p.status = 'SUSPENDED'),
+waiting_tasks AS MATERIALIZED (
+  SELECT suspended.namespace, suspended.process_id, waiting.task_id, waiting.task_ctid
+    FROM suspended
+   CROSS JOIN LATERAL (
+     SELECT s.task_id, s.ctid AS task_ctid
+       FROM schedule s
+      WHERE s.namespace = suspended.namespace
+        AND s.process_id = suspended.process_id
+        AND s.task_id > suspended.after_task_id
+        AND s.waits_for IN ('operator', 'place')
+      ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) waiting),
 prepared_tasks AS (
-  UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time' ELSE 'process' END::waits_for
-   WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w))),
-n AS MATERIALIZED (SELECT count(*) AS moved, max(w.task_id) AS last_task_id FROM w),
+  UPDATE schedule s
+     SET waits_for = CASE
+                       WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp()
+                         THEN 'time'
+                       ELSE 'process'
+                     END::waits_for
+   WHERE s.ctid = ANY (ARRAY(SELECT waiting_tasks.task_ctid FROM waiting_tasks))),
+counts AS MATERIALIZED (
+  SELECT count(*) AS moved, max(waiting_tasks.task_id) AS last_task_id FROM waiting_tasks),
 preparing AS (
-  INSERT INTO queue_backlogs AS b (namespace, process_id, resuming, after_task_id, prepared_task_id, running_task_id)
-  SELECT k.namespace, k.process_id, true, CASE WHEN n.moved = $3::int THEN n.last_task_id ELSE 9223372036854775807 END,
-         greatest(k.after_task_id, n.last_task_id),
-         (SELECT r.task_id FROM running r WHERE r.namespace = k.namespace AND r.process_id = k.process_id)
-    FROM k, n
-  ON CONFLICT (namespace, process_id) DO UPDATE
-     SET resuming = true, after_task_id = excluded.after_task_id, prepared_task_id = excluded.prepared_task_id,
-         running_task_id = CASE WHEN b.resuming AND b.prepared_task_id > 0 THEN b.running_task_id ELSE excluded.running_task_id END)
-SELECT (CASE WHEN EXISTS (SELECT 1 FROM k) THEN n.moved ELSE -1 END)::bigint AS moved FROM n
+  INSERT INTO queue_backlogs
+      AS b (namespace, process_id, resuming, after_task_id, prepared_task_id, running_task_id)
+  SELECT suspended.namespace, suspended.process_id, true,
+         CASE WHEN counts.moved = $3::int THEN counts.last_task_id ELSE 9223372036854775807 END,
+         greatest(suspended.after_task_id, counts.last_task_id),
+         (
+           SELECT r.task_id FROM running r
+            WHERE r.namespace = suspended.namespace
+              AND r.process_id = suspended.process_id)
+    FROM suspended, counts
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         resuming = true, after_task_id = excluded.after_task_id,
+         prepared_task_id = excluded.prepared_task_id,
+         running_task_id = CASE
+                             WHEN b.resuming AND b.prepared_task_id > 0 THEN b.running_task_id
+                             ELSE excluded.running_task_id
+                           END)
+SELECT (CASE WHEN EXISTS (SELECT 1 FROM suspended) THEN counts.moved ELSE -1 END)::bigint AS moved
+  FROM counts
 `
 
 type ResumeTasksParams struct {
@@ -87,51 +122,102 @@ func (q *Queries) ResumeTasks(ctx context.Context, db DBTX, arg ResumeTasksParam
 }
 
 const settleQueues = `-- name: SettleQueues :many
-WITH k AS MATERIALIZED (
-  SELECT b.namespace, b.process_id, b.after_task_id, b.after_message_id, b.cancelled_by, p.status, coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS t(namespace, process_id)
-    JOIN queue_backlogs b ON b.namespace = ANY (ARRAY[t.namespace]) AND b.process_id = t.process_id
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL
-   WHERE NOT b.resuming OR p.status IS DISTINCT FROM 'SUSPENDED'),
-w AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, k.status, s.task_id, s.task_ctid FROM k CROSS JOIN LATERAL (
-    SELECT s.task_id, s.ctid AS task_ctid FROM schedule s
-     WHERE s.namespace = k.namespace AND s.process_id = k.process_id AND s.task_id > k.after_task_id
-       AND k.status IN ('SUSPENDED', 'ERROR', 'COMPLETED', 'CANCELLED')
-     ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) s),
-m AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, o.message_id, o.message_ctid FROM k CROSS JOIN LATERAL (
-    SELECT o.message_id, o.ctid AS message_ctid FROM messages o
-     WHERE NOT k.holds AND o.namespace = k.namespace AND o.process_id = k.process_id AND o.message_id > k.after_message_id AND o.held::int = 1
-     ORDER BY o.namespace, o.process_id, o.message_id LIMIT $3::int) o),
+WITH backlogs AS MATERIALIZED (
+  SELECT b.namespace, b.process_id, b.after_task_id, b.after_message_id, b.cancelled_by, p.status,
+         coalesce(p.status IN ('SUSPENDED', 'ERROR'), false) AS holds
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+         AS item(namespace, process_id)
+    JOIN queue_backlogs b
+      ON b.namespace = ANY (ARRAY[item.namespace])
+     AND b.process_id = item.process_id
+    LEFT JOIN processes p
+      ON p.namespace = ANY (ARRAY[item.namespace])
+     AND p.process_id = item.process_id
+     AND p.removed_time IS NULL
+   WHERE NOT b.resuming
+      OR p.status IS DISTINCT FROM 'SUSPENDED'),
+waiting_tasks AS MATERIALIZED (
+  SELECT backlogs.namespace, backlogs.process_id, backlogs.status, waiting.task_id,
+         waiting.task_ctid
+    FROM backlogs
+   CROSS JOIN LATERAL (
+     SELECT s.task_id, s.ctid AS task_ctid
+       FROM schedule s
+      WHERE s.namespace = backlogs.namespace
+        AND s.process_id = backlogs.process_id
+        AND s.task_id > backlogs.after_task_id
+        AND backlogs.status IN ('SUSPENDED', 'ERROR', 'COMPLETED', 'CANCELLED')
+      ORDER BY s.namespace, s.process_id, s.task_id LIMIT $3::int) waiting),
+held_messages AS MATERIALIZED (
+  SELECT backlogs.namespace, backlogs.process_id, message.message_id, message.message_ctid
+    FROM backlogs
+   CROSS JOIN LATERAL (
+     SELECT o.message_id, o.ctid AS message_ctid
+       FROM messages o
+      WHERE NOT backlogs.holds
+        AND o.namespace = backlogs.namespace
+        AND o.process_id = backlogs.process_id
+        AND o.message_id > backlogs.after_message_id
+        AND o.held::int = 1
+      ORDER BY o.namespace, o.process_id, o.message_id LIMIT $3::int) message),
 held_tasks AS (
-  UPDATE schedule s SET waits_for = 'operator'
-   WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w WHERE w.status = 'SUSPENDED'))),
-d AS (
+  UPDATE schedule s
+     SET waits_for = 'operator'
+   WHERE s.ctid = ANY (ARRAY(
+     SELECT waiting_tasks.task_ctid FROM waiting_tasks WHERE waiting_tasks.status = 'SUSPENDED'))),
+deleted_schedule AS (
   DELETE FROM schedule s
-   WHERE s.ctid = ANY (ARRAY(SELECT w.task_ctid FROM w WHERE w.status <> 'SUSPENDED'))
+   WHERE s.ctid = ANY (ARRAY(
+     SELECT waiting_tasks.task_ctid FROM waiting_tasks WHERE waiting_tasks.status <> 'SUSPENDED'))
   RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid),
 cancelled_tasks AS (
-  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority, fencing_token, cancelled_by, scheduled_time,
-                     finished_time, retry_interval, timer_name, idempotency_key, args, context, failure)
-  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt, coalesce(own_priority, priority), fencing_token,
-         (SELECT k.cancelled_by FROM k WHERE k.namespace = d.namespace AND k.process_id = d.process_id), scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args, context, failure FROM d),
+  INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
+                     fencing_token, cancelled_by, scheduled_time, finished_time, retry_interval,
+                     timer_name, idempotency_key, args, context, failure)
+  SELECT namespace, process_id, task_id, task_type, 'CANCELLED', attempt,
+         coalesce(own_priority, priority), fencing_token,
+         (
+           SELECT backlogs.cancelled_by FROM backlogs
+            WHERE backlogs.namespace = deleted_schedule.namespace
+              AND backlogs.process_id = deleted_schedule.process_id),
+         scheduled_time, statement_timestamp(), retry_interval, timer_name, idempotency_key, args,
+         context, failure
+    FROM deleted_schedule),
 released_messages AS (
-  UPDATE messages o SET held = false
-   WHERE o.ctid = ANY (ARRAY(SELECT m.message_ctid FROM m))),
+  UPDATE messages o
+     SET held = false
+   WHERE o.ctid = ANY (ARRAY(SELECT held_messages.message_ctid FROM held_messages))),
 moved AS MATERIALIZED (
-  SELECT k.namespace, k.process_id, a.tasks, a.last_task_id, c.messages, c.last_message_id
-    FROM k
-   CROSS JOIN LATERAL (SELECT count(*) AS tasks, max(w.task_id) AS last_task_id FROM w WHERE w.namespace = k.namespace AND w.process_id = k.process_id) a
-   CROSS JOIN LATERAL (SELECT count(*) AS messages, max(m.message_id) AS last_message_id FROM m WHERE m.namespace = k.namespace AND m.process_id = k.process_id) c),
+  SELECT backlogs.namespace, backlogs.process_id, task_counts.tasks, task_counts.last_task_id,
+         message_counts.messages, message_counts.last_message_id
+    FROM backlogs
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS tasks, max(waiting_tasks.task_id) AS last_task_id
+       FROM waiting_tasks
+      WHERE waiting_tasks.namespace = backlogs.namespace
+        AND waiting_tasks.process_id = backlogs.process_id) task_counts
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS messages, max(held_messages.message_id) AS last_message_id
+       FROM held_messages
+      WHERE held_messages.namespace = backlogs.namespace
+        AND held_messages.process_id = backlogs.process_id) message_counts),
 settled AS (
   DELETE FROM queue_backlogs b USING moved
-   WHERE b.namespace = ANY (ARRAY[moved.namespace]) AND b.process_id = moved.process_id AND moved.tasks < $3::int AND moved.messages < $3::int),
+   WHERE b.namespace = ANY (ARRAY[moved.namespace])
+     AND b.process_id = moved.process_id
+     AND moved.tasks < $3::int
+     AND moved.messages < $3::int),
 unsettled AS (
-  UPDATE queue_backlogs b SET after_task_id = greatest(b.after_task_id, moved.last_task_id), after_message_id = greatest(b.after_message_id, moved.last_message_id)
+  UPDATE queue_backlogs b
+     SET after_task_id = greatest(b.after_task_id, moved.last_task_id),
+         after_message_id = greatest(b.after_message_id, moved.last_message_id)
     FROM moved
-   WHERE b.namespace = ANY (ARRAY[moved.namespace]) AND b.process_id = moved.process_id AND (moved.tasks = $3::int OR moved.messages = $3::int))
-SELECT moved.namespace, moved.process_id, moved.tasks::bigint AS tasks, moved.messages::bigint AS messages FROM moved
+   WHERE b.namespace = ANY (ARRAY[moved.namespace])
+     AND b.process_id = moved.process_id
+     AND (moved.tasks = $3::int OR moved.messages = $3::int))
+SELECT moved.namespace, moved.process_id, moved.tasks::bigint AS tasks,
+       moved.messages::bigint AS messages
+  FROM moved
 `
 
 type SettleQueuesParams struct {

@@ -12,72 +12,163 @@ import (
 )
 
 const resumeProcesses = `-- name: ResumeProcesses :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.actor, t.mode, p.status, p.previous_status, coalesce(p.status = 'SUSPENDED' AND q.settled, false) AS resumes, q.held_task_ids, c.task_id AS next_task_id, w.job_name, w.state
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::int[]))
-         AS t(ord, namespace, process_id, actor, mode)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
-    LEFT JOIN running r ON r.namespace = ANY (ARRAY[t.namespace]) AND r.process_id = t.process_id
-    LEFT JOIN queue_backlogs b ON b.namespace = ANY (ARRAY[t.namespace]) AND b.process_id = t.process_id
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.actor, item.mode, p.status, p.previous_status,
+         coalesce(p.status = 'SUSPENDED' AND queue.settled, false) AS resumes,
+         queue.held_task_ids, call.task_id AS next_task_id, job_task.job_name, job_task.state
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::text[]), unnest($5::int[]))
+         AS item(ord, namespace, process_id, actor, mode)
+    LEFT JOIN processes p
+      ON p.namespace = ANY (ARRAY[item.namespace])
+     AND p.process_id = item.process_id
+     AND p.removed_time IS NULL
+     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN running r
+      ON r.namespace = ANY (ARRAY[item.namespace])
+     AND r.process_id = item.process_id
+    LEFT JOIN queue_backlogs b
+      ON b.namespace = ANY (ARRAY[item.namespace])
+     AND b.process_id = item.process_id
     LEFT JOIN LATERAL (
       SELECT array_agg(held.task_id) AS held_task_ids,
-             count(*) < $6::int AND (b.process_id IS NULL OR b.resuming AND b.after_task_id = 9223372036854775807) AS settled
+             count(*) < $6::int
+               AND (b.process_id IS NULL
+                    OR b.resuming AND b.after_task_id = 9223372036854775807) AS settled
         FROM (
-          (SELECT s.task_id FROM schedule s
-            WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_id > coalesce(b.prepared_task_id, 0)
-              AND s.waits_for = 'operator'
-            ORDER BY s.namespace, s.process_id, s.task_id LIMIT $6::int)
+          (
+            SELECT s.task_id FROM schedule s
+             WHERE s.namespace = item.namespace
+               AND s.process_id = item.process_id
+               AND s.task_id > coalesce(b.prepared_task_id, 0)
+               AND s.waits_for = 'operator'
+             ORDER BY s.namespace, s.process_id, s.task_id LIMIT $6::int)
           UNION ALL
           SELECT s.task_id FROM schedule s
-           WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_id = b.running_task_id
-             AND s.task_id <= b.prepared_task_id AND s.waits_for = 'operator') held
-       WHERE p.status = 'SUSPENDED') q ON true
+           WHERE s.namespace = item.namespace
+             AND s.process_id = item.process_id
+             AND s.task_id = b.running_task_id
+             AND s.task_id <= b.prepared_task_id
+             AND s.waits_for = 'operator') held
+       WHERE p.status = 'SUSPENDED') queue ON true
     LEFT JOIN LATERAL (
-      SELECT s.task_id FROM schedule s WHERE s.namespace = t.namespace AND s.process_id = t.process_id AND s.waits_for IN ('operator', 'process')
-         AND p.status = 'SUSPENDED' AND r.task_id IS NULL AND s.timer_name IS NULL AND s.scheduled_time <= statement_timestamp()
-         AND p.previous_status = CASE s.task_type WHEN 'INIT' THEN 'INIT' ELSE 'RUNNING' END::process_status
+      SELECT s.task_id FROM schedule s
+       WHERE s.namespace = item.namespace
+         AND s.process_id = item.process_id
+         AND s.waits_for IN ('operator', 'process')
+         AND p.status = 'SUSPENDED'
+         AND r.task_id IS NULL
+         AND s.timer_name IS NULL
+         AND s.scheduled_time <= statement_timestamp()
+         AND p.previous_status = CASE s.task_type
+                                   WHEN 'INIT' THEN 'INIT'
+                                   ELSE 'RUNNING'
+                                 END::process_status
          AND (p.cancel_deadline IS NULL OR s.task_type IN ('INIT', 'CANCEL'))
-       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c ON true
-    LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.scheduled_time <= statement_timestamp() THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state
-                         FROM schedule s WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true),
-up AS (
-  UPDATE processes p SET status = i.previous_status, previous_status = p.status, status_changed_time = statement_timestamp(),
-         attention = NULL, attention_time = NULL, detail = NULL
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.resumes
-  RETURNING p.namespace, 'SUSPENDED'::process_status AS old_status, 'RUNNING'::process_status AS new_status, p.process_id, p.kind, i.job_name, i.state, i.actor, i.mode),
-cn AS (
+       ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) call ON true
+    LEFT JOIN LATERAL (
+      SELECT s.job_name,
+             CASE
+               WHEN s.scheduled_time <= statement_timestamp() THEN 'available'
+               WHEN s.attempt > 0 THEN 'retryable'
+               ELSE 'scheduled'
+             END AS state
+        FROM schedule s
+       WHERE p.kind = 'job'
+         AND s.namespace = item.namespace
+         AND s.process_id = item.process_id
+         AND s.task_type = 'INIT'
+       LIMIT 1) job_task ON true),
+updated_processes AS (
+  UPDATE processes p
+     SET status = input.previous_status, previous_status = p.status,
+         status_changed_time = statement_timestamp(), attention = NULL, attention_time = NULL,
+         detail = NULL
+    FROM input
+   WHERE p.namespace = ANY (ARRAY[input.namespace])
+     AND p.process_id = input.process_id
+     AND input.resumes
+  RETURNING p.namespace, 'SUSPENDED'::process_status AS old_status,
+            'RUNNING'::process_status AS new_status, p.process_id, p.kind, input.job_name,
+            input.state, input.actor, input.mode),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
-   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  SELECT updated_processes.namespace, waiting.status, sum(waiting.n)
+    FROM updated_processes
+   CROSS JOIN LATERAL (
+     VALUES (updated_processes.old_status, -1),
+            (updated_processes.new_status, 1)) AS waiting(status, n)
+   GROUP BY updated_processes.namespace, waiting.status HAVING sum(waiting.n) <> 0
+   ORDER BY updated_processes.namespace, waiting.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-jc AS (
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM up m CROSS JOIN LATERAL (VALUES ('available', -1), (m.state, 1)) AS x(state, n)
-   WHERE m.state <> 'available' GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT m.namespace, m.job_name, change.state, sum(change.n)
+    FROM updated_processes m
+   CROSS JOIN LATERAL (VALUES ('available', -1), (m.state, 1)) AS change(state, n)
+   WHERE m.state <> 'available'
+   GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
+   ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor)
-  SELECT up.namespace, up.process_id, 'resumed', CASE WHEN up.state <> 'available' THEN 'available' END, CASE WHEN up.state <> 'available' THEN up.state END,
-         NULLIF(up.actor, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
+  SELECT updated_processes.namespace, updated_processes.process_id, 'resumed',
+         CASE WHEN updated_processes.state <> 'available' THEN 'available' END,
+         CASE WHEN updated_processes.state <> 'available' THEN updated_processes.state END,
+         NULLIF(updated_processes.actor, '')
+    FROM updated_processes
+   WHERE updated_processes.kind = 'job'
+     AND updated_processes.mode = 2),
 backlog AS (
-  DELETE FROM queue_backlogs b USING i WHERE i.resumes AND b.namespace = ANY (ARRAY[i.namespace]) AND b.process_id = i.process_id),
-wk AS (
-  UPDATE schedule s SET waits_for = CASE WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp() THEN 'time'
-                                         WHEN s.line IS NOT NULL THEN 'constraint' WHEN s.task_id = i.next_task_id THEN 'place' ELSE 'process' END::waits_for,
-         priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN (
-             SELECT min(first.priority) FROM (
-               SELECT coalesce(q.own_priority, q.priority) AS priority FROM schedule q
-                WHERE q.namespace = i.namespace AND q.process_id = i.process_id AND q.timer_name IS NULL
-                  AND q.scheduled_time <= statement_timestamp()
-                ORDER BY q.namespace, q.process_id, q.task_id LIMIT 2000) first)
-           ELSE coalesce(s.own_priority, s.priority) END,
-         own_priority = CASE WHEN s.task_id = i.next_task_id AND s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
-    FROM (SELECT i.ord, i.namespace, i.process_id, i.actor, i.mode, i.status, i.previous_status, i.resumes, i.held_task_ids, i.next_task_id, i.job_name, i.state, unnest(i.held_task_ids || i.next_task_id) AS held_task_id FROM i WHERE i.resumes) i
-   WHERE s.namespace = ANY (ARRAY[i.namespace]) AND s.process_id = i.process_id AND s.task_id = i.held_task_id)
-SELECT i.ord::int AS ord, coalesce(CASE WHEN i.resumes THEN i.previous_status ELSE i.status END, 'INIT')::process_status AS status,
-       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.resumes THEN 'changed' WHEN i.status = 'SUSPENDED' THEN 'unsettled'
-             WHEN i.status = 'RUNNING' THEN 'same' ELSE 'status' END)::text AS outcome
-  FROM i
+  DELETE FROM queue_backlogs b USING input
+   WHERE input.resumes
+     AND b.namespace = ANY (ARRAY[input.namespace])
+     AND b.process_id = input.process_id),
+woken_tasks AS (
+  UPDATE schedule s
+     SET waits_for = CASE
+                       WHEN s.timer_name IS NOT NULL OR s.scheduled_time > statement_timestamp()
+                         THEN 'time'
+                       WHEN s.line IS NOT NULL THEN 'constraint'
+                       WHEN s.task_id = held.next_task_id THEN 'place'
+                       ELSE 'process'
+                     END::waits_for,
+         priority = CASE
+                      WHEN s.task_id = held.next_task_id AND s.job_name IS NULL
+                        THEN (
+                          SELECT min(first.priority)
+                            FROM (
+                              SELECT coalesce(q.own_priority, q.priority) AS priority
+                                FROM schedule q
+                               WHERE q.namespace = held.namespace
+                                 AND q.process_id = held.process_id
+                                 AND q.timer_name IS NULL
+                                 AND q.scheduled_time <= statement_timestamp()
+                               ORDER BY q.namespace, q.process_id, q.task_id LIMIT 2000) first)
+                      ELSE coalesce(s.own_priority, s.priority)
+                    END,
+         own_priority = CASE
+                          WHEN s.task_id = held.next_task_id AND s.job_name IS NULL
+                            THEN coalesce(s.own_priority, s.priority)
+                        END
+    FROM (
+      SELECT input.ord, input.namespace, input.process_id, input.actor, input.mode, input.status, input.previous_status, input.resumes, input.held_task_ids, input.next_task_id, input.job_name, input.state,
+             unnest(input.held_task_ids || input.next_task_id) AS held_task_id
+        FROM input WHERE input.resumes) held
+   WHERE s.namespace = ANY (ARRAY[held.namespace])
+     AND s.process_id = held.process_id
+     AND s.task_id = held.held_task_id)
+SELECT input.ord::int AS ord,
+       coalesce(CASE WHEN input.resumes THEN input.previous_status ELSE input.status END,
+                'INIT')::process_status AS status,
+       (CASE
+          WHEN input.status IS NULL THEN 'not_found'
+          WHEN input.resumes THEN 'changed'
+          WHEN input.status = 'SUSPENDED' THEN 'unsettled'
+          WHEN input.status = 'RUNNING' THEN 'same'
+          ELSE 'status'
+        END)::text AS outcome
+  FROM input
 `
 
 type ResumeProcessesParams struct {
@@ -129,49 +220,103 @@ func (q *Queries) ResumeProcesses(ctx context.Context, db DBTX, arg ResumeProces
 }
 
 const suspendProcesses = `-- name: SuspendProcesses :many
-WITH i AS MATERIALIZED (
-  SELECT t.ord, t.namespace, t.process_id, t.reason, t.actor, t.mode, p.status, w.job_name, w.state
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::int[]))
-         AS t(ord, namespace, process_id, reason, actor, mode)
-    LEFT JOIN processes p ON p.namespace = ANY (ARRAY[t.namespace]) AND p.process_id = t.process_id AND p.removed_time IS NULL AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
-    LEFT JOIN LATERAL (SELECT s.job_name, CASE WHEN s.waits_for <> 'time' THEN 'available' WHEN s.attempt > 0 THEN 'retryable' ELSE 'scheduled' END AS state FROM schedule s
-                        WHERE p.kind = 'job' AND s.namespace = t.namespace AND s.process_id = t.process_id AND s.task_type = 'INIT' LIMIT 1) w ON true),
-up AS (
-  UPDATE processes p SET status = 'SUSPENDED', previous_status = p.status, status_changed_time = statement_timestamp(),
-         attention = 'SUSPENDED', attention_time = statement_timestamp(), detail = NULLIF(i.reason, '')
-    FROM i WHERE p.namespace = ANY (ARRAY[i.namespace]) AND p.process_id = i.process_id AND i.status IN ('INIT', 'RUNNING')
-  RETURNING p.namespace, 'RUNNING'::process_status AS old_status, p.status AS new_status, p.process_id, p.kind, i.job_name, i.state, i.reason, i.actor, i.mode),
-cn AS (
+WITH input AS MATERIALIZED (
+  SELECT item.ord, item.namespace, item.process_id, item.reason, item.actor, item.mode, p.status, waiting.job_name, waiting.state
+    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::text[]), unnest($5::text[]), unnest($6::int[]))
+         AS item(ord, namespace, process_id, reason, actor, mode)
+    LEFT JOIN processes p
+      ON p.namespace = ANY (ARRAY[item.namespace])
+     AND p.process_id = item.process_id
+     AND p.removed_time IS NULL
+     AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)
+    LEFT JOIN LATERAL (
+      SELECT s.job_name,
+             CASE
+               WHEN s.waits_for <> 'time' THEN 'available'
+               WHEN s.attempt > 0 THEN 'retryable'
+               ELSE 'scheduled'
+             END AS state
+        FROM schedule s
+       WHERE p.kind = 'job'
+         AND s.namespace = item.namespace
+         AND s.process_id = item.process_id
+         AND s.task_type = 'INIT'
+       LIMIT 1) waiting ON true),
+updated_processes AS (
+  UPDATE processes p
+     SET status = 'SUSPENDED', previous_status = p.status,
+         status_changed_time = statement_timestamp(), attention = 'SUSPENDED',
+         attention_time = statement_timestamp(), detail = NULLIF(input.reason, '')
+    FROM input
+   WHERE p.namespace = ANY (ARRAY[input.namespace])
+     AND p.process_id = input.process_id
+     AND input.status IN ('INIT', 'RUNNING')
+  RETURNING p.namespace, 'RUNNING'::process_status AS old_status, p.status AS new_status,
+            p.process_id, p.kind, input.job_name, input.state, input.reason, input.actor,
+            input.mode),
+updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
-  SELECT up.namespace, x.status, sum(x.n) FROM up CROSS JOIN LATERAL (VALUES (up.old_status, -1), (up.new_status, 1)) AS x(status, n)
-   GROUP BY up.namespace, x.status HAVING sum(x.n) <> 0 ORDER BY up.namespace, x.status
+  SELECT updated_processes.namespace, change.status, sum(change.n)
+    FROM updated_processes
+   CROSS JOIN LATERAL (
+     VALUES (updated_processes.old_status, -1),
+            (updated_processes.new_status, 1)) AS change(status, n)
+   GROUP BY updated_processes.namespace, change.status HAVING sum(change.n) <> 0
+   ORDER BY updated_processes.namespace, change.status
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
-jc AS (
+updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
-  SELECT m.namespace, m.job_name, x.state, sum(x.n) FROM up m CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS x(state, n)
-   WHERE m.state <> 'available' GROUP BY m.namespace, m.job_name, x.state HAVING sum(x.n) <> 0 ORDER BY m.namespace, m.job_name, x.state
+  SELECT m.namespace, m.job_name, change.state, sum(change.n)
+    FROM updated_processes m
+   CROSS JOIN LATERAL (VALUES (m.state, -1), ('available', 1)) AS change(state, n)
+   WHERE m.state <> 'available'
+   GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
+   ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
-je AS (
+inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, actor, message)
-  SELECT up.namespace, up.process_id, 'suspended', CASE WHEN up.state <> 'available' THEN up.state END, CASE WHEN up.state <> 'available' THEN 'available' END,
-         NULLIF(up.actor, ''), NULLIF(up.reason, '') FROM up WHERE up.kind = 'job' AND up.mode = 2),
-ho AS (
-  UPDATE schedule s SET waits_for = 'operator' FROM (
-    SELECT i.namespace, i.process_id, (SELECT max(w.task_id) FROM (
-        SELECT w.task_id FROM schedule w WHERE w.namespace = i.namespace AND w.process_id = i.process_id
-         ORDER BY w.namespace, w.process_id, w.task_id LIMIT $7::int) w) AS last_task_id
-      FROM i WHERE i.status IN ('INIT', 'RUNNING')) first
-   WHERE s.namespace = ANY (ARRAY[first.namespace]) AND s.process_id = first.process_id AND s.task_id <= first.last_task_id
+  SELECT updated_processes.namespace, updated_processes.process_id, 'suspended',
+         CASE WHEN updated_processes.state <> 'available' THEN updated_processes.state END,
+         CASE WHEN updated_processes.state <> 'available' THEN 'available' END,
+         NULLIF(updated_processes.actor, ''), NULLIF(updated_processes.reason, '')
+    FROM updated_processes
+   WHERE updated_processes.kind = 'job'
+     AND updated_processes.mode = 2),
+held_tasks AS (
+  UPDATE schedule s
+     SET waits_for = 'operator'
+    FROM (
+      SELECT input.namespace, input.process_id,
+             (
+               SELECT max(waiting.task_id)
+                 FROM (
+                   SELECT w.task_id FROM schedule w
+                    WHERE w.namespace = input.namespace
+                      AND w.process_id = input.process_id
+                    ORDER BY w.namespace, w.process_id, w.task_id
+                    LIMIT $7::int) waiting) AS last_task_id
+        FROM input WHERE input.status IN ('INIT', 'RUNNING')) first
+   WHERE s.namespace = ANY (ARRAY[first.namespace])
+     AND s.process_id = first.process_id
+     AND s.task_id <= first.last_task_id
   RETURNING s.namespace, s.process_id, s.task_id),
 backlog AS (
   INSERT INTO queue_backlogs (namespace, process_id, after_task_id)
-  SELECT ho.namespace, ho.process_id, max(ho.task_id) FROM ho GROUP BY ho.namespace, ho.process_id HAVING count(*) = $7::int
-  ON CONFLICT (namespace, process_id) DO UPDATE
-     SET resuming = false, cancelled_by = excluded.cancelled_by, after_task_id = excluded.after_task_id, after_message_id = 0, created_time = statement_timestamp())
-SELECT i.ord::int AS ord, coalesce(i.status, 'INIT')::process_status AS status,
-       (CASE WHEN i.status IS NULL THEN 'not_found' WHEN i.status IN ('INIT', 'RUNNING') THEN 'changed'
-             WHEN i.status = 'SUSPENDED' THEN 'same' ELSE 'status' END)::text AS outcome
-  FROM i
+  SELECT held_tasks.namespace, held_tasks.process_id, max(held_tasks.task_id)
+    FROM held_tasks GROUP BY held_tasks.namespace, held_tasks.process_id HAVING count(*) = $7::int
+  ON CONFLICT (namespace, process_id) DO UPDATE SET
+         resuming = false, cancelled_by = excluded.cancelled_by,
+         after_task_id = excluded.after_task_id, after_message_id = 0,
+         created_time = statement_timestamp())
+SELECT input.ord::int AS ord, coalesce(input.status, 'INIT')::process_status AS status,
+       (CASE
+          WHEN input.status IS NULL THEN 'not_found'
+          WHEN input.status IN ('INIT', 'RUNNING') THEN 'changed'
+          WHEN input.status = 'SUSPENDED' THEN 'same'
+          ELSE 'status'
+        END)::text AS outcome
+  FROM input
 `
 
 type SuspendProcessesParams struct {

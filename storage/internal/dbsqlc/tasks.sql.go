@@ -14,29 +14,59 @@ import (
 )
 
 const getTask = `-- name: GetTask :one
-SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
-       coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
-       x.response, x.failure, x.rejection FROM (
-SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
-       idempotency_key, args, context, response, failure, rejection
-  FROM tasks t WHERE t.namespace = $1 AND t.process_id = $2 AND t.task_id = $3
-UNION ALL
-SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, scheduled_time, running_time, NULL, retry_interval, timer_name,
-       idempotency_key, args, context, NULL, NULL, NULL
-  FROM running r WHERE r.namespace = $1 AND r.process_id = $2 AND r.task_id = $3
-UNION ALL
-SELECT s.namespace, s.process_id, s.task_id, s.task_type,
-       CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time'
-                 AND (EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
-                      OR EXISTS (SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
-            THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
-       s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name,
-       s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
-  FROM schedule s WHERE s.namespace = $1 AND s.process_id = $2 AND s.task_id = $3
-UNION ALL
-SELECT namespace, process_id, task_id, task_type, status, 0, 0, ended_time, NULL, ended_time, NULL, NULL, NULL, NULL, NULL, response, failure, rejection
-  FROM answers a WHERE a.namespace = $1 AND a.process_id = $2 AND a.task_id = $3) x
-LIMIT 1
+SELECT task.namespace, task.process_id, task.task_id, task.task_type, task.status, task.attempt,
+       task.priority, task.scheduled_time, task.running_time,
+       coalesce(task.finished_time, 'epoch')::timestamptz AS finished_time,
+       task.retry_interval, task.timer_name, task.idempotency_key, task.args, task.context,
+       task.response, task.failure, task.rejection
+  FROM (
+    SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time,
+           running_time, finished_time, retry_interval, timer_name, idempotency_key, args, context,
+           response, failure, rejection
+      FROM tasks t
+     WHERE t.namespace = $1
+       AND t.process_id = $2
+       AND t.task_id = $3
+    UNION ALL
+    SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, scheduled_time,
+           running_time, NULL, retry_interval, timer_name, idempotency_key, args, context, NULL,
+           NULL, NULL
+      FROM running r
+     WHERE r.namespace = $1
+       AND r.process_id = $2
+       AND r.task_id = $3
+    UNION ALL
+    SELECT s.namespace, s.process_id, s.task_id, s.task_type,
+           CASE
+             WHEN s.timer_name IS NOT NULL
+                  AND s.waits_for = 'time'
+                  AND (EXISTS (
+                    SELECT 1 FROM running r
+                     WHERE r.namespace = s.namespace
+                       AND r.process_id = s.process_id)
+                       OR EXISTS (
+                         SELECT 1 FROM schedule c
+                          WHERE c.namespace = s.namespace
+                            AND c.process_id = s.process_id
+                            AND c.waits_for IN ('process', 'place')))
+               THEN 'BLOCKED'
+             ELSE 'WAITING'
+           END::task_status,
+           s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL,
+           s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure,
+           NULL
+      FROM schedule s
+     WHERE s.namespace = $1
+       AND s.process_id = $2
+       AND s.task_id = $3
+    UNION ALL
+    SELECT namespace, process_id, task_id, task_type, status, 0, 0, ended_time, NULL, ended_time,
+           NULL, NULL, NULL, NULL, NULL, response, failure, rejection
+      FROM answers a
+     WHERE a.namespace = $1
+       AND a.process_id = $2
+       AND a.task_id = $3) task
+ LIMIT 1
 `
 
 type GetTaskParams struct {
@@ -94,13 +124,21 @@ func (q *Queries) GetTask(ctx context.Context, db DBTX, arg GetTaskParams) (GetT
 }
 
 const traceEvents = `-- name: TraceEvents :many
-SELECT x.event_id, x.task_id, x."timestamp", x.metadata, x.payload FROM (
-  SELECT w.event_id, w.task_id, w.timestamp, w.metadata, w.payload, w.size, sum(w.size) OVER (ORDER BY w.task_id, w.event_id ROWS UNBOUNDED PRECEDING) AS total FROM (
-    SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
-           octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size FROM events e
-     WHERE e.namespace = $1 AND e.process_id = $2 AND e.task_id = ANY ($3::bigint[])) w) x
- WHERE x.task_id = $4::bigint OR x.total - x.size <= $5::bigint
- ORDER BY x.task_id, x.event_id
+SELECT summed.event_id, summed.task_id, summed."timestamp", summed.metadata, summed.payload
+  FROM (
+    SELECT measured.event_id, measured.task_id, measured.timestamp, measured.metadata, measured.payload, measured.size,
+           sum(measured.size)
+             OVER (ORDER BY measured.task_id, measured.event_id ROWS UNBOUNDED PRECEDING) AS total
+      FROM (
+        SELECT e.event_id, e.task_id, e."timestamp", e.metadata, e.payload,
+               octet_length(e.payload) + coalesce(octet_length(e.metadata::text), 0) AS size
+          FROM events e
+         WHERE e.namespace = $1
+           AND e.process_id = $2
+           AND e.task_id = ANY ($3::bigint[])) measured) summed
+ WHERE summed.task_id = $4::bigint
+    OR summed.total - summed.size <= $5::bigint
+ ORDER BY summed.task_id, summed.event_id
 `
 
 type TraceEventsParams struct {
@@ -154,32 +192,66 @@ func (q *Queries) TraceEvents(ctx context.Context, db DBTX, arg TraceEventsParam
 }
 
 const traceTasks = `-- name: TraceTasks :many
-SELECT x.namespace, x.process_id, x.task_id, x.task_type, x.status, x.attempt, x.priority, x.scheduled_time, x.running_time,
-       coalesce(x.finished_time, 'epoch')::timestamptz AS finished_time, x.retry_interval, x.timer_name, x.idempotency_key, x.args, x.context,
-       x.response, x.failure, x.rejection FROM (
- SELECT w.namespace, w.process_id, w.task_id, w.task_type, w.status, w.attempt, w.priority, w.scheduled_time, w.running_time, w.finished_time, w.retry_interval, w.timer_name, w.idempotency_key, w.args, w.context, w.response, w.failure, w.rejection, w.size, sum(w.size) OVER (ORDER BY w.task_id ROWS UNBOUNDED PRECEDING) AS total FROM (
- SELECT u.namespace, u.process_id, u.task_id, u.task_type, u.status, u.attempt, u.priority, u.scheduled_time, u.running_time, u.finished_time, u.retry_interval, u.timer_name, u.idempotency_key, u.args, u.context, u.response, u.failure, u.rejection, coalesce(octet_length(u.args), 0) + coalesce(octet_length(u.context), 0) + coalesce(octet_length(u.response), 0)
-             + coalesce(octet_length(u.failure::text), 0) + coalesce(octet_length(u.rejection::text), 0) AS size FROM (
-  (SELECT namespace, process_id, task_id, task_type, status, attempt, priority, scheduled_time, running_time, finished_time, retry_interval, timer_name,
-          idempotency_key, args, context, response, failure, rejection
-     FROM tasks t WHERE t.namespace = $1 AND t.process_id = $2 AND t.task_id > $3
-    ORDER BY t.namespace, t.process_id, t.task_id LIMIT $4::int)
-  UNION ALL
-  (SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority, scheduled_time, running_time, NULL, retry_interval, timer_name,
-          idempotency_key, args, context, NULL, NULL, NULL
-     FROM running r WHERE r.namespace = $1 AND r.process_id = $2 AND r.task_id > $3)
-  UNION ALL
-  (SELECT s.namespace, s.process_id, s.task_id, s.task_type,
-          CASE WHEN s.timer_name IS NOT NULL AND s.waits_for = 'time' AND (r.task_id IS NOT NULL OR EXISTS (
-              SELECT 1 FROM schedule c WHERE c.namespace = s.namespace AND c.process_id = s.process_id AND c.waits_for IN ('process', 'place')))
-              THEN 'BLOCKED' ELSE 'WAITING' END::task_status,
-          s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL, s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL, s.failure, NULL
-     FROM schedule s LEFT JOIN running r ON r.namespace = s.namespace AND r.process_id = s.process_id
-    WHERE s.namespace = $1 AND s.process_id = $2 AND s.task_id > $3
-    ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int)) u
-  ORDER BY u.task_id LIMIT $4::int) w) x
- WHERE x.total - x.size <= $5::bigint
- ORDER BY x.task_id
+SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.status,
+       summed.attempt, summed.priority, summed.scheduled_time, summed.running_time,
+       coalesce(summed.finished_time, 'epoch')::timestamptz AS finished_time,
+       summed.retry_interval, summed.timer_name, summed.idempotency_key, summed.args,
+       summed.context, summed.response, summed.failure, summed.rejection
+  FROM (
+    SELECT measured.namespace, measured.process_id, measured.task_id, measured.task_type, measured.status, measured.attempt, measured.priority, measured.scheduled_time, measured.running_time, measured.finished_time, measured.retry_interval, measured.timer_name, measured.idempotency_key, measured.args, measured.context, measured.response, measured.failure, measured.rejection, measured.size,
+           sum(measured.size) OVER (ORDER BY measured.task_id ROWS UNBOUNDED PRECEDING) AS total
+      FROM (
+        SELECT task.namespace, task.process_id, task.task_id, task.task_type, task.status, task.attempt, task.priority, task.scheduled_time, task.running_time, task.finished_time, task.retry_interval, task.timer_name, task.idempotency_key, task.args, task.context, task.response, task.failure, task.rejection,
+               coalesce(octet_length(task.args), 0) + coalesce(octet_length(task.context), 0)
+                 + coalesce(octet_length(task.response), 0)
+                 + coalesce(octet_length(task.failure::text), 0)
+                 + coalesce(octet_length(task.rejection::text), 0) AS size
+          FROM (
+            (
+              SELECT namespace, process_id, task_id, task_type, status, attempt, priority,
+                     scheduled_time, running_time, finished_time, retry_interval, timer_name,
+                     idempotency_key, args, context, response, failure, rejection
+                FROM tasks t
+               WHERE t.namespace = $1
+                 AND t.process_id = $2
+                 AND t.task_id > $3
+               ORDER BY t.namespace, t.process_id, t.task_id LIMIT $4::int)
+            UNION ALL (
+              SELECT namespace, process_id, task_id, task_type, 'RUNNING', attempt, priority,
+                     scheduled_time, running_time, NULL, retry_interval, timer_name,
+                     idempotency_key, args, context, NULL, NULL, NULL
+                FROM running r
+               WHERE r.namespace = $1
+                 AND r.process_id = $2
+                 AND r.task_id > $3)
+            UNION ALL (
+              SELECT s.namespace, s.process_id, s.task_id, s.task_type,
+                     CASE
+                       WHEN s.timer_name IS NOT NULL
+                            AND s.waits_for = 'time'
+                            AND (r.task_id IS NOT NULL
+                                 OR EXISTS (
+                                   SELECT 1 FROM schedule c
+                                    WHERE c.namespace = s.namespace
+                                      AND c.process_id = s.process_id
+                                      AND c.waits_for IN ('process', 'place')))
+                         THEN 'BLOCKED'
+                       ELSE 'WAITING'
+                     END::task_status,
+                     s.attempt, coalesce(s.own_priority, s.priority), s.scheduled_time, NULL, NULL,
+                     s.retry_interval, s.timer_name, s.idempotency_key, s.args, s.context, NULL,
+                     s.failure, NULL
+                FROM schedule s
+                LEFT JOIN running r
+                  ON r.namespace = s.namespace
+                 AND r.process_id = s.process_id
+               WHERE s.namespace = $1
+                 AND s.process_id = $2
+                 AND s.task_id > $3
+               ORDER BY s.namespace, s.process_id, s.task_id LIMIT $4::int)) task
+         ORDER BY task.task_id LIMIT $4::int) measured) summed
+ WHERE summed.total - summed.size <= $5::bigint
+ ORDER BY summed.task_id
 `
 
 type TraceTasksParams struct {

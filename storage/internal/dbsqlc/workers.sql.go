@@ -11,8 +11,10 @@ import (
 )
 
 const countWorkers = `-- name: CountWorkers :many
-SELECT w.namespace, count(*) AS n FROM workers w
- WHERE w.namespace = ANY ($1::text[]) AND w.last_seen_time >= statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+SELECT w.namespace, count(*) AS n
+  FROM workers w
+ WHERE w.namespace = ANY ($1::text[])
+   AND w.last_seen_time >= statement_timestamp() - ($2::bigint) * interval '1 microsecond'
  GROUP BY w.namespace ORDER BY w.namespace
 `
 
@@ -49,9 +51,13 @@ func (q *Queries) CountWorkers(ctx context.Context, db DBTX, arg CountWorkersPar
 }
 
 const forgetWorkers = `-- name: ForgetWorkers :execrows
-DELETE FROM workers w WHERE (w.namespace, w.worker_id) IN (
-  SELECT x.namespace, x.worker_id FROM workers x WHERE x.last_seen_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
-   LIMIT $2::int FOR UPDATE SKIP LOCKED)
+DELETE FROM workers w
+ WHERE (w.namespace, w.worker_id) IN (
+   SELECT x.namespace, x.worker_id
+     FROM workers x
+    WHERE x.last_seen_time
+            < statement_timestamp() - ($1::bigint) * interval '1 microsecond'
+    LIMIT $2::int FOR UPDATE SKIP LOCKED)
 `
 
 type ForgetWorkersParams struct {
@@ -69,9 +75,14 @@ func (q *Queries) ForgetWorkers(ctx context.Context, db DBTX, arg ForgetWorkersP
 }
 
 const leasesOf = `-- name: LeasesOf :many
-SELECT l.namespace, l.process_id, l.fencing_token, l.salt FROM leases l
+SELECT l.namespace, l.process_id, l.fencing_token, l.salt
+  FROM leases l
  WHERE l.worker_id = ANY ($1::text[])
-   AND EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
+   AND EXISTS (
+     SELECT 1 FROM running r
+      WHERE r.namespace = l.namespace
+        AND r.process_id = l.process_id
+        AND r.fencing_token = l.fencing_token)
  LIMIT $2::int
 `
 
@@ -114,17 +125,29 @@ func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]
 }
 
 const listWorkers = `-- name: ListWorkers :many
-SELECT w.worker_id, o.namespaces::text[] AS namespaces, o.last_seen_time::timestamptz AS last_seen_time, coalesce(o.directive, '')::text AS directive,
-       coalesce(l.n, 0)::int AS leases
-  FROM (SELECT x.worker_id FROM workers x WHERE x.namespace = $1 AND x.worker_id > $2::text AND ($3::text = '' OR x.worker_id = $3::text) ORDER BY x.worker_id LIMIT $4::int) w
+SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
+       worker.last_seen_time::timestamptz AS last_seen_time,
+       coalesce(worker.directive, '')::text AS directive, coalesce(lease_counts.n, 0)::int AS leases
+  FROM (
+    SELECT x.worker_id FROM workers x
+     WHERE x.namespace = $1
+       AND x.worker_id > $2::text
+       AND ($3::text = '' OR x.worker_id = $3::text)
+     ORDER BY x.worker_id LIMIT $4::int) listed
  CROSS JOIN LATERAL (
-   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces, max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-     FROM workers o WHERE o.worker_id = w.worker_id) o
+   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces,
+          max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+     FROM workers o WHERE o.worker_id = listed.worker_id) worker
   LEFT JOIN (
-   SELECT l.worker_id, count(*) AS n FROM leases l
-    WHERE EXISTS (SELECT 1 FROM running r WHERE r.namespace = l.namespace AND r.process_id = l.process_id AND r.fencing_token = l.fencing_token)
-    GROUP BY l.worker_id) l ON l.worker_id = w.worker_id
- ORDER BY w.worker_id
+    SELECT l.worker_id, count(*) AS n
+      FROM leases l
+     WHERE EXISTS (
+       SELECT 1 FROM running r
+        WHERE r.namespace = l.namespace
+          AND r.process_id = l.process_id
+          AND r.fencing_token = l.fencing_token)
+     GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+ ORDER BY listed.worker_id
 `
 
 type ListWorkersParams struct {
@@ -178,9 +201,10 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 
 const seeWorkers = `-- name: SeeWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
-SELECT x.namespace, x.worker_id, statement_timestamp()
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[])) AS x(namespace, worker_id)
- ORDER BY x.namespace, x.worker_id
+SELECT item.namespace, item.worker_id, statement_timestamp()
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
+       AS item(namespace, worker_id)
+ ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time
 `
 
@@ -197,11 +221,22 @@ func (q *Queries) SeeWorkers(ctx context.Context, db DBTX, arg SeeWorkersParams)
 }
 
 const tellWorker = `-- name: TellWorker :execrows
-UPDATE workers w SET directive = NULLIF($1::text, ''), reason = NULLIF($2::text, ''),
-       lost_time = CASE $1::text WHEN 'stop' THEN statement_timestamp() + ($3::bigint) * interval '1 microsecond' END
-  FROM (SELECT x.namespace, x.worker_id FROM workers x WHERE x.worker_id = $5 ORDER BY x.namespace FOR UPDATE) o
- WHERE w.namespace = o.namespace AND w.worker_id = o.worker_id
-   AND EXISTS (SELECT 1 FROM workers x WHERE x.namespace = $4 AND x.worker_id = $5)
+UPDATE workers w
+   SET directive = NULLIF($1::text, ''), reason = NULLIF($2::text, ''),
+       lost_time = CASE $1::text
+                     WHEN 'stop'
+                       THEN statement_timestamp() + ($3::bigint) * interval '1 microsecond'
+                   END
+  FROM (
+    SELECT x.namespace, x.worker_id
+      FROM workers x WHERE x.worker_id = $5
+     ORDER BY x.namespace FOR UPDATE) worker
+ WHERE w.namespace = worker.namespace
+   AND w.worker_id = worker.worker_id
+   AND EXISTS (
+     SELECT 1 FROM workers x
+      WHERE x.namespace = $4
+        AND x.worker_id = $5)
 `
 
 type TellWorkerParams struct {
@@ -229,9 +264,12 @@ func (q *Queries) TellWorker(ctx context.Context, db DBTX, arg TellWorkerParams)
 }
 
 const toldWorkers = `-- name: ToldWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive, coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
-       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000, 0)::bigint AS left_us
-  FROM workers w WHERE w.directive IS NOT NULL GROUP BY w.worker_id
+SELECT w.worker_id, max(w.directive)::text AS directive,
+       coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
+       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
+                0)::bigint AS left_us
+  FROM workers w WHERE w.directive IS NOT NULL
+ GROUP BY w.worker_id
 `
 
 type ToldWorkersRow struct {

@@ -1,0 +1,316 @@
+-- WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
+-- like InsertRuns, each attempt once, because a run has several steps. A result contains at most
+-- one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
+-- keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
+-- stored as ended.
+-- name: WriteSteps :exec
+WITH accepted AS MATERIALIZED (
+  SELECT item.ord FROM (
+    SELECT unnest(@checks::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
+           unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
+           unnest(@fencing_tokens::bigint[]) AS fencing_token) AS item
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended)
+INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, compensation_status,
+                             attempt, running_time, finished_time, due_time, process_id,
+                             process_namespace, token, worker_id, reason, input, result, failure,
+                             wait, item_hash)
+SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.status::step_status,
+       NULLIF(item.compensation_status, '')::step_status, item.begins::int,
+       CASE WHEN item.begins THEN statement_timestamp() END,
+       CASE WHEN item.status NOT IN ('pending', 'running') THEN statement_timestamp() END,
+       NULLIF(item.due_time, '0001-01-01Z'), NULLIF(item.does, ''), NULLIF(item.does_in, ''),
+       NULLIF(item.token, ''), NULLIF(item.worker_id, ''), NULLIF(item.reason, ''),
+       NULLIF(item.input, '')::jsonb, NULLIF(item.result, '')::jsonb,
+       NULLIF(item.failure, '')::jsonb, NULLIF(item.wait, '')::jsonb,
+       CASE WHEN item.index >= 0 THEN item.item_hash END
+  FROM (
+    SELECT unnest(@attempt_ords::int[]) AS attempt_ord,
+           unnest(@run_namespaces::text[]) AS namespace, unnest(@run_ids::text[]) AS run_id,
+           unnest(@step_ids::text[]) AS step_id, unnest(@indexes::int[]) AS index,
+           unnest(@ords::int[]) AS ord, unnest(@statuses::text[]) AS status,
+           unnest(@compensation_statuses::text[]) AS compensation_status,
+           unnest(@begins::bool[]) AS begins, unnest(@due_times::timestamptz[]) AS due_time,
+           unnest(@does::text[]) AS does, unnest(@does_in::text[]) AS does_in,
+           unnest(@tokens::text[]) AS token, unnest(@worker_ids::text[]) AS worker_id,
+           unnest(@reasons::text[]) AS reason, unnest(@inputs::text[]) AS input,
+           unnest(@results::text[]) AS result, unnest(@failures::text[]) AS failure,
+           unnest(@waits::text[]) AS wait, unnest(@item_hashes::bigint[]) AS item_hash) AS item
+ WHERE (item.attempt_ord IN (SELECT accepted.ord FROM accepted)) IS TRUE
+ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
+       status = CASE
+                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
+                    THEN excluded.status
+                  ELSE f.status
+                END,
+       compensation_status = excluded.compensation_status, attempt = f.attempt + excluded.attempt,
+       running_time = CASE
+                        WHEN excluded.status <> 'pending'
+                             OR excluded.compensation_status IS NOT NULL
+                          THEN coalesce(excluded.running_time, f.running_time)
+                      END,
+       finished_time = CASE
+                         WHEN excluded.compensation_status IS NULL
+                              OR f.status IN ('pending', 'running')
+                           THEN excluded.finished_time
+                         ELSE f.finished_time
+                       END,
+       due_time = CASE WHEN excluded.attempt > 0 THEN excluded.due_time ELSE f.due_time END,
+       process_id = CASE WHEN excluded.attempt > 0 THEN excluded.process_id ELSE f.process_id END,
+       process_namespace = CASE
+                             WHEN excluded.attempt > 0 THEN excluded.process_namespace
+                             ELSE f.process_namespace
+                           END,
+       token = excluded.token, worker_id = coalesce(excluded.worker_id, f.worker_id),
+       reason = CASE
+                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
+                    THEN excluded.reason
+                  ELSE f.reason
+                END,
+       input = CASE WHEN excluded.attempt > 0 THEN excluded.input ELSE f.input END,
+       result = CASE
+                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
+                    THEN excluded.result
+                  ELSE f.result
+                END,
+       failure = CASE
+                   WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
+                     THEN excluded.failure
+                   ELSE f.failure
+                 END,
+       wait = CASE WHEN excluded.attempt > 0 THEN excluded.wait ELSE f.wait END,
+       progress = CASE WHEN excluded.attempt > 0 THEN NULL ELSE f.progress END,
+       item_hash = CASE WHEN excluded.attempt > 0 THEN excluded.item_hash ELSE f.item_hash END;
+
+-- ReportSteps stores the reported progress of open waits. It runs after SaveResult and selects its
+-- items like InsertRuns.
+-- name: ReportSteps :exec
+UPDATE flow_steps f
+   SET progress = coalesce(NULLIF(item.progress, '')::jsonb, f.progress),
+       due_time = coalesce(NULLIF(item.due_time, '0001-01-01Z'), f.due_time)
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                  unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                  unnest(@run_ids::text[]), unnest(@step_ids::text[]), unnest(@indexes::int[]),
+                  unnest(@progresses::text[]), unnest(@due_times::timestamptz[]))
+       AS item(namespace, process_id, task_id, fencing_token, run_id, step_id, index, progress,
+               due_time)
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM tasks t
+    WHERE t.namespace = item.namespace
+      AND t.process_id = item.process_id
+      AND t.task_id = item.task_id
+      AND t.fencing_token = item.fencing_token
+      AND t.xmin = pg_current_xact_id()::xid
+    LIMIT 1) ended
+ WHERE f.namespace = ANY (ARRAY[item.namespace])
+   AND f.run_id = item.run_id
+   AND f.step_id = item.step_id
+   AND f.index = item.index
+   AND (f.token IS NOT NULL)::int = 1;
+
+-- ListSteps returns steps of a run in order, with their jobs. step_id '': all; only_steps: no
+-- items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
+-- including the one that exceeds it. all_steps: it returns the steps after that, too, without input
+-- and result, with a short failure and only the percent of the progress.
+-- name: ListSteps :many
+SELECT step.step_id, step.index, step.ord, step.status,
+       coalesce(step.compensation_status::text, '')::text AS compensation_status,
+       step.attempt, step.running_time, step.finished_time, step.due_time,
+       coalesce(step.process_namespace, step.namespace)::text AS process_namespace,
+       coalesce(step.process_id, '')::text AS process_id, coalesce(step.token, '')::text AS token,
+       coalesce(lease.worker_id, step.worker_id, step.job_worker_id, '')::text AS worker_id,
+       coalesce(step.reason, '')::text AS reason,
+       (CASE WHEN step.bytes_before < @max_bytes::bigint THEN step.input END)::jsonb AS input,
+       (CASE WHEN step.bytes_before < @max_bytes THEN step.result END)::jsonb AS result,
+       (CASE
+          WHEN step.bytes_before < @max_bytes OR step.failure IS NULL THEN step.failure
+          ELSE jsonb_build_object('reason', left(coalesce(step.failure->>'reason', ''), 256),
+                                  'message', left(coalesce(step.failure->>'message', ''), 1000))
+        END)::jsonb AS failure,
+       (CASE
+          WHEN step.bytes_before < @max_bytes OR step.newest_progress IS NULL
+            THEN step.newest_progress
+          ELSE jsonb_build_object('percent', coalesce(step.newest_progress->'percent', '0'))
+        END)::jsonb AS progress,
+       (step.bytes_before >= @max_bytes)::bool AS values_omitted, step.bytes::bigint AS bytes,
+       coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
+       (attempt.task_id IS NOT NULL)::bool AS held
+  FROM (
+    SELECT step_with_job.*,
+           sum(step_with_job.bytes)
+             OVER (ORDER BY step_with_job.ord, step_with_job.index ROWS UNBOUNDED PRECEDING)
+             - step_with_job.bytes AS bytes_before
+      FROM (
+        SELECT measured.*, job.worker_id AS job_worker_id,
+               coalesce(CASE WHEN measured.status = 'running' THEN job.progress END,
+                        measured.progress) AS newest_progress,
+               coalesce(octet_length(measured.input::text), 0)
+                 + coalesce(octet_length(measured.result::text), 0)
+                 + coalesce(octet_length(measured.failure::text), 0) + coalesce(
+                   octet_length(coalesce(CASE
+                                           WHEN measured.status = 'running' THEN job.progress
+                                         END,
+                                         measured.progress)::text),
+                   0) AS bytes
+          FROM (
+            SELECT s.* FROM flow_steps s
+             WHERE s.namespace = @namespace
+               AND s.run_id = @run_id
+               AND (@step_id::text = '' OR s.step_id = @step_id)
+               AND (NOT @only_steps::bool OR s.index = -1)
+               AND (s.ord, s.index) > (@after_ord::int, @after_index::int)
+             ORDER BY s.ord, s.index LIMIT @lim::int) measured
+          LEFT JOIN LATERAL (
+            SELECT k.worker_id, k.progress
+              FROM jobs k
+             WHERE measured.status <> 'pending'
+               AND k.namespace = coalesce(measured.process_namespace, measured.namespace)
+               AND k.process_id = measured.process_id
+             LIMIT 1) job ON true) step_with_job) step
+  LEFT JOIN LATERAL (
+    SELECT k.task_id, k.fencing_token
+      FROM running k
+     WHERE step.status = 'running'
+       AND k.namespace = coalesce(step.process_namespace, step.namespace)
+       AND k.process_id = step.process_id
+     LIMIT 1) attempt ON true
+  LEFT JOIN LATERAL (
+    SELECT k.worker_id, k.expires_time
+      FROM leases k
+     WHERE k.namespace = coalesce(step.process_namespace, step.namespace)
+       AND k.process_id = step.process_id
+       AND k.fencing_token = attempt.fencing_token
+     LIMIT 1) lease ON true
+ WHERE step.bytes_before < @max_bytes
+    OR @all_steps::bool
+ ORDER BY step.ord, step.index;
+
+-- CountItems counts the items of the steps of a run by their status.
+-- name: CountItems :many
+SELECT f.step_id, f.status, count(*) AS n
+  FROM flow_steps f
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.index >= 0
+ GROUP BY f.step_id, f.status ORDER BY 1, 2;
+
+-- ReadSteps returns the data of steps for expressions.
+-- name: ReadSteps :many
+SELECT f.step_id, f.status, f.result, f.failure
+  FROM flow_steps f
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.step_id = ANY (@step_ids::text[])
+   AND f.index = -1;
+
+-- ReadItems returns the items of a step; results: with their results.
+-- name: ReadItems :many
+SELECT f.index, f.status, f.item_hash,
+       coalesce(CASE WHEN @results::bool THEN f.result END, 'null')::jsonb AS result
+  FROM flow_steps f
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.step_id = @step_id
+   AND f.index >= 0
+ ORDER BY f.namespace, f.run_id, f.step_id, f.index;
+
+-- ReadFirstFailed returns the failure of the first failed item of a step.
+-- name: ReadFirstFailed :one
+SELECT f.index, f.failure
+  FROM flow_steps f
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.step_id = @step_id
+   AND f.index >= 0
+   AND f.status = 'failed'
+   AND f.failure IS NOT NULL
+ ORDER BY f.namespace, f.run_id, f.step_id, f.index LIMIT 1;
+
+-- ReadFailedJobs returns the jobs of failed steps and items of a run that are in ERROR.
+-- name: ReadFailedJobs :many
+SELECT f.step_id,
+       coalesce(f.process_namespace, f.namespace)::text AS process_namespace,
+       f.process_id::text AS process_id
+  FROM flow_steps f
+ CROSS JOIN LATERAL (
+   SELECT p.status FROM processes p
+    WHERE p.namespace = coalesce(f.process_namespace, f.namespace)
+      AND p.process_id = f.process_id
+      AND p.removed_time IS NULL
+    LIMIT 1) process
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.status = 'failed'
+   AND starts_with(f.process_id, '~job/')
+   AND process.status = 'ERROR'
+ ORDER BY f.ord, f.index;
+
+-- ReadDueItems returns the open items of a step with the times at which they are due, the earliest
+-- first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.
+-- timeout_us 0: none.
+-- name: ReadDueItems :many
+SELECT item.index, item.due::timestamptz AS due
+  FROM (
+    SELECT f.index,
+           coalesce(f.due_time,
+                    CASE WHEN f.process_id IS NOT NULL THEN f.running_time END
+                      + NULLIF(@timeout_us::bigint, 0) * interval '1 microsecond') AS due
+      FROM flow_steps f
+     WHERE f.namespace = @namespace
+       AND f.run_id = @run_id
+       AND f.step_id = @step_id
+       AND f.index >= 0
+       AND f.status = 'running') item
+ WHERE item.due IS NOT NULL
+ ORDER BY item.due, item.index LIMIT @lim::int;
+
+-- ReadRunJobs returns the jobs of a run, at most lim of those in its namespace, which have its id
+-- in theirs, and at most lim of its steps' jobs in other namespaces.
+-- name: ReadRunJobs :many
+(
+  SELECT p.namespace, p.process_id
+    FROM processes p
+   WHERE p.namespace = @namespace::text
+     AND p.process_id > '~job/' || @run_id::text || '/'
+     AND p.process_id < '~job/' || @run_id::text || '0'
+     AND strpos(substr(p.process_id, length(@run_id::text) + 7), '/') = 0
+     AND p.removed_time IS NULL
+   LIMIT @lim::int)
+UNION ALL (
+  SELECT f.process_namespace::text, f.process_id::text
+    FROM flow_steps f
+   WHERE f.namespace = @namespace::text
+     AND f.run_id = @run_id::text
+     AND f.process_namespace IS NOT NULL
+     AND starts_with(f.process_id, '~job/')
+     AND EXISTS (
+       SELECT 1 FROM processes p
+        WHERE p.namespace = f.process_namespace
+          AND p.process_id = f.process_id
+          AND p.removed_time IS NULL)
+   LIMIT @lim::int);
+
+-- ReadSuspended returns the processes of open steps, and of their items, that are SUSPENDED, at
+-- most lim.
+-- name: ReadSuspended :many
+SELECT coalesce(f.process_namespace, f.namespace)::text AS namespace,
+       f.process_id::text AS process_id
+  FROM flow_steps f
+ CROSS JOIN LATERAL (
+   SELECT p.status FROM processes p
+    WHERE p.namespace = coalesce(f.process_namespace, f.namespace)
+      AND p.process_id = f.process_id
+      AND p.removed_time IS NULL
+    LIMIT 1) process
+ WHERE f.namespace = @namespace
+   AND f.run_id = @run_id
+   AND f.step_id = ANY (@step_ids::text[])
+   AND f.status = 'running'
+   AND process.status = 'SUSPENDED'
+ ORDER BY f.ord, f.index LIMIT @lim::int;

@@ -119,16 +119,3 @@ func unfinishedWork(name string, content []byte) []string {
 	}
 	return violations
 }
-
-var (
-	sqlComment = regexp.MustCompile(`--[^\n]*`)
-	sqlOffset  = regexp.MustCompile(`(?i)\boffset\s+[^\s0)]`) // OFFSET 0 only prevents inlining of a subquery
-)
-
-// sqlFile rejects OFFSET in queries. No column has this name.
-func sqlFile(name string, content []byte) []string {
-	if !strings.HasPrefix(name, "sql/") || !sqlOffset.Match(sqlComment.ReplaceAll(content, nil)) {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s: OFFSET reads all rows that it skips: page by key", name)}
-}

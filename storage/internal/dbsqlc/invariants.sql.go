@@ -12,16 +12,16 @@ import (
 const countLooked = `-- name: CountLooked :many
 WITH
 waiting AS MATERIALIZED (SELECT task_type, waits_for, attempt, timer_name FROM schedule),
-ran AS MATERIALIZED (SELECT 1 FROM running),
+attempts AS MATERIALIZED (SELECT 1 FROM running),
 living AS MATERIALIZED (SELECT status, last_event_id, cancel_deadline FROM processes WHERE removed_time IS NULL),
 ended AS MATERIALIZED (
   SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
 SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
-  SELECT 'task_in_one_place' AS invariant, (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) AS n
-  UNION ALL SELECT 'no_orphans', (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM ran) + (SELECT count(*) FROM events)
+  SELECT 'task_in_one_place' AS invariant, (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM attempts) AS n
+  UNION ALL SELECT 'no_orphans', (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM events)
                                   + (SELECT count(*) FROM failed_attempts)
-  UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM ran)
-  UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM ran)
+  UNION ALL SELECT 'running_fits_status', (SELECT count(*) FROM attempts)
+  UNION ALL SELECT 'numbers_are_new', (SELECT count(*) FROM attempts)
   UNION ALL SELECT 'one_next_task', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'priority_is_smallest', (SELECT count(*) FROM waiting WHERE waits_for = 'place')
   UNION ALL SELECT 'somebody_wakes', (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
@@ -39,7 +39,7 @@ SELECT x.invariant::text AS invariant, x.n::bigint AS n FROM (
   UNION ALL SELECT 'init_has_task', (SELECT count(*) FROM living WHERE status = 'INIT')
   UNION ALL SELECT 'attention_is_status', (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
   UNION ALL SELECT 'status_is_sound', (SELECT count(*) FROM living)
-  UNION ALL SELECT 'token_grows', (SELECT count(*) FROM ran)
+  UNION ALL SELECT 'token_grows', (SELECT count(*) FROM attempts)
   UNION ALL SELECT 'applied_once', (SELECT ran FROM ended)
   UNION ALL SELECT 'task_is_sound', (SELECT n FROM ended)
   UNION ALL SELECT 'retry_is_sound', (SELECT count(*) FROM waiting WHERE attempt > 0)

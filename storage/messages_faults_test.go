@@ -106,7 +106,7 @@ func TestStartMeetsAStart(t *testing.T) {
 	}
 	o, _ := delivered()
 	if o.err == nil {
-		equal(t, "delivered", o.deliveries, "[{start exists false} {notify delivered false}]")
+		equal(t, "delivered", o.deliveries, "[{start exists false false} {notify delivered false false}]")
 	}
 	b.deliver("p") // if the machine was so slow that the lane did not wait
 	b.is("p", "INIT e0: INIT waits for place#0, NOTIFY waits for process#0")

@@ -9,8 +9,8 @@
 -- name: DeliverCancels :many
 WITH taken_messages AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, marked.message_id, marked.more
-    FROM ROWS
-           FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@modes::int[]))
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@modes::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT message.message_id,

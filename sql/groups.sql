@@ -17,8 +17,8 @@ SELECT s.namespace, s.process_id, (p.cancel_deadline IS NOT NULL)::bool AS cance
    AND p.status = 'INIT'
  LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED;
 
--- WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
--- lim. Locked rows are left to the next call.
+-- WakeGroups makes at most lim jobs that wait for their members available again, so that the engine
+-- checks them. Locked rows are left to the next call.
 -- name: WakeGroups :execrows
 UPDATE schedule s
    SET waits_for = 'place'
@@ -77,8 +77,8 @@ DELETE FROM job_places l
 -- name: SetTakers :exec
 UPDATE job_groups g
    SET takers = ARRAY(SELECT jsonb_array_elements_text(item.takers::jsonb))
-  FROM ROWS
-         FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@takers::text[]))
+  FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                  unnest(@takers::text[]))
        AS item(namespace, process_id, takers)
  WHERE g.namespace = ANY (ARRAY[item.namespace])
    AND g.process_id = item.process_id;
@@ -92,8 +92,8 @@ WITH input AS MATERIALIZED (
          '~job/~/'
            || CASE WHEN octet_length(item.job_id) <= 220 THEN item.job_id ELSE md5(item.job_id) END
            || '/' || nextval('task_ids') AS process_id
-    FROM ROWS
-           FROM (unnest(@namespaces::text[]), unnest(@job_ids::text[]), unnest(@worker_ids::text[]))
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_ids::text[]),
+                    unnest(@worker_ids::text[]))
          AS item(namespace, job_id, worker_id)),
 inserted_job_places AS (
   INSERT INTO job_places (namespace, process_id, job_id, worker_id, pinned)
@@ -162,8 +162,8 @@ SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0
 -- name: RestGroups :exec
 WITH input AS MATERIALIZED (
   SELECT item.*, waiting.task_id, waiting.attempt, waiting.job_name
-    FROM ROWS
-           FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]), unnest(@modes::int[]))
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                    unnest(@modes::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT s.* FROM schedule s

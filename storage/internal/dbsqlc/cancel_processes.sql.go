@@ -375,8 +375,8 @@ type CancelProcessesRow struct {
 // At most lim waiting tasks of a process end here, including its CANCEL task. If there may be more,
 // the process is listed in queue_backlogs and SettleQueues ends the others. outcome: requested,
 // same (a cancel is in progress), cancelled, not_found, status.
-// A retry that this transaction has stored may have moved a job with a cancel request: no event
-// tells that, because CancelRetried would end it.
+// A retry that this transaction has stored may have changed the state of a job with a cancel
+// request. No event reports that retry, because CancelRetried ends such a job.
 // In a process with a cancel request, only the CANCEL task waits for a slot, or the INIT task
 // before it. (waits_for::text: see SaveResult.)
 // A group cancels its members first.

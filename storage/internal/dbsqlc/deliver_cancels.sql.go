@@ -12,8 +12,8 @@ import (
 const deliverCancels = `-- name: DeliverCancels :many
 WITH taken_messages AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, marked.message_id, marked.more
-    FROM ROWS
-           FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[]))
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT message.message_id,

@@ -17,8 +17,8 @@ WITH candidates AS MATERIALIZED (
            AND first_value(item.process_id)
                  OVER (PARTITION BY item.namespace, marked.unique_key
                        ORDER BY marked.message_id) <> item.process_id AS behind
-    FROM ROWS
-           FROM (unnest($2::text[]), unnest($3::text[]), unnest($4::int[]))
+    FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
+                    unnest($4::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT message.message_id, message.unique_key,

@@ -278,8 +278,8 @@ WITH input AS MATERIALIZED (
          '~job/~/'
            || CASE WHEN octet_length(item.job_id) <= 220 THEN item.job_id ELSE md5(item.job_id) END
            || '/' || nextval('task_ids') AS process_id
-    FROM ROWS
-           FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[]))
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::text[]))
          AS item(namespace, job_id, worker_id)),
 inserted_job_places AS (
   INSERT INTO job_places (namespace, process_id, job_id, worker_id, pinned)
@@ -458,8 +458,8 @@ func (q *Queries) ReadPlaces(ctx context.Context, db DBTX, arg ReadPlacesParams)
 const restGroups = `-- name: RestGroups :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, waiting.task_id, waiting.attempt, waiting.job_name
-    FROM ROWS
-           FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::int[]))
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.ctid FROM schedule s
@@ -583,8 +583,8 @@ func (q *Queries) SeatMembers(ctx context.Context, db DBTX, arg SeatMembersParam
 const setTakers = `-- name: SetTakers :exec
 UPDATE job_groups g
    SET takers = ARRAY(SELECT jsonb_array_elements_text(item.takers::jsonb))
-  FROM ROWS
-         FROM (unnest($1::text[]), unnest($2::text[]), unnest($3::text[]))
+  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                  unnest($3::text[]))
        AS item(namespace, process_id, takers)
  WHERE g.namespace = ANY (ARRAY[item.namespace])
    AND g.process_id = item.process_id
@@ -678,8 +678,8 @@ type WakeGroupsParams struct {
 	Lim        int32
 }
 
-// WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
-// lim. Locked rows are left to the next call.
+// WakeGroups makes at most lim jobs that wait for their members available again, so that the engine
+// checks them. Locked rows are left to the next call.
 func (q *Queries) WakeGroups(ctx context.Context, db DBTX, arg WakeGroupsParams) (int64, error) {
 	result, err := db.Exec(ctx, wakeGroups, arg.Namespaces, arg.Lim)
 	if err != nil {

@@ -1,0 +1,135 @@
+-- CountLooked returns the number of rows that each invariant of FindViolations checks. An invariant
+-- that has checked no rows proves nothing.
+-- name: CountLooked :many
+WITH waiting AS MATERIALIZED (
+  SELECT task_type, waits_for, attempt, timer_name FROM schedule),
+attempts AS MATERIALIZED (
+  SELECT 1 FROM running),
+living AS MATERIALIZED (
+  SELECT status, last_event_id, cancel_deadline FROM processes WHERE removed_time IS NULL),
+ended AS MATERIALIZED (
+  SELECT count(*) AS n, count(*) FILTER (WHERE status <> 'CANCELLED') AS ran FROM tasks)
+SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
+  FROM (
+    SELECT 'task_in_one_place' AS invariant,
+           (SELECT n FROM ended) + (SELECT count(*) FROM waiting)
+             + (SELECT count(*) FROM attempts) AS n
+    UNION ALL
+    SELECT 'no_orphans',
+           (SELECT n FROM ended) + (SELECT count(*) FROM waiting) + (SELECT count(*) FROM attempts)
+             + (SELECT count(*) FROM events) + (SELECT count(*) FROM failed_attempts)
+    UNION ALL
+    SELECT 'running_fits_status',
+           (SELECT count(*) FROM attempts)
+    UNION ALL
+    SELECT 'numbers_are_new',
+           (SELECT count(*) FROM attempts)
+    UNION ALL
+    SELECT 'one_next_task',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'place')
+    UNION ALL
+    SELECT 'priority_is_smallest',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'place')
+    UNION ALL
+    SELECT 'somebody_wakes',
+           (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
+    UNION ALL
+    SELECT 'in_order',
+           (
+             SELECT count(*) FROM running r
+               JOIN schedule s
+                 ON s.namespace = r.namespace
+                AND s.process_id = r.process_id
+                AND s.waits_for IN ('process', 'place')
+                AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+              WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+                AND r.attempt = 1)
+    UNION ALL
+    SELECT 'events_numbered',
+           (SELECT count(*) FROM living WHERE last_event_id > 0)
+    UNION ALL
+    SELECT 'events_of_attempt',
+           (SELECT count(*) FROM events WHERE task_id <> 0)
+    UNION ALL
+    SELECT 'error_has_culprit',
+           (SELECT count(*) FROM living WHERE status = 'ERROR')
+    UNION ALL
+    SELECT 'error_holds_all',
+           (SELECT count(*) FROM living WHERE status = 'ERROR')
+    UNION ALL
+    SELECT 'end_is_empty',
+           (
+             SELECT count(*) FROM processes
+              WHERE removed_time IS NOT NULL
+                 OR status IN ('COMPLETED', 'CANCELLED'))
+    UNION ALL
+    SELECT 'held_by_operator',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'operator')
+             + (SELECT count(*) FROM living WHERE status = 'SUSPENDED')
+    UNION ALL
+    SELECT 'cancel_has_task',
+           (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
+             + (SELECT count(*) FROM waiting WHERE task_type = 'CANCEL')
+    UNION ALL
+    SELECT 'cancel_goes_first',
+           (SELECT count(*) FROM living WHERE cancel_deadline IS NOT NULL)
+    UNION ALL
+    SELECT 'init_has_task',
+           (SELECT count(*) FROM living WHERE status = 'INIT')
+    UNION ALL
+    SELECT 'attention_is_status',
+           (SELECT count(*) FROM living WHERE status NOT IN ('INIT', 'RUNNING'))
+    UNION ALL
+    SELECT 'status_is_sound',
+           (SELECT count(*) FROM living)
+    UNION ALL
+    SELECT 'token_grows',
+           (SELECT count(*) FROM attempts)
+    UNION ALL
+    SELECT 'applied_once',
+           (SELECT ran FROM ended)
+    UNION ALL
+    SELECT 'task_is_sound',
+           (SELECT n FROM ended)
+    UNION ALL
+    SELECT 'retry_is_sound',
+           (SELECT count(*) FROM waiting WHERE attempt > 0)
+    UNION ALL
+    SELECT 'one_timer_a_name',
+           (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
+    UNION ALL
+    SELECT 'counts_agree',
+           (SELECT count(*) FROM status_counts)
+    UNION ALL
+    SELECT 'jobs_agree',
+           (SELECT count(*) FROM job_counts)
+    UNION ALL
+    SELECT 'events_agree',
+           (SELECT count(*) FROM job_events)
+    UNION ALL
+    SELECT 'events_are_past',
+           (SELECT count(*) FROM job_events)
+    UNION ALL
+    SELECT 'request_has_answer',
+           (SELECT count(*) FROM requests WHERE task_id <> 0)
+    UNION ALL
+    SELECT 'job_has_row',
+           (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
+    UNION ALL
+    SELECT 'keys_are_held',
+           (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
+    UNION ALL
+    SELECT 'line_is_of_job',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'constraint')
+    UNION ALL
+    SELECT 'takers_have_places',
+           (SELECT count(*) FROM job_places)
+    UNION ALL
+    SELECT 'group_is_full',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'members')
+    UNION ALL
+    SELECT 'end_is_told',
+           (SELECT count(*) FROM parents)
+    UNION ALL
+    SELECT 'held_has_reason',
+           (SELECT count(*) FROM messages WHERE held)) counts;

@@ -279,8 +279,8 @@ type StepsQuery struct {
 	AfterOrd  int32
 	After     int32 // index
 	Limit     int
-	// MaxBytes limits the values of the steps: inputs, results, failures and progress. The step that
-	// exceeds it is the last one with values.
+	// MaxBytes limits the values of the steps: inputs, results, failures and progress. The step
+	// that exceeds it is the last one with values.
 	MaxBytes int64
 	// WithoutValues adds the steps after that one, without inputs and results.
 	WithoutValues bool

@@ -236,8 +236,8 @@ func (t *Turn) Rest() (time.Duration, error) {
 	return time.Duration(us) * time.Microsecond, err
 }
 
-// KeyState is the number of holders of a key, the state of its bucket, and the job that has reserved
-// it.
+// KeyState is the number of holders of a key, the state of its bucket, and the job that has
+// reserved it.
 type KeyState = dbsqlc.ReadLinesRow
 
 // Read returns the state of key queues. rated reports which constraints have a rate.
@@ -269,8 +269,8 @@ type Front struct {
 	Reserved bool    // a key is reserved: no job is Given one
 }
 
-// Front locks the first jobs of key queues. If each of them needs only the key of its queue, all get
-// it at once (Given), which takes one statement instead of three.
+// Front locks the first jobs of key queues. If each of them needs only the key of its queue, all
+// get it at once (Given), which takes one statement instead of three.
 func (t *Turn) Front(f Front) ([]InFront, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {

@@ -104,7 +104,8 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 	return looked, err
 }
 
-// WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most limit of each.
+// WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
+// limit of each.
 func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limit int32) error {
 	return s.Taking(ctx, "wake groups", func(ctx context.Context, db storage.DB) error {
 		_, err := dbsqlc.New().WakeGroups(ctx, db, dbsqlc.WakeGroupsParams{Namespaces: namespaces, Lim: limit})

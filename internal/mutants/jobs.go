@@ -66,7 +66,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "poll-without-a-limit-in-bytes", breaks: "a Poll returns at most 4 MiB of tasks",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024", planted: "summed.bytes_before < 4000 * 1024 * 1024",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024", planted: "summed.bytes_before < 1000 * 1024 * 1024",
 		packages: "./engine/jobs", run: "PollIsBounded",
 	},
 	{

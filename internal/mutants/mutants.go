@@ -79,7 +79,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
-		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(d.attempt, 0)::bigint + 1 AS fencing_token",
+		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(candidate.attempt, 0)::bigint + 1 AS fencing_token",
 		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",
 	},
 	{

@@ -53,7 +53,7 @@ type Fire struct {
 	Reason   string
 	Attempt  int32 // of the run; 0 if none has started
 	Status   Status
-	Manual   bool  // triggered or backfilled
+	Manual   bool  // triggered, backfilled or run again
 	Count    int64 // number of fire times; more than 1 only for old missed ones
 }
 

@@ -2,8 +2,9 @@
 -- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
 -- item writes nothing. change: decide (a new row), start (a waiting run starts), end (the first end
 -- of a run counts; a waiting run that ends never starts), refuse (a started run could not start:
--- its fire becomes a skipped one). The ledger has each fire once. An existing row of a new fire
--- stays: it belongs to a deleted cron with the same id.
+-- its fire becomes a skipped one), rerun (a fire that has ended gets another run). The ledger has
+-- each fire once. An existing row of a new fire stays: it belongs to a deleted cron with the same
+-- id.
 -- name: WriteFires :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -33,28 +34,41 @@ WITH input AS MATERIALIZED (
 updated_cron_fires AS (
   UPDATE cron_fires f
      SET status = input.status::fire_status,
-         decision = CASE input.change
-                      WHEN 'refuse' THEN input.decision::fire_decision
-                      ELSE f.decision
+         decision = CASE WHEN input.change IN ('refuse', 'rerun') THEN input.decision::fire_decision
+                         ELSE f.decision
                     END,
-         reason = CASE input.change WHEN 'refuse' THEN NULLIF(input.reason, '') ELSE f.reason END,
+         reason = CASE WHEN input.change IN ('refuse', 'rerun') THEN NULLIF(input.reason, '')
+                       ELSE f.reason
+                  END,
          attempt = CASE input.change WHEN 'end' THEN f.attempt ELSE input.attempt END,
          process_id = CASE input.change
                         WHEN 'end' THEN f.process_id
                         ELSE NULLIF(input.run_id, '')
                       END,
-         started_time = CASE input.change
-                          WHEN 'start' THEN statement_timestamp()
-                          WHEN 'end' THEN f.started_time
+         decided_time = CASE input.change
+                          WHEN 'rerun' THEN statement_timestamp()
+                          ELSE f.decided_time
                         END,
-         ended_time = CASE input.change WHEN 'start' THEN NULL ELSE statement_timestamp() END,
-         detail = CASE input.change WHEN 'end' THEN NULLIF(input.detail, '') ELSE f.detail END
+         started_time = CASE WHEN input.change IN ('start', 'rerun') THEN statement_timestamp()
+                             WHEN input.change = 'end' THEN f.started_time
+                        END,
+         ended_time = CASE WHEN input.change NOT IN ('start', 'rerun') THEN statement_timestamp()
+                      END,
+         detail = CASE input.change
+                    WHEN 'end' THEN NULLIF(input.detail, '')
+                    WHEN 'rerun' THEN NULL
+                    ELSE f.detail
+                  END,
+         manual = f.manual OR input.change = 'rerun'
     FROM input
-   WHERE input.change IN ('start', 'end', 'refuse')
+   WHERE input.change IN ('start', 'end', 'refuse', 'rerun')
      AND f.namespace = ANY (ARRAY[input.namespace])
      AND f.cron_id = input.cron_id
      AND f.fire_time = input.fire_time
-     AND (f.status = 'SCHEDULED' OR input.change IN ('end', 'refuse') AND f.status = 'RUNNING'))
+     AND CASE WHEN input.change = 'rerun' THEN f.ended_time IS NOT NULL
+              ELSE f.status = 'SCHEDULED'
+                OR input.change IN ('end', 'refuse') AND f.status = 'RUNNING'
+         END)
 INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, reason, attempt, status,
                         process_id, decided_time, started_time, ended_time, detail, manual, count)
 SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''), attempt,

@@ -23,6 +23,7 @@ type cronCmd struct {
 	Resume   cronResumeCmd   `cmd:"" help:"Resume a paused cron."`
 	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, also if the cron is paused."`
 	Cancel   cronCancelCmd   `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
+	Rerun    cronRerunCmd    `cmd:"" help:"Start another run for a fire that was skipped or failed."`
 	Backfill cronBackfillCmd `cmd:"" help:"Decide past fire times."`
 	Preview  cronPreviewCmd  `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
 	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
@@ -283,8 +284,8 @@ type cronCancelCmd struct {
 }
 
 func (cronCancelCmd) Help() string {
-	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A fire that waits is
-taken out of the queue and never starts. The answer is its row of the ledger.
+	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A
+fire that waits is taken out of the queue and never starts. The answer is its row of the ledger.
 
     progressor cron cancel demo nightly 2026-11-21T02:00:00Z --reason 'wrong data'`
 }
@@ -296,6 +297,32 @@ func (c *cronCancelCmd) Run(a *app) error {
 		return err
 	}
 	return ask(a, c.outputFlag, c.client().Cron.CancelFire, req, func(resp *progressorv1.CancelFireResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
+}
+
+type cronRerunCmd struct {
+	cronArgs
+	clientFlags
+	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+}
+
+func (cronRerunCmd) Help() string {
+	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed, timed out or was
+cancelled. The run has the original fire time and the next attempt number, starts at once, and does
+not count for the policies of the cron. The answer is its row of the ledger.
+
+    progressor cron rerun demo nightly 2026-11-21T02:00:00Z --reason 'disk is free again'`
+}
+
+func (c *cronRerunCmd) Run(a *app) error {
+	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
+	var err error
+	if req.FireTime, err = timeFrom("FIRE_TIME", c.Fire); err != nil {
+		return err
+	}
+	return ask(a, c.outputFlag, c.client().Cron.RerunFire, req, func(resp *progressorv1.RerunFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 	})
 }

@@ -43,6 +43,10 @@ func (f *fakeEngine) CancelFire(_ context.Context, req *progressorv1.CancelFireR
 	return answer(f, req, &progressorv1.CancelFireResponse{Fire: f.fires[0]})
 }
 
+func (f *fakeEngine) RerunFire(_ context.Context, req *progressorv1.RerunFireRequest) (*progressorv1.RerunFireResponse, error) {
+	return answer(f, req, &progressorv1.RerunFireResponse{Fire: f.fires[0]})
+}
+
 func (f *fakeEngine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	return answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
@@ -261,6 +265,8 @@ func TestCronGetListFires(t *testing.T) {
 	wantRequest(t, f.last, &progressorv1.TriggerCronRequest{Namespace: "demo", CronId: "nightly", OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_PARALLEL})
 	wantLines(t, p.ok(t, "cron", "cancel", "demo", "nightly", "2026-11-20T02:00:00Z", "--reason", "wrong data"), ledger...)
 	wantRequest(t, f.last, &progressorv1.CancelFireRequest{Namespace: "demo", CronId: "nightly", FireTime: utc("2026-11-20T02:00:00Z"), Reason: "wrong data"})
+	wantLines(t, p.ok(t, "cron", "rerun", "demo", "nightly", "2026-11-20T02:00:00Z", "--reason", "again"), ledger...)
+	wantRequest(t, f.last, &progressorv1.RerunFireRequest{Namespace: "demo", CronId: "nightly", FireTime: utc("2026-11-20T02:00:00Z"), Reason: "again"})
 	wantLines(t, p.ok(t, "cron", "backfill", "demo", "nightly", "--from", "2026-11-01T00:00:00Z", "--to", "2026-11-02T00:00:00Z"), "decided 1,234 fire times")
 	wantRequest(t, f.last, &progressorv1.BackfillCronRequest{
 		Namespace: "demo", CronId: "nightly", FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"),

@@ -32,7 +32,7 @@ type command struct {
 	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
 	From       time.Time          `json:"from,omitzero"`
 	To         time.Time          `json:"to,omitzero"`
-	Fire       time.Time          `json:"fire,omitzero"` // of CancelFire
+	Fire       time.Time          `json:"fire,omitzero"` // of CancelFire and RerunFire
 }
 
 // The methods.
@@ -45,6 +45,7 @@ const (
 	methodTrigger  = "TriggerCron"
 	methodBackfill = "BackfillCron"
 	methodCancel   = "CancelFire"
+	methodRerun    = "RerunFire"
 )
 
 // answered is what an order is answered with, if anything.
@@ -110,6 +111,8 @@ func (t *task) obey(ctx context.Context, o *command) error {
 		return t.startBackfill(o)
 	case methodCancel:
 		return t.cancelFire(o.Fire)
+	case methodRerun:
+		return t.rerunFire(ctx, o.Fire)
 	default:
 		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 	}
@@ -169,8 +172,8 @@ func (t *task) update(o *command) error {
 	if err != nil {
 		return rejection(err)
 	}
-	moves := place(definition) != place(s.definition) || runID(definition, time.Time{}) != runID(s.definition, time.Time{})
-	if moves && len(s.Cron.Running)+len(s.Replaced)+len(s.Unsent) > 0 {
+	moves := place(definition) != place(s.definition) || runID(definition, time.Time{}, 0) != runID(s.definition, time.Time{}, 0)
+	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
 		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while runs of it go on: pause it and wait for them")
 	}
 	// The runs that this tick starts are sent by the new definition: their rows have to name the runs of its target.
@@ -197,11 +200,14 @@ func (t *task) cancelFire(fire time.Time) error {
 		t.follow(step)
 		return nil
 	}
-	asked := slices.ContainsFunc(s.Unsent, func(o outgoing) bool { return o.Fire.Equal(fire) && o.Cancel != "" })
+	rerun := s.rerunOf(fire)
+	asked := slices.ContainsFunc(s.Unsent, func(o outgoing) bool {
+		return o.Fire.Equal(fire) && o.Rerun == rerun && o.Cancel != ""
+	})
 	switch {
 	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // it is being cancelled
-	case slices.ContainsFunc(s.Cron.Running, fire.Equal):
-		t.send(outgoing{Fire: fire, Cancel: cancelCommand})
+	case slices.ContainsFunc(s.Cron.Running, fire.Equal) || s.independentRun(fire) >= 0:
+		t.send(outgoing{Fire: fire, Rerun: rerun, Cancel: cancelCommand})
 	default:
 		return processor.Reject(rejectedStatus, "the fire of %s neither runs nor waits", fire.UTC().Format(time.RFC3339Nano))
 	}
@@ -209,7 +215,7 @@ func (t *task) cancelFire(fire time.Time) error {
 }
 
 // place is what the address of a run depends on, beside its fire.
-func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}) }
+func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}, 0) }
 
 // remove ends the cron. What runs goes on; what waits never starts.
 func (t *task) remove() {

@@ -137,7 +137,7 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 		if c.newJob == nil {
 			return invalid("cron.target.enqueue_job", "this engine serves no jobs")
 		}
-		if _, err := c.jobMessage(runKey(def, created), target, runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
+		if _, err := c.jobMessage(runKey(def, created, 0), target, runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // startedKey is the process of a user that a run of its own starts: RUN_END_INIT.
 func startedKey(run process.Key, w *work, target *progressorv1.StartProcessTarget) process.Key {
-	return process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: fireID(w.CronID, w.Fire)}
+	return process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: attemptID(w.CronID, w.Fire, w.Rerun)}
 }
 
 // start starts a process, once by the id of the run, and waits for the end of its INIT task. nil: it has not ended.

@@ -79,6 +79,19 @@ func (c *Crons) CancelFire(ctx context.Context, r *progressorv1.CancelFireReques
 	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), fire)
 }
 
+// RerunFire starts a run for a fire that was skipped or whose run failed. It returns the row of the fire.
+func (c *Crons) RerunFire(ctx context.Context, r *progressorv1.RerunFireRequest, by process.Actor) (*progressorv1.Fire, error) {
+	fire, err := c.existingFire(ctx, r.GetNamespace(), r.GetCronId(), r.GetFireTime())
+	if err != nil {
+		return nil, err
+	}
+	o := &command{Method: methodRerun, Fire: fire, Note: r.GetReason()}
+	if _, err = c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by); err != nil {
+		return nil, err
+	}
+	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), fire)
+}
+
 // fire reads the row of a fire.
 func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Time) (*progressorv1.Fire, error) {
 	row, err := crons.Get(ctx, c.store, namespace, cronID, fire)

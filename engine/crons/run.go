@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,14 +32,22 @@ func isOwn(c *progressorv1.Cron) bool {
 	return target == nil || target.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT
 }
 
-// fireID names a fire, and the process, the job or the run of a flow that is its run.
+// fireID returns the ID of a fire, and of the process, job or run of a flow that it starts.
 func fireID(cronID string, fire time.Time) string {
 	return cronID + "/" + fire.UTC().Format(time.RFC3339Nano)
 }
 
-// runKey is the process whose end is that of a run.
-func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
-	id := fireID(c.GetCronId(), fire)
+// attemptID returns the ID of a run. rerun is the attempt if an earlier attempt of the same fire had a run, else 0.
+func attemptID(cronID string, fire time.Time, rerun int32) string {
+	if rerun == 0 {
+		return fireID(cronID, fire)
+	}
+	return fireID(cronID, fire) + "/" + strconv.Itoa(int(rerun))
+}
+
+// runKey returns the key of the process whose end is the end of a run.
+func runKey(c *progressorv1.Cron, fire time.Time, rerun int32) process.Key {
+	id := attemptID(c.GetCronId(), fire, rerun)
 	if isOwn(c) {
 		return process.Key{Namespace: c.GetNamespace(), ProcessID: process.CronRunPrefix + id}
 	}
@@ -49,12 +58,12 @@ func runKey(c *progressorv1.Cron, fire time.Time) process.Key {
 	return process.Key{Namespace: cmp.Or(namespace, c.GetNamespace()), ProcessID: id}
 }
 
-// runID is the process (or the job) that a run is for those who look: the user's, where there is one.
-func runID(c *progressorv1.Cron, fire time.Time) string {
+// runID returns the ID of the process or job that users see as the run.
+func runID(c *progressorv1.Cron, fire time.Time, rerun int32) string {
 	if c.GetTarget().GetStartProcess() != nil {
-		return fireID(c.GetCronId(), fire)
+		return attemptID(c.GetCronId(), fire, rerun)
 	}
-	return runKey(c, fire).ProcessID
+	return runKey(c, fire, rerun).ProcessID
 }
 
 // The metadata by which a run knows its fire.
@@ -68,7 +77,7 @@ const (
 func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	m := storage.Message{Kind: storage.MessageStart, Target: key}
 	c, metadata := t.state.definition, (*structpb.Struct)(nil)
-	tell, err := json.Marshal(runEndArgs{e.Fire})
+	tell, err := json.Marshal(runEndArgs{Fire: e.Fire, Rerun: e.Rerun})
 	if target := c.GetTarget().GetEnqueueJob(); target != nil && err == nil {
 		m, err = t.crons.jobMessage(key, target, runMetadata(c.GetCronId(), e.Fire, e.Attempt, target.GetOptions().GetMetadata()))
 		m.NotifyParentArgs = tell

@@ -23,6 +23,7 @@ type work struct {
 	CronID  string        `json:"cron_id"`
 	Fire    time.Time     `json:"fire"`
 	Attempt int32         `json:"attempt"`
+	Rerun   int32         `json:"rerun,omitempty"`   // see attemptID
 	Timeout time.Duration `json:"timeout,omitempty"` // of the policy
 	Target  []byte        `json:"target"`            // CronTarget in protobuf
 }
@@ -53,7 +54,8 @@ func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(work{
-		CronID: t.state.definition.GetCronId(), Fire: e.Fire, Attempt: e.Attempt, Timeout: durationOf(t.state.definition.GetPolicy().GetTimeout()), Target: target,
+		CronID: t.state.definition.GetCronId(), Fire: e.Fire, Attempt: e.Attempt, Rerun: e.Rerun,
+		Timeout: durationOf(t.state.definition.GetPolicy().GetTimeout()), Target: target,
 	})
 }
 

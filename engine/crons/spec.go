@@ -147,8 +147,11 @@ func checkTarget(t *progressorv1.CronTarget) error {
 	return invalid("cron.target", "is required: say what to start, such as start_process")
 }
 
-// maxFlowCronID leaves room for a fire time: the id of a run has 160 bytes at most.
-const maxFlowCronID = 160 - len("/2006-01-02T15:04:05.999999Z")
+// maxFlowRunID is the maximum length of the ID of a flow run.
+const maxFlowRunID = 160
+
+// maxFlowCronID leaves room for a fire time in the ID of a run.
+const maxFlowCronID = maxFlowRunID - len("/2006-01-02T15:04:05.999999Z")
 
 // checkStartRun refuses what could start no run of any template.
 func checkStartRun(t *progressorv1.StartRunTarget) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,8 @@ type state struct {
 	Deadlines []deadline `json:"deadlines,omitempty"`
 	// Replaced are runs that were asked to cancel in favor of another: they count for nothing, but their end is told.
 	Replaced []time.Time `json:"replaced,omitempty"`
+	// Independent are the running runs that the policies of the cron ignore: those that RerunFire started.
+	Independent []independentRun `json:"independent,omitempty"`
 	// Unsent is what was decided and is still to be said to the runs, in order: a result takes a part of it.
 	Unsent    []outgoing `json:"unsent,omitempty"`
 	Backfills []backfill `json:"backfills,omitempty"` // ordered and not done, in order
@@ -53,6 +56,7 @@ type deadline struct {
 type outgoing struct {
 	Fire    time.Time `json:"fire"`
 	Attempt int32     `json:"attempt,omitempty"` // of a start
+	Rerun   int32     `json:"rerun,omitempty"`   // see attemptID
 	Cancel  string    `json:"cancel,omitempty"`  // why it is asked to end
 }
 
@@ -67,6 +71,25 @@ const (
 var cancelReasons = map[string]string{
 	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron takes its place",
 	cancelCommand: "its fire was cancelled",
+}
+
+// independentRun is a run that does not count for overlap, failure and concurrency.
+type independentRun struct {
+	Fire  time.Time `json:"fire"`
+	Rerun int32     `json:"rerun,omitempty"` // see attemptID
+}
+
+// independentRun returns the index in Independent of the run of a fire, or -1.
+func (s *state) independentRun(fire time.Time) int {
+	return slices.IndexFunc(s.Independent, func(r independentRun) bool { return r.Fire.Equal(fire) })
+}
+
+// rerunOf returns the rerun number of the running run of a fire, see attemptID.
+func (s *state) rerunOf(fire time.Time) int32 {
+	if n := s.independentRun(fire); n >= 0 {
+		return s.Independent[n].Rerun
+	}
+	return 0
 }
 
 type backfill struct {
@@ -147,7 +170,10 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 		m.NextFireTimes = append(m.NextFireTimes, stamp(fire))
 	}
 	for _, fire := range s.Cron.Running {
-		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, fire))
+		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, fire, 0))
+	}
+	for _, run := range s.Independent {
+		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, run.Fire, run.Rerun))
 	}
 	return m, nil
 }
@@ -178,7 +204,7 @@ func explained(_ context.Context, p *progressorv1.Process, e *explain.State) err
 		said.Next = fire
 	}
 	for _, fire := range now.Running {
-		said.Running = append(said.Running, runID(s.definition, fire))
+		said.Running = append(said.Running, runID(s.definition, fire, 0))
 	}
 	e.Cron = said
 	return nil

@@ -74,8 +74,9 @@ func (t *task) read() (err error) {
 func (t *task) look(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
-			t.end(d.Fire, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
-			t.send(outgoing{Fire: d.Fire, Cancel: cancelLate})
+			rerun := t.state.rerunOf(d.Fire)
+			t.end(d.Fire, rerun, cron.Timeout, passedTimeout(durationOf(t.state.definition.GetPolicy().GetTimeout())))
+			t.send(outgoing{Fire: d.Fire, Rerun: rerun, Cancel: cancelLate})
 		}
 	}
 	if err := t.backfill(ctx); err != nil {
@@ -93,7 +94,8 @@ func passedTimeout(limit time.Duration) string {
 
 // runEndArgs is what the NOTIFY that tells the end of a run says of it.
 type runEndArgs struct {
-	Fire time.Time `json:"fire"`
+	Fire  time.Time `json:"fire"`
+	Rerun int32     `json:"rerun,omitempty"` // see attemptID
 }
 
 // runEnded is told the end of a run.
@@ -110,23 +112,27 @@ func (t *task) runEnded(ctx context.Context) error {
 	if n := slices.IndexFunc(t.state.Replaced, run.Fire.Equal); n >= 0 {
 		t.state.Replaced = slices.Delete(t.state.Replaced, n, n+1)
 		if status == cron.Skipped {
-			t.refuseRow(run.Fire, detail)
+			t.refuseRow(run.Fire, run.Rerun, t.decisionOf(run.Fire), detail)
 		} else {
 			t.endRow(run.Fire, status, detail)
 		}
 		return nil
 	}
 	if status == cron.Skipped {
-		t.refused(run.Fire, detail)
+		t.refused(run.Fire, run.Rerun, detail)
 		return nil
 	}
-	t.end(run.Fire, status, detail)
+	t.end(run.Fire, run.Rerun, status, detail)
 	return nil
 }
 
-// end ends a run that counts still. The first end holds.
-func (t *task) end(fire time.Time, status cron.Status, detail string) {
-	if !slices.ContainsFunc(t.state.Cron.Running, fire.Equal) {
+// end stores the end of a run. The first end of a run counts.
+func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail string) {
+	if t.removeIndependent(fire, rerun) {
+		t.endRow(fire, status, detail)
+		return
+	}
+	if rerun != 0 || !slices.ContainsFunc(t.state.Cron.Running, fire.Equal) {
 		return
 	}
 	t.endRow(fire, status, detail)
@@ -144,26 +150,35 @@ func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 }
 
 // refused takes a run back that another run of its scope has kept from starting.
-func (t *task) refused(fire time.Time, reason string) {
+func (t *task) refused(fire time.Time, rerun int32, reason string) {
 	s := t.state
-	if !slices.ContainsFunc(s.Cron.Running, fire.Equal) {
+	if t.removeIndependent(fire, rerun) {
+		t.refuseRow(fire, rerun, cron.Fired, reason)
 		return
 	}
-	t.refuseRow(fire, reason)
+	if rerun != 0 || !slices.ContainsFunc(s.Cron.Running, fire.Equal) {
+		return
+	}
+	t.refuseRow(fire, rerun, t.decisionOf(fire), reason)
 	t.follow(t.cron.Refused(s.Cron, fire, t.now))
 }
 
-// refuseRow makes the row of a fire that of one which was skipped.
-func (t *task) refuseRow(fire time.Time, reason string) {
-	s := t.state
-	was := cron.Fired
-	if run := s.Cron.Started(fire); run != nil && run.Queued {
-		was = cron.Queued
+// decisionOf returns the decision that started a run of the calendar.
+func (t *task) decisionOf(fire time.Time) cron.Decision {
+	if run := t.state.Cron.Started(fire); run != nil && run.Queued {
+		return cron.Queued
 	}
+	return cron.Fired
+}
+
+// refuseRow changes the row of a fire, whose decision was was, to one that was skipped. A rerun keeps its attempt,
+// because the ID of the next rerun depends on it.
+func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason string) {
+	s := t.state
 	s.Decisions[was.String()]--
 	s.Decisions[cron.SkippedConcurrency.String()]++
 	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
-	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Skipped, Decision: cron.SkippedConcurrency, Reason: cut(reason), Count: 1}, Change: crons.Refused})
+	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: cron.Skipped, Decision: cron.SkippedConcurrency, Attempt: rerun, Reason: cut(reason), Count: 1}, Change: crons.Refused})
 	t.crons.metrics.refused(t)
 }
 
@@ -173,9 +188,9 @@ func (t *task) follow(step cron.Step) {
 	for _, start := range step.Starts {
 		t.row(crons.Fire{
 			Fire:   cron.Fire{Time: start.Fire, Status: cron.Running, Decision: cron.Queued, Attempt: start.Attempt, Count: 1},
-			Change: crons.Started, RunID: runID(s.definition, start.Fire),
+			Change: crons.Started, RunID: runID(s.definition, start.Fire, 0),
 		})
-		t.start(start.Fire, start.Attempt)
+		t.start(outgoing{Fire: start.Fire, Attempt: start.Attempt})
 	}
 	t.newest = step.State.Decided
 	if step.Next.Equal(t.now) { // newer ones follow
@@ -185,8 +200,8 @@ func (t *task) follow(step cron.Step) {
 		row := crons.Fire{Fire: fire, Change: crons.Decided}
 		row.Reason = cut(fire.Reason)
 		if fire.Decision == cron.Fired {
-			row.RunID = runID(s.definition, fire.Time)
-			t.start(fire.Time, fire.Attempt)
+			row.RunID = runID(s.definition, fire.Time, 0)
+			t.start(outgoing{Fire: fire.Time, Attempt: fire.Attempt})
 		}
 		t.row(row)
 		if s.Decisions == nil {
@@ -209,15 +224,15 @@ func (t *task) follow(step cron.Step) {
 	s.Cron, s.Next = step.State, step.Next
 }
 
-func (t *task) start(fire time.Time, attempt int32) {
-	t.send(outgoing{Fire: fire, Attempt: attempt})
-	if fire.After(t.state.LastFire) {
-		t.state.LastFire = fire
+func (t *task) start(run outgoing) {
+	t.send(run)
+	if run.Fire.After(t.state.LastFire) {
+		t.state.LastFire = run.Fire
 	}
 	if timeout := durationOf(t.state.definition.GetPolicy().GetTimeout()); timeout > 0 {
-		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: fire, Due: t.now.Add(timeout)})
+		t.state.Deadlines = append(t.state.Deadlines, deadline{Fire: run.Fire, Due: t.now.Add(timeout)})
 	}
-	if attempt > 1 {
+	if run.Attempt > 1 {
 		t.crons.metrics.retried(t)
 	}
 }
@@ -293,7 +308,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 
 // message is an errand as it is sent.
 func (t *task) message(e outgoing) (storage.Message, error) {
-	key := runKey(t.state.definition, e.Fire)
+	key := runKey(t.state.definition, e.Fire, e.Rerun)
 	switch {
 	case e.Cancel == "":
 	case t.state.definition.GetTarget().GetStartRun() != nil:

@@ -94,6 +94,15 @@ func (s *cronService) CancelFire(ctx context.Context, r *progressorv1.CancelFire
 	return &progressorv1.CancelFireResponse{Fire: f}, nil
 }
 
+// RerunFire starts another run for a fire that was skipped or failed.
+func (s *cronService) RerunFire(ctx context.Context, r *progressorv1.RerunFireRequest) (*progressorv1.RerunFireResponse, error) {
+	f, err := s.crons.RerunFire(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.RerunFireResponse{Fire: f}, nil
+}
+
 // BackfillCron makes a cron decide the fire times of a past period.
 func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))

@@ -31,6 +31,7 @@ const (
 	Started Change = "start"  // a run that has waited
 	Ended   Change = "end"    // a run, or a waiting one that never starts; only the first end is stored
 	Refused Change = "refuse" // a started run that could not start: nothing has run
+	Rerun   Change = "rerun"  // another run of a fire that has ended
 )
 
 // Fire is an effect that writes a fire to the ledger.

@@ -1435,7 +1435,7 @@ type Fire struct {
 	StartedTime   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=started_time,json=startedTime,proto3" json:"started_time,omitempty"`
 	EndedTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_time,json=endedTime,proto3" json:"ended_time,omitempty"`
 	Detail        string                 `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
-	Manual        bool                   `protobuf:"varint,12,opt,name=manual,proto3" json:"manual,omitempty"` // triggered or backfilled
+	Manual        bool                   `protobuf:"varint,12,opt,name=manual,proto3" json:"manual,omitempty"` // triggered, backfilled or run again
 	Count         int64                  `protobuf:"varint,13,opt,name=count,proto3" json:"count,omitempty"`   // number of fire times in this row; more than 1 only for old MISSED ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2477,6 +2477,118 @@ func (x *CancelFireResponse) GetFire() *Fire {
 	return nil
 }
 
+type RerunFireRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"` // Fire.fire_time
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                     // for the audit log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunFireRequest) Reset() {
+	*x = RerunFireRequest{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunFireRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunFireRequest) ProtoMessage() {}
+
+func (x *RerunFireRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunFireRequest.ProtoReflect.Descriptor instead.
+func (*RerunFireRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RerunFireRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RerunFireRequest) GetCronId() string {
+	if x != nil {
+		return x.CronId
+	}
+	return ""
+}
+
+func (x *RerunFireRequest) GetFireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FireTime
+	}
+	return nil
+}
+
+func (x *RerunFireRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RerunFireResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fire          *Fire                  `protobuf:"bytes,1,opt,name=fire,proto3" json:"fire,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RerunFireResponse) Reset() {
+	*x = RerunFireResponse{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RerunFireResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RerunFireResponse) ProtoMessage() {}
+
+func (x *RerunFireResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RerunFireResponse.ProtoReflect.Descriptor instead.
+func (*RerunFireResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RerunFireResponse) GetFire() *Fire {
+	if x != nil {
+		return x.Fire
+	}
+	return nil
+}
+
 type BackfillCronRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -2492,7 +2604,7 @@ type BackfillCronRequest struct {
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2616,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2629,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BackfillCronRequest) GetNamespace() string {
@@ -2564,7 +2676,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2688,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2701,7 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BackfillCronResponse) GetFires() int32 {
@@ -2615,7 +2727,7 @@ type PreviewCronRequest struct {
 
 func (x *PreviewCronRequest) Reset() {
 	*x = PreviewCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2739,7 @@ func (x *PreviewCronRequest) String() string {
 func (*PreviewCronRequest) ProtoMessage() {}
 
 func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2752,7 @@ func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronRequest.ProtoReflect.Descriptor instead.
 func (*PreviewCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PreviewCronRequest) GetOf() isPreviewCronRequest_Of {
@@ -2715,7 +2827,7 @@ type CronRef struct {
 
 func (x *CronRef) Reset() {
 	*x = CronRef{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +2839,7 @@ func (x *CronRef) String() string {
 func (*CronRef) ProtoMessage() {}
 
 func (x *CronRef) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +2852,7 @@ func (x *CronRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronRef.ProtoReflect.Descriptor instead.
 func (*CronRef) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CronRef) GetNamespace() string {
@@ -2767,7 +2879,7 @@ type PreviewCronResponse struct {
 
 func (x *PreviewCronResponse) Reset() {
 	*x = PreviewCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2891,7 @@ func (x *PreviewCronResponse) String() string {
 func (*PreviewCronResponse) ProtoMessage() {}
 
 func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2904,7 @@ func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronResponse.ProtoReflect.Descriptor instead.
 func (*PreviewCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PreviewCronResponse) GetFireTimes() []*timestamppb.Timestamp {
@@ -2821,7 +2933,7 @@ type ListFiresRequest struct {
 
 func (x *ListFiresRequest) Reset() {
 	*x = ListFiresRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2945,7 @@ func (x *ListFiresRequest) String() string {
 func (*ListFiresRequest) ProtoMessage() {}
 
 func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2958,7 @@ func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresRequest.ProtoReflect.Descriptor instead.
 func (*ListFiresRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListFiresRequest) GetNamespace() string {
@@ -2887,7 +2999,7 @@ type ListFiresResponse struct {
 
 func (x *ListFiresResponse) Reset() {
 	*x = ListFiresResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3011,7 @@ func (x *ListFiresResponse) String() string {
 func (*ListFiresResponse) ProtoMessage() {}
 
 func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3024,7 @@ func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresResponse.ProtoReflect.Descriptor instead.
 func (*ListFiresResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListFiresResponse) GetFires() []*Fire {
@@ -3118,6 +3230,14 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\tfire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01R\bfireTime\x12 \n" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"=\n" +
 	"\x12CancelFireResponse\x12'\n" +
+	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\xd6\x01\n" +
+	"\x10RerunFireRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12?\n" +
+	"\tfire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01R\bfireTime\x12 \n" +
+	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"<\n" +
+	"\x11RerunFireResponse\x12'\n" +
 	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\xd9\x02\n" +
 	"\x13BackfillCronRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
@@ -3196,7 +3316,7 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x12FIRE_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13FIRE_STATUS_TIMEOUT\x10\x05\x12\x19\n" +
 	"\x15FIRE_STATUS_CANCELLED\x10\x06\x12\x17\n" +
-	"\x13FIRE_STATUS_SKIPPED\x10\a2\xeb\a\n" +
+	"\x13FIRE_STATUS_SKIPPED\x10\a2\xbb\b\n" +
 	"\vCronService\x12Q\n" +
 	"\n" +
 	"CreateCron\x12 .progressor.v1.CreateCronRequest\x1a!.progressor.v1.CreateCronResponse\x12Q\n" +
@@ -3211,7 +3331,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"ResumeCron\x12 .progressor.v1.ResumeCronRequest\x1a!.progressor.v1.ResumeCronResponse\x12T\n" +
 	"\vTriggerCron\x12!.progressor.v1.TriggerCronRequest\x1a\".progressor.v1.TriggerCronResponse\x12Q\n" +
 	"\n" +
-	"CancelFire\x12 .progressor.v1.CancelFireRequest\x1a!.progressor.v1.CancelFireResponse\x12W\n" +
+	"CancelFire\x12 .progressor.v1.CancelFireRequest\x1a!.progressor.v1.CancelFireResponse\x12N\n" +
+	"\tRerunFire\x12\x1f.progressor.v1.RerunFireRequest\x1a .progressor.v1.RerunFireResponse\x12W\n" +
 	"\fBackfillCron\x12\".progressor.v1.BackfillCronRequest\x1a#.progressor.v1.BackfillCronResponse\x12T\n" +
 	"\vPreviewCron\x12!.progressor.v1.PreviewCronRequest\x1a\".progressor.v1.PreviewCronResponse\x12N\n" +
 	"\tListFires\x12\x1f.progressor.v1.ListFiresRequest\x1a .progressor.v1.ListFiresResponseB\xbd\x01\n" +
@@ -3230,7 +3351,7 @@ func file_progressor_v1_cron_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_cron_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_progressor_v1_cron_proto_goTypes = []any{
 	(OverlapAction)(0),             // 0: progressor.v1.OverlapAction
 	(FailureAction)(0),             // 1: progressor.v1.FailureAction
@@ -3269,36 +3390,38 @@ var file_progressor_v1_cron_proto_goTypes = []any{
 	(*TriggerCronResponse)(nil),    // 34: progressor.v1.TriggerCronResponse
 	(*CancelFireRequest)(nil),      // 35: progressor.v1.CancelFireRequest
 	(*CancelFireResponse)(nil),     // 36: progressor.v1.CancelFireResponse
-	(*BackfillCronRequest)(nil),    // 37: progressor.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),   // 38: progressor.v1.BackfillCronResponse
-	(*PreviewCronRequest)(nil),     // 39: progressor.v1.PreviewCronRequest
-	(*CronRef)(nil),                // 40: progressor.v1.CronRef
-	(*PreviewCronResponse)(nil),    // 41: progressor.v1.PreviewCronResponse
-	(*ListFiresRequest)(nil),       // 42: progressor.v1.ListFiresRequest
-	(*ListFiresResponse)(nil),      // 43: progressor.v1.ListFiresResponse
-	nil,                            // 44: progressor.v1.Cron.FiresByDecisionEntry
-	nil,                            // 45: progressor.v1.HttpTarget.HeadersEntry
-	(*timestamppb.Timestamp)(nil),  // 46: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),        // 47: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
-	(*Backoff)(nil),                // 49: progressor.v1.Backoff
-	(*StartRunTarget)(nil),         // 50: progressor.v1.StartRunTarget
-	(*structpb.Value)(nil),         // 51: google.protobuf.Value
-	(*JobOptions)(nil),             // 52: progressor.v1.JobOptions
+	(*RerunFireRequest)(nil),       // 37: progressor.v1.RerunFireRequest
+	(*RerunFireResponse)(nil),      // 38: progressor.v1.RerunFireResponse
+	(*BackfillCronRequest)(nil),    // 39: progressor.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),   // 40: progressor.v1.BackfillCronResponse
+	(*PreviewCronRequest)(nil),     // 41: progressor.v1.PreviewCronRequest
+	(*CronRef)(nil),                // 42: progressor.v1.CronRef
+	(*PreviewCronResponse)(nil),    // 43: progressor.v1.PreviewCronResponse
+	(*ListFiresRequest)(nil),       // 44: progressor.v1.ListFiresRequest
+	(*ListFiresResponse)(nil),      // 45: progressor.v1.ListFiresResponse
+	nil,                            // 46: progressor.v1.Cron.FiresByDecisionEntry
+	nil,                            // 47: progressor.v1.HttpTarget.HeadersEntry
+	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),        // 49: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 50: google.protobuf.Duration
+	(*Backoff)(nil),                // 51: progressor.v1.Backoff
+	(*StartRunTarget)(nil),         // 52: progressor.v1.StartRunTarget
+	(*structpb.Value)(nil),         // 53: google.protobuf.Value
+	(*JobOptions)(nil),             // 54: progressor.v1.JobOptions
 }
 var file_progressor_v1_cron_proto_depIdxs = []int32{
 	10, // 0: progressor.v1.Cron.spec:type_name -> progressor.v1.CronSpec
 	12, // 1: progressor.v1.Cron.policy:type_name -> progressor.v1.CronPolicy
 	13, // 2: progressor.v1.Cron.target:type_name -> progressor.v1.CronTarget
-	46, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
-	46, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
-	46, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
-	46, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
-	44, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
-	47, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
-	46, // 9: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
-	46, // 10: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
-	48, // 11: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
+	48, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
+	48, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
+	48, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
+	48, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
+	46, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
+	49, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
+	48, // 9: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
+	48, // 10: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
+	50, // 11: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
 	11, // 12: progressor.v1.CronSpec.daylight_saving:type_name -> progressor.v1.DaylightSaving
 	6,  // 13: progressor.v1.DaylightSaving.gap:type_name -> progressor.v1.DaylightSaving.Gap
 	7,  // 14: progressor.v1.DaylightSaving.overlap:type_name -> progressor.v1.DaylightSaving.Overlap
@@ -3306,26 +3429,26 @@ var file_progressor_v1_cron_proto_depIdxs = []int32{
 	1,  // 16: progressor.v1.CronPolicy.failure_action:type_name -> progressor.v1.FailureAction
 	2,  // 17: progressor.v1.CronPolicy.concurrency_policy:type_name -> progressor.v1.ConcurrencyPolicy
 	3,  // 18: progressor.v1.CronPolicy.misfire_policy:type_name -> progressor.v1.MisfirePolicy
-	48, // 19: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
-	48, // 20: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
-	49, // 21: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
-	48, // 22: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
+	50, // 19: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
+	50, // 20: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
+	51, // 21: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
+	50, // 22: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
 	14, // 23: progressor.v1.CronTarget.start_process:type_name -> progressor.v1.StartProcessTarget
 	15, // 24: progressor.v1.CronTarget.enqueue_job:type_name -> progressor.v1.EnqueueJobTarget
 	16, // 25: progressor.v1.CronTarget.notify_process:type_name -> progressor.v1.NotifyProcessTarget
 	17, // 26: progressor.v1.CronTarget.http:type_name -> progressor.v1.HttpTarget
-	50, // 27: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
+	52, // 27: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
 	8,  // 28: progressor.v1.StartProcessTarget.run_end:type_name -> progressor.v1.StartProcessTarget.RunEnd
-	47, // 29: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
-	51, // 30: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
-	52, // 31: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
-	45, // 32: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
-	46, // 33: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
-	46, // 34: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
+	49, // 29: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
+	53, // 30: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
+	54, // 31: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
+	47, // 32: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
+	48, // 33: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
+	48, // 34: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
 	4,  // 35: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
 	5,  // 36: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
-	46, // 37: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
-	46, // 38: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
+	48, // 37: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
+	48, // 38: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
 	9,  // 39: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
 	9,  // 40: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
 	9,  // 41: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
@@ -3336,46 +3459,50 @@ var file_progressor_v1_cron_proto_depIdxs = []int32{
 	9,  // 46: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
 	0,  // 47: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
 	18, // 48: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
-	46, // 49: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	48, // 49: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
 	18, // 50: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
-	46, // 51: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	46, // 52: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	0,  // 53: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	40, // 54: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
-	10, // 55: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
-	46, // 56: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	46, // 57: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	46, // 58: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
-	18, // 59: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
-	19, // 60: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
-	21, // 61: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
-	23, // 62: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
-	25, // 63: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
-	27, // 64: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
-	29, // 65: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
-	31, // 66: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
-	33, // 67: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
-	35, // 68: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
-	37, // 69: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
-	39, // 70: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
-	42, // 71: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
-	20, // 72: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
-	22, // 73: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
-	24, // 74: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
-	26, // 75: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
-	28, // 76: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
-	30, // 77: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
-	32, // 78: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
-	34, // 79: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
-	36, // 80: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
-	38, // 81: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
-	41, // 82: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
-	43, // 83: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
-	72, // [72:84] is the sub-list for method output_type
-	60, // [60:72] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	48, // 51: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	18, // 52: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
+	48, // 53: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	48, // 54: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	0,  // 55: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	42, // 56: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
+	10, // 57: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
+	48, // 58: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	48, // 59: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	48, // 60: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
+	18, // 61: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
+	19, // 62: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
+	21, // 63: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
+	23, // 64: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
+	25, // 65: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
+	27, // 66: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
+	29, // 67: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
+	31, // 68: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
+	33, // 69: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
+	35, // 70: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
+	37, // 71: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
+	39, // 72: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
+	41, // 73: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
+	44, // 74: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
+	20, // 75: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
+	22, // 76: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
+	24, // 77: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
+	26, // 78: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
+	28, // 79: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
+	30, // 80: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
+	32, // 81: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
+	34, // 82: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
+	36, // 83: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
+	38, // 84: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
+	40, // 85: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
+	43, // 86: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
+	45, // 87: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
+	75, // [75:88] is the sub-list for method output_type
+	62, // [62:75] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_cron_proto_init() }
@@ -3392,7 +3519,7 @@ func file_progressor_v1_cron_proto_init() {
 		(*CronTarget_Http)(nil),
 		(*CronTarget_StartRun)(nil),
 	}
-	file_progressor_v1_cron_proto_msgTypes[30].OneofWrappers = []any{
+	file_progressor_v1_cron_proto_msgTypes[32].OneofWrappers = []any{
 		(*PreviewCronRequest_Cron)(nil),
 		(*PreviewCronRequest_Spec)(nil),
 	}
@@ -3402,7 +3529,7 @@ func file_progressor_v1_cron_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_cron_proto_rawDesc), len(file_progressor_v1_cron_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

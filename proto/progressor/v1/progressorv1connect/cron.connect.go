@@ -51,6 +51,8 @@ const (
 	CronServiceTriggerCronProcedure = "/progressor.v1.CronService/TriggerCron"
 	// CronServiceCancelFireProcedure is the fully-qualified name of the CronService's CancelFire RPC.
 	CronServiceCancelFireProcedure = "/progressor.v1.CronService/CancelFire"
+	// CronServiceRerunFireProcedure is the fully-qualified name of the CronService's RerunFire RPC.
+	CronServiceRerunFireProcedure = "/progressor.v1.CronService/RerunFire"
 	// CronServiceBackfillCronProcedure is the fully-qualified name of the CronService's BackfillCron
 	// RPC.
 	CronServiceBackfillCronProcedure = "/progressor.v1.CronService/BackfillCron"
@@ -74,6 +76,11 @@ type CronServiceClient interface {
 	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
 	// FAILED_PRECONDITION.
 	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
+	// RerunFire starts another run for a fire whose status is SKIPPED, FAILED, TIMEOUT or CANCELLED.
+	// The run has the original fire time and the next attempt number. It starts at once: the policies
+	// do not apply to it, and it does not count for them. Any other status fails with
+	// FAILED_PRECONDITION.
+	RerunFire(context.Context, *v1.RerunFireRequest) (*v1.RerunFireResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
@@ -146,6 +153,12 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cronServiceMethods.ByName("CancelFire")),
 			connect.WithClientOptions(opts...),
 		),
+		rerunFire: connect.NewClient[v1.RerunFireRequest, v1.RerunFireResponse](
+			httpClient,
+			baseURL+CronServiceRerunFireProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("RerunFire")),
+			connect.WithClientOptions(opts...),
+		),
 		backfillCron: connect.NewClient[v1.BackfillCronRequest, v1.BackfillCronResponse](
 			httpClient,
 			baseURL+CronServiceBackfillCronProcedure,
@@ -178,6 +191,7 @@ type cronServiceClient struct {
 	resumeCron   *connect.Client[v1.ResumeCronRequest, v1.ResumeCronResponse]
 	triggerCron  *connect.Client[v1.TriggerCronRequest, v1.TriggerCronResponse]
 	cancelFire   *connect.Client[v1.CancelFireRequest, v1.CancelFireResponse]
+	rerunFire    *connect.Client[v1.RerunFireRequest, v1.RerunFireResponse]
 	backfillCron *connect.Client[v1.BackfillCronRequest, v1.BackfillCronResponse]
 	previewCron  *connect.Client[v1.PreviewCronRequest, v1.PreviewCronResponse]
 	listFires    *connect.Client[v1.ListFiresRequest, v1.ListFiresResponse]
@@ -264,6 +278,15 @@ func (c *cronServiceClient) CancelFire(ctx context.Context, req *v1.CancelFireRe
 	return nil, err
 }
 
+// RerunFire calls progressor.v1.CronService.RerunFire.
+func (c *cronServiceClient) RerunFire(ctx context.Context, req *v1.RerunFireRequest) (*v1.RerunFireResponse, error) {
+	response, err := c.rerunFire.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // BackfillCron calls progressor.v1.CronService.BackfillCron.
 func (c *cronServiceClient) BackfillCron(ctx context.Context, req *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error) {
 	response, err := c.backfillCron.CallUnary(ctx, connect.NewRequest(req))
@@ -305,6 +328,11 @@ type CronServiceHandler interface {
 	// a fire that waits out of the queue. A fire that neither runs nor waits fails with
 	// FAILED_PRECONDITION.
 	CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error)
+	// RerunFire starts another run for a fire whose status is SKIPPED, FAILED, TIMEOUT or CANCELLED.
+	// The run has the original fire time and the next attempt number. It starts at once: the policies
+	// do not apply to it, and it does not count for them. Any other status fails with
+	// FAILED_PRECONDITION.
+	RerunFire(context.Context, *v1.RerunFireRequest) (*v1.RerunFireResponse, error)
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
@@ -373,6 +401,12 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cronServiceMethods.ByName("CancelFire")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cronServiceRerunFireHandler := connect.NewUnaryHandlerSimple(
+		CronServiceRerunFireProcedure,
+		svc.RerunFire,
+		connect.WithSchema(cronServiceMethods.ByName("RerunFire")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cronServiceBackfillCronHandler := connect.NewUnaryHandlerSimple(
 		CronServiceBackfillCronProcedure,
 		svc.BackfillCron,
@@ -411,6 +445,8 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 			cronServiceTriggerCronHandler.ServeHTTP(w, r)
 		case CronServiceCancelFireProcedure:
 			cronServiceCancelFireHandler.ServeHTTP(w, r)
+		case CronServiceRerunFireProcedure:
+			cronServiceRerunFireHandler.ServeHTTP(w, r)
 		case CronServiceBackfillCronProcedure:
 			cronServiceBackfillCronHandler.ServeHTTP(w, r)
 		case CronServicePreviewCronProcedure:
@@ -460,6 +496,10 @@ func (UnimplementedCronServiceHandler) TriggerCron(context.Context, *v1.TriggerC
 
 func (UnimplementedCronServiceHandler) CancelFire(context.Context, *v1.CancelFireRequest) (*v1.CancelFireResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.CancelFire is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) RerunFire(context.Context, *v1.RerunFireRequest) (*v1.RerunFireResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.RerunFire is not implemented"))
 }
 
 func (UnimplementedCronServiceHandler) BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error) {

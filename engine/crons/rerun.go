@@ -1,0 +1,76 @@
+package crons
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/storage/crons"
+)
+
+// maxReruns limits the reruns of a cron that run at the same time.
+const maxReruns = 1000
+
+// rerunFire starts a run for a fire that was skipped, or whose run failed, timed out or was cancelled. The run has
+// the original fire time. It is independent: it starts at once, and the policies ignore it.
+func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
+	s := t.state
+	if t.keptPaused {
+		return processor.Reject(rejectedPaused, "a run could not start")
+	}
+	if len(s.Independent) >= maxReruns {
+		return processor.Reject(rejectedFull, "%d reruns of the cron are running, at most %d", len(s.Independent), maxReruns)
+	}
+	row, err := crons.Get(ctx, t.crons.store, namespaceName(t), s.definition.GetCronId(), fire)
+	if err != nil {
+		return err
+	}
+	before := strings.ToLower(row.Decision)
+	switch at := fire.UTC().Format(time.RFC3339Nano); {
+	case row.EndedTime == nil:
+		return processor.Reject(rejectedStatus, "the fire of %s is %s: cancel it first", at, row.Status)
+	case row.Status == "SUCCESS":
+		return processor.Reject(rejectedStatus, "the fire of %s has succeeded: trigger the cron instead", at)
+	case row.Count > 1:
+		return processor.Reject(rejectedStatus, "the row of %s stands for %d fire times: backfill their period instead", at, row.Count)
+	}
+	run := outgoing{Fire: fire, Attempt: row.Attempt + 1}
+	if row.Attempt > 0 {
+		before, run.Rerun = strings.ToLower(row.Status), run.Attempt
+	}
+	if s.definition.GetTarget().GetStartRun() != nil && len(attemptID(s.definition.GetCronId(), fire, run.Rerun)) > maxFlowRunID {
+		return processor.Reject(rejectedStatus, "the ID of the run would have more than %d bytes: the ID of the cron is too long", maxFlowRunID)
+	}
+	reason := "rerun; it was " + before
+	if row.Reason != "" && row.Attempt == 0 {
+		reason += ": " + row.Reason
+	}
+	if row.Attempt > 0 {
+		reason = fmt.Sprintf("%s, in run %s", reason, row.ProcessID)
+	}
+	decided := cron.Fire{
+		Time: fire, Status: cron.Running, Decision: cron.Fired, Reason: cut(reason), Attempt: run.Attempt,
+		Manual: true, Count: 1,
+	}
+	t.row(crons.Fire{Fire: decided, Change: crons.Rerun, RunID: runID(s.definition, fire, run.Rerun)})
+	s.Independent = append(s.Independent, independentRun{Fire: fire, Rerun: run.Rerun})
+	s.Decisions[strings.ToLower(row.Decision)]--
+	s.Decisions[cron.Fired.String()]++
+	t.crons.metrics.decided(t, decided)
+	t.start(run)
+	return nil
+}
+
+// removeIndependent removes an independent run that has ended, and reports whether it was running.
+func (t *task) removeIndependent(fire time.Time, rerun int32) bool {
+	n := t.state.independentRun(fire)
+	if n < 0 || t.state.Independent[n].Rerun != rerun {
+		return false
+	}
+	t.state.Independent = slices.Delete(t.state.Independent, n, n+1)
+	return true
+}

@@ -75,7 +75,7 @@ func (l *ledger) row(fire time.Time) *modelRow {
 func (l *ledger) running() []time.Time {
 	var list []time.Time
 	for _, row := range l.rows {
-		if row.status == Running {
+		if row.status == Running && !row.independent {
 			list = append(list, row.Time)
 		}
 	}
@@ -175,7 +175,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		Add(time.Duration(rapid.IntRange(1, 1e6).Draw(t, "microseconds")) * time.Microsecond)
 	running := l.running()
 	overlap := OverlapAction(rapid.IntRange(0, 5).Draw(t, "order's overlap"))
-	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "withdraw", "pause", "resume", "trigger", "backfill"}).Draw(t, "event"); event {
+	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "withdraw", "pause", "resume", "trigger", "backfill", "start past"}).Draw(t, "event"); event {
 	case "end":
 		if len(running) == 0 {
 			return "nothing"
@@ -262,6 +262,23 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		}
 		l.apply(step)
 		return fmt.Sprintf("%s with overlap %d", event, overlap)
+	case "start past":
+		from := l.now.Truncate(time.Minute).Add(time.Duration(rapid.IntRange(-20, 5).Draw(t, "from")) * time.Minute)
+		to := from.Add(time.Duration(rapid.IntRange(1, 10).Draw(t, "minutes")) * time.Minute)
+		limit := rapid.IntRange(1, 4).Draw(t, "limit")
+		m.startPast(from, to, l.now)
+		for rest := from; !rest.IsZero(); {
+			var step Step
+			step, rest = l.cron.StartPast(l.state, rest, to, func(fire time.Time) bool { return l.row(fire) != nil }, limit, l.now)
+			if len(step.Fires) > limit || len(step.Fires) < limit && !rest.IsZero() {
+				t.Fatalf("%d of %d runs started, rest %s", len(step.Fires), limit, rest)
+			}
+			l.apply(step)
+			for _, fire := range step.Fires {
+				l.row(fire.Time).independent = true
+			}
+		}
+		return event
 	default:
 		step := l.cron.Tick(l.state, l.now)
 		if !step.Next.IsZero() && !step.Next.After(l.now) {

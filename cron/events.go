@@ -134,19 +134,36 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time) (step Step, rest time.Time) {
 	d := c.begin(state, now)
 	d.startQueued()
-	to = time.Unix(min(ceilSecond(to), now.Unix()+1), 0).UTC()
+	rest = d.past(from, to, inLedger, maxDecided, func(fire time.Time) { d.decide(fire, d.action(overlap), true) })
+	return d.finish(), rest
+}
+
+// StartPast starts runs for at most limit of the fire times that Backfill would decide, oldest
+// first. The policies do not apply to these runs, and the state does not count them. rest is where
+// to continue, or zero if there are no more fire times.
+func (c Cron) StartPast(state State, from, to time.Time, inLedger func(time.Time) bool, limit int, now time.Time) (step Step, rest time.Time) {
+	d := c.begin(state, now)
+	rest = d.past(from, to, inLedger, limit, func(fire time.Time) {
+		d.step.Fires = append(d.step.Fires, Fire{Time: fire, Decision: Fired, Attempt: 1, Status: Running, Manual: true, Count: 1})
+	})
+	return d.finish(), rest
+}
+
+// past calls decide for past fire times without a row, until the step has limit rows.
+func (d *decider) past(from, to time.Time, inLedger func(time.Time) bool, limit int, decide func(fire time.Time)) (rest time.Time) {
+	to = time.Unix(min(ceilSecond(to), d.now.Unix()+1), 0).UTC()
 	end := to
 	for fire := range d.Schedule.Past().Between(from, to) {
-		if len(d.step.Fires) == maxDecided {
+		if len(d.step.Fires) == limit {
 			rest, end = fire, fire
 			break
 		}
 		if !inLedger(fire) {
-			d.decide(fire, d.action(overlap), true)
+			decide(fire)
 		}
 	}
 	d.backfilled(Range{From: from, To: end})
-	return d.finish(), rest
+	return rest
 }
 
 // backfilled stores the decided times that Tick must skip.

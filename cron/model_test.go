@@ -27,6 +27,8 @@ type modelRow struct {
 	replaced bool // by CANCEL_PREV
 	spent    bool
 	buffered bool
+	// independent: the run does not count for anything.
+	independent bool
 }
 
 func (r *modelRow) running() bool { return r.status == Running && !r.replaced }
@@ -286,6 +288,16 @@ func (m *model) refuse(at time.Time) {
 			row.Decision, row.status, row.Attempt = SkippedConcurrency, Skipped, 0
 			m.startWaiting()
 			return
+		}
+	}
+}
+
+// startPast starts an independent run for each past fire time that has no row.
+func (m *model) startPast(from, to, now time.Time) {
+	for at := from; at.Before(to) && !at.After(now); at = at.Add(time.Minute) {
+		if !slices.ContainsFunc(m.rows, func(row *modelRow) bool { return row.Time.Equal(at) }) {
+			fire := Fire{Time: at, Decision: Fired, Attempt: 1, Manual: true, Count: 1}
+			m.rows = append(m.rows, &modelRow{Fire: fire, status: Running, independent: true})
 		}
 	}
 }

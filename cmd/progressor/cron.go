@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -14,19 +13,20 @@ import (
 )
 
 type cronCmd struct {
-	Create   cronCreateCmd   `cmd:"" help:"Create a cron."`
-	Update   cronUpdateCmd   `cmd:"" help:"Change a cron."`
-	Get      cronGetCmd      `cmd:"" help:"Show a cron and its next fire times."`
-	List     cronListCmd     `cmd:"" help:"List the crons of a namespace."`
-	Delete   cronDeleteCmd   `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
-	Pause    cronPauseCmd    `cmd:"" help:"Pause a cron."`
-	Resume   cronResumeCmd   `cmd:"" help:"Resume a paused cron."`
-	Trigger  cronTriggerCmd  `cmd:"" help:"Start a run now, also if the cron is paused."`
-	Cancel   cronCancelCmd   `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
-	Rerun    cronRerunCmd    `cmd:"" help:"Start another run for a fire that was skipped or failed."`
-	Backfill cronBackfillCmd `cmd:"" help:"Decide past fire times."`
-	Preview  cronPreviewCmd  `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
-	Fires    cronFiresCmd    `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
+	Create       cronCreateCmd       `cmd:"" help:"Create a cron."`
+	Update       cronUpdateCmd       `cmd:"" help:"Change a cron."`
+	Get          cronGetCmd          `cmd:"" help:"Show a cron and its next fire times."`
+	List         cronListCmd         `cmd:"" help:"List the crons of a namespace."`
+	Delete       cronDeleteCmd       `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
+	Pause        cronPauseCmd        `cmd:"" help:"Pause a cron."`
+	Resume       cronResumeCmd       `cmd:"" help:"Resume a paused cron."`
+	Trigger      cronTriggerCmd      `cmd:"" help:"Start a run now, also if the cron is paused."`
+	Cancel       cronCancelCmd       `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
+	Rerun        cronRerunCmd        `cmd:"" help:"Start another run for a fire that was skipped or failed."`
+	Backfill     cronBackfillCmd     `cmd:"" help:"Run past fire times that are not in the ledger."`
+	StopBackfill cronStopBackfillCmd `cmd:"" help:"Stop the backfills of a cron."`
+	Preview      cronPreviewCmd      `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
+	Fires        cronFiresCmd        `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
 }
 
 // cronArgs identify a cron.
@@ -121,6 +121,7 @@ func printCron(a *app, c *progressorv1.Cron) error {
 		field{"target", oneLine(showTarget(c.GetTarget()))},
 		field{"metadata", showMessage(c.GetMetadata(), 0)},
 		field{"last fire", showTime(c.GetLastFireTime())},
+		field{"backfills", showBackfills(c.GetBackfills())},
 		field{"decisions", showDecisions(c.GetFiresByDecision())},
 		field{"created", showTime(c.GetCreatedTime())},
 		field{"updated", showTime(c.GetUpdatedTime())},
@@ -325,55 +326,4 @@ func (c *cronRerunCmd) Run(a *app) error {
 	return ask(a, c.outputFlag, c.client().Cron.RerunFire, req, func(resp *progressorv1.RerunFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 	})
-}
-
-type cronBackfillCmd struct {
-	cronArgs
-	clientFlags
-	From    string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
-	To      string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
-	Overlap string `placeholder:"ACTION" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
-}
-
-func (cronBackfillCmd) Help() string {
-	return `Backfill decides the fire times from --from until before --to, as trigger does, also those before
-the cron was created. Times that are already in the ledger do not change. It prints how many fire
-times it decided.
-
-    progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --overlap parallel
-    progressor cron backfill demo nightly --from -24h`
-}
-
-func (c *cronBackfillCmd) Run(a *app) error {
-	req := &progressorv1.BackfillCronRequest{Namespace: c.NS, CronId: c.ID}
-	var err error
-	if req.FromTime, err = timeFrom("--from", c.From); err != nil {
-		return err
-	}
-	to := c.To
-	if to == "" {
-		to = "0s"
-	}
-	if req.ToTime, err = timeFrom("--to", to); err != nil {
-		return err
-	}
-	if req.GetToTime().AsTime().Before(req.GetFromTime().AsTime()) {
-		return usageError(fmt.Errorf("--to: %s is before --from %s", req.GetToTime().AsTime().Format(time.RFC3339), req.GetFromTime().AsTime().Format(time.RFC3339)))
-	}
-	if err := setEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
-		return err
-	}
-	ctx, cancel := a.interruptible()
-	defer cancel()
-	resp, err := c.client().Cron.BackfillCron(ctx, req)
-	if err != nil {
-		return err
-	}
-	if c.json() {
-		return printMessage(a.Stdout, resp)
-	}
-	return printFields(a.Stdout,
-		field{"cron", oneLine(c.NS + "/" + c.ID)},
-		field{"decided", firesCounted(int64(resp.GetFires()))},
-	)
 }

@@ -47,6 +47,10 @@ func (f *fakeEngine) RerunFire(_ context.Context, req *progressorv1.RerunFireReq
 	return answer(f, req, &progressorv1.RerunFireResponse{Fire: f.fires[0]})
 }
 
+func (f *fakeEngine) StopBackfills(_ context.Context, req *progressorv1.StopBackfillsRequest) (*progressorv1.StopBackfillsResponse, error) {
+	return answer(f, req, &progressorv1.StopBackfillsResponse{Backfills: 2})
+}
+
 func (f *fakeEngine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	return answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
@@ -267,10 +271,14 @@ func TestCronGetListFires(t *testing.T) {
 	wantRequest(t, f.last, &progressorv1.CancelFireRequest{Namespace: "demo", CronId: "nightly", FireTime: utc("2026-11-20T02:00:00Z"), Reason: "wrong data"})
 	wantLines(t, p.ok(t, "cron", "rerun", "demo", "nightly", "2026-11-20T02:00:00Z", "--reason", "again"), ledger...)
 	wantRequest(t, f.last, &progressorv1.RerunFireRequest{Namespace: "demo", CronId: "nightly", FireTime: utc("2026-11-20T02:00:00Z"), Reason: "again"})
-	wantLines(t, p.ok(t, "cron", "backfill", "demo", "nightly", "--from", "2026-11-01T00:00:00Z", "--to", "2026-11-02T00:00:00Z"), "decided 1,234 fire times")
+	wantLines(t, p.ok(t, "cron", "backfill", "demo", "nightly", "--from", "2026-11-01T00:00:00Z", "--to", "2026-11-02T00:00:00Z", "--max-concurrency", "3"), "backfills 1,234 fire times")
 	wantRequest(t, f.last, &progressorv1.BackfillCronRequest{
-		Namespace: "demo", CronId: "nightly", FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"),
+		Namespace: "demo", CronId: "nightly", FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"), MaxConcurrency: 3,
 	})
+	wantLines(t, p.ok(t, "cron", "stop-backfill", "demo", "nightly", "--reason", "enough"), "stopped 2 backfills")
+	wantRequest(t, f.last, &progressorv1.StopBackfillsRequest{Namespace: "demo", CronId: "nightly", Reason: "enough"})
+	f.cron.Backfills = []*progressorv1.Backfill{{FromTime: utc("2026-11-01T00:00:00Z"), ToTime: utc("2026-11-02T00:00:00Z"), MaxConcurrency: 3}}
+	wantLines(t, p.ok(t, "cron", "get", "demo", "nightly"), "backfills 2026-11-01T00:00:00.000Z to 2026-11-02T00:00:00.000Z, 3 at a time")
 	f.cron.Paused, f.cron.PauseNote = true, "why"
 	wantLines(t, p.ok(t, "cron", "list", "demo"), "nightly paused 2026-11-20T02:00:00.000Z 1 at")
 	f.cron.Paused, f.cron.NextFireTimes = false, nil

@@ -4,37 +4,46 @@ import (
 	"context"
 	"time"
 
+	"github.com/progressor-engine/progressor/cron"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
 const (
-	// maxBackfills is how many backfills of one cron wait at the most.
+	// maxBackfills is the maximum number of backfills of one cron that wait.
 	maxBackfills = 20
-	// maxBackfillFires is how many fire times one order of a backfill covers.
+	// maxBackfillFires is the maximum number of fire times of one backfill.
 	maxBackfillFires = 100_000
-	// backfillStep is how many fire times one task looks at.
+	// backfillStep is the number of fire times that one task checks.
 	backfillStep = 1000
+	// backfillLook is the number of fire times that one task of a backfill in order checks, in addition to those
+	// that it can start.
+	backfillLook = 100
 )
 
 func (t *task) startBackfill(o *command) error {
 	if len(t.state.Backfills) >= maxBackfills {
 		return processor.Reject(rejectedFull, "%d backfills of the cron are under way, at most %d", len(t.state.Backfills), maxBackfills)
 	}
-	t.state.Backfills = append(t.state.Backfills, backfill{From: o.From, To: o.To, Overlap: o.Overlap})
+	t.state.Backfills = append(t.state.Backfills, backfill{
+		From: o.From, To: o.To, Overlap: o.Overlap, Concurrency: o.Concurrency,
+	})
 	return nil
 }
 
 // backfill does the next part of the oldest backfill.
 func (t *task) backfill(ctx context.Context) error {
 	s := t.state
-	if len(s.Backfills) == 0 || len(s.Unsent) >= maxOutgoing {
+	if !s.canBackfill() || len(s.Unsent) >= maxOutgoing {
 		return nil
 	}
-	b := &s.Backfills[0]
+	b, window := &s.Backfills[0], backfillStep
+	if b.inOrder() {
+		window = min(window, s.backfillSlots()+backfillLook)
+	}
 	to, n := b.To, 0
 	for fire := range t.cron.Schedule.Past().Between(b.From, b.To) {
-		if n == backfillStep {
+		if n == window {
 			to = fire
 			break
 		}
@@ -44,8 +53,7 @@ func (t *task) backfill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	step, rest := t.cron.Backfill(s.Cron, b.From, to, func(fire time.Time) bool { return known[fire.Unix()] }, b.Overlap, t.now)
-	t.follow(step)
+	rest := t.backfillUntil(b, to, func(fire time.Time) bool { return known[fire.Unix()] })
 	switch {
 	case !rest.IsZero():
 		b.From = rest
@@ -57,7 +65,52 @@ func (t *task) backfill(ctx context.Context) error {
 	return nil
 }
 
-// decidedTimes are the whole seconds in a range that have rows in the ledger.
+// backfillUntil decides or starts the next fire times of a backfill before to, except those that are in the ledger.
+// It returns where to continue, or zero if it reached to.
+func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
+	s := t.state
+	if !b.inOrder() {
+		step, rest := t.cron.Backfill(s.Cron, b.From, to, inLedger, b.Overlap, t.now)
+		t.follow(step)
+		return rest
+	}
+	step, rest := t.cron.StartPast(s.Cron, b.From, to, inLedger, s.backfillSlots(), t.now)
+	for _, fire := range step.Fires {
+		s.Independent = append(s.Independent, independentRun{Fire: fire.Time, Backfill: true})
+	}
+	t.follow(step)
+	return rest
+}
+
+// backfill is a backfill that is not complete.
+type backfill struct {
+	From    time.Time          `json:"from"`
+	To      time.Time          `json:"to"`
+	Overlap cron.OverlapAction `json:"overlap,omitempty"`
+	// Concurrency is the maximum number of its runs at the same time. If it is 0, Overlap and the policies decide
+	// each fire time at once.
+	Concurrency int32 `json:"concurrency,omitempty"`
+}
+
+func (b *backfill) inOrder() bool { return b.Concurrency > 0 }
+
+// backfillSlots returns how many runs of the oldest backfill can start now.
+func (s *state) backfillSlots() int {
+	slots := int(s.Backfills[0].Concurrency)
+	for _, run := range s.Independent {
+		if run.Backfill {
+			slots--
+		}
+	}
+	return slots
+}
+
+// canBackfill reports whether there is a backfill that does not wait for the end of its runs.
+func (s *state) canBackfill() bool {
+	return len(s.Backfills) > 0 && (!s.Backfills[0].inOrder() || s.backfillSlots() > 0)
+}
+
+// decidedTimes returns the whole seconds in a range that have rows in the ledger.
 func (c *Crons) decidedTimes(ctx context.Context, namespace, cronID string, from, to time.Time) (map[int64]bool, error) {
 	times, err := crons.Times(ctx, c.store, namespace, cronID, from, to)
 	known := make(map[int64]bool, len(times))

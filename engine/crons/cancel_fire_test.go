@@ -84,6 +84,10 @@ func TestCancelFireThatWaits(t *testing.T) {
 	}
 	n.call(t, first.GetProcessId(), "complete")
 	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED CANCELLED, QUEUED RUNNING 1")
+	millis := &progressorv1.Fire{FireTime: stamp(first.GetFireTime().AsTime().Truncate(time.Millisecond))}
+	if _, err := n.cancelFire(t, "c", millis); !errors.As(err, new(*process.WrongStatusError)) {
+		t.Errorf("a fire time without its microseconds: %v", err)
+	}
 	wrong := &progressorv1.Fire{FireTime: stamp(time.Unix(1, 0))}
 	if _, err := n.cancelFire(t, "c", wrong); !isInvalid(err, "fire_time") {
 		t.Errorf("a fire that does not exist: %v", err)

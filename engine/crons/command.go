@@ -32,7 +32,9 @@ type command struct {
 	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
 	From       time.Time          `json:"from,omitzero"`
 	To         time.Time          `json:"to,omitzero"`
-	Fire       time.Time          `json:"fire,omitzero"` // of CancelFire and RerunFire
+	// Concurrency is the max_concurrency of BackfillCron; 0: see backfill.
+	Concurrency int32     `json:"concurrency,omitempty"`
+	Fire        time.Time `json:"fire,omitzero"` // of CancelFire and RerunFire
 }
 
 // The methods.
@@ -46,12 +48,14 @@ const (
 	methodBackfill = "BackfillCron"
 	methodCancel   = "CancelFire"
 	methodRerun    = "RerunFire"
+	methodStop     = "StopBackfills"
 )
 
 // answered is what an order is answered with, if anything.
 type answered struct {
-	Fire time.Time `json:"fire,omitzero"` // of TriggerCron
-	Now  time.Time `json:"now"`           // when it was done
+	Fire      time.Time `json:"fire,omitzero"`       // of TriggerCron
+	Backfills int32     `json:"backfills,omitempty"` // of StopBackfills
+	Now       time.Time `json:"now"`                 // when it was done
 }
 
 // The reasons of rejections; the details of an invalid one are its field.
@@ -113,6 +117,9 @@ func (t *task) obey(ctx context.Context, o *command) error {
 		return t.cancelFire(o.Fire)
 	case methodRerun:
 		return t.rerunFire(ctx, o.Fire)
+	case methodStop:
+		t.answer = answered{Backfills: int32(len(t.state.Backfills)), Now: t.now} //nolint:gosec // at most 20
+		t.state.Backfills = nil
 	default:
 		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
 	}

@@ -101,7 +101,8 @@ func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Ti
 	return fireOf(cronID, &row), nil
 }
 
-// existingFire returns the fire time of a request. It returns an error if the cron has no row for it.
+// existingFire returns the fire time of a request, which may lack the microseconds of the fire of a trigger. It
+// returns an error if the cron has no row for it.
 func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp) (time.Time, error) {
 	fire := timeOf(at)
 	if fire.IsZero() {
@@ -112,10 +113,19 @@ func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *
 		return fire, err
 	}
 	row, err := crons.Get(ctx, c.store, namespace, cronID, fire)
-	if errors.Is(err, process.ErrTaskNotFound) || err == nil && row.DecidedTime.Before(s.Created) {
+	if errors.Is(err, process.ErrTaskNotFound) {
+		var times []time.Time
+		if times, err = crons.Times(ctx, c.store, namespace, cronID, fire, fire.Add(time.Millisecond)); len(times) == 1 {
+			row, err = crons.Get(ctx, c.store, namespace, cronID, times[0])
+		}
+	}
+	switch {
+	case err != nil:
+		return fire, err
+	case row.FireTime.IsZero() || row.DecidedTime.Before(s.Created):
 		return fire, invalid("fire_time", "the cron has no fire at this time: see ListFires")
 	}
-	return fire, err
+	return row.FireTime, nil
 }
 
 // deleteTime is how long a request deletes the ledger of its cron; what is left goes with its retention.
@@ -136,8 +146,8 @@ func (c *Crons) Delete(ctx context.Context, r *progressorv1.DeleteCronRequest, b
 	return nil
 }
 
-// Backfill has the fire times of a time that has passed decided which have no row in the ledger. It answers how many these are when the
-// order is stored; they are decided a part after the other, by whatever node is alive.
+// Backfill orders runs for the past fire times that have no row in the ledger, and returns their number. Any node
+// does the backfill later, in parts.
 func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronRequest, by process.Actor) (int32, error) {
 	from, to := timeOf(r.GetFromTime()), timeOf(r.GetToTime())
 	switch {
@@ -147,6 +157,8 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 		return 0, invalid("to_time", "is required")
 	case !from.Before(to):
 		return 0, invalid("to_time", "must be after from_time")
+	case r.GetMaxConcurrency() > 0 && r.GetOverlapAction() != progressorv1.OverlapAction_OVERLAP_ACTION_UNSPECIFIED:
+		return 0, invalid("max_concurrency", "must not be set together with overlap_action")
 	}
 	s, err := c.read(ctx, r.GetNamespace(), r.GetCronId())
 	if err != nil {
@@ -177,9 +189,22 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 	if fires == 0 {
 		return 0, nil
 	}
-	o := &command{Method: methodBackfill, Overlap: cron.OverlapAction(r.GetOverlapAction()), From: from, To: to}
+	o := &command{
+		Method: methodBackfill, Overlap: cron.OverlapAction(r.GetOverlapAction()), Concurrency: r.GetMaxConcurrency(),
+		From: from, To: to,
+	}
+	if r.GetOverlapAction() == progressorv1.OverlapAction_OVERLAP_ACTION_UNSPECIFIED {
+		o.Concurrency = max(o.Concurrency, 1)
+	}
 	_, err = c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	return fires, err
+}
+
+// StopBackfills drops what is left of the backfills of a cron, and returns how many there were. Their runs continue.
+func (c *Crons) StopBackfills(ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor) (int32, error) {
+	o := &command{Method: methodStop, Note: r.GetReason()}
+	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
+	return a.Backfills, err
 }
 
 // The number of fire times of a preview.

@@ -22,8 +22,14 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	if t.keptPaused {
 		return processor.Reject(rejectedPaused, "a run could not start")
 	}
-	if len(s.Independent) >= maxReruns {
-		return processor.Reject(rejectedFull, "%d reruns of the cron are running, at most %d", len(s.Independent), maxReruns)
+	reruns := 0
+	for _, run := range s.Independent {
+		if !run.Backfill {
+			reruns++
+		}
+	}
+	if reruns >= maxReruns {
+		return processor.Reject(rejectedFull, "%d reruns of the cron are running, at most %d", reruns, maxReruns)
 	}
 	row, err := crons.Get(ctx, t.crons.store, namespaceName(t), s.definition.GetCronId(), fire)
 	if err != nil {

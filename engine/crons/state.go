@@ -37,7 +37,8 @@ type state struct {
 	Deadlines []deadline `json:"deadlines,omitempty"`
 	// Replaced are runs that were asked to cancel in favor of another: they count for nothing, but their end is told.
 	Replaced []time.Time `json:"replaced,omitempty"`
-	// Independent are the running runs that the policies of the cron ignore: those that RerunFire started.
+	// Independent are the running runs that the policies of the cron ignore: those that RerunFire and backfills in order
+	// started.
 	Independent []independentRun `json:"independent,omitempty"`
 	// Unsent is what was decided and is still to be said to the runs, in order: a result takes a part of it.
 	Unsent    []outgoing `json:"unsent,omitempty"`
@@ -75,8 +76,9 @@ var cancelReasons = map[string]string{
 
 // independentRun is a run that does not count for overlap, failure and concurrency.
 type independentRun struct {
-	Fire  time.Time `json:"fire"`
-	Rerun int32     `json:"rerun,omitempty"` // see attemptID
+	Fire     time.Time `json:"fire"`
+	Rerun    int32     `json:"rerun,omitempty"`    // see attemptID
+	Backfill bool      `json:"backfill,omitempty"` // a backfill in order started it
 }
 
 // independentRun returns the index in Independent of the run of a fire, or -1.
@@ -90,12 +92,6 @@ func (s *state) rerunOf(fire time.Time) int32 {
 		return s.Independent[n].Rerun
 	}
 	return 0
-}
-
-type backfill struct {
-	From    time.Time          `json:"from"`
-	To      time.Time          `json:"to"`
-	Overlap cron.OverlapAction `json:"overlap,omitempty"`
 }
 
 func (s *state) encode() ([]byte, error) {
@@ -133,7 +129,7 @@ func (s *state) compile() (cron.Cron, error) { return compile(s.definition, s.Cr
 // timer is when the process has something to do by itself; zero: never.
 func (s *state) timer(now time.Time) time.Time {
 	at := s.Next
-	if len(s.Unsent) > 0 || len(s.Backfills) > 0 {
+	if len(s.Unsent) > 0 || s.canBackfill() {
 		at = now
 	}
 	for _, d := range s.Deadlines {
@@ -171,6 +167,12 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	}
 	for _, fire := range s.Cron.Running {
 		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, fire, 0))
+	}
+	for _, b := range s.Backfills {
+		m.Backfills = append(m.Backfills, &progressorv1.Backfill{
+			FromTime: stamp(b.From), ToTime: stamp(b.To), OverlapAction: progressorv1.OverlapAction(b.Overlap),
+			MaxConcurrency: b.Concurrency,
+		})
 	}
 	for _, run := range s.Independent {
 		m.RunningProcessIds = append(m.RunningProcessIds, runID(s.definition, run.Fire, run.Rerun))

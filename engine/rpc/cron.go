@@ -103,13 +103,22 @@ func (s *cronService) RerunFire(ctx context.Context, r *progressorv1.RerunFireRe
 	return &progressorv1.RerunFireResponse{Fire: f}, nil
 }
 
-// BackfillCron makes a cron decide the fire times of a past period.
+// BackfillCron orders runs for past fire times.
 func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &progressorv1.BackfillCronResponse{Fires: n}, nil
+}
+
+// StopBackfills drops what is left of the backfills of a cron.
+func (s *cronService) StopBackfills(ctx context.Context, r *progressorv1.StopBackfillsRequest) (*progressorv1.StopBackfillsResponse, error) {
+	n, err := s.crons.StopBackfills(ctx, r, actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.StopBackfillsResponse{Backfills: n}, nil
 }
 
 // PreviewCron returns fire times of a cron or a spec, and its description in words.

@@ -42,6 +42,16 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "Decisions",
 	},
 	{
+		name: "cron-late-end-ends-rerun", breaks: "the late end of an earlier run of a fire does not end its rerun",
+		file: "engine/crons/rerun.go", old: "if n < 0 || t.state.Independent[n].Rerun != rerun {", planted: "if n < 0 {",
+		packages: "./engine/crons", run: "LateEndBeforeARerun",
+	},
+	{
+		name: "cron-backfill-at-once", breaks: "the runs of a backfill wait for each other",
+		file: "engine/crons/backfill.go", old: "if run.Backfill {\n			slots--", planted: "if run.Rerun > 0 {\n			slots--",
+		packages: "./engine/crons", run: "BackfillInOrder",
+	},
+	{
 		name: "cron-oldest-first", breaks: "of several fire times that are due the newest run",
 		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))", planted: "keep = later(keep, time.Time{})",
 		packages: "./cron", run: "Late|History",

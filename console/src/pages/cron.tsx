@@ -28,6 +28,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
   const [note, setNote] = useState("");
   const [catchUp, setCatchUp] = useState(false);
   const [overlap, setOverlap] = useState(OverlapAction.UNSPECIFIED);
+  const [atATime, setAtATime] = useState("1");
   const [from, setFrom] = useState("");
   const [to, setTo] = useState("");
   const zone = c.spec?.timezone || "UTC";
@@ -48,6 +49,11 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
           </option>
         ))}
       </select>
+    </Field>
+  );
+  const atATimeField = (
+    <Field label="Runs at the same time" hint="The fire times run in order." error={!(Number(atATime) >= 1 && Number(atATime) <= 1000) && "must be 1 to 1000"}>
+      <input type="number" min="1" max="1000" value={atATime} onChange={(e) => setAtATime(e.target.value)} />
     </Field>
   );
   switch (action) {
@@ -80,11 +86,11 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
       return (
         <Confirm
           title={`Backfill ${c.cronId}?`}
-          says="The fire times in this period are decided now, by the policies. Those that are already recorded do not change."
+          says="The fire times in this period run in order, in addition to the calendar. Those that are already recorded do not change."
           verb={would.data && ready ? `Backfill ${would.data.fireTimes.length === 1000 ? "1,000 or more" : plural(would.data.fireTimes.length, "fire time")}` : "Backfill"}
-          disabled={!ready || !would.data?.fireTimes.length}
-          run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), overlapAction: overlap })}
-          done="Done. The ledger shows the runs."
+          disabled={!ready || !would.data?.fireTimes.length || !(Number(atATime) >= 1 && Number(atATime) <= 1000)}
+          run={() => crons.backfillCron({ ...key, fromTime: timestamp(times[0]), toTime: timestamp(times[1]), maxConcurrency: Number(atATime) })}
+          done="The backfill is ordered. The ledger shows the runs."
           onClose={onClose}
         >
           <div className="grid2">
@@ -95,7 +101,7 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
               <input type="datetime-local" step="1" value={to} onChange={(e) => setTo(e.target.value)} />
             </Field>
           </div>
-          {overlapField}
+          {atATimeField}
           <ErrorBox error={would.error} />
           {would.data && ready && (
             <p className="dim">
@@ -123,8 +129,12 @@ function Actions({ c, action, onClose }: { c: Cron; action: Action; onClose: () 
   }
 }
 
+const rerunnable = [FireStatus.SKIPPED, FireStatus.FAILED, FireStatus.TIMEOUT, FireStatus.CANCELLED];
+const canRerun = (f: Fire) => rerunnable.includes(f.status) && f.count <= 1n;
+
 function Ledger({ c }: { c: Cron }) {
   const [cancelled, setCancelled] = useState<Fire>();
+  const [again, setAgain] = useState<Fire>();
   const after = useParam("after");
   const { data, error, isPending } = useRead(["fires", c.namespace, c.cronId, after], (o) => crons.listFires({ namespace: c.namespace, cronId: c.cronId, pageSize: 50, pageToken: after }, o), { every: after ? 0 : 3000, keep: true });
   const took = (f: Fire) => {
@@ -166,6 +176,7 @@ function Ledger({ c }: { c: Cron }) {
                     {!readOnly && (f.status === FireStatus.RUNNING || f.status === FireStatus.SCHEDULED) && (
                       <button onClick={() => setCancelled(f)}>Cancel…</button>
                     )}
+                    {!readOnly && canRerun(f) && <button onClick={() => setAgain(f)}>Rerun…</button>}
                   </td>
                   <td className="number" data-label={f.attempt ? "attempt" : undefined}>{f.attempt || ""}</td>
                   <td className="number" data-label="took">
@@ -186,6 +197,16 @@ function Ledger({ c }: { c: Cron }) {
         </Scroll>
       )}
       <Pager after={after} next={data?.nextPageToken ?? ""} />
+      {again && (
+        <Confirm
+          title={`Run the fire of ${exact(millis(again.fireTime) ?? 0, false)} again?`}
+          says="A run with the same fire time starts now. The policies of the cron ignore it."
+          verb="Run again"
+          run={() => crons.rerunFire({ namespace: c.namespace, cronId: c.cronId, fireTime: again.fireTime })}
+          done="The run is started."
+          onClose={() => setAgain(undefined)}
+        />
+      )}
       {cancelled && (
         <Confirm
           title={`Cancel the fire of ${exact(millis(cancelled.fireTime) ?? 0, false)}?`}

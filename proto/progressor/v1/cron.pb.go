@@ -429,7 +429,7 @@ func (x DaylightSaving_Gap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DaylightSaving_Gap.Descriptor instead.
 func (DaylightSaving_Gap) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2, 0}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{3, 0}
 }
 
 type DaylightSaving_Overlap int32
@@ -481,7 +481,7 @@ func (x DaylightSaving_Overlap) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DaylightSaving_Overlap.Descriptor instead.
 func (DaylightSaving_Overlap) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2, 1}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{3, 1}
 }
 
 type StartProcessTarget_RunEnd int32
@@ -531,7 +531,7 @@ func (x StartProcessTarget_RunEnd) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StartProcessTarget_RunEnd.Descriptor instead.
 func (StartProcessTarget_RunEnd) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{5, 0}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{6, 0}
 }
 
 type Cron struct {
@@ -553,7 +553,8 @@ type Cron struct {
 	// An update with an old etag fails with ABORTED.
 	Etag string `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Fire times of a paused cron that have passed and wait for the resume. 1000 means 1000 or more.
-	WaitingFires  int64 `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
+	WaitingFires  int64       `protobuf:"varint,16,opt,name=waiting_fires,json=waitingFires,proto3" json:"waiting_fires,omitempty"`
+	Backfills     []*Backfill `protobuf:"bytes,17,rep,name=backfills,proto3" json:"backfills,omitempty"` // that are not complete, oldest first; set by the engine
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,6 +701,82 @@ func (x *Cron) GetWaitingFires() int64 {
 	return 0
 }
 
+func (x *Cron) GetBackfills() []*Backfill {
+	if x != nil {
+		return x.Backfills
+	}
+	return nil
+}
+
+// Backfill is a backfill whose fire times have not all been started or decided.
+type Backfill struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	FromTime       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"` // where it continues
+	ToTime         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
+	OverlapAction  OverlapAction          `protobuf:"varint,3,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
+	MaxConcurrency int32                  `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 with overlap_action
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Backfill) Reset() {
+	*x = Backfill{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backfill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backfill) ProtoMessage() {}
+
+func (x *Backfill) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
+func (*Backfill) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Backfill) GetFromTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FromTime
+	}
+	return nil
+}
+
+func (x *Backfill) GetToTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ToTime
+	}
+	return nil
+}
+
+func (x *Backfill) GetOverlapAction() OverlapAction {
+	if x != nil {
+		return x.OverlapAction
+	}
+	return OverlapAction_OVERLAP_ACTION_UNSPECIFIED
+}
+
+func (x *Backfill) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
 type CronSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Five fields, or six with seconds first; @hourly and similar; @every 90s (counted from
@@ -721,7 +798,7 @@ type CronSpec struct {
 
 func (x *CronSpec) Reset() {
 	*x = CronSpec{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[1]
+	mi := &file_progressor_v1_cron_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +810,7 @@ func (x *CronSpec) String() string {
 func (*CronSpec) ProtoMessage() {}
 
 func (x *CronSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[1]
+	mi := &file_progressor_v1_cron_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +823,7 @@ func (x *CronSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronSpec.ProtoReflect.Descriptor instead.
 func (*CronSpec) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{1}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CronSpec) GetExpressions() []string {
@@ -817,7 +894,7 @@ type DaylightSaving struct {
 
 func (x *DaylightSaving) Reset() {
 	*x = DaylightSaving{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[2]
+	mi := &file_progressor_v1_cron_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +906,7 @@ func (x *DaylightSaving) String() string {
 func (*DaylightSaving) ProtoMessage() {}
 
 func (x *DaylightSaving) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[2]
+	mi := &file_progressor_v1_cron_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +919,7 @@ func (x *DaylightSaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DaylightSaving.ProtoReflect.Descriptor instead.
 func (*DaylightSaving) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{2}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DaylightSaving) GetGap() DaylightSaving_Gap {
@@ -889,7 +966,7 @@ type CronPolicy struct {
 
 func (x *CronPolicy) Reset() {
 	*x = CronPolicy{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[3]
+	mi := &file_progressor_v1_cron_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +978,7 @@ func (x *CronPolicy) String() string {
 func (*CronPolicy) ProtoMessage() {}
 
 func (x *CronPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[3]
+	mi := &file_progressor_v1_cron_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +991,7 @@ func (x *CronPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPolicy.ProtoReflect.Descriptor instead.
 func (*CronPolicy) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{3}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CronPolicy) GetOverlapAction() OverlapAction {
@@ -1031,7 +1108,7 @@ type CronTarget struct {
 
 func (x *CronTarget) Reset() {
 	*x = CronTarget{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[4]
+	mi := &file_progressor_v1_cron_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1120,7 @@ func (x *CronTarget) String() string {
 func (*CronTarget) ProtoMessage() {}
 
 func (x *CronTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[4]
+	mi := &file_progressor_v1_cron_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1133,7 @@ func (x *CronTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronTarget.ProtoReflect.Descriptor instead.
 func (*CronTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{4}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CronTarget) GetTarget() isCronTarget_Target {
@@ -1160,7 +1237,7 @@ type StartProcessTarget struct {
 
 func (x *StartProcessTarget) Reset() {
 	*x = StartProcessTarget{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[5]
+	mi := &file_progressor_v1_cron_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1249,7 @@ func (x *StartProcessTarget) String() string {
 func (*StartProcessTarget) ProtoMessage() {}
 
 func (x *StartProcessTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[5]
+	mi := &file_progressor_v1_cron_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1262,7 @@ func (x *StartProcessTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartProcessTarget.ProtoReflect.Descriptor instead.
 func (*StartProcessTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{5}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StartProcessTarget) GetRunEnd() StartProcessTarget_RunEnd {
@@ -1228,7 +1305,7 @@ type EnqueueJobTarget struct {
 
 func (x *EnqueueJobTarget) Reset() {
 	*x = EnqueueJobTarget{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[6]
+	mi := &file_progressor_v1_cron_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1317,7 @@ func (x *EnqueueJobTarget) String() string {
 func (*EnqueueJobTarget) ProtoMessage() {}
 
 func (x *EnqueueJobTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[6]
+	mi := &file_progressor_v1_cron_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1330,7 @@ func (x *EnqueueJobTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueJobTarget.ProtoReflect.Descriptor instead.
 func (*EnqueueJobTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{6}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnqueueJobTarget) GetNamespace() string {
@@ -1296,7 +1373,7 @@ type NotifyProcessTarget struct {
 
 func (x *NotifyProcessTarget) Reset() {
 	*x = NotifyProcessTarget{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[7]
+	mi := &file_progressor_v1_cron_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1385,7 @@ func (x *NotifyProcessTarget) String() string {
 func (*NotifyProcessTarget) ProtoMessage() {}
 
 func (x *NotifyProcessTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[7]
+	mi := &file_progressor_v1_cron_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1398,7 @@ func (x *NotifyProcessTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotifyProcessTarget.ProtoReflect.Descriptor instead.
 func (*NotifyProcessTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NotifyProcessTarget) GetNamespace() string {
@@ -1359,7 +1436,7 @@ type HttpTarget struct {
 
 func (x *HttpTarget) Reset() {
 	*x = HttpTarget{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[8]
+	mi := &file_progressor_v1_cron_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1448,7 @@ func (x *HttpTarget) String() string {
 func (*HttpTarget) ProtoMessage() {}
 
 func (x *HttpTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[8]
+	mi := &file_progressor_v1_cron_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1461,7 @@ func (x *HttpTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HttpTarget.ProtoReflect.Descriptor instead.
 func (*HttpTarget) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HttpTarget) GetUrl() string {
@@ -1443,7 +1520,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[9]
+	mi := &file_progressor_v1_cron_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1532,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[9]
+	mi := &file_progressor_v1_cron_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1545,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fire) GetFireId() string {
@@ -1571,7 +1648,7 @@ type CreateCronRequest struct {
 
 func (x *CreateCronRequest) Reset() {
 	*x = CreateCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[10]
+	mi := &file_progressor_v1_cron_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1660,7 @@ func (x *CreateCronRequest) String() string {
 func (*CreateCronRequest) ProtoMessage() {}
 
 func (x *CreateCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[10]
+	mi := &file_progressor_v1_cron_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1673,7 @@ func (x *CreateCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCronRequest.ProtoReflect.Descriptor instead.
 func (*CreateCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateCronRequest) GetCron() *Cron {
@@ -1615,7 +1692,7 @@ type CreateCronResponse struct {
 
 func (x *CreateCronResponse) Reset() {
 	*x = CreateCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[11]
+	mi := &file_progressor_v1_cron_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1704,7 @@ func (x *CreateCronResponse) String() string {
 func (*CreateCronResponse) ProtoMessage() {}
 
 func (x *CreateCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[11]
+	mi := &file_progressor_v1_cron_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1717,7 @@ func (x *CreateCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCronResponse.ProtoReflect.Descriptor instead.
 func (*CreateCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateCronResponse) GetCron() *Cron {
@@ -1659,7 +1736,7 @@ type UpdateCronRequest struct {
 
 func (x *UpdateCronRequest) Reset() {
 	*x = UpdateCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[12]
+	mi := &file_progressor_v1_cron_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1748,7 @@ func (x *UpdateCronRequest) String() string {
 func (*UpdateCronRequest) ProtoMessage() {}
 
 func (x *UpdateCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[12]
+	mi := &file_progressor_v1_cron_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1761,7 @@ func (x *UpdateCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCronRequest.ProtoReflect.Descriptor instead.
 func (*UpdateCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateCronRequest) GetCron() *Cron {
@@ -1703,7 +1780,7 @@ type UpdateCronResponse struct {
 
 func (x *UpdateCronResponse) Reset() {
 	*x = UpdateCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[13]
+	mi := &file_progressor_v1_cron_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1792,7 @@ func (x *UpdateCronResponse) String() string {
 func (*UpdateCronResponse) ProtoMessage() {}
 
 func (x *UpdateCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[13]
+	mi := &file_progressor_v1_cron_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1805,7 @@ func (x *UpdateCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCronResponse.ProtoReflect.Descriptor instead.
 func (*UpdateCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateCronResponse) GetCron() *Cron {
@@ -1748,7 +1825,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[14]
+	mi := &file_progressor_v1_cron_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1837,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[14]
+	mi := &file_progressor_v1_cron_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1850,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetCronRequest) GetNamespace() string {
@@ -1799,7 +1876,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[15]
+	mi := &file_progressor_v1_cron_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1888,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[15]
+	mi := &file_progressor_v1_cron_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1901,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -1846,7 +1923,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[16]
+	mi := &file_progressor_v1_cron_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1935,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[16]
+	mi := &file_progressor_v1_cron_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1948,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListCronsRequest) GetNamespace() string {
@@ -1912,7 +1989,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[17]
+	mi := &file_progressor_v1_cron_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2001,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[17]
+	mi := &file_progressor_v1_cron_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2014,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -1964,7 +2041,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[18]
+	mi := &file_progressor_v1_cron_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2053,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[18]
+	mi := &file_progressor_v1_cron_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2066,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteCronRequest) GetNamespace() string {
@@ -2014,7 +2091,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	mi := &file_progressor_v1_cron_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2103,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[19]
+	mi := &file_progressor_v1_cron_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2116,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{20}
 }
 
 type PauseCronRequest struct {
@@ -2053,7 +2130,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	mi := &file_progressor_v1_cron_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2142,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[20]
+	mi := &file_progressor_v1_cron_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2155,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseCronRequest) GetNamespace() string {
@@ -2111,7 +2188,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[21]
+	mi := &file_progressor_v1_cron_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2200,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[21]
+	mi := &file_progressor_v1_cron_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2213,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -2160,7 +2237,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[22]
+	mi := &file_progressor_v1_cron_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2249,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[22]
+	mi := &file_progressor_v1_cron_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2262,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeCronRequest) GetNamespace() string {
@@ -2225,7 +2302,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[23]
+	mi := &file_progressor_v1_cron_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2314,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[23]
+	mi := &file_progressor_v1_cron_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2327,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -2272,7 +2349,7 @@ type TriggerCronRequest struct {
 
 func (x *TriggerCronRequest) Reset() {
 	*x = TriggerCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[24]
+	mi := &file_progressor_v1_cron_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2361,7 @@ func (x *TriggerCronRequest) String() string {
 func (*TriggerCronRequest) ProtoMessage() {}
 
 func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[24]
+	mi := &file_progressor_v1_cron_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2374,7 @@ func (x *TriggerCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronRequest.ProtoReflect.Descriptor instead.
 func (*TriggerCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TriggerCronRequest) GetNamespace() string {
@@ -2330,7 +2407,7 @@ type TriggerCronResponse struct {
 
 func (x *TriggerCronResponse) Reset() {
 	*x = TriggerCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[25]
+	mi := &file_progressor_v1_cron_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2419,7 @@ func (x *TriggerCronResponse) String() string {
 func (*TriggerCronResponse) ProtoMessage() {}
 
 func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[25]
+	mi := &file_progressor_v1_cron_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2432,7 @@ func (x *TriggerCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerCronResponse.ProtoReflect.Descriptor instead.
 func (*TriggerCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TriggerCronResponse) GetFire() *Fire {
@@ -2366,18 +2443,19 @@ func (x *TriggerCronResponse) GetFire() *Fire {
 }
 
 type CancelFireRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"` // Fire.fire_time
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                     // for the audit log
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	// Fire.fire_time. Milliseconds are enough if only one fire has them.
+	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelFireRequest) Reset() {
 	*x = CancelFireRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[26]
+	mi := &file_progressor_v1_cron_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2467,7 @@ func (x *CancelFireRequest) String() string {
 func (*CancelFireRequest) ProtoMessage() {}
 
 func (x *CancelFireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[26]
+	mi := &file_progressor_v1_cron_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2480,7 @@ func (x *CancelFireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelFireRequest.ProtoReflect.Descriptor instead.
 func (*CancelFireRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelFireRequest) GetNamespace() string {
@@ -2442,7 +2520,7 @@ type CancelFireResponse struct {
 
 func (x *CancelFireResponse) Reset() {
 	*x = CancelFireResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[27]
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2532,7 @@ func (x *CancelFireResponse) String() string {
 func (*CancelFireResponse) ProtoMessage() {}
 
 func (x *CancelFireResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[27]
+	mi := &file_progressor_v1_cron_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2545,7 @@ func (x *CancelFireResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelFireResponse.ProtoReflect.Descriptor instead.
 func (*CancelFireResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelFireResponse) GetFire() *Fire {
@@ -2478,18 +2556,19 @@ func (x *CancelFireResponse) GetFire() *Fire {
 }
 
 type RerunFireRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
-	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"` // Fire.fire_time
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                     // for the audit log
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId    string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	// Fire.fire_time. Milliseconds are enough if only one fire has them.
+	FireTime      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fire_time,json=fireTime,proto3" json:"fire_time,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RerunFireRequest) Reset() {
 	*x = RerunFireRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2580,7 @@ func (x *RerunFireRequest) String() string {
 func (*RerunFireRequest) ProtoMessage() {}
 
 func (x *RerunFireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[28]
+	mi := &file_progressor_v1_cron_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2593,7 @@ func (x *RerunFireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunFireRequest.ProtoReflect.Descriptor instead.
 func (*RerunFireRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RerunFireRequest) GetNamespace() string {
@@ -2554,7 +2633,7 @@ type RerunFireResponse struct {
 
 func (x *RerunFireResponse) Reset() {
 	*x = RerunFireResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2645,7 @@ func (x *RerunFireResponse) String() string {
 func (*RerunFireResponse) ProtoMessage() {}
 
 func (x *RerunFireResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[29]
+	mi := &file_progressor_v1_cron_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2658,7 @@ func (x *RerunFireResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerunFireResponse.ProtoReflect.Descriptor instead.
 func (*RerunFireResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RerunFireResponse) GetFire() *Fire {
@@ -2596,15 +2675,18 @@ type BackfillCronRequest struct {
 	// Inclusive.
 	FromTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from_time,json=fromTime,proto3" json:"from_time,omitempty"`
 	// Exclusive.
-	ToTime        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
-	OverlapAction OverlapAction          `protobuf:"varint,5,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ToTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=to_time,json=toTime,proto3" json:"to_time,omitempty"`
+	// How to decide each fire time at once. Default: they run in order, see max_concurrency.
+	OverlapAction OverlapAction `protobuf:"varint,5,opt,name=overlap_action,json=overlapAction,proto3,enum=progressor.v1.OverlapAction" json:"overlap_action,omitempty"`
+	// How many runs of the backfill may run at the same time. 0 means 1. Not with overlap_action.
+	MaxConcurrency int32 `protobuf:"varint,6,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2698,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[30]
+	mi := &file_progressor_v1_cron_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2711,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{30}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BackfillCronRequest) GetNamespace() string {
@@ -2667,6 +2749,13 @@ func (x *BackfillCronRequest) GetOverlapAction() OverlapAction {
 	return OverlapAction_OVERLAP_ACTION_UNSPECIFIED
 }
 
+func (x *BackfillCronRequest) GetMaxConcurrency() int32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
 type BackfillCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Fires         int32                  `protobuf:"varint,1,opt,name=fires,proto3" json:"fires,omitempty"` // without fire times that were already recorded
@@ -2676,7 +2765,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2777,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[31]
+	mi := &file_progressor_v1_cron_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,12 +2790,116 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{31}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BackfillCronResponse) GetFires() int32 {
 	if x != nil {
 		return x.Fires
+	}
+	return 0
+}
+
+type StopBackfillsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	CronId        string                 `protobuf:"bytes,2,opt,name=cron_id,json=cronId,proto3" json:"cron_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // for the audit log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBackfillsRequest) Reset() {
+	*x = StopBackfillsRequest{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBackfillsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBackfillsRequest) ProtoMessage() {}
+
+func (x *StopBackfillsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBackfillsRequest.ProtoReflect.Descriptor instead.
+func (*StopBackfillsRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *StopBackfillsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *StopBackfillsRequest) GetCronId() string {
+	if x != nil {
+		return x.CronId
+	}
+	return ""
+}
+
+func (x *StopBackfillsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type StopBackfillsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Backfills     int32                  `protobuf:"varint,1,opt,name=backfills,proto3" json:"backfills,omitempty"` // that were not complete
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopBackfillsResponse) Reset() {
+	*x = StopBackfillsResponse{}
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopBackfillsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopBackfillsResponse) ProtoMessage() {}
+
+func (x *StopBackfillsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopBackfillsResponse.ProtoReflect.Descriptor instead.
+func (*StopBackfillsResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *StopBackfillsResponse) GetBackfills() int32 {
+	if x != nil {
+		return x.Backfills
 	}
 	return 0
 }
@@ -2727,7 +2920,7 @@ type PreviewCronRequest struct {
 
 func (x *PreviewCronRequest) Reset() {
 	*x = PreviewCronRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +2932,7 @@ func (x *PreviewCronRequest) String() string {
 func (*PreviewCronRequest) ProtoMessage() {}
 
 func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[32]
+	mi := &file_progressor_v1_cron_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +2945,7 @@ func (x *PreviewCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronRequest.ProtoReflect.Descriptor instead.
 func (*PreviewCronRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{32}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PreviewCronRequest) GetOf() isPreviewCronRequest_Of {
@@ -2827,7 +3020,7 @@ type CronRef struct {
 
 func (x *CronRef) Reset() {
 	*x = CronRef{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3032,7 @@ func (x *CronRef) String() string {
 func (*CronRef) ProtoMessage() {}
 
 func (x *CronRef) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[33]
+	mi := &file_progressor_v1_cron_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3045,7 @@ func (x *CronRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronRef.ProtoReflect.Descriptor instead.
 func (*CronRef) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{33}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CronRef) GetNamespace() string {
@@ -2879,7 +3072,7 @@ type PreviewCronResponse struct {
 
 func (x *PreviewCronResponse) Reset() {
 	*x = PreviewCronResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3084,7 @@ func (x *PreviewCronResponse) String() string {
 func (*PreviewCronResponse) ProtoMessage() {}
 
 func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[34]
+	mi := &file_progressor_v1_cron_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3097,7 @@ func (x *PreviewCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewCronResponse.ProtoReflect.Descriptor instead.
 func (*PreviewCronResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{34}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PreviewCronResponse) GetFireTimes() []*timestamppb.Timestamp {
@@ -2933,7 +3126,7 @@ type ListFiresRequest struct {
 
 func (x *ListFiresRequest) Reset() {
 	*x = ListFiresRequest{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[35]
+	mi := &file_progressor_v1_cron_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3138,7 @@ func (x *ListFiresRequest) String() string {
 func (*ListFiresRequest) ProtoMessage() {}
 
 func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[35]
+	mi := &file_progressor_v1_cron_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3151,7 @@ func (x *ListFiresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresRequest.ProtoReflect.Descriptor instead.
 func (*ListFiresRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{35}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListFiresRequest) GetNamespace() string {
@@ -2999,7 +3192,7 @@ type ListFiresResponse struct {
 
 func (x *ListFiresResponse) Reset() {
 	*x = ListFiresResponse{}
-	mi := &file_progressor_v1_cron_proto_msgTypes[36]
+	mi := &file_progressor_v1_cron_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3204,7 @@ func (x *ListFiresResponse) String() string {
 func (*ListFiresResponse) ProtoMessage() {}
 
 func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_cron_proto_msgTypes[36]
+	mi := &file_progressor_v1_cron_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3217,7 @@ func (x *ListFiresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFiresResponse.ProtoReflect.Descriptor instead.
 func (*ListFiresResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{36}
+	return file_progressor_v1_cron_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListFiresResponse) GetFires() []*Fire {
@@ -3045,7 +3238,7 @@ var File_progressor_v1_cron_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
-	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\x91\a\n" +
+	"\x18progressor/v1/cron.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18progressor/v1/flow.proto\x1a\x1aprogressor/v1/worker.proto\"\xc8\a\n" +
 	"\x04Cron\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
@@ -3065,10 +3258,16 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x13running_process_ids\x18\r \x03(\tR\x11runningProcessIds\x123\n" +
 	"\bmetadata\x18\x0e \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12\x1c\n" +
 	"\x04etag\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04etag\x12#\n" +
-	"\rwaiting_fires\x18\x10 \x01(\x03R\fwaitingFires\x1aB\n" +
+	"\rwaiting_fires\x18\x10 \x01(\x03R\fwaitingFires\x125\n" +
+	"\tbackfills\x18\x11 \x03(\v2\x17.progressor.v1.BackfillR\tbackfills\x1aB\n" +
 	"\x14FiresByDecisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf6\x03\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xe6\x01\n" +
+	"\bBackfill\x127\n" +
+	"\tfrom_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
+	"\ato_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12C\n" +
+	"\x0eoverlap_action\x18\x03 \x01(\x0e2\x1c.progressor.v1.OverlapActionR\roverlapAction\x12'\n" +
+	"\x0fmax_concurrency\x18\x04 \x01(\x05R\x0emaxConcurrency\"\xf6\x03\n" +
 	"\bCronSpec\x125\n" +
 	"\vexpressions\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10d\"\ar\x05 \x01(\x80\x02R\vexpressions\x12$\n" +
 	"\btimezone\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\btimezone\x12L\n" +
@@ -3238,16 +3437,25 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\tfire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01R\bfireTime\x12 \n" +
 	"\x06reason\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"<\n" +
 	"\x11RerunFireResponse\x12'\n" +
-	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\xd9\x02\n" +
+	"\x04fire\x18\x01 \x01(\v2\x13.progressor.v1.FireR\x04fire\"\x8e\x03\n" +
 	"\x13BackfillCronRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
 	"\acron_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12J\n" +
 	"\tfrom_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\bfromTime\x12F\n" +
 	"\ato_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\x06toTime\x12M\n" +
-	"\x0eoverlap_action\x18\x05 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\",\n" +
+	"\x0eoverlap_action\x18\x05 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\x123\n" +
+	"\x0fmax_concurrency\x18\x06 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x0emaxConcurrency\",\n" +
 	"\x14BackfillCronResponse\x12\x14\n" +
-	"\x05fires\x18\x01 \x01(\x05R\x05fires\"\xb4\x02\n" +
+	"\x05fires\x18\x01 \x01(\x05R\x05fires\"\x99\x01\n" +
+	"\x14StopBackfillsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12#\n" +
+	"\acron_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\xc8\x01R\x06cronId\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"5\n" +
+	"\x15StopBackfillsResponse\x12\x1c\n" +
+	"\tbackfills\x18\x01 \x01(\x05R\tbackfills\"\xb4\x02\n" +
 	"\x12PreviewCronRequest\x12,\n" +
 	"\x04cron\x18\x01 \x01(\v2\x16.progressor.v1.CronRefH\x00R\x04cron\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x17.progressor.v1.CronSpecH\x00R\x04spec\x12J\n" +
@@ -3316,7 +3524,7 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\x12FIRE_STATUS_FAILED\x10\x04\x12\x17\n" +
 	"\x13FIRE_STATUS_TIMEOUT\x10\x05\x12\x19\n" +
 	"\x15FIRE_STATUS_CANCELLED\x10\x06\x12\x17\n" +
-	"\x13FIRE_STATUS_SKIPPED\x10\a2\xbb\b\n" +
+	"\x13FIRE_STATUS_SKIPPED\x10\a2\x97\t\n" +
 	"\vCronService\x12Q\n" +
 	"\n" +
 	"CreateCron\x12 .progressor.v1.CreateCronRequest\x1a!.progressor.v1.CreateCronResponse\x12Q\n" +
@@ -3333,7 +3541,8 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
 	"CancelFire\x12 .progressor.v1.CancelFireRequest\x1a!.progressor.v1.CancelFireResponse\x12N\n" +
 	"\tRerunFire\x12\x1f.progressor.v1.RerunFireRequest\x1a .progressor.v1.RerunFireResponse\x12W\n" +
-	"\fBackfillCron\x12\".progressor.v1.BackfillCronRequest\x1a#.progressor.v1.BackfillCronResponse\x12T\n" +
+	"\fBackfillCron\x12\".progressor.v1.BackfillCronRequest\x1a#.progressor.v1.BackfillCronResponse\x12Z\n" +
+	"\rStopBackfills\x12#.progressor.v1.StopBackfillsRequest\x1a$.progressor.v1.StopBackfillsResponse\x12T\n" +
 	"\vPreviewCron\x12!.progressor.v1.PreviewCronRequest\x1a\".progressor.v1.PreviewCronResponse\x12N\n" +
 	"\tListFires\x12\x1f.progressor.v1.ListFiresRequest\x1a .progressor.v1.ListFiresResponseB\xbd\x01\n" +
 	"\x11com.progressor.v1B\tCronProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
@@ -3351,7 +3560,7 @@ func file_progressor_v1_cron_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_cron_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_progressor_v1_cron_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_progressor_v1_cron_proto_goTypes = []any{
 	(OverlapAction)(0),             // 0: progressor.v1.OverlapAction
 	(FailureAction)(0),             // 1: progressor.v1.FailureAction
@@ -3363,146 +3572,155 @@ var file_progressor_v1_cron_proto_goTypes = []any{
 	(DaylightSaving_Overlap)(0),    // 7: progressor.v1.DaylightSaving.Overlap
 	(StartProcessTarget_RunEnd)(0), // 8: progressor.v1.StartProcessTarget.RunEnd
 	(*Cron)(nil),                   // 9: progressor.v1.Cron
-	(*CronSpec)(nil),               // 10: progressor.v1.CronSpec
-	(*DaylightSaving)(nil),         // 11: progressor.v1.DaylightSaving
-	(*CronPolicy)(nil),             // 12: progressor.v1.CronPolicy
-	(*CronTarget)(nil),             // 13: progressor.v1.CronTarget
-	(*StartProcessTarget)(nil),     // 14: progressor.v1.StartProcessTarget
-	(*EnqueueJobTarget)(nil),       // 15: progressor.v1.EnqueueJobTarget
-	(*NotifyProcessTarget)(nil),    // 16: progressor.v1.NotifyProcessTarget
-	(*HttpTarget)(nil),             // 17: progressor.v1.HttpTarget
-	(*Fire)(nil),                   // 18: progressor.v1.Fire
-	(*CreateCronRequest)(nil),      // 19: progressor.v1.CreateCronRequest
-	(*CreateCronResponse)(nil),     // 20: progressor.v1.CreateCronResponse
-	(*UpdateCronRequest)(nil),      // 21: progressor.v1.UpdateCronRequest
-	(*UpdateCronResponse)(nil),     // 22: progressor.v1.UpdateCronResponse
-	(*GetCronRequest)(nil),         // 23: progressor.v1.GetCronRequest
-	(*GetCronResponse)(nil),        // 24: progressor.v1.GetCronResponse
-	(*ListCronsRequest)(nil),       // 25: progressor.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),      // 26: progressor.v1.ListCronsResponse
-	(*DeleteCronRequest)(nil),      // 27: progressor.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),     // 28: progressor.v1.DeleteCronResponse
-	(*PauseCronRequest)(nil),       // 29: progressor.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),      // 30: progressor.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),      // 31: progressor.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),     // 32: progressor.v1.ResumeCronResponse
-	(*TriggerCronRequest)(nil),     // 33: progressor.v1.TriggerCronRequest
-	(*TriggerCronResponse)(nil),    // 34: progressor.v1.TriggerCronResponse
-	(*CancelFireRequest)(nil),      // 35: progressor.v1.CancelFireRequest
-	(*CancelFireResponse)(nil),     // 36: progressor.v1.CancelFireResponse
-	(*RerunFireRequest)(nil),       // 37: progressor.v1.RerunFireRequest
-	(*RerunFireResponse)(nil),      // 38: progressor.v1.RerunFireResponse
-	(*BackfillCronRequest)(nil),    // 39: progressor.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),   // 40: progressor.v1.BackfillCronResponse
-	(*PreviewCronRequest)(nil),     // 41: progressor.v1.PreviewCronRequest
-	(*CronRef)(nil),                // 42: progressor.v1.CronRef
-	(*PreviewCronResponse)(nil),    // 43: progressor.v1.PreviewCronResponse
-	(*ListFiresRequest)(nil),       // 44: progressor.v1.ListFiresRequest
-	(*ListFiresResponse)(nil),      // 45: progressor.v1.ListFiresResponse
-	nil,                            // 46: progressor.v1.Cron.FiresByDecisionEntry
-	nil,                            // 47: progressor.v1.HttpTarget.HeadersEntry
-	(*timestamppb.Timestamp)(nil),  // 48: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),        // 49: google.protobuf.Struct
-	(*durationpb.Duration)(nil),    // 50: google.protobuf.Duration
-	(*Backoff)(nil),                // 51: progressor.v1.Backoff
-	(*StartRunTarget)(nil),         // 52: progressor.v1.StartRunTarget
-	(*structpb.Value)(nil),         // 53: google.protobuf.Value
-	(*JobOptions)(nil),             // 54: progressor.v1.JobOptions
+	(*Backfill)(nil),               // 10: progressor.v1.Backfill
+	(*CronSpec)(nil),               // 11: progressor.v1.CronSpec
+	(*DaylightSaving)(nil),         // 12: progressor.v1.DaylightSaving
+	(*CronPolicy)(nil),             // 13: progressor.v1.CronPolicy
+	(*CronTarget)(nil),             // 14: progressor.v1.CronTarget
+	(*StartProcessTarget)(nil),     // 15: progressor.v1.StartProcessTarget
+	(*EnqueueJobTarget)(nil),       // 16: progressor.v1.EnqueueJobTarget
+	(*NotifyProcessTarget)(nil),    // 17: progressor.v1.NotifyProcessTarget
+	(*HttpTarget)(nil),             // 18: progressor.v1.HttpTarget
+	(*Fire)(nil),                   // 19: progressor.v1.Fire
+	(*CreateCronRequest)(nil),      // 20: progressor.v1.CreateCronRequest
+	(*CreateCronResponse)(nil),     // 21: progressor.v1.CreateCronResponse
+	(*UpdateCronRequest)(nil),      // 22: progressor.v1.UpdateCronRequest
+	(*UpdateCronResponse)(nil),     // 23: progressor.v1.UpdateCronResponse
+	(*GetCronRequest)(nil),         // 24: progressor.v1.GetCronRequest
+	(*GetCronResponse)(nil),        // 25: progressor.v1.GetCronResponse
+	(*ListCronsRequest)(nil),       // 26: progressor.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),      // 27: progressor.v1.ListCronsResponse
+	(*DeleteCronRequest)(nil),      // 28: progressor.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),     // 29: progressor.v1.DeleteCronResponse
+	(*PauseCronRequest)(nil),       // 30: progressor.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),      // 31: progressor.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),      // 32: progressor.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),     // 33: progressor.v1.ResumeCronResponse
+	(*TriggerCronRequest)(nil),     // 34: progressor.v1.TriggerCronRequest
+	(*TriggerCronResponse)(nil),    // 35: progressor.v1.TriggerCronResponse
+	(*CancelFireRequest)(nil),      // 36: progressor.v1.CancelFireRequest
+	(*CancelFireResponse)(nil),     // 37: progressor.v1.CancelFireResponse
+	(*RerunFireRequest)(nil),       // 38: progressor.v1.RerunFireRequest
+	(*RerunFireResponse)(nil),      // 39: progressor.v1.RerunFireResponse
+	(*BackfillCronRequest)(nil),    // 40: progressor.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),   // 41: progressor.v1.BackfillCronResponse
+	(*StopBackfillsRequest)(nil),   // 42: progressor.v1.StopBackfillsRequest
+	(*StopBackfillsResponse)(nil),  // 43: progressor.v1.StopBackfillsResponse
+	(*PreviewCronRequest)(nil),     // 44: progressor.v1.PreviewCronRequest
+	(*CronRef)(nil),                // 45: progressor.v1.CronRef
+	(*PreviewCronResponse)(nil),    // 46: progressor.v1.PreviewCronResponse
+	(*ListFiresRequest)(nil),       // 47: progressor.v1.ListFiresRequest
+	(*ListFiresResponse)(nil),      // 48: progressor.v1.ListFiresResponse
+	nil,                            // 49: progressor.v1.Cron.FiresByDecisionEntry
+	nil,                            // 50: progressor.v1.HttpTarget.HeadersEntry
+	(*timestamppb.Timestamp)(nil),  // 51: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),        // 52: google.protobuf.Struct
+	(*durationpb.Duration)(nil),    // 53: google.protobuf.Duration
+	(*Backoff)(nil),                // 54: progressor.v1.Backoff
+	(*StartRunTarget)(nil),         // 55: progressor.v1.StartRunTarget
+	(*structpb.Value)(nil),         // 56: google.protobuf.Value
+	(*JobOptions)(nil),             // 57: progressor.v1.JobOptions
 }
 var file_progressor_v1_cron_proto_depIdxs = []int32{
-	10, // 0: progressor.v1.Cron.spec:type_name -> progressor.v1.CronSpec
-	12, // 1: progressor.v1.Cron.policy:type_name -> progressor.v1.CronPolicy
-	13, // 2: progressor.v1.Cron.target:type_name -> progressor.v1.CronTarget
-	48, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
-	48, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
-	48, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
-	48, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
-	46, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
-	49, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
-	48, // 9: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
-	48, // 10: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
-	50, // 11: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
-	11, // 12: progressor.v1.CronSpec.daylight_saving:type_name -> progressor.v1.DaylightSaving
-	6,  // 13: progressor.v1.DaylightSaving.gap:type_name -> progressor.v1.DaylightSaving.Gap
-	7,  // 14: progressor.v1.DaylightSaving.overlap:type_name -> progressor.v1.DaylightSaving.Overlap
-	0,  // 15: progressor.v1.CronPolicy.overlap_action:type_name -> progressor.v1.OverlapAction
-	1,  // 16: progressor.v1.CronPolicy.failure_action:type_name -> progressor.v1.FailureAction
-	2,  // 17: progressor.v1.CronPolicy.concurrency_policy:type_name -> progressor.v1.ConcurrencyPolicy
-	3,  // 18: progressor.v1.CronPolicy.misfire_policy:type_name -> progressor.v1.MisfirePolicy
-	50, // 19: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
-	50, // 20: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
-	51, // 21: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
-	50, // 22: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
-	14, // 23: progressor.v1.CronTarget.start_process:type_name -> progressor.v1.StartProcessTarget
-	15, // 24: progressor.v1.CronTarget.enqueue_job:type_name -> progressor.v1.EnqueueJobTarget
-	16, // 25: progressor.v1.CronTarget.notify_process:type_name -> progressor.v1.NotifyProcessTarget
-	17, // 26: progressor.v1.CronTarget.http:type_name -> progressor.v1.HttpTarget
-	52, // 27: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
-	8,  // 28: progressor.v1.StartProcessTarget.run_end:type_name -> progressor.v1.StartProcessTarget.RunEnd
-	49, // 29: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
-	53, // 30: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
-	54, // 31: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
-	47, // 32: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
-	48, // 33: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
-	48, // 34: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
-	4,  // 35: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
-	5,  // 36: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
-	48, // 37: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
-	48, // 38: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
-	9,  // 39: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
-	9,  // 40: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 41: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
-	9,  // 42: progressor.v1.UpdateCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 43: progressor.v1.GetCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 44: progressor.v1.ListCronsResponse.crons:type_name -> progressor.v1.Cron
-	9,  // 45: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
-	9,  // 46: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
-	0,  // 47: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	18, // 48: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
-	48, // 49: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	18, // 50: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
-	48, // 51: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
-	18, // 52: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
-	48, // 53: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	48, // 54: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	0,  // 55: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
-	42, // 56: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
-	10, // 57: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
-	48, // 58: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
-	48, // 59: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
-	48, // 60: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
-	18, // 61: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
-	19, // 62: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
-	21, // 63: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
-	23, // 64: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
-	25, // 65: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
-	27, // 66: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
-	29, // 67: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
-	31, // 68: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
-	33, // 69: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
-	35, // 70: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
-	37, // 71: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
-	39, // 72: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
-	41, // 73: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
-	44, // 74: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
-	20, // 75: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
-	22, // 76: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
-	24, // 77: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
-	26, // 78: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
-	28, // 79: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
-	30, // 80: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
-	32, // 81: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
-	34, // 82: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
-	36, // 83: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
-	38, // 84: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
-	40, // 85: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
-	43, // 86: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
-	45, // 87: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
-	75, // [75:88] is the sub-list for method output_type
-	62, // [62:75] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	11, // 0: progressor.v1.Cron.spec:type_name -> progressor.v1.CronSpec
+	13, // 1: progressor.v1.Cron.policy:type_name -> progressor.v1.CronPolicy
+	14, // 2: progressor.v1.Cron.target:type_name -> progressor.v1.CronTarget
+	51, // 3: progressor.v1.Cron.created_time:type_name -> google.protobuf.Timestamp
+	51, // 4: progressor.v1.Cron.updated_time:type_name -> google.protobuf.Timestamp
+	51, // 5: progressor.v1.Cron.last_fire_time:type_name -> google.protobuf.Timestamp
+	51, // 6: progressor.v1.Cron.next_fire_times:type_name -> google.protobuf.Timestamp
+	49, // 7: progressor.v1.Cron.fires_by_decision:type_name -> progressor.v1.Cron.FiresByDecisionEntry
+	52, // 8: progressor.v1.Cron.metadata:type_name -> google.protobuf.Struct
+	10, // 9: progressor.v1.Cron.backfills:type_name -> progressor.v1.Backfill
+	51, // 10: progressor.v1.Backfill.from_time:type_name -> google.protobuf.Timestamp
+	51, // 11: progressor.v1.Backfill.to_time:type_name -> google.protobuf.Timestamp
+	0,  // 12: progressor.v1.Backfill.overlap_action:type_name -> progressor.v1.OverlapAction
+	51, // 13: progressor.v1.CronSpec.start_time:type_name -> google.protobuf.Timestamp
+	51, // 14: progressor.v1.CronSpec.end_time:type_name -> google.protobuf.Timestamp
+	53, // 15: progressor.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
+	12, // 16: progressor.v1.CronSpec.daylight_saving:type_name -> progressor.v1.DaylightSaving
+	6,  // 17: progressor.v1.DaylightSaving.gap:type_name -> progressor.v1.DaylightSaving.Gap
+	7,  // 18: progressor.v1.DaylightSaving.overlap:type_name -> progressor.v1.DaylightSaving.Overlap
+	0,  // 19: progressor.v1.CronPolicy.overlap_action:type_name -> progressor.v1.OverlapAction
+	1,  // 20: progressor.v1.CronPolicy.failure_action:type_name -> progressor.v1.FailureAction
+	2,  // 21: progressor.v1.CronPolicy.concurrency_policy:type_name -> progressor.v1.ConcurrencyPolicy
+	3,  // 22: progressor.v1.CronPolicy.misfire_policy:type_name -> progressor.v1.MisfirePolicy
+	53, // 23: progressor.v1.CronPolicy.catchup_window:type_name -> google.protobuf.Duration
+	53, // 24: progressor.v1.CronPolicy.timeout:type_name -> google.protobuf.Duration
+	54, // 25: progressor.v1.CronPolicy.retry_backoff:type_name -> progressor.v1.Backoff
+	53, // 26: progressor.v1.CronPolicy.misfire_threshold:type_name -> google.protobuf.Duration
+	15, // 27: progressor.v1.CronTarget.start_process:type_name -> progressor.v1.StartProcessTarget
+	16, // 28: progressor.v1.CronTarget.enqueue_job:type_name -> progressor.v1.EnqueueJobTarget
+	17, // 29: progressor.v1.CronTarget.notify_process:type_name -> progressor.v1.NotifyProcessTarget
+	18, // 30: progressor.v1.CronTarget.http:type_name -> progressor.v1.HttpTarget
+	55, // 31: progressor.v1.CronTarget.start_run:type_name -> progressor.v1.StartRunTarget
+	8,  // 32: progressor.v1.StartProcessTarget.run_end:type_name -> progressor.v1.StartProcessTarget.RunEnd
+	52, // 33: progressor.v1.StartProcessTarget.metadata:type_name -> google.protobuf.Struct
+	56, // 34: progressor.v1.EnqueueJobTarget.args:type_name -> google.protobuf.Value
+	57, // 35: progressor.v1.EnqueueJobTarget.options:type_name -> progressor.v1.JobOptions
+	50, // 36: progressor.v1.HttpTarget.headers:type_name -> progressor.v1.HttpTarget.HeadersEntry
+	51, // 37: progressor.v1.Fire.fire_time:type_name -> google.protobuf.Timestamp
+	51, // 38: progressor.v1.Fire.decided_time:type_name -> google.protobuf.Timestamp
+	4,  // 39: progressor.v1.Fire.decision:type_name -> progressor.v1.Decision
+	5,  // 40: progressor.v1.Fire.status:type_name -> progressor.v1.FireStatus
+	51, // 41: progressor.v1.Fire.started_time:type_name -> google.protobuf.Timestamp
+	51, // 42: progressor.v1.Fire.ended_time:type_name -> google.protobuf.Timestamp
+	9,  // 43: progressor.v1.CreateCronRequest.cron:type_name -> progressor.v1.Cron
+	9,  // 44: progressor.v1.CreateCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 45: progressor.v1.UpdateCronRequest.cron:type_name -> progressor.v1.Cron
+	9,  // 46: progressor.v1.UpdateCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 47: progressor.v1.GetCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 48: progressor.v1.ListCronsResponse.crons:type_name -> progressor.v1.Cron
+	9,  // 49: progressor.v1.PauseCronResponse.cron:type_name -> progressor.v1.Cron
+	9,  // 50: progressor.v1.ResumeCronResponse.cron:type_name -> progressor.v1.Cron
+	0,  // 51: progressor.v1.TriggerCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	19, // 52: progressor.v1.TriggerCronResponse.fire:type_name -> progressor.v1.Fire
+	51, // 53: progressor.v1.CancelFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 54: progressor.v1.CancelFireResponse.fire:type_name -> progressor.v1.Fire
+	51, // 55: progressor.v1.RerunFireRequest.fire_time:type_name -> google.protobuf.Timestamp
+	19, // 56: progressor.v1.RerunFireResponse.fire:type_name -> progressor.v1.Fire
+	51, // 57: progressor.v1.BackfillCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	51, // 58: progressor.v1.BackfillCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	0,  // 59: progressor.v1.BackfillCronRequest.overlap_action:type_name -> progressor.v1.OverlapAction
+	45, // 60: progressor.v1.PreviewCronRequest.cron:type_name -> progressor.v1.CronRef
+	11, // 61: progressor.v1.PreviewCronRequest.spec:type_name -> progressor.v1.CronSpec
+	51, // 62: progressor.v1.PreviewCronRequest.from_time:type_name -> google.protobuf.Timestamp
+	51, // 63: progressor.v1.PreviewCronRequest.to_time:type_name -> google.protobuf.Timestamp
+	51, // 64: progressor.v1.PreviewCronResponse.fire_times:type_name -> google.protobuf.Timestamp
+	19, // 65: progressor.v1.ListFiresResponse.fires:type_name -> progressor.v1.Fire
+	20, // 66: progressor.v1.CronService.CreateCron:input_type -> progressor.v1.CreateCronRequest
+	22, // 67: progressor.v1.CronService.UpdateCron:input_type -> progressor.v1.UpdateCronRequest
+	24, // 68: progressor.v1.CronService.GetCron:input_type -> progressor.v1.GetCronRequest
+	26, // 69: progressor.v1.CronService.ListCrons:input_type -> progressor.v1.ListCronsRequest
+	28, // 70: progressor.v1.CronService.DeleteCron:input_type -> progressor.v1.DeleteCronRequest
+	30, // 71: progressor.v1.CronService.PauseCron:input_type -> progressor.v1.PauseCronRequest
+	32, // 72: progressor.v1.CronService.ResumeCron:input_type -> progressor.v1.ResumeCronRequest
+	34, // 73: progressor.v1.CronService.TriggerCron:input_type -> progressor.v1.TriggerCronRequest
+	36, // 74: progressor.v1.CronService.CancelFire:input_type -> progressor.v1.CancelFireRequest
+	38, // 75: progressor.v1.CronService.RerunFire:input_type -> progressor.v1.RerunFireRequest
+	40, // 76: progressor.v1.CronService.BackfillCron:input_type -> progressor.v1.BackfillCronRequest
+	42, // 77: progressor.v1.CronService.StopBackfills:input_type -> progressor.v1.StopBackfillsRequest
+	44, // 78: progressor.v1.CronService.PreviewCron:input_type -> progressor.v1.PreviewCronRequest
+	47, // 79: progressor.v1.CronService.ListFires:input_type -> progressor.v1.ListFiresRequest
+	21, // 80: progressor.v1.CronService.CreateCron:output_type -> progressor.v1.CreateCronResponse
+	23, // 81: progressor.v1.CronService.UpdateCron:output_type -> progressor.v1.UpdateCronResponse
+	25, // 82: progressor.v1.CronService.GetCron:output_type -> progressor.v1.GetCronResponse
+	27, // 83: progressor.v1.CronService.ListCrons:output_type -> progressor.v1.ListCronsResponse
+	29, // 84: progressor.v1.CronService.DeleteCron:output_type -> progressor.v1.DeleteCronResponse
+	31, // 85: progressor.v1.CronService.PauseCron:output_type -> progressor.v1.PauseCronResponse
+	33, // 86: progressor.v1.CronService.ResumeCron:output_type -> progressor.v1.ResumeCronResponse
+	35, // 87: progressor.v1.CronService.TriggerCron:output_type -> progressor.v1.TriggerCronResponse
+	37, // 88: progressor.v1.CronService.CancelFire:output_type -> progressor.v1.CancelFireResponse
+	39, // 89: progressor.v1.CronService.RerunFire:output_type -> progressor.v1.RerunFireResponse
+	41, // 90: progressor.v1.CronService.BackfillCron:output_type -> progressor.v1.BackfillCronResponse
+	43, // 91: progressor.v1.CronService.StopBackfills:output_type -> progressor.v1.StopBackfillsResponse
+	46, // 92: progressor.v1.CronService.PreviewCron:output_type -> progressor.v1.PreviewCronResponse
+	48, // 93: progressor.v1.CronService.ListFires:output_type -> progressor.v1.ListFiresResponse
+	80, // [80:94] is the sub-list for method output_type
+	66, // [66:80] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_cron_proto_init() }
@@ -3512,14 +3730,14 @@ func file_progressor_v1_cron_proto_init() {
 	}
 	file_progressor_v1_flow_proto_init()
 	file_progressor_v1_worker_proto_init()
-	file_progressor_v1_cron_proto_msgTypes[4].OneofWrappers = []any{
+	file_progressor_v1_cron_proto_msgTypes[5].OneofWrappers = []any{
 		(*CronTarget_StartProcess)(nil),
 		(*CronTarget_EnqueueJob)(nil),
 		(*CronTarget_NotifyProcess)(nil),
 		(*CronTarget_Http)(nil),
 		(*CronTarget_StartRun)(nil),
 	}
-	file_progressor_v1_cron_proto_msgTypes[32].OneofWrappers = []any{
+	file_progressor_v1_cron_proto_msgTypes[35].OneofWrappers = []any{
 		(*PreviewCronRequest_Cron)(nil),
 		(*PreviewCronRequest_Spec)(nil),
 	}
@@ -3529,7 +3747,7 @@ func file_progressor_v1_cron_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_cron_proto_rawDesc), len(file_progressor_v1_cron_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -56,6 +56,9 @@ const (
 	// CronServiceBackfillCronProcedure is the fully-qualified name of the CronService's BackfillCron
 	// RPC.
 	CronServiceBackfillCronProcedure = "/progressor.v1.CronService/BackfillCron"
+	// CronServiceStopBackfillsProcedure is the fully-qualified name of the CronService's StopBackfills
+	// RPC.
+	CronServiceStopBackfillsProcedure = "/progressor.v1.CronService/StopBackfills"
 	// CronServicePreviewCronProcedure is the fully-qualified name of the CronService's PreviewCron RPC.
 	CronServicePreviewCronProcedure = "/progressor.v1.CronService/PreviewCron"
 	// CronServiceListFiresProcedure is the fully-qualified name of the CronService's ListFires RPC.
@@ -81,7 +84,12 @@ type CronServiceClient interface {
 	// do not apply to it, and it does not count for them. Any other status fails with
 	// FAILED_PRECONDITION.
 	RerunFire(context.Context, *v1.RerunFireRequest) (*v1.RerunFireResponse, error)
+	// BackfillCron runs the past fire times from from_time to to_time that have no row yet. By
+	// default they run in order, at most max_concurrency at the same time. These runs do not count
+	// for the policies. With overlap_action, each fire time is decided at once, as by TriggerCron.
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
+	// StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
 	// ListFires lists the fire times that have come, each with the decision and its reason.
@@ -165,6 +173,12 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cronServiceMethods.ByName("BackfillCron")),
 			connect.WithClientOptions(opts...),
 		),
+		stopBackfills: connect.NewClient[v1.StopBackfillsRequest, v1.StopBackfillsResponse](
+			httpClient,
+			baseURL+CronServiceStopBackfillsProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("StopBackfills")),
+			connect.WithClientOptions(opts...),
+		),
 		previewCron: connect.NewClient[v1.PreviewCronRequest, v1.PreviewCronResponse](
 			httpClient,
 			baseURL+CronServicePreviewCronProcedure,
@@ -182,19 +196,20 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // cronServiceClient implements CronServiceClient.
 type cronServiceClient struct {
-	createCron   *connect.Client[v1.CreateCronRequest, v1.CreateCronResponse]
-	updateCron   *connect.Client[v1.UpdateCronRequest, v1.UpdateCronResponse]
-	getCron      *connect.Client[v1.GetCronRequest, v1.GetCronResponse]
-	listCrons    *connect.Client[v1.ListCronsRequest, v1.ListCronsResponse]
-	deleteCron   *connect.Client[v1.DeleteCronRequest, v1.DeleteCronResponse]
-	pauseCron    *connect.Client[v1.PauseCronRequest, v1.PauseCronResponse]
-	resumeCron   *connect.Client[v1.ResumeCronRequest, v1.ResumeCronResponse]
-	triggerCron  *connect.Client[v1.TriggerCronRequest, v1.TriggerCronResponse]
-	cancelFire   *connect.Client[v1.CancelFireRequest, v1.CancelFireResponse]
-	rerunFire    *connect.Client[v1.RerunFireRequest, v1.RerunFireResponse]
-	backfillCron *connect.Client[v1.BackfillCronRequest, v1.BackfillCronResponse]
-	previewCron  *connect.Client[v1.PreviewCronRequest, v1.PreviewCronResponse]
-	listFires    *connect.Client[v1.ListFiresRequest, v1.ListFiresResponse]
+	createCron    *connect.Client[v1.CreateCronRequest, v1.CreateCronResponse]
+	updateCron    *connect.Client[v1.UpdateCronRequest, v1.UpdateCronResponse]
+	getCron       *connect.Client[v1.GetCronRequest, v1.GetCronResponse]
+	listCrons     *connect.Client[v1.ListCronsRequest, v1.ListCronsResponse]
+	deleteCron    *connect.Client[v1.DeleteCronRequest, v1.DeleteCronResponse]
+	pauseCron     *connect.Client[v1.PauseCronRequest, v1.PauseCronResponse]
+	resumeCron    *connect.Client[v1.ResumeCronRequest, v1.ResumeCronResponse]
+	triggerCron   *connect.Client[v1.TriggerCronRequest, v1.TriggerCronResponse]
+	cancelFire    *connect.Client[v1.CancelFireRequest, v1.CancelFireResponse]
+	rerunFire     *connect.Client[v1.RerunFireRequest, v1.RerunFireResponse]
+	backfillCron  *connect.Client[v1.BackfillCronRequest, v1.BackfillCronResponse]
+	stopBackfills *connect.Client[v1.StopBackfillsRequest, v1.StopBackfillsResponse]
+	previewCron   *connect.Client[v1.PreviewCronRequest, v1.PreviewCronResponse]
+	listFires     *connect.Client[v1.ListFiresRequest, v1.ListFiresResponse]
 }
 
 // CreateCron calls progressor.v1.CronService.CreateCron.
@@ -296,6 +311,15 @@ func (c *cronServiceClient) BackfillCron(ctx context.Context, req *v1.BackfillCr
 	return nil, err
 }
 
+// StopBackfills calls progressor.v1.CronService.StopBackfills.
+func (c *cronServiceClient) StopBackfills(ctx context.Context, req *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error) {
+	response, err := c.stopBackfills.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PreviewCron calls progressor.v1.CronService.PreviewCron.
 func (c *cronServiceClient) PreviewCron(ctx context.Context, req *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error) {
 	response, err := c.previewCron.CallUnary(ctx, connect.NewRequest(req))
@@ -333,7 +357,12 @@ type CronServiceHandler interface {
 	// do not apply to it, and it does not count for them. Any other status fails with
 	// FAILED_PRECONDITION.
 	RerunFire(context.Context, *v1.RerunFireRequest) (*v1.RerunFireResponse, error)
+	// BackfillCron runs the past fire times from from_time to to_time that have no row yet. By
+	// default they run in order, at most max_concurrency at the same time. These runs do not count
+	// for the policies. With overlap_action, each fire time is decided at once, as by TriggerCron.
 	BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error)
+	// StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+	StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error)
 	// PreviewCron lists fire times of a stored cron or of a spec that is not stored.
 	PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error)
 	// ListFires lists the fire times that have come, each with the decision and its reason.
@@ -413,6 +442,12 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cronServiceMethods.ByName("BackfillCron")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cronServiceStopBackfillsHandler := connect.NewUnaryHandlerSimple(
+		CronServiceStopBackfillsProcedure,
+		svc.StopBackfills,
+		connect.WithSchema(cronServiceMethods.ByName("StopBackfills")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cronServicePreviewCronHandler := connect.NewUnaryHandlerSimple(
 		CronServicePreviewCronProcedure,
 		svc.PreviewCron,
@@ -449,6 +484,8 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 			cronServiceRerunFireHandler.ServeHTTP(w, r)
 		case CronServiceBackfillCronProcedure:
 			cronServiceBackfillCronHandler.ServeHTTP(w, r)
+		case CronServiceStopBackfillsProcedure:
+			cronServiceStopBackfillsHandler.ServeHTTP(w, r)
 		case CronServicePreviewCronProcedure:
 			cronServicePreviewCronHandler.ServeHTTP(w, r)
 		case CronServiceListFiresProcedure:
@@ -504,6 +541,10 @@ func (UnimplementedCronServiceHandler) RerunFire(context.Context, *v1.RerunFireR
 
 func (UnimplementedCronServiceHandler) BackfillCron(context.Context, *v1.BackfillCronRequest) (*v1.BackfillCronResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.BackfillCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) StopBackfills(context.Context, *v1.StopBackfillsRequest) (*v1.StopBackfillsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.CronService.StopBackfills is not implemented"))
 }
 
 func (UnimplementedCronServiceHandler) PreviewCron(context.Context, *v1.PreviewCronRequest) (*v1.PreviewCronResponse, error) {

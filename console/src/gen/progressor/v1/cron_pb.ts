@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/cron.proto.
  */
 export const file_progressor_v1_cron: GenFile = /*@__PURE__*/
-  fileDesc("Chhwcm9ncmVzc29yL3YxL2Nyb24ucHJvdG8SDXByb2dyZXNzb3IudjEiggUKBENyb24SEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSJQoEc3BlYxgDIAEoCzIXLnByb2dyZXNzb3IudjEuQ3JvblNwZWMSKQoGcG9saWN5GAQgASgLMhkucHJvZ3Jlc3Nvci52MS5Dcm9uUG9saWN5EikKBnRhcmdldBgFIAEoCzIZLnByb2dyZXNzb3IudjEuQ3JvblRhcmdldBIOCgZwYXVzZWQYBiABKAgSEgoKcGF1c2Vfbm90ZRgHIAEoCRIwCgxjcmVhdGVkX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9maXJlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD25leHRfZmlyZV90aW1lcxgLIAMoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASQwoRZmlyZXNfYnlfZGVjaXNpb24YDCADKAsyKC5wcm9ncmVzc29yLnYxLkNyb24uRmlyZXNCeURlY2lzaW9uRW50cnkSGwoTcnVubmluZ19wcm9jZXNzX2lkcxgNIAMoCRIpCghtZXRhZGF0YRgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEZXRhZxgPIAEoCRIVCg13YWl0aW5nX2ZpcmVzGBAgASgDGjYKFEZpcmVzQnlEZWNpc2lvbkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEiogIKCENyb25TcGVjEhMKC2V4cHJlc3Npb25zGAEgAygJEhAKCHRpbWV6b25lGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZqaXR0ZXIYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGwoTZXhjbHVkZV9leHByZXNzaW9ucxgGIAMoCRI2Cg9kYXlsaWdodF9zYXZpbmcYByABKAsyHS5wcm9ncmVzc29yLnYxLkRheWxpZ2h0U2F2aW5nEhEKCW1heF9maXJlcxgIIAEoAyKMAgoORGF5bGlnaHRTYXZpbmcSLgoDZ2FwGAEgASgOMiEucHJvZ3Jlc3Nvci52MS5EYXlsaWdodFNhdmluZy5HYXASNgoHb3ZlcmxhcBgCIAEoDjIlLnByb2dyZXNzb3IudjEuRGF5bGlnaHRTYXZpbmcuT3ZlcmxhcCI3CgNHYXASEwoPR0FQX1VOU1BFQ0lGSUVEEAASDQoJR0FQX1NISUZUEAESDAoIR0FQX1NLSVAQAiJZCgdPdmVybGFwEhcKE09WRVJMQVBfVU5TUEVDSUZJRUQQABIRCg1PVkVSTEFQX0ZJUlNUEAESEAoMT1ZFUkxBUF9MQVNUEAISEAoMT1ZFUkxBUF9CT1RIEAMivgQKCkNyb25Qb2xpY3kSNAoOb3ZlcmxhcF9hY3Rpb24YASABKA4yHC5wcm9ncmVzc29yLnYxLk92ZXJsYXBBY3Rpb24SNAoOZmFpbHVyZV9hY3Rpb24YAiABKA4yHC5wcm9ncmVzc29yLnYxLkZhaWx1cmVBY3Rpb24SPAoSY29uY3VycmVuY3lfcG9saWN5GAMgASgOMiAucHJvZ3Jlc3Nvci52MS5Db25jdXJyZW5jeVBvbGljeRIXCg9tYXhfY29uY3VycmVuY3kYBCABKAUSEwoLcXVldWVfbGltaXQYBSABKAUSNAoObWlzZmlyZV9wb2xpY3kYBiABKA4yHC5wcm9ncmVzc29yLnYxLk1pc2ZpcmVQb2xpY3kSFQoNY2F0Y2h1cF9saW1pdBgHIAEoBRIxCg5jYXRjaHVwX3dpbmRvdxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgd0aW1lb3V0GAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KDXJldHJ5X2JhY2tvZmYYCiABKAsyFi5wcm9ncmVzc29yLnYxLkJhY2tvZmYSFAoMbWF4X2F0dGVtcHRzGAsgASgFEhwKFHBhdXNlX2FmdGVyX2ZhaWx1cmVzGAwgASgFEjQKEW1pc2ZpcmVfdGhyZXNob2xkGA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKC21heF9vdmVybGFwGA4gASgFIqcCCgpDcm9uVGFyZ2V0EjoKDXN0YXJ0X3Byb2Nlc3MYASABKAsyIS5wcm9ncmVzc29yLnYxLlN0YXJ0UHJvY2Vzc1RhcmdldEgAEjYKC2VucXVldWVfam9iGAIgASgLMh8ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlSm9iVGFyZ2V0SAASPAoObm90aWZ5X3Byb2Nlc3MYAyABKAsyIi5wcm9ncmVzc29yLnYxLk5vdGlmeVByb2Nlc3NUYXJnZXRIABIpCgRodHRwGAQgASgLMhkucHJvZ3Jlc3Nvci52MS5IdHRwVGFyZ2V0SAASMgoJc3RhcnRfcnVuGAUgASgLMh0ucHJvZ3Jlc3Nvci52MS5TdGFydFJ1blRhcmdldEgAQggKBnRhcmdldCLlAQoSU3RhcnRQcm9jZXNzVGFyZ2V0EjkKB3J1bl9lbmQYBCABKA4yKC5wcm9ncmVzc29yLnYxLlN0YXJ0UHJvY2Vzc1RhcmdldC5SdW5FbmQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBGFyZ3MYAiABKAwSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKBlJ1bkVuZBIXChNSVU5fRU5EX1VOU1BFQ0lGSUVEEAASEwoPUlVOX0VORF9QUk9DRVNTEAESEAoMUlVOX0VORF9JTklUEAIihQEKEEVucXVldWVKb2JUYXJnZXQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSJAoEYXJncxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgdvcHRpb25zGAQgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zIkoKE05vdGlmeVByb2Nlc3NUYXJnZXQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEYXJncxgDIAEoDCK3AQoKSHR0cFRhcmdldBILCgN1cmwYASABKAkSDgoGbWV0aG9kGAIgASgJEjcKB2hlYWRlcnMYAyADKAsyJi5wcm9ncmVzc29yLnYxLkh0dHBUYXJnZXQuSGVhZGVyc0VudHJ5EgwKBGJvZHkYBCABKAwSFQoNc3VjY2Vzc19jb2RlcxgFIAMoBRouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKUAwoERmlyZRIPCgdmaXJlX2lkGAEgASgJEi0KCWZpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMZGVjaWRlZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCghkZWNpc2lvbhgEIAEoDjIXLnByb2dyZXNzb3IudjEuRGVjaXNpb24SDgoGcmVhc29uGAUgASgJEg8KB2F0dGVtcHQYBiABKAUSKQoGc3RhdHVzGAcgASgOMhkucHJvZ3Jlc3Nvci52MS5GaXJlU3RhdHVzEhIKCnByb2Nlc3NfaWQYCCABKAkSMAoMc3RhcnRlZF90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgplbmRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZkZXRhaWwYCyABKAkSDgoGbWFudWFsGAwgASgIEg0KBWNvdW50GA0gASgDIjYKEUNyZWF0ZUNyb25SZXF1ZXN0EiEKBGNyb24YASABKAsyEy5wcm9ncmVzc29yLnYxLkNyb24iNwoSQ3JlYXRlQ3JvblJlc3BvbnNlEiEKBGNyb24YASABKAsyEy5wcm9ncmVzc29yLnYxLkNyb24iNgoRVXBkYXRlQ3JvblJlcXVlc3QSIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiI3ChJVcGRhdGVDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiI0Cg5HZXRDcm9uUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCSI0Cg9HZXRDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJcChBMaXN0Q3JvbnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZmaWx0ZXIYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiUAoRTGlzdENyb25zUmVzcG9uc2USIgoFY3JvbnMYASADKAsyEy5wcm9ncmVzc29yLnYxLkNyb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKEURlbGV0ZUNyb25SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJIhQKEkRlbGV0ZUNyb25SZXNwb25zZSJEChBQYXVzZUNyb25SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEgwKBG5vdGUYAyABKAkiNgoRUGF1c2VDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJqChFSZXN1bWVDcm9uUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCRIMCgRub3RlGAMgASgJEhAKCGNhdGNoX3VwGAUgASgISgQIBBAFUgtza2lwX21pc3NlZCI3ChJSZXN1bWVDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJuChJUcmlnZ2VyQ3JvblJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSNAoOb3ZlcmxhcF9hY3Rpb24YAyABKA4yHC5wcm9ncmVzc29yLnYxLk92ZXJsYXBBY3Rpb24iOAoTVHJpZ2dlckNyb25SZXNwb25zZRIhCgRmaXJlGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5GaXJlInYKEUNhbmNlbEZpcmVSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEi0KCWZpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJIjcKEkNhbmNlbEZpcmVSZXNwb25zZRIhCgRmaXJlGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5GaXJlIssBChNCYWNrZmlsbENyb25SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEi0KCWZyb21fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdG9fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoOb3ZlcmxhcF9hY3Rpb24YBSABKA4yHC5wcm9ncmVzc29yLnYxLk92ZXJsYXBBY3Rpb24iJQoUQmFja2ZpbGxDcm9uUmVzcG9uc2USDQoFZmlyZXMYASABKAUi1gEKElByZXZpZXdDcm9uUmVxdWVzdBImCgRjcm9uGAEgASgLMhYucHJvZ3Jlc3Nvci52MS5Dcm9uUmVmSAASJwoEc3BlYxgCIAEoCzIXLnByb2dyZXNzb3IudjEuQ3JvblNwZWNIABItCglmcm9tX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3RvX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWxpbWl0GAUgASgFQgQKAm9mIi0KB0Nyb25SZWYSEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkiVAoTUHJldmlld0Nyb25SZXNwb25zZRIuCgpmaXJlX3RpbWVzGAEgAygLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgV3b3JkcxgCIAEoCSJdChBMaXN0RmlyZXNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlAKEUxpc3RGaXJlc1Jlc3BvbnNlEiIKBWZpcmVzGAEgAygLMhMucHJvZ3Jlc3Nvci52MS5GaXJlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSq+AQoNT3ZlcmxhcEFjdGlvbhIeChpPVkVSTEFQX0FDVElPTl9VTlNQRUNJRklFRBAAEhgKFE9WRVJMQVBfQUNUSU9OX0FMTE9XEAESFwoTT1ZFUkxBUF9BQ1RJT05fU0tJUBACEh4KGk9WRVJMQVBfQUNUSU9OX0NBTkNFTF9QUkVWEAMSGwoXT1ZFUkxBUF9BQ1RJT05fUEFSQUxMRUwQBBIdChlPVkVSTEFQX0FDVElPTl9CVUZGRVJfT05FEAUquAEKDUZhaWx1cmVBY3Rpb24SHgoaRkFJTFVSRV9BQ1RJT05fVU5TUEVDSUZJRUQQABIaChZGQUlMVVJFX0FDVElPTl9SVU5fTkVXEAESFwoTRkFJTFVSRV9BQ1RJT05fU0tJUBACEhgKFEZBSUxVUkVfQUNUSU9OX1JFVFJZEAMSGgoWRkFJTFVSRV9BQ1RJT05fQkFDS09GRhAEEhwKGEZBSUxVUkVfQUNUSU9OX0hBTEZfT1BFThAFKnIKEUNvbmN1cnJlbmN5UG9saWN5EiIKHkNPTkNVUlJFTkNZX1BPTElDWV9VTlNQRUNJRklFRBAAEhsKF0NPTkNVUlJFTkNZX1BPTElDWV9TS0lQEAESHAoYQ09OQ1VSUkVOQ1lfUE9MSUNZX1FVRVVFEAIqigEKDU1pc2ZpcmVQb2xpY3kSHgoaTUlTRklSRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIbChdNSVNGSVJFX1BPTElDWV9GSVJFX05PVxABEhcKE01JU0ZJUkVfUE9MSUNZX1NLSVAQAhIjCh9NSVNGSVJFX1BPTElDWV9DQVRDSF9VUF9MSU1JVEVEEAMq1gEKCERlY2lzaW9uEhgKFERFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASEgoOREVDSVNJT05fRklSRUQQARITCg9ERUNJU0lPTl9RVUVVRUQQAhIcChhERUNJU0lPTl9TS0lQUEVEX09WRVJMQVAQAxIcChhERUNJU0lPTl9TS0lQUEVEX0ZBSUxVUkUQBBIgChxERUNJU0lPTl9TS0lQUEVEX0NPTkNVUlJFTkNZEAUSEwoPREVDSVNJT05fTUlTU0VEEAYSFAoQREVDSVNJT05fRFJPUFBFRBAHKtsBCgpGaXJlU3RhdHVzEhsKF0ZJUkVfU1RBVFVTX1VOU1BFQ0lGSUVEEAASGQoVRklSRV9TVEFUVVNfU0NIRURVTEVEEAESFwoTRklSRV9TVEFUVVNfUlVOTklORxACEhcKE0ZJUkVfU1RBVFVTX1NVQ0NFU1MQAxIWChJGSVJFX1NUQVRVU19GQUlMRUQQBBIXChNGSVJFX1NUQVRVU19USU1FT1VUEAUSGQoVRklSRV9TVEFUVVNfQ0FOQ0VMTEVEEAYSFwoTRklSRV9TVEFUVVNfU0tJUFBFRBAHMusHCgtDcm9uU2VydmljZRJRCgpDcmVhdGVDcm9uEiAucHJvZ3Jlc3Nvci52MS5DcmVhdGVDcm9uUmVxdWVzdBohLnByb2dyZXNzb3IudjEuQ3JlYXRlQ3JvblJlc3BvbnNlElEKClVwZGF0ZUNyb24SIC5wcm9ncmVzc29yLnYxLlVwZGF0ZUNyb25SZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5VcGRhdGVDcm9uUmVzcG9uc2USSAoHR2V0Q3JvbhIdLnByb2dyZXNzb3IudjEuR2V0Q3JvblJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLkdldENyb25SZXNwb25zZRJOCglMaXN0Q3JvbnMSHy5wcm9ncmVzc29yLnYxLkxpc3RDcm9uc1JlcXVlc3QaIC5wcm9ncmVzc29yLnYxLkxpc3RDcm9uc1Jlc3BvbnNlElEKCkRlbGV0ZUNyb24SIC5wcm9ncmVzc29yLnYxLkRlbGV0ZUNyb25SZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5EZWxldGVDcm9uUmVzcG9uc2USTgoJUGF1c2VDcm9uEh8ucHJvZ3Jlc3Nvci52MS5QYXVzZUNyb25SZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5QYXVzZUNyb25SZXNwb25zZRJRCgpSZXN1bWVDcm9uEiAucHJvZ3Jlc3Nvci52MS5SZXN1bWVDcm9uUmVxdWVzdBohLnByb2dyZXNzb3IudjEuUmVzdW1lQ3JvblJlc3BvbnNlElQKC1RyaWdnZXJDcm9uEiEucHJvZ3Jlc3Nvci52MS5UcmlnZ2VyQ3JvblJlcXVlc3QaIi5wcm9ncmVzc29yLnYxLlRyaWdnZXJDcm9uUmVzcG9uc2USUQoKQ2FuY2VsRmlyZRIgLnByb2dyZXNzb3IudjEuQ2FuY2VsRmlyZVJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLkNhbmNlbEZpcmVSZXNwb25zZRJXCgxCYWNrZmlsbENyb24SIi5wcm9ncmVzc29yLnYxLkJhY2tmaWxsQ3JvblJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkJhY2tmaWxsQ3JvblJlc3BvbnNlElQKC1ByZXZpZXdDcm9uEiEucHJvZ3Jlc3Nvci52MS5QcmV2aWV3Q3JvblJlcXVlc3QaIi5wcm9ncmVzc29yLnYxLlByZXZpZXdDcm9uUmVzcG9uc2USTgoJTGlzdEZpcmVzEh8ucHJvZ3Jlc3Nvci52MS5MaXN0RmlyZXNSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5MaXN0RmlyZXNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_flow, file_progressor_v1_worker]);
+  fileDesc("Chhwcm9ncmVzc29yL3YxL2Nyb24ucHJvdG8SDXByb2dyZXNzb3IudjEirgUKBENyb24SEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSJQoEc3BlYxgDIAEoCzIXLnByb2dyZXNzb3IudjEuQ3JvblNwZWMSKQoGcG9saWN5GAQgASgLMhkucHJvZ3Jlc3Nvci52MS5Dcm9uUG9saWN5EikKBnRhcmdldBgFIAEoCzIZLnByb2dyZXNzb3IudjEuQ3JvblRhcmdldBIOCgZwYXVzZWQYBiABKAgSEgoKcGF1c2Vfbm90ZRgHIAEoCRIwCgxjcmVhdGVkX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHVwZGF0ZWRfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9maXJlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKD25leHRfZmlyZV90aW1lcxgLIAMoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASQwoRZmlyZXNfYnlfZGVjaXNpb24YDCADKAsyKC5wcm9ncmVzc29yLnYxLkNyb24uRmlyZXNCeURlY2lzaW9uRW50cnkSGwoTcnVubmluZ19wcm9jZXNzX2lkcxgNIAMoCRIpCghtZXRhZGF0YRgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEZXRhZxgPIAEoCRIVCg13YWl0aW5nX2ZpcmVzGBAgASgDEioKCWJhY2tmaWxscxgRIAMoCzIXLnByb2dyZXNzb3IudjEuQmFja2ZpbGwaNgoURmlyZXNCeURlY2lzaW9uRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASK1AQoIQmFja2ZpbGwSLQoJZnJvbV90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd0b190aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0Cg5vdmVybGFwX2FjdGlvbhgDIAEoDjIcLnByb2dyZXNzb3IudjEuT3ZlcmxhcEFjdGlvbhIXCg9tYXhfY29uY3VycmVuY3kYBCABKAUiogIKCENyb25TcGVjEhMKC2V4cHJlc3Npb25zGAEgAygJEhAKCHRpbWV6b25lGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZqaXR0ZXIYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGwoTZXhjbHVkZV9leHByZXNzaW9ucxgGIAMoCRI2Cg9kYXlsaWdodF9zYXZpbmcYByABKAsyHS5wcm9ncmVzc29yLnYxLkRheWxpZ2h0U2F2aW5nEhEKCW1heF9maXJlcxgIIAEoAyKMAgoORGF5bGlnaHRTYXZpbmcSLgoDZ2FwGAEgASgOMiEucHJvZ3Jlc3Nvci52MS5EYXlsaWdodFNhdmluZy5HYXASNgoHb3ZlcmxhcBgCIAEoDjIlLnByb2dyZXNzb3IudjEuRGF5bGlnaHRTYXZpbmcuT3ZlcmxhcCI3CgNHYXASEwoPR0FQX1VOU1BFQ0lGSUVEEAASDQoJR0FQX1NISUZUEAESDAoIR0FQX1NLSVAQAiJZCgdPdmVybGFwEhcKE09WRVJMQVBfVU5TUEVDSUZJRUQQABIRCg1PVkVSTEFQX0ZJUlNUEAESEAoMT1ZFUkxBUF9MQVNUEAISEAoMT1ZFUkxBUF9CT1RIEAMivgQKCkNyb25Qb2xpY3kSNAoOb3ZlcmxhcF9hY3Rpb24YASABKA4yHC5wcm9ncmVzc29yLnYxLk92ZXJsYXBBY3Rpb24SNAoOZmFpbHVyZV9hY3Rpb24YAiABKA4yHC5wcm9ncmVzc29yLnYxLkZhaWx1cmVBY3Rpb24SPAoSY29uY3VycmVuY3lfcG9saWN5GAMgASgOMiAucHJvZ3Jlc3Nvci52MS5Db25jdXJyZW5jeVBvbGljeRIXCg9tYXhfY29uY3VycmVuY3kYBCABKAUSEwoLcXVldWVfbGltaXQYBSABKAUSNAoObWlzZmlyZV9wb2xpY3kYBiABKA4yHC5wcm9ncmVzc29yLnYxLk1pc2ZpcmVQb2xpY3kSFQoNY2F0Y2h1cF9saW1pdBgHIAEoBRIxCg5jYXRjaHVwX3dpbmRvdxgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgd0aW1lb3V0GAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi0KDXJldHJ5X2JhY2tvZmYYCiABKAsyFi5wcm9ncmVzc29yLnYxLkJhY2tvZmYSFAoMbWF4X2F0dGVtcHRzGAsgASgFEhwKFHBhdXNlX2FmdGVyX2ZhaWx1cmVzGAwgASgFEjQKEW1pc2ZpcmVfdGhyZXNob2xkGA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhMKC21heF9vdmVybGFwGA4gASgFIqcCCgpDcm9uVGFyZ2V0EjoKDXN0YXJ0X3Byb2Nlc3MYASABKAsyIS5wcm9ncmVzc29yLnYxLlN0YXJ0UHJvY2Vzc1RhcmdldEgAEjYKC2VucXVldWVfam9iGAIgASgLMh8ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlSm9iVGFyZ2V0SAASPAoObm90aWZ5X3Byb2Nlc3MYAyABKAsyIi5wcm9ncmVzc29yLnYxLk5vdGlmeVByb2Nlc3NUYXJnZXRIABIpCgRodHRwGAQgASgLMhkucHJvZ3Jlc3Nvci52MS5IdHRwVGFyZ2V0SAASMgoJc3RhcnRfcnVuGAUgASgLMh0ucHJvZ3Jlc3Nvci52MS5TdGFydFJ1blRhcmdldEgAQggKBnRhcmdldCLlAQoSU3RhcnRQcm9jZXNzVGFyZ2V0EjkKB3J1bl9lbmQYBCABKA4yKC5wcm9ncmVzc29yLnYxLlN0YXJ0UHJvY2Vzc1RhcmdldC5SdW5FbmQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBGFyZ3MYAiABKAwSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkgKBlJ1bkVuZBIXChNSVU5fRU5EX1VOU1BFQ0lGSUVEEAASEwoPUlVOX0VORF9QUk9DRVNTEAESEAoMUlVOX0VORF9JTklUEAIihQEKEEVucXVldWVKb2JUYXJnZXQSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkSJAoEYXJncxgDIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZRIqCgdvcHRpb25zGAQgASgLMhkucHJvZ3Jlc3Nvci52MS5Kb2JPcHRpb25zIkoKE05vdGlmeVByb2Nlc3NUYXJnZXQSEQoJbmFtZXNwYWNlGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEYXJncxgDIAEoDCK3AQoKSHR0cFRhcmdldBILCgN1cmwYASABKAkSDgoGbWV0aG9kGAIgASgJEjcKB2hlYWRlcnMYAyADKAsyJi5wcm9ncmVzc29yLnYxLkh0dHBUYXJnZXQuSGVhZGVyc0VudHJ5EgwKBGJvZHkYBCABKAwSFQoNc3VjY2Vzc19jb2RlcxgFIAMoBRouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKUAwoERmlyZRIPCgdmaXJlX2lkGAEgASgJEi0KCWZpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMZGVjaWRlZF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCghkZWNpc2lvbhgEIAEoDjIXLnByb2dyZXNzb3IudjEuRGVjaXNpb24SDgoGcmVhc29uGAUgASgJEg8KB2F0dGVtcHQYBiABKAUSKQoGc3RhdHVzGAcgASgOMhkucHJvZ3Jlc3Nvci52MS5GaXJlU3RhdHVzEhIKCnByb2Nlc3NfaWQYCCABKAkSMAoMc3RhcnRlZF90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgplbmRlZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZkZXRhaWwYCyABKAkSDgoGbWFudWFsGAwgASgIEg0KBWNvdW50GA0gASgDIjYKEUNyZWF0ZUNyb25SZXF1ZXN0EiEKBGNyb24YASABKAsyEy5wcm9ncmVzc29yLnYxLkNyb24iNwoSQ3JlYXRlQ3JvblJlc3BvbnNlEiEKBGNyb24YASABKAsyEy5wcm9ncmVzc29yLnYxLkNyb24iNgoRVXBkYXRlQ3JvblJlcXVlc3QSIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiI3ChJVcGRhdGVDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiI0Cg5HZXRDcm9uUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCSI0Cg9HZXRDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJcChBMaXN0Q3JvbnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZmaWx0ZXIYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiUAoRTGlzdENyb25zUmVzcG9uc2USIgoFY3JvbnMYASADKAsyEy5wcm9ncmVzc29yLnYxLkNyb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKEURlbGV0ZUNyb25SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJIhQKEkRlbGV0ZUNyb25SZXNwb25zZSJEChBQYXVzZUNyb25SZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEgwKBG5vdGUYAyABKAkiNgoRUGF1c2VDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJqChFSZXN1bWVDcm9uUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCRIMCgRub3RlGAMgASgJEhAKCGNhdGNoX3VwGAUgASgISgQIBBAFUgtza2lwX21pc3NlZCI3ChJSZXN1bWVDcm9uUmVzcG9uc2USIQoEY3JvbhgBIAEoCzITLnByb2dyZXNzb3IudjEuQ3JvbiJuChJUcmlnZ2VyQ3JvblJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSNAoOb3ZlcmxhcF9hY3Rpb24YAyABKA4yHC5wcm9ncmVzc29yLnYxLk92ZXJsYXBBY3Rpb24iOAoTVHJpZ2dlckNyb25SZXNwb25zZRIhCgRmaXJlGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5GaXJlInYKEUNhbmNlbEZpcmVSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIPCgdjcm9uX2lkGAIgASgJEi0KCWZpcmVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAQgASgJIjcKEkNhbmNlbEZpcmVSZXNwb25zZRIhCgRmaXJlGAEgASgLMhMucHJvZ3Jlc3Nvci52MS5GaXJlInUKEFJlcnVuRmlyZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSLQoJZmlyZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YBCABKAkiNgoRUmVydW5GaXJlUmVzcG9uc2USIQoEZmlyZRgBIAEoCzITLnByb2dyZXNzb3IudjEuRmlyZSLkAQoTQmFja2ZpbGxDcm9uUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCRItCglmcm9tX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3RvX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKDm92ZXJsYXBfYWN0aW9uGAUgASgOMhwucHJvZ3Jlc3Nvci52MS5PdmVybGFwQWN0aW9uEhcKD21heF9jb25jdXJyZW5jeRgGIAEoBSIlChRCYWNrZmlsbENyb25SZXNwb25zZRINCgVmaXJlcxgBIAEoBSJKChRTdG9wQmFja2ZpbGxzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCRIOCgZyZWFzb24YAyABKAkiKgoVU3RvcEJhY2tmaWxsc1Jlc3BvbnNlEhEKCWJhY2tmaWxscxgBIAEoBSLWAQoSUHJldmlld0Nyb25SZXF1ZXN0EiYKBGNyb24YASABKAsyFi5wcm9ncmVzc29yLnYxLkNyb25SZWZIABInCgRzcGVjGAIgASgLMhcucHJvZ3Jlc3Nvci52MS5Dcm9uU3BlY0gAEi0KCWZyb21fdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdG9fdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGltaXQYBSABKAVCBAoCb2YiLQoHQ3JvblJlZhIRCgluYW1lc3BhY2UYASABKAkSDwoHY3Jvbl9pZBgCIAEoCSJUChNQcmV2aWV3Q3JvblJlc3BvbnNlEi4KCmZpcmVfdGltZXMYASADKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXdvcmRzGAIgASgJIl0KEExpc3RGaXJlc1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg8KB2Nyb25faWQYAiABKAkSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiUAoRTGlzdEZpcmVzUmVzcG9uc2USIgoFZmlyZXMYASADKAsyEy5wcm9ncmVzc29yLnYxLkZpcmUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKr4BCg1PdmVybGFwQWN0aW9uEh4KGk9WRVJMQVBfQUNUSU9OX1VOU1BFQ0lGSUVEEAASGAoUT1ZFUkxBUF9BQ1RJT05fQUxMT1cQARIXChNPVkVSTEFQX0FDVElPTl9TS0lQEAISHgoaT1ZFUkxBUF9BQ1RJT05fQ0FOQ0VMX1BSRVYQAxIbChdPVkVSTEFQX0FDVElPTl9QQVJBTExFTBAEEh0KGU9WRVJMQVBfQUNUSU9OX0JVRkZFUl9PTkUQBSq4AQoNRmFpbHVyZUFjdGlvbhIeChpGQUlMVVJFX0FDVElPTl9VTlNQRUNJRklFRBAAEhoKFkZBSUxVUkVfQUNUSU9OX1JVTl9ORVcQARIXChNGQUlMVVJFX0FDVElPTl9TS0lQEAISGAoURkFJTFVSRV9BQ1RJT05fUkVUUlkQAxIaChZGQUlMVVJFX0FDVElPTl9CQUNLT0ZGEAQSHAoYRkFJTFVSRV9BQ1RJT05fSEFMRl9PUEVOEAUqcgoRQ29uY3VycmVuY3lQb2xpY3kSIgoeQ09OQ1VSUkVOQ1lfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGwoXQ09OQ1VSUkVOQ1lfUE9MSUNZX1NLSVAQARIcChhDT05DVVJSRU5DWV9QT0xJQ1lfUVVFVUUQAiqKAQoNTWlzZmlyZVBvbGljeRIeChpNSVNGSVJFX1BPTElDWV9VTlNQRUNJRklFRBAAEhsKF01JU0ZJUkVfUE9MSUNZX0ZJUkVfTk9XEAESFwoTTUlTRklSRV9QT0xJQ1lfU0tJUBACEiMKH01JU0ZJUkVfUE9MSUNZX0NBVENIX1VQX0xJTUlURUQQAyrWAQoIRGVjaXNpb24SGAoUREVDSVNJT05fVU5TUEVDSUZJRUQQABISCg5ERUNJU0lPTl9GSVJFRBABEhMKD0RFQ0lTSU9OX1FVRVVFRBACEhwKGERFQ0lTSU9OX1NLSVBQRURfT1ZFUkxBUBADEhwKGERFQ0lTSU9OX1NLSVBQRURfRkFJTFVSRRAEEiAKHERFQ0lTSU9OX1NLSVBQRURfQ09OQ1VSUkVOQ1kQBRITCg9ERUNJU0lPTl9NSVNTRUQQBhIUChBERUNJU0lPTl9EUk9QUEVEEAcq2wEKCkZpcmVTdGF0dXMSGwoXRklSRV9TVEFUVVNfVU5TUEVDSUZJRUQQABIZChVGSVJFX1NUQVRVU19TQ0hFRFVMRUQQARIXChNGSVJFX1NUQVRVU19SVU5OSU5HEAISFwoTRklSRV9TVEFUVVNfU1VDQ0VTUxADEhYKEkZJUkVfU1RBVFVTX0ZBSUxFRBAEEhcKE0ZJUkVfU1RBVFVTX1RJTUVPVVQQBRIZChVGSVJFX1NUQVRVU19DQU5DRUxMRUQQBhIXChNGSVJFX1NUQVRVU19TS0lQUEVEEAcylwkKC0Nyb25TZXJ2aWNlElEKCkNyZWF0ZUNyb24SIC5wcm9ncmVzc29yLnYxLkNyZWF0ZUNyb25SZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5DcmVhdGVDcm9uUmVzcG9uc2USUQoKVXBkYXRlQ3JvbhIgLnByb2dyZXNzb3IudjEuVXBkYXRlQ3JvblJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLlVwZGF0ZUNyb25SZXNwb25zZRJICgdHZXRDcm9uEh0ucHJvZ3Jlc3Nvci52MS5HZXRDcm9uUmVxdWVzdBoeLnByb2dyZXNzb3IudjEuR2V0Q3JvblJlc3BvbnNlEk4KCUxpc3RDcm9ucxIfLnByb2dyZXNzb3IudjEuTGlzdENyb25zUmVxdWVzdBogLnByb2dyZXNzb3IudjEuTGlzdENyb25zUmVzcG9uc2USUQoKRGVsZXRlQ3JvbhIgLnByb2dyZXNzb3IudjEuRGVsZXRlQ3JvblJlcXVlc3QaIS5wcm9ncmVzc29yLnYxLkRlbGV0ZUNyb25SZXNwb25zZRJOCglQYXVzZUNyb24SHy5wcm9ncmVzc29yLnYxLlBhdXNlQ3JvblJlcXVlc3QaIC5wcm9ncmVzc29yLnYxLlBhdXNlQ3JvblJlc3BvbnNlElEKClJlc3VtZUNyb24SIC5wcm9ncmVzc29yLnYxLlJlc3VtZUNyb25SZXF1ZXN0GiEucHJvZ3Jlc3Nvci52MS5SZXN1bWVDcm9uUmVzcG9uc2USVAoLVHJpZ2dlckNyb24SIS5wcm9ncmVzc29yLnYxLlRyaWdnZXJDcm9uUmVxdWVzdBoiLnByb2dyZXNzb3IudjEuVHJpZ2dlckNyb25SZXNwb25zZRJRCgpDYW5jZWxGaXJlEiAucHJvZ3Jlc3Nvci52MS5DYW5jZWxGaXJlUmVxdWVzdBohLnByb2dyZXNzb3IudjEuQ2FuY2VsRmlyZVJlc3BvbnNlEk4KCVJlcnVuRmlyZRIfLnByb2dyZXNzb3IudjEuUmVydW5GaXJlUmVxdWVzdBogLnByb2dyZXNzb3IudjEuUmVydW5GaXJlUmVzcG9uc2USVwoMQmFja2ZpbGxDcm9uEiIucHJvZ3Jlc3Nvci52MS5CYWNrZmlsbENyb25SZXF1ZXN0GiMucHJvZ3Jlc3Nvci52MS5CYWNrZmlsbENyb25SZXNwb25zZRJaCg1TdG9wQmFja2ZpbGxzEiMucHJvZ3Jlc3Nvci52MS5TdG9wQmFja2ZpbGxzUmVxdWVzdBokLnByb2dyZXNzb3IudjEuU3RvcEJhY2tmaWxsc1Jlc3BvbnNlElQKC1ByZXZpZXdDcm9uEiEucHJvZ3Jlc3Nvci52MS5QcmV2aWV3Q3JvblJlcXVlc3QaIi5wcm9ncmVzc29yLnYxLlByZXZpZXdDcm9uUmVzcG9uc2USTgoJTGlzdEZpcmVzEh8ucHJvZ3Jlc3Nvci52MS5MaXN0RmlyZXNSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5MaXN0RmlyZXNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_flow, file_progressor_v1_worker]);
 
 /**
  * @generated from message progressor.v1.Cron
@@ -109,6 +109,13 @@ export type Cron = Message<"progressor.v1.Cron"> & {
    * @generated from field: int64 waiting_fires = 16;
    */
   waitingFires: bigint;
+
+  /**
+   * that are not complete, oldest first; set by the engine
+   *
+   * @generated from field: repeated progressor.v1.Backfill backfills = 17;
+   */
+  backfills: Backfill[];
 };
 
 /**
@@ -117,6 +124,44 @@ export type Cron = Message<"progressor.v1.Cron"> & {
  */
 export const CronSchema: GenMessage<Cron> = /*@__PURE__*/
   messageDesc(file_progressor_v1_cron, 0);
+
+/**
+ * Backfill is a backfill whose fire times have not all been started or decided.
+ *
+ * @generated from message progressor.v1.Backfill
+ */
+export type Backfill = Message<"progressor.v1.Backfill"> & {
+  /**
+   * where it continues
+   *
+   * @generated from field: google.protobuf.Timestamp from_time = 1;
+   */
+  fromTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to_time = 2;
+   */
+  toTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: progressor.v1.OverlapAction overlap_action = 3;
+   */
+  overlapAction: OverlapAction;
+
+  /**
+   * 0 with overlap_action
+   *
+   * @generated from field: int32 max_concurrency = 4;
+   */
+  maxConcurrency: number;
+};
+
+/**
+ * Describes the message progressor.v1.Backfill.
+ * Use `create(BackfillSchema)` to create a new message.
+ */
+export const BackfillSchema: GenMessage<Backfill> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_cron, 1);
 
 /**
  * @generated from message progressor.v1.CronSpec
@@ -179,7 +224,7 @@ export type CronSpec = Message<"progressor.v1.CronSpec"> & {
  * Use `create(CronSpecSchema)` to create a new message.
  */
 export const CronSpecSchema: GenMessage<CronSpec> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 1);
+  messageDesc(file_progressor_v1_cron, 2);
 
 /**
  * DaylightSaving applies to expressions with fixed hours. Expressions with a wildcard or a step in
@@ -204,7 +249,7 @@ export type DaylightSaving = Message<"progressor.v1.DaylightSaving"> & {
  * Use `create(DaylightSavingSchema)` to create a new message.
  */
 export const DaylightSavingSchema: GenMessage<DaylightSaving> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 2);
+  messageDesc(file_progressor_v1_cron, 3);
 
 /**
  * @generated from enum progressor.v1.DaylightSaving.Gap
@@ -234,7 +279,7 @@ export enum DaylightSaving_Gap {
  * Describes the enum progressor.v1.DaylightSaving.Gap.
  */
 export const DaylightSaving_GapSchema: GenEnum<DaylightSaving_Gap> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_cron, 2, 0);
+  enumDesc(file_progressor_v1_cron, 3, 0);
 
 /**
  * @generated from enum progressor.v1.DaylightSaving.Overlap
@@ -269,7 +314,7 @@ export enum DaylightSaving_Overlap {
  * Describes the enum progressor.v1.DaylightSaving.Overlap.
  */
 export const DaylightSaving_OverlapSchema: GenEnum<DaylightSaving_Overlap> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_cron, 2, 1);
+  enumDesc(file_progressor_v1_cron, 3, 1);
 
 /**
  * @generated from message progressor.v1.CronPolicy
@@ -371,7 +416,7 @@ export type CronPolicy = Message<"progressor.v1.CronPolicy"> & {
  * Use `create(CronPolicySchema)` to create a new message.
  */
 export const CronPolicySchema: GenMessage<CronPolicy> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 3);
+  messageDesc(file_progressor_v1_cron, 4);
 
 /**
  * @generated from message progressor.v1.CronTarget
@@ -418,7 +463,7 @@ export type CronTarget = Message<"progressor.v1.CronTarget"> & {
  * Use `create(CronTargetSchema)` to create a new message.
  */
 export const CronTargetSchema: GenMessage<CronTarget> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 4);
+  messageDesc(file_progressor_v1_cron, 5);
 
 /**
  * StartProcessTarget starts a new process for each run. Its ID consists of the ID of the cron and
@@ -455,7 +500,7 @@ export type StartProcessTarget = Message<"progressor.v1.StartProcessTarget"> & {
  * Use `create(StartProcessTargetSchema)` to create a new message.
  */
 export const StartProcessTargetSchema: GenMessage<StartProcessTarget> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 5);
+  messageDesc(file_progressor_v1_cron, 6);
 
 /**
  * @generated from enum progressor.v1.StartProcessTarget.RunEnd
@@ -487,7 +532,7 @@ export enum StartProcessTarget_RunEnd {
  * Describes the enum progressor.v1.StartProcessTarget.RunEnd.
  */
 export const StartProcessTarget_RunEndSchema: GenEnum<StartProcessTarget_RunEnd> = /*@__PURE__*/
-  enumDesc(file_progressor_v1_cron, 5, 0);
+  enumDesc(file_progressor_v1_cron, 6, 0);
 
 /**
  * @generated from message progressor.v1.EnqueueJobTarget
@@ -519,7 +564,7 @@ export type EnqueueJobTarget = Message<"progressor.v1.EnqueueJobTarget"> & {
  * Use `create(EnqueueJobTargetSchema)` to create a new message.
  */
 export const EnqueueJobTargetSchema: GenMessage<EnqueueJobTarget> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 6);
+  messageDesc(file_progressor_v1_cron, 7);
 
 /**
  * NotifyProcessTarget notifies an existing process. The run ends when the NOTIFY task ends.
@@ -548,7 +593,7 @@ export type NotifyProcessTarget = Message<"progressor.v1.NotifyProcessTarget"> &
  * Use `create(NotifyProcessTargetSchema)` to create a new message.
  */
 export const NotifyProcessTargetSchema: GenMessage<NotifyProcessTarget> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 7);
+  messageDesc(file_progressor_v1_cron, 8);
 
 /**
  * @generated from message progressor.v1.HttpTarget
@@ -589,7 +634,7 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
  * Use `create(HttpTargetSchema)` to create a new message.
  */
 export const HttpTargetSchema: GenMessage<HttpTarget> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 8);
+  messageDesc(file_progressor_v1_cron, 9);
 
 /**
  * @generated from message progressor.v1.Fire
@@ -655,7 +700,7 @@ export type Fire = Message<"progressor.v1.Fire"> & {
   detail: string;
 
   /**
-   * triggered or backfilled
+   * triggered, backfilled or run again
    *
    * @generated from field: bool manual = 12;
    */
@@ -674,7 +719,7 @@ export type Fire = Message<"progressor.v1.Fire"> & {
  * Use `create(FireSchema)` to create a new message.
  */
 export const FireSchema: GenMessage<Fire> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 9);
+  messageDesc(file_progressor_v1_cron, 10);
 
 /**
  * @generated from message progressor.v1.CreateCronRequest
@@ -691,7 +736,7 @@ export type CreateCronRequest = Message<"progressor.v1.CreateCronRequest"> & {
  * Use `create(CreateCronRequestSchema)` to create a new message.
  */
 export const CreateCronRequestSchema: GenMessage<CreateCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 10);
+  messageDesc(file_progressor_v1_cron, 11);
 
 /**
  * @generated from message progressor.v1.CreateCronResponse
@@ -708,7 +753,7 @@ export type CreateCronResponse = Message<"progressor.v1.CreateCronResponse"> & {
  * Use `create(CreateCronResponseSchema)` to create a new message.
  */
 export const CreateCronResponseSchema: GenMessage<CreateCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 11);
+  messageDesc(file_progressor_v1_cron, 12);
 
 /**
  * @generated from message progressor.v1.UpdateCronRequest
@@ -725,7 +770,7 @@ export type UpdateCronRequest = Message<"progressor.v1.UpdateCronRequest"> & {
  * Use `create(UpdateCronRequestSchema)` to create a new message.
  */
 export const UpdateCronRequestSchema: GenMessage<UpdateCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 12);
+  messageDesc(file_progressor_v1_cron, 13);
 
 /**
  * @generated from message progressor.v1.UpdateCronResponse
@@ -742,7 +787,7 @@ export type UpdateCronResponse = Message<"progressor.v1.UpdateCronResponse"> & {
  * Use `create(UpdateCronResponseSchema)` to create a new message.
  */
 export const UpdateCronResponseSchema: GenMessage<UpdateCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 13);
+  messageDesc(file_progressor_v1_cron, 14);
 
 /**
  * @generated from message progressor.v1.GetCronRequest
@@ -764,7 +809,7 @@ export type GetCronRequest = Message<"progressor.v1.GetCronRequest"> & {
  * Use `create(GetCronRequestSchema)` to create a new message.
  */
 export const GetCronRequestSchema: GenMessage<GetCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 14);
+  messageDesc(file_progressor_v1_cron, 15);
 
 /**
  * @generated from message progressor.v1.GetCronResponse
@@ -781,7 +826,7 @@ export type GetCronResponse = Message<"progressor.v1.GetCronResponse"> & {
  * Use `create(GetCronResponseSchema)` to create a new message.
  */
 export const GetCronResponseSchema: GenMessage<GetCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 15);
+  messageDesc(file_progressor_v1_cron, 16);
 
 /**
  * @generated from message progressor.v1.ListCronsRequest
@@ -813,7 +858,7 @@ export type ListCronsRequest = Message<"progressor.v1.ListCronsRequest"> & {
  * Use `create(ListCronsRequestSchema)` to create a new message.
  */
 export const ListCronsRequestSchema: GenMessage<ListCronsRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 16);
+  messageDesc(file_progressor_v1_cron, 17);
 
 /**
  * @generated from message progressor.v1.ListCronsResponse
@@ -835,7 +880,7 @@ export type ListCronsResponse = Message<"progressor.v1.ListCronsResponse"> & {
  * Use `create(ListCronsResponseSchema)` to create a new message.
  */
 export const ListCronsResponseSchema: GenMessage<ListCronsResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 17);
+  messageDesc(file_progressor_v1_cron, 18);
 
 /**
  * @generated from message progressor.v1.DeleteCronRequest
@@ -857,7 +902,7 @@ export type DeleteCronRequest = Message<"progressor.v1.DeleteCronRequest"> & {
  * Use `create(DeleteCronRequestSchema)` to create a new message.
  */
 export const DeleteCronRequestSchema: GenMessage<DeleteCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 18);
+  messageDesc(file_progressor_v1_cron, 19);
 
 /**
  * @generated from message progressor.v1.DeleteCronResponse
@@ -870,7 +915,7 @@ export type DeleteCronResponse = Message<"progressor.v1.DeleteCronResponse"> & {
  * Use `create(DeleteCronResponseSchema)` to create a new message.
  */
 export const DeleteCronResponseSchema: GenMessage<DeleteCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 19);
+  messageDesc(file_progressor_v1_cron, 20);
 
 /**
  * @generated from message progressor.v1.PauseCronRequest
@@ -897,7 +942,7 @@ export type PauseCronRequest = Message<"progressor.v1.PauseCronRequest"> & {
  * Use `create(PauseCronRequestSchema)` to create a new message.
  */
 export const PauseCronRequestSchema: GenMessage<PauseCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 20);
+  messageDesc(file_progressor_v1_cron, 21);
 
 /**
  * @generated from message progressor.v1.PauseCronResponse
@@ -914,7 +959,7 @@ export type PauseCronResponse = Message<"progressor.v1.PauseCronResponse"> & {
  * Use `create(PauseCronResponseSchema)` to create a new message.
  */
 export const PauseCronResponseSchema: GenMessage<PauseCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 21);
+  messageDesc(file_progressor_v1_cron, 22);
 
 /**
  * @generated from message progressor.v1.ResumeCronRequest
@@ -949,7 +994,7 @@ export type ResumeCronRequest = Message<"progressor.v1.ResumeCronRequest"> & {
  * Use `create(ResumeCronRequestSchema)` to create a new message.
  */
 export const ResumeCronRequestSchema: GenMessage<ResumeCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 22);
+  messageDesc(file_progressor_v1_cron, 23);
 
 /**
  * @generated from message progressor.v1.ResumeCronResponse
@@ -966,7 +1011,7 @@ export type ResumeCronResponse = Message<"progressor.v1.ResumeCronResponse"> & {
  * Use `create(ResumeCronResponseSchema)` to create a new message.
  */
 export const ResumeCronResponseSchema: GenMessage<ResumeCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 23);
+  messageDesc(file_progressor_v1_cron, 24);
 
 /**
  * @generated from message progressor.v1.TriggerCronRequest
@@ -995,7 +1040,7 @@ export type TriggerCronRequest = Message<"progressor.v1.TriggerCronRequest"> & {
  * Use `create(TriggerCronRequestSchema)` to create a new message.
  */
 export const TriggerCronRequestSchema: GenMessage<TriggerCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 24);
+  messageDesc(file_progressor_v1_cron, 25);
 
 /**
  * @generated from message progressor.v1.TriggerCronResponse
@@ -1012,7 +1057,7 @@ export type TriggerCronResponse = Message<"progressor.v1.TriggerCronResponse"> &
  * Use `create(TriggerCronResponseSchema)` to create a new message.
  */
 export const TriggerCronResponseSchema: GenMessage<TriggerCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 25);
+  messageDesc(file_progressor_v1_cron, 26);
 
 /**
  * @generated from message progressor.v1.CancelFireRequest
@@ -1029,7 +1074,7 @@ export type CancelFireRequest = Message<"progressor.v1.CancelFireRequest"> & {
   cronId: string;
 
   /**
-   * Fire.fire_time
+   * Fire.fire_time. Milliseconds are enough if only one fire has them.
    *
    * @generated from field: google.protobuf.Timestamp fire_time = 3;
    */
@@ -1048,7 +1093,7 @@ export type CancelFireRequest = Message<"progressor.v1.CancelFireRequest"> & {
  * Use `create(CancelFireRequestSchema)` to create a new message.
  */
 export const CancelFireRequestSchema: GenMessage<CancelFireRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 26);
+  messageDesc(file_progressor_v1_cron, 27);
 
 /**
  * @generated from message progressor.v1.CancelFireResponse
@@ -1067,7 +1112,60 @@ export type CancelFireResponse = Message<"progressor.v1.CancelFireResponse"> & {
  * Use `create(CancelFireResponseSchema)` to create a new message.
  */
 export const CancelFireResponseSchema: GenMessage<CancelFireResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 27);
+  messageDesc(file_progressor_v1_cron, 28);
+
+/**
+ * @generated from message progressor.v1.RerunFireRequest
+ */
+export type RerunFireRequest = Message<"progressor.v1.RerunFireRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string cron_id = 2;
+   */
+  cronId: string;
+
+  /**
+   * Fire.fire_time. Milliseconds are enough if only one fire has them.
+   *
+   * @generated from field: google.protobuf.Timestamp fire_time = 3;
+   */
+  fireTime?: Timestamp | undefined;
+
+  /**
+   * for the audit log
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message progressor.v1.RerunFireRequest.
+ * Use `create(RerunFireRequestSchema)` to create a new message.
+ */
+export const RerunFireRequestSchema: GenMessage<RerunFireRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_cron, 29);
+
+/**
+ * @generated from message progressor.v1.RerunFireResponse
+ */
+export type RerunFireResponse = Message<"progressor.v1.RerunFireResponse"> & {
+  /**
+   * @generated from field: progressor.v1.Fire fire = 1;
+   */
+  fire?: Fire | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.RerunFireResponse.
+ * Use `create(RerunFireResponseSchema)` to create a new message.
+ */
+export const RerunFireResponseSchema: GenMessage<RerunFireResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_cron, 30);
 
 /**
  * @generated from message progressor.v1.BackfillCronRequest
@@ -1098,9 +1196,18 @@ export type BackfillCronRequest = Message<"progressor.v1.BackfillCronRequest"> &
   toTime?: Timestamp | undefined;
 
   /**
+   * How to decide each fire time at once. Default: they run in order, see max_concurrency.
+   *
    * @generated from field: progressor.v1.OverlapAction overlap_action = 5;
    */
   overlapAction: OverlapAction;
+
+  /**
+   * How many runs of the backfill may run at the same time. 0 means 1. Not with overlap_action.
+   *
+   * @generated from field: int32 max_concurrency = 6;
+   */
+  maxConcurrency: number;
 };
 
 /**
@@ -1108,7 +1215,7 @@ export type BackfillCronRequest = Message<"progressor.v1.BackfillCronRequest"> &
  * Use `create(BackfillCronRequestSchema)` to create a new message.
  */
 export const BackfillCronRequestSchema: GenMessage<BackfillCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 28);
+  messageDesc(file_progressor_v1_cron, 31);
 
 /**
  * @generated from message progressor.v1.BackfillCronResponse
@@ -1127,7 +1234,55 @@ export type BackfillCronResponse = Message<"progressor.v1.BackfillCronResponse">
  * Use `create(BackfillCronResponseSchema)` to create a new message.
  */
 export const BackfillCronResponseSchema: GenMessage<BackfillCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 29);
+  messageDesc(file_progressor_v1_cron, 32);
+
+/**
+ * @generated from message progressor.v1.StopBackfillsRequest
+ */
+export type StopBackfillsRequest = Message<"progressor.v1.StopBackfillsRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string cron_id = 2;
+   */
+  cronId: string;
+
+  /**
+   * for the audit log
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message progressor.v1.StopBackfillsRequest.
+ * Use `create(StopBackfillsRequestSchema)` to create a new message.
+ */
+export const StopBackfillsRequestSchema: GenMessage<StopBackfillsRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_cron, 33);
+
+/**
+ * @generated from message progressor.v1.StopBackfillsResponse
+ */
+export type StopBackfillsResponse = Message<"progressor.v1.StopBackfillsResponse"> & {
+  /**
+   * that were not complete
+   *
+   * @generated from field: int32 backfills = 1;
+   */
+  backfills: number;
+};
+
+/**
+ * Describes the message progressor.v1.StopBackfillsResponse.
+ * Use `create(StopBackfillsResponseSchema)` to create a new message.
+ */
+export const StopBackfillsResponseSchema: GenMessage<StopBackfillsResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_cron, 34);
 
 /**
  * @generated from message progressor.v1.PreviewCronRequest
@@ -1171,7 +1326,7 @@ export type PreviewCronRequest = Message<"progressor.v1.PreviewCronRequest"> & {
  * Use `create(PreviewCronRequestSchema)` to create a new message.
  */
 export const PreviewCronRequestSchema: GenMessage<PreviewCronRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 30);
+  messageDesc(file_progressor_v1_cron, 35);
 
 /**
  * @generated from message progressor.v1.CronRef
@@ -1193,7 +1348,7 @@ export type CronRef = Message<"progressor.v1.CronRef"> & {
  * Use `create(CronRefSchema)` to create a new message.
  */
 export const CronRefSchema: GenMessage<CronRef> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 31);
+  messageDesc(file_progressor_v1_cron, 36);
 
 /**
  * @generated from message progressor.v1.PreviewCronResponse
@@ -1217,7 +1372,7 @@ export type PreviewCronResponse = Message<"progressor.v1.PreviewCronResponse"> &
  * Use `create(PreviewCronResponseSchema)` to create a new message.
  */
 export const PreviewCronResponseSchema: GenMessage<PreviewCronResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 32);
+  messageDesc(file_progressor_v1_cron, 37);
 
 /**
  * @generated from message progressor.v1.ListFiresRequest
@@ -1249,7 +1404,7 @@ export type ListFiresRequest = Message<"progressor.v1.ListFiresRequest"> & {
  * Use `create(ListFiresRequestSchema)` to create a new message.
  */
 export const ListFiresRequestSchema: GenMessage<ListFiresRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 33);
+  messageDesc(file_progressor_v1_cron, 38);
 
 /**
  * @generated from message progressor.v1.ListFiresResponse
@@ -1273,7 +1428,7 @@ export type ListFiresResponse = Message<"progressor.v1.ListFiresResponse"> & {
  * Use `create(ListFiresResponseSchema)` to create a new message.
  */
 export const ListFiresResponseSchema: GenMessage<ListFiresResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_cron, 34);
+  messageDesc(file_progressor_v1_cron, 39);
 
 /**
  * OverlapAction says what to do if the previous run (the last one that was started) is still
@@ -1652,12 +1807,39 @@ export const CronService: GenService<{
     output: typeof CancelFireResponseSchema;
   },
   /**
+   * RerunFire starts another run for a fire whose status is SKIPPED, FAILED, TIMEOUT or CANCELLED.
+   * The run has the original fire time and the next attempt number. It starts at once: the policies
+   * do not apply to it, and it does not count for them. Any other status fails with
+   * FAILED_PRECONDITION.
+   *
+   * @generated from rpc progressor.v1.CronService.RerunFire
+   */
+  rerunFire: {
+    methodKind: "unary";
+    input: typeof RerunFireRequestSchema;
+    output: typeof RerunFireResponseSchema;
+  },
+  /**
+   * BackfillCron runs the past fire times from from_time to to_time that have no row yet. By
+   * default they run in order, at most max_concurrency at the same time. These runs do not count
+   * for the policies. With overlap_action, each fire time is decided at once, as by TriggerCron.
+   *
    * @generated from rpc progressor.v1.CronService.BackfillCron
    */
   backfillCron: {
     methodKind: "unary";
     input: typeof BackfillCronRequestSchema;
     output: typeof BackfillCronResponseSchema;
+  },
+  /**
+   * StopBackfills drops what is left of the backfills of a cron. Their runs continue.
+   *
+   * @generated from rpc progressor.v1.CronService.StopBackfills
+   */
+  stopBackfills: {
+    methodKind: "unary";
+    input: typeof StopBackfillsRequestSchema;
+    output: typeof StopBackfillsResponseSchema;
   },
   /**
    * PreviewCron lists fire times of a stored cron or of a spec that is not stored.

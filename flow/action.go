@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -46,10 +48,14 @@ func (c *compiler) metadata(path string, m *structpb.Struct) {
 		return
 	}
 	text, err := protojson.Marshal(m)
+	var compact bytes.Buffer // protojson writes spaces in some builds
+	if err == nil {
+		err = json.Compact(&compact, text)
+	}
 	if err != nil {
 		c.add(path, "is not JSON: %s", err)
-	} else if len(text) > process.MaxMetadataBytes {
-		c.add(path, "%d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes)
+	} else if compact.Len() > process.MaxMetadataBytes {
+		c.add(path, "%d bytes of JSON, at most %d", compact.Len(), process.MaxMetadataBytes)
 	}
 }
 

@@ -1,9 +1,12 @@
 package processor
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -15,10 +18,32 @@ func checkMetadata(field string, metadata *structpb.Struct) *process.InvalidErro
 	if metadata == nil {
 		return nil
 	}
-	if size := proto.Size(metadata); size > process.MaxMetadataBytes {
+	if err := checkJSON(field, structpb.NewStructValue(metadata), 0); err != nil {
+		return err
+	}
+	if size := jsonSize(metadata); size > process.MaxMetadataBytes {
 		return tooLarge(field, size, process.MaxMetadataBytes)
 	}
-	return checkJSON(field, structpb.NewStructValue(metadata), 0)
+	return nil
+}
+
+// maxJSONGrowth is how many times larger the JSON of an object can be than its protobuf encoding:
+// a control character has six bytes.
+const maxJSONGrowth = 6
+
+// jsonSize returns the size of an object as JSON without spaces. It may return another size for an
+// object that is far from the limit.
+func jsonSize(s *structpb.Struct) int {
+	size := proto.Size(s)
+	if size*maxJSONGrowth <= process.MaxMetadataBytes || size > process.MaxMessageBytes {
+		return size
+	}
+	text, err := protojson.Marshal(s)
+	var compact bytes.Buffer
+	if err != nil || json.Compact(&compact, text) != nil {
+		return size
+	}
+	return compact.Len()
 }
 
 // checkJSON rejects values that JSON cannot express or that are nested too deeply. It always

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// ProgressJSON returns p as it is stored, or nil if p is nil.
+// ProgressJSON returns p as it is stored, without spaces, or nil if p is nil.
 func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	if p == nil {
 		return nil, nil
@@ -28,7 +29,13 @@ func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	if p.Details != nil {
 		cleanStruct(p.GetDetails())
 	}
-	return protojson.Marshal(p)
+	text, err := protojson.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer // protojson writes spaces in some builds, and the size is limited
+	err = json.Compact(&compact, text)
+	return compact.Bytes(), err
 }
 
 // JobOptions reads the stored options of a job. Fields that are not set have their defaults.

@@ -149,10 +149,13 @@ func Events(rows []storage.Event) []*progressorv1.Event {
 	return events
 }
 
-// JSON returns s as a JSON object, or nil if s is nil.
+// JSON returns s as a JSON object without spaces, or nil if s is nil.
 func JSON(s *structpb.Struct) ([]byte, error) {
 	if s == nil {
 		return nil, nil
+	}
+	if text := appendFields(make([]byte, 0, 128), s.GetFields()); text != nil {
+		return text, nil
 	}
 	return s.MarshalJSON()
 }

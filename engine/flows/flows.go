@@ -20,7 +20,6 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/flows"
-	"github.com/progressor-engine/progressor/wire"
 )
 
 // Flows keeps and runs the runs of one node.
@@ -246,6 +245,10 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err != nil {
 		return nil, err
 	}
+	metadata, err := metadataJSON(r.GetMetadata())
+	if err != nil {
+		return nil, err
+	}
 	if len(r.GetRunId()) > maxRunID {
 		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
 	}
@@ -271,10 +274,6 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 		return nil, err
 	}
 	asked, err := o.asked(r)
-	if err != nil {
-		return nil, err
-	}
-	metadata, err := wire.JSON(r.GetMetadata())
 	if err != nil {
 		return nil, err
 	}

@@ -245,3 +245,17 @@ func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// metadataJSON returns the metadata of a run as it is stored, or nil if m is nil.
+func metadataJSON(m *structpb.Struct) ([]byte, error) {
+	text, err := wire.JSON(m)
+	if err != nil {
+		return nil, &process.InvalidError{Field: "metadata", Message: err.Error()}
+	}
+	if len(text) > process.MaxMetadataBytes {
+		return nil, &process.InvalidError{
+			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes),
+		}
+	}
+	return text, nil
+}

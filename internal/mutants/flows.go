@@ -12,6 +12,16 @@ const (
 // flowMutants are those of templates, runs and steps.
 var flowMutants = []mutant{
 	{
+		name: "run-metadata-unbounded", breaks: "the metadata of a run has at most 64 KiB",
+		file: "engine/flows/template.go", old: "if len(text) > process.MaxMetadataBytes {", planted: "if len(text) > process.MaxMessageBytes {",
+		packages: "./cmd/progressor", run: "TestFieldsHaveLimits",
+	},
+	{
+		name: "result-metadata-as-protobuf", breaks: "a result may have the same metadata as a request",
+		file: "processor/check_json.go", old: "return compact.Len()", planted: "return size",
+		packages: "./cmd/progressor", run: "TestLargestProcess",
+	},
+	{
 		name: "get-run-unbounded", breaks: "GetRun returns at most about 8 MiB of the values of steps",
 		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,", planted: "MaxBytes: 1 << 40, WithoutValues: true,",
 		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",

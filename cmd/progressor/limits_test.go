@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// limits is an engine whose limits are tested, and every way to it.
+type limits struct {
+	t       *testing.T
+	ctx     context.Context
+	api     *client.Client
+	console *client.Client // sends JSON over HTTP/1.1, as a browser does
+	cli     program
+	db      *pgxpool.Pool
+	n       int // of the IDs that were made
+}
+
+// limitsNamespace is a pull namespace with the longest name.
+var limitsNamespace = strings.Repeat("n", 128)
+
+func newLimits(t *testing.T) *limits {
+	t.Helper()
+	dsn := storagetest.DSN(t)
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn)
+	l := &limits{t: t, ctx: t.Context(), api: client.New(d.url), cli: d.client, db: storagetest.Connect(t, dsn)}
+	l.console = client.New(d.url, client.WithConnectOptions(connect.WithProtoJSON()))
+	l.cli.ok(t, "namespace", "put", limitsNamespace, "--pull")
+	return l
+}
+
+// id returns a new ID.
+func (l *limits) id() string {
+	l.n++
+	return "id-" + strconv.Itoa(l.n)
+}
+
+// xs returns a text of n bytes that begins with a prefix.
+func xs(prefix string, n int) string { return prefix + strings.Repeat("x", n-len(prefix)) }
+
+// attributes returns a JSON object of n bytes, without spaces.
+func attributesOf(n int) *structpb.Struct {
+	const empty = len(`{"k":""}`)
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue(xs("", n-empty))}}
+}
+
+// setSize gives a field of a message a value of n bytes, or n elements if it is a list. text makes
+// the text of a string field; nil: any text. A path is that of an error: options.tags[0].
+func setSize(m protoreflect.Message, path string, n int, text func(n int) string) {
+	name, rest, deeper := strings.Cut(path, ".")
+	name, index, element := strings.Cut(name, "[")
+	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	if fd == nil {
+		panic(fmt.Sprintf("%s has no field %s", m.Descriptor().FullName(), name))
+	}
+	if element {
+		at, _ := strconv.Atoi(strings.TrimSuffix(index, "]"))
+		list := m.Mutable(fd).List()
+		for list.Len() <= at {
+			list.Append(list.NewElement())
+		}
+		if deeper {
+			setSize(list.Get(at).Message(), rest, n, text)
+		} else {
+			list.Set(at, sized(fd, n, text))
+		}
+		return
+	}
+	switch {
+	case deeper:
+		setSize(m.Mutable(fd).Message(), rest, n, text)
+	case fd.IsList():
+		list := m.Mutable(fd).List()
+		for list.Len() < n {
+			list.Append(protoreflect.ValueOfString("e" + strconv.Itoa(list.Len())))
+		}
+	default:
+		m.Set(fd, sized(fd, n, text))
+	}
+}
+
+// sized returns a value of n bytes for a field.
+func sized(fd protoreflect.FieldDescriptor, n int, text func(n int) string) protoreflect.Value {
+	if text == nil {
+		text = func(n int) string { return xs("", n) }
+	}
+	switch fd.Kind() {
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes([]byte(text(n)))
+	case protoreflect.MessageKind:
+		if fd.Message().FullName() == "google.protobuf.Struct" {
+			return protoreflect.ValueOfMessage(attributesOf(n).ProtoReflect())
+		}
+		return protoreflect.ValueOfMessage(structpb.NewStringValue(text(n - len(`""`))).ProtoReflect())
+	}
+	return protoreflect.ValueOfString(text(n))
+}
+
+// request is a method with a valid request, and the bounds of its fields.
+type request struct {
+	method string
+	send   func(context.Context, proto.Message) error
+	base   func() proto.Message // valid, with an ID of its own
+	bounds []bound
+}
+
+// bound is the largest size of a field, in bytes, or in elements of a list.
+type bound struct {
+	field string // its path
+	most  int
+	text  func(n int) string
+	says  string // what the error says instead of field and most
+}
+
+func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Context, proto.Message) error {
+	return func(ctx context.Context, m proto.Message) error {
+		_, err := call(ctx, any(m).(*Q))
+		return err
+	}
+}
+
+// TestFieldsHaveLimits sends the largest value of each field, which is accepted, and one byte more,
+// which is refused with the field and the bound.
+func TestFieldsHaveLimits(t *testing.T) {
+	l := newLimits(t)
+	for _, r := range append(l.processRequests(), l.otherRequests()...) {
+		for _, b := range r.bounds {
+			t.Run(r.method+"/"+b.field, func(t *testing.T) {
+				m := r.base()
+				setSize(m.ProtoReflect(), b.field, b.most, b.text)
+				if err := r.send(t.Context(), m); err != nil {
+					t.Errorf("%d bytes are refused: %v", b.most, err)
+				}
+				m = r.base()
+				setSize(m.ProtoReflect(), b.field, b.most+1, b.text)
+				err := r.send(t.Context(), m)
+				if connect.CodeOf(err) != connect.CodeInvalidArgument || !says(err.Error(), b) {
+					t.Errorf("%d bytes: %v", b.most+1, err)
+				}
+			})
+		}
+	}
+}
+
+// says reports whether an error names a field and its bound.
+func says(text string, b bound) bool {
+	if b.says != "" {
+		return strings.Contains(text, b.says)
+	}
+	return strings.Contains(text, b.field+": ") && strings.Contains(text, strconv.Itoa(b.most))
+}
+
+func (l *limits) processRequests() []request {
+	const payload, metadata = 1 << 20, 64 << 10
+	start := func() proto.Message {
+		return &progressorv1.StartRequest{Namespace: limitsNamespace, ProcessId: l.id(), Wait: progressorv1.Wait_WAIT_ACCEPTED}
+	}
+	put := func(status progressorv1.ProcessStatus) string {
+		id := l.id()
+		if _, err := l.api.Process.PutProcess(l.ctx, &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: id, Status: status}); err != nil {
+			l.t.Fatal(err)
+		}
+		return id
+	}
+	running, broken := progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR
+	return []request{
+		{"PutNamespace", sends(l.api.Namespace.PutNamespace), func() proto.Message {
+			return &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: l.id(), Processor: &progressorv1.ProcessorConfig{
+				Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Url: "http://127.0.0.1:1"}},
+			}}}
+		}, []bound{
+			{field: "namespace.namespace", most: 128},
+			{field: "namespace.processor.connect.url", most: 2048, text: func(n int) string { return xs("http://127.0.0.1:1/", n) }},
+			{field: "namespace.retry_policy.non_retryable_errors", most: 100},
+			{field: "namespace.retry_policy.non_retryable_errors[0]", most: 256},
+		}},
+		{"Start", sends(l.api.Start), start, []bound{
+			{field: "process_id", most: 256, text: func(n int) string { return xs(l.id(), n) }},
+			{field: "args", most: payload}, {field: "context", most: payload}, {field: "metadata", most: metadata},
+			{field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
+		}},
+		{"Call", sends(l.api.Call), func() proto.Message {
+			return &progressorv1.CallRequest{Namespace: limitsNamespace, ProcessId: put(running), Wait: progressorv1.Wait_WAIT_ACCEPTED}
+		}, []bound{{field: "args", most: payload}, {field: "context", most: payload}, {field: "idempotency_key", most: 256}}},
+		{"Repair", sends(l.api.Repair), func() proto.Message {
+			return &progressorv1.RepairRequest{
+				Namespace: limitsNamespace, ProcessId: put(broken), Wait: progressorv1.Wait_WAIT_ACCEPTED,
+				How: &progressorv1.RepairRequest_Processor{Processor: &progressorv1.RepairRequest_ProcessorRepair{}},
+			}
+		}, []bound{{field: "processor.args", most: payload}, {field: "context", most: payload}, {field: "idempotency_key", most: 256}}},
+		{"PutProcess", sends(l.api.Process.PutProcess), func() proto.Message {
+			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: broken}
+		}, []bound{
+			{field: "detail", most: 64 << 10}, {field: "aux_state", most: payload}, {field: "metadata", most: metadata}, {field: "context", most: payload},
+		}},
+		{"PutProcess with an event", sends(l.api.Process.PutProcess), func() proto.Message {
+			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: running, History: []*progressorv1.Event{{EventId: 1}}}
+		}, []bound{{field: "history[0].payload", most: payload}, {field: "history[0].metadata", most: metadata}}},
+		{"SuspendProcess", sends(l.api.Process.SuspendProcess), func() proto.Message {
+			return &progressorv1.SuspendProcessRequest{Namespace: limitsNamespace, ProcessId: put(running)}
+		}, []bound{{field: "reason", most: 4096}}},
+		{"CancelProcess", sends(l.api.Process.CancelProcess), func() proto.Message {
+			return &progressorv1.CancelProcessRequest{Namespace: limitsNamespace, ProcessId: put(running)}
+		}, []bound{{field: "reason", most: 4096}}},
+		{"StartBulk", sends(l.api.Bulk.StartBulk), func() proto.Message {
+			return &progressorv1.StartBulkRequest{Namespace: limitsNamespace, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND, Filter: `process_id = "none"`}
+		}, []bound{
+			{field: "reason", most: 4096}, {field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
+			{field: "filter", most: 16 << 10, text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }},
+		}},
+		{"ListProcesses", sends(l.api.Process.ListProcesses), func() proto.Message {
+			return &progressorv1.ListProcessesRequest{Namespace: limitsNamespace, PageSize: 1}
+		}, []bound{{field: "filter", most: 16 << 10, text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }}}},
+	}
+}
+
+// TestSQLFunctionsHaveLimits calls the functions of an application's transaction with the largest
+// values, and with one byte more.
+func TestSQLFunctionsHaveLimits(t *testing.T) {
+	l := newLimits(t)
+	bytes := func(n int) any { return []byte(xs("", n)) }
+	text := func(n int) any { return xs(l.id(), n) }
+	object := func(n int) any { return `{"k": "` + xs("", n-len(`{"k": ""}`)) + `"}` } // as PostgreSQL writes it
+	value := func(n int) any { return `"` + xs("", n-2) + `"` }
+	for _, c := range []struct {
+		call, says string
+		most       int
+		value      func(n int) any
+	}{
+		{"start($1, $2, NULL)", "process_id", 256, text},
+		{"start($1, 'args', $2)", "args", 1 << 20, bytes},
+		{"start($1, 'metadata', NULL, $2::text::jsonb)", "metadata", 64 << 10, object},
+		{"notify($1, $2, NULL)", "process_id", 256, text},
+		{"notify($1, 'args', $2)", "args", 1 << 20, bytes},
+		{"cancel($1, $2)", "process_id", 256, text},
+		{"cancel($1, 'args', $2)", "reason", 4096, text},
+		{"enqueue($1, $2)", "name", 256, text},
+		{"enqueue($1, 'job', args => $2::text::jsonb)", "args", 1 << 20, value},
+		{"enqueue($1, 'job', job_id => $2)", "job_id", 256, text},
+		{"enqueue($1, 'job', metadata => $2::text::jsonb)", "metadata", 64 << 10, object},
+		{"enqueue($1, 'job', tags => ARRAY[$2])", "tag", 256, text},
+		{"enqueue($1, 'job', unique_key => $2)", "unique_key", 256, text},
+	} {
+		t.Run(c.call, func(t *testing.T) {
+			call := "SELECT progressor." + c.call
+			if _, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most)); err != nil {
+				t.Errorf("%d bytes are refused: %v", c.most, err)
+			}
+			_, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most+1))
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, c.says) || !strings.Contains(pg.Message, strconv.Itoa(c.most)) {
+				t.Errorf("%d bytes: %v", c.most+1, err)
+			}
+		})
+	}
+	eventually(t, "all messages are delivered", func() error {
+		var n int
+		err := l.db.QueryRow(t.Context(), "SELECT count(*) FROM progressor.messages").Scan(&n)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%d messages", n)
+		}
+		return err
+	})
+}

@@ -135,7 +135,7 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 		for _, l := range next[freed:] {
 			tokens = append(tokens, l.GetLeaseToken())
 		}
-		r.release(tokens)
+		r.release(tokens, 0)
 		next = next[:freed]
 	}
 	if req.GetNext() != nil {

@@ -3,12 +3,15 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/internal/digits"
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -25,8 +28,9 @@ import (
 //   - context.DeadlineExceeded: the attempt timed out and fails with the reason timeout
 //
 // The function may return ctx's error in all these cases. Any other error is a failure with the
-// reason error, and a panic one with the reason panic. Use processor.Fail for another reason, and
-// processor.Reject if a retry cannot succeed.
+// reason error, and a panic one with the reason panic. Use processor.Fail for another reason, its
+// RetryAfter to say when the next attempt may begin, and processor.Reject if a retry cannot succeed.
+// An error of Release returns the job without an attempt.
 func Handle[Args, Result any](w *Worker, name string, handle func(context.Context, Args) (Result, error)) {
 	run := func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		args, err := jobArgs[Args](req)
@@ -57,7 +61,7 @@ func JobDone(result *structpb.Value) *progressorv1.ProcessResponse {
 	}}}
 }
 
-// JobValue decodes the result of a job from JSON. An integer beyond 2^53 is an error, because it
+// JobValue decodes the args or the result of a job from JSON. An integer beyond 2^53 is an error, because it
 // would lose digits.
 func JobValue(text []byte) (*structpb.Value, error) {
 	value := &structpb.Value{}
@@ -88,6 +92,41 @@ func Report(ctx context.Context, percent float64, summary string) {
 		percent = 0
 	}
 	h.report(&progressorv1.Progress{Percent: min(max(percent, 0), 100), Summary: plainSummary(summary)})
+}
+
+// ReportDetails is Report with details, from which a later attempt can continue: see LastProgress.
+// details must encode as a JSON object. ReportDetails returns an error if it does not, or if the
+// progress exceeds 64 KiB of JSON.
+func ReportDetails(ctx context.Context, percent float64, summary string, details any) error {
+	h := heldLeaseOf(ctx)
+	if h == nil {
+		return nil
+	}
+	text, err := json.Marshal(details)
+	if err != nil {
+		return fmt.Errorf("details of the progress: %w", err)
+	}
+	p := &progressorv1.Progress{
+		Percent: min(max(percent, 0), 100), Summary: plainSummary(summary), Details: &structpb.Struct{},
+	}
+	if err := p.GetDetails().UnmarshalJSON(text); err != nil {
+		return fmt.Errorf("details of the progress: must be a JSON object: %w", err)
+	}
+	text, err = protojson.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("progress: %w", err)
+	}
+	if len(text) > process.MaxProgressBytes {
+		return fmt.Errorf("progress: %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes)
+	}
+	h.report(p)
+	return nil
+}
+
+// LastProgress returns the last progress that earlier attempts of the job reported, or nil if there
+// is none. ctx is the context of a handler.
+func LastProgress(ctx context.Context) *progressorv1.Progress {
+	return LeaseOf(ctx).GetJob().GetProgress()
 }
 
 // maxSummaryBytes is the maximum size of a summary. Longer ones are cut.

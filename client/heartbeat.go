@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -13,10 +15,12 @@ const (
 	progressEvery = time.Second            // minimum time between two progress reports of one lease
 	beatRetry     = 250 * time.Millisecond // wait after a failed heartbeat
 
-	// maxSummaries is the maximum number of bytes of summaries in one heartbeat. The next one
-	// carries the rest. 10,000 leases with a summary of 4 KiB each would exceed the 16 MiB that the
-	// engine accepts, and no lease would be extended.
-	maxSummaries = 8 << 20
+	progressTimeout = 5 * time.Second // of the heartbeat with the last progress of a failed attempt
+
+	// maxProgress is the maximum number of bytes of progress in one heartbeat. The next one carries
+	// the rest. 10,000 leases with a summary of 4 KiB each would exceed the 16 MiB that the engine
+	// accepts, and no lease would be extended.
+	maxProgress = 8 << 20
 )
 
 // beat sends heartbeats until the run is over.
@@ -106,7 +110,7 @@ func (r *workerRun) heartbeatRequest() (
 	req *progressorv1.HeartbeatRequest, beating []*heldLease, timeout time.Duration,
 ) {
 	req, timeout = &progressorv1.HeartbeatRequest{WorkerId: r.options.id}, requestTimeout
-	room := maxSummaries
+	room := maxProgress
 	for _, h := range r.leases() {
 		h.mu.Lock()
 		if h.lost {
@@ -114,15 +118,35 @@ func (r *workerRun) heartbeatRequest() (
 			continue
 		}
 		b := &progressorv1.LeaseBeat{LeaseToken: h.lease.GetLeaseToken()}
-		if time.Since(h.progressSent) >= progressEvery && room >= len(h.progress.GetSummary()) {
+		if size := proto.Size(h.progress); time.Since(h.progressSent) >= progressEvery && room >= size {
 			b.Progress = h.progress
-			room -= len(h.progress.GetSummary())
+			room -= size
 		}
 		timeout = min(timeout, max(h.interval, time.Second))
 		h.mu.Unlock()
 		req.Beats, beating = append(req.Beats, b), append(beating, h)
 	}
 	return req, beating, timeout
+}
+
+// sendProgress sends the progress of an attempt that has failed or is released, so that the next
+// attempt gets it.
+func (r *workerRun) sendProgress(h *heldLease) {
+	h.mu.Lock()
+	p := h.progress
+	h.progress = nil
+	h.mu.Unlock()
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.requests, progressTimeout)
+	defer cancel()
+	_, err := r.client.Worker.Heartbeat(ctx, &progressorv1.HeartbeatRequest{
+		WorkerId: r.options.id, Beats: []*progressorv1.LeaseBeat{{LeaseToken: h.lease.GetLeaseToken(), Progress: p}},
+	})
+	if err != nil {
+		r.options.logger.Warn("sending the last progress failed", append(h.logAttrs(), "error", err)...)
+	}
 }
 
 // cancelExpired cancels the handlers whose leases have expired: another worker may have their tasks

@@ -23,7 +23,7 @@ func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	}
 	told := map[string]bool{}
 	for beats := 0; len(told) < maxConcurrency; beats++ {
-		if beats > maxConcurrency*maxSummaryBytes/maxSummaries {
+		if beats > maxConcurrency*maxSummaryBytes/maxProgress {
 			t.Fatalf("%d of %d summaries are told after %d heartbeats", len(told), maxConcurrency, beats)
 		}
 		req, beating, _ := s.heartbeatRequest()

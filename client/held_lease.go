@@ -86,9 +86,13 @@ func (r *workerRun) execute(h *heldLease) {
 	resp, err := r.attempt(ctx, h.lease)
 	cause := context.Cause(ctx)
 	stop()
+	delay, released := releaseDelay(err)
+	if err != nil || resp.GetFailure() != nil {
+		r.sendProgress(h)
+	}
 	h.mu.Lock()
 	lost := h.lost
-	if !lost {
+	if !lost && !released {
 		h.answer = answerOf(h.lease, resp, err, cause)
 	}
 	answered := h.answer != nil
@@ -99,7 +103,7 @@ func (r *workerRun) execute(h *heldLease) {
 		r.remove(h, OutcomeLost)
 		r.addRoom(1)
 	case !answered:
-		r.releaseAll([]*heldLease{h})
+		r.releaseAll([]*heldLease{h}, delay)
 	default:
 		r.answers <- h // never blocks: the channel has room for every lease
 	}
@@ -114,7 +118,17 @@ func (r *workerRun) attempt(
 			resp, err = nil, processor.Fail(process.ReasonPanic, "the handler panicked: %v", v)
 		}
 	}()
-	return processor.Guard(r.processorOf(l), r.options.logger).Process(ctx, l.GetRequest())
+	var released *ReleaseError // Guard would turn it into a failure
+	resp, err = processor.Guard(processor.Func(
+		func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			resp, err := r.processorOf(l).Process(ctx, req)
+			released, _ = errors.AsType[*ReleaseError](err)
+			return resp, err
+		}), r.options.logger).Process(ctx, l.GetRequest())
+	if released != nil {
+		return nil, released
+	}
+	return resp, err
 }
 
 // answerOf returns the answer for a handler that returned resp and err; cause is why its context

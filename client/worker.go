@@ -82,7 +82,7 @@ const (
 	OutcomeDone      Outcome = "done"      // its result or rejection is stored
 	OutcomeFailed    Outcome = "failed"    // its failure is stored; it may be retried
 	OutcomeCancelled Outcome = "cancelled" // it stopped because its job was cancelled
-	OutcomeReleased  Outcome = "released"  // the worker stopped and released it
+	OutcomeReleased  Outcome = "released"  // the worker stopped, or the handler returned a ReleaseError
 	OutcomeLost      Outcome = "lost"      // the lease was lost; its answer does not count
 )
 

@@ -208,7 +208,7 @@ func (r *workerRun) start(leases []*progressorv1.Lease) {
 		for n, l := range leases {
 			tokens[n] = l.GetLeaseToken()
 		}
-		r.release(tokens)
+		r.release(tokens, 0)
 		r.addRoom(len(leases))
 		return
 	}
@@ -276,7 +276,7 @@ func (r *workerRun) drain() {
 			r.options.logger.Warn("handler does not stop; releasing its task anyway", h.logAttrs()...)
 		}
 	}
-	r.releaseAll(rest)
+	r.releaseAll(rest, 0)
 }
 
 // leases returns the leases that are held.
@@ -298,12 +298,16 @@ func (r *workerRun) drainedWithin(d time.Duration) bool {
 	}
 }
 
-// release returns leases to the engine unanswered.
-func (r *workerRun) release(tokens []string) {
+// release returns leases to the engine unanswered. Other workers can take the tasks after delay.
+func (r *workerRun) release(tokens []string, delay time.Duration) {
 	ctx, cancel := context.WithTimeout(r.requests, requestTimeout)
 	defer cancel()
 	_, err := repeat(ctx, r.client.retry, true, func() (*progressorv1.ReleaseResponse, error) {
-		return r.client.Worker.Release(ctx, &progressorv1.ReleaseRequest{WorkerId: r.options.id, LeaseTokens: tokens})
+		req := &progressorv1.ReleaseRequest{WorkerId: r.options.id, LeaseTokens: tokens}
+		if delay > 0 {
+			req.Delay = durationpb.New(delay)
+		}
+		return r.client.Worker.Release(ctx, req)
 	})
 	if err != nil {
 		r.options.logger.Warn(
@@ -313,13 +317,13 @@ func (r *workerRun) release(tokens []string) {
 	}
 }
 
-// releaseAll ends attempts without an answer.
-func (r *workerRun) releaseAll(all []*heldLease) {
+// releaseAll ends attempts without an answer. Other workers can take the tasks after delay.
+func (r *workerRun) releaseAll(all []*heldLease, delay time.Duration) {
 	tokens := make([]string, len(all))
 	for n, h := range all {
 		tokens[n] = h.lease.GetLeaseToken()
 	}
-	r.release(tokens)
+	r.release(tokens, delay)
 	for _, h := range all {
 		r.remove(h, OutcomeReleased)
 	}

@@ -131,7 +131,7 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 	}
 	if d.completion.TaskType.RetriedOnFailure() {
 		if wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random); again {
-			d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wait
+			d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wire.RetryAfter(failure, wait)
 			return
 		}
 	}

@@ -11,6 +11,13 @@ import (
 
 // Enqueue stores a job and wakes the pollers and workers that may run it.
 func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueued, error) {
+	return e.EnqueueBy(ctx, j, e.store.Enqueue)
+}
+
+// EnqueueBy is Enqueue with another way to store the job.
+func (e *Engine) EnqueueBy(
+	ctx context.Context, j *storage.NewJob, store func(*storage.NewJob) (storage.Enqueued, error),
+) (storage.Enqueued, error) {
 	share := e.shareOf(j.Key.Namespace)
 	if err := e.admit(share); err != nil {
 		return storage.Enqueued{}, err
@@ -20,7 +27,7 @@ func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueu
 		return storage.Enqueued{}, err
 	}
 	j.Context = e.traces.keep(ctx, j.Key.ProcessID, nil)
-	done, err := e.store.Enqueue(j)
+	done, err := store(j)
 	if err != nil {
 		return done, err
 	}

@@ -149,7 +149,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscr
 	for n := range held {
 		// The worker is gone, the kind does not admit the job, or the histories fill the response.
 		if ctx.Err() != nil || histories > maxHistoriesBytes || !e.admits(&held[n].Claim) {
-			e.release(&held[n])
+			e.release(&held[n], 0)
 			continue
 		}
 		lease, history, err := e.leaseMessage(&held[n])
@@ -213,7 +213,7 @@ func (e *Engine) leaseMessage(l *storage.Lease) (lease *progressorv1.Lease, hist
 // refuseLease ends an attempt that cannot be handed out, such as one with a too large history.
 func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 	if errors.Is(cause, errGivenBack) {
-		e.release(l)
+		e.release(l, 0)
 		return
 	}
 	ns := e.registry.all()[l.Claim.Namespace]
@@ -222,8 +222,8 @@ func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 }
 
 // release releases the task of a lease. The attempt is not counted, and another worker may take the
-// task at once.
-func (e *Engine) release(l *storage.Lease) {
+// task after delay.
+func (e *Engine) release(l *storage.Lease, delay time.Duration) {
 	ns, ok := e.registry.all()[l.Claim.Namespace]
 	if !ok {
 		return
@@ -232,7 +232,11 @@ func (e *Engine) release(l *storage.Lease) {
 	if d.completion.Job != nil {
 		d.completion.Job.WorkerID = l.WorkerID
 	}
-	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
+	d.completion.RetryAfter = delay
+	err := e.endLease(ns, l, d) // it was logged, and the lease expires
+	if err == nil && delay > 0 {
+		e.timers.alarm(l.Claim.Namespace, delay)
+	}
 }
 
 // endLease stores the end of a leased attempt and deletes the lease.
@@ -305,26 +309,6 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	}
 	stored.Wait()
 	return failed
-}
-
-// ReleaseLeases releases leases without an answer. It skips leases that were lost.
-func (e *Engine) ReleaseLeases(ctx context.Context, tokens []string) error {
-	for n, token := range tokens {
-		t, err := parseLeaseToken(fmt.Sprintf("lease_tokens[%d]", n), token)
-		if err != nil {
-			return err
-		}
-		l, err := e.heldLease(ctx, t)
-		if errors.Is(err, process.ErrFenced) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		e.release(l)
-		e.leased.drop(t)
-	}
-	return nil
 }
 
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.
@@ -441,6 +425,7 @@ const maxLeased = 20_000
 func (l *leased) put(held *storage.Lease, context []byte) {
 	slim := heldLease{*held, time.Now()}
 	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
+	slim.Progress = nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.byToken) >= maxLeased {

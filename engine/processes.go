@@ -186,8 +186,8 @@ func (e *Engine) RemoveProcesses(ctx context.Context, namespace string, keys []p
 	return e.remove(ctx, namespace, keys, func() error { return e.store.RemoveProcesses(ctx, keys) })
 }
 
-// RemoveEnded deletes a process that is COMPLETED or CANCELLED, for the method of a kind. It
-// reports whether there was one.
+// RemoveEnded deletes a process that is COMPLETED or CANCELLED, or a FAILED job, for the method of a
+// kind. It reports whether there was one.
 func (e *Engine) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
 	err = e.remove(ctx, key.Namespace, []process.Key{key}, func() error {
 		removed, err = e.store.RemoveEnded(ctx, key, method, by)

@@ -18,6 +18,7 @@ const (
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
 	MaxDuration       = 100 * 365 * 24 * time.Hour
+	MaxRetryAfter     = 365 * 24 * time.Hour // of a failure and of a released lease
 
 	MaxPollBytes        = 4 << 20  // of the tasks of one Poll; the last one may exceed it
 	MaxJobFailures      = 20       // the newest failures that a job keeps

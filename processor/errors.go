@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/process"
@@ -70,6 +72,13 @@ func Fail(reason, format string, args ...any) *FailureError {
 // NonRetryable marks the failure as final, so that the task is not retried, and returns e.
 func (e *FailureError) NonRetryable() *FailureError {
 	e.Failure.NonRetryable = true
+	return e
+}
+
+// RetryAfter sets how long the next attempt waits, instead of the backoff or the retry policy, and
+// returns e. The engine uses at most 365 days.
+func (e *FailureError) RetryAfter(d time.Duration) *FailureError {
+	e.Failure.RetryAfter = durationpb.New(min(max(d, 0), process.MaxRetryAfter))
 	return e
 }
 

@@ -46,20 +46,29 @@ WITH input AS MATERIALIZED (
            AND coalesce((
              SELECT s.version FROM constraint_sets s WHERE s.namespace = item.namespace),
                         0) <> item.constraints_version AS stale
-    FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
-                    unnest(@names::text[]), unnest(@args::bytea[]), unnest(@contexts::bytea[]),
-                    unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]),
-                    unnest(@idempotency_keys::text[]), unnest(@request_ids::uuid[]),
-                    unnest(@fingerprints::bytea[]), unnest(@priorities::int[]),
-                    unnest(@run_times::timestamptz[]), unnest(@timeouts_us::bigint[]),
-                    unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]),
-                    unnest(@unique_waitings::bool[]), unnest(@constraints_versions::bigint[]),
-                    unnest(@constraint_keys::text[]), unnest(@lines::text[]),
-                    unnest(@actors::text[]), unnest(@modes::int[]), unnest(@groupeds::bool[]))
-         AS item(ord, namespace, process_id, name, args, context, metadata, tags, options,
-                 idempotency_key, request_id, fingerprint, priority, run_time, timeout_us,
-                 unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                 line, actor, mode, grouped)
+    FROM (
+      SELECT job.*,
+             CASE
+               WHEN job.delay_us > 0
+                 THEN statement_timestamp() + job.delay_us * interval '1 microsecond'
+               ELSE job.start_time
+             END AS run_time
+        FROM ROWS FROM (
+               unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+               unnest(@names::text[]), unnest(@args::bytea[]), unnest(@contexts::bytea[]),
+               unnest(@metadatas::text[]), unnest(@tags::text[]), unnest(@options::text[]),
+               unnest(@idempotency_keys::text[]), unnest(@request_ids::uuid[]),
+               unnest(@fingerprints::bytea[]), unnest(@priorities::int[]),
+               unnest(@run_times::timestamptz[]), unnest(@timeouts_us::bigint[]),
+               unnest(@unique_keys::text[]), unnest(@unique_ttls_us::bigint[]),
+               unnest(@unique_waitings::bool[]), unnest(@constraints_versions::bigint[]),
+               unnest(@constraint_keys::text[]), unnest(@lines::text[]),
+               unnest(@actors::text[]), unnest(@modes::int[]), unnest(@groupeds::bool[]),
+               unnest(@delays_us::bigint[]))
+             AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
+                    idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
+                    unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
+                    line, actor, mode, grouped, delay_us)) item
     LEFT JOIN LATERAL (
       SELECT q.* FROM requests q
        WHERE item.idempotency_key <> ''
@@ -194,3 +203,11 @@ SELECT decided.ord::int AS ord,
        coalesce(decided.twin_process_id, decided.holder, decided.process_id)::text AS process_id,
        (decided.run_time > statement_timestamp())::bool AS later
   FROM decided;
+
+-- ReadKeyHolder returns the job that has a unique key, and the time of the database.
+-- name: ReadKeyHolder :one
+SELECT coalesce((
+         SELECT k.process_id FROM job_keys k
+          WHERE k.namespace = @namespace
+            AND k.unique_key = @unique_key), '')::text AS process_id,
+       statement_timestamp()::timestamptz AS now;

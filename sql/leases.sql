@@ -1,5 +1,5 @@
--- ReadLease returns a leased task as Poll returned it, with the same columns, if the token is that
--- of its lease. Any node can handle it.
+-- ReadLease returns a leased task as Poll returned it, with the same columns but without progress,
+-- if the token is that of its lease. Any node can handle it.
 -- name: ReadLease :one
 SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type, attempt.attempt,
        attempt.priority, attempt.fencing_token, attempt.scheduled_time, attempt.running_time,
@@ -26,7 +26,9 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
-       (extract(epoch FROM attempt.deadline - attempt.running_time) * 1000000)::bigint AS timeout_us
+       (extract(epoch FROM attempt.deadline - attempt.running_time)
+           * 1000000)::bigint AS timeout_us,
+       NULL::jsonb AS progress
   FROM leases l
  CROSS JOIN LATERAL (
    SELECT r.* FROM running r

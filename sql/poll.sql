@@ -7,13 +7,14 @@
 -- name: Poll :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
-         uuid_send(gen_random_uuid()) AS salt, job.job, lease.lease_us,
+         uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
                coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0)
-           + coalesce(octet_length(job.job::text), 0) AS bytes
+           + coalesce(octet_length(job.job::text), 0)
+           + coalesce(octet_length(job.progress::text), 0) AS bytes
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]),
                     unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
@@ -89,7 +90,8 @@ WITH found AS MATERIALIZED (
              (extract(epoch FROM (j.options->>'leaseDuration')::interval)
                  * 1000000)::bigint AS lease_us,
              (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
-                 * 1000000)::bigint AS beat_us
+                 * 1000000)::bigint AS beat_us,
+             j.progress
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
          AND j.namespace = candidate.namespace
@@ -157,7 +159,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
        r.salt::bytea AS salt, @worker_id::text AS worker_id, r.lease_us::bigint AS lease_us,
-       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us
+       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
+       r.progress::jsonb AS progress
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
 -- CountPollable returns, for each pair of namespace and job name (empty: any), the number of tasks

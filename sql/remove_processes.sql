@@ -2,7 +2,8 @@
 -- and DeleteRemoved delete their histories in batches. It runs after LockProcesses. fencing_token
 -- 0: an operator removes the process, and its running attempt is fenced. Otherwise only the attempt
 -- that holds the token may remove it, and its answer (response or rejection) is kept in answers.
--- only_ended: a process that has not ended is kept. The members of a group get a cancel request.
+-- only_ended: a process that has not ended is kept (a FAILED job has). The members of a group get a
+-- cancel request.
 --
 -- At most lim waiting tasks of each process are deleted here. If there may be more, the status
 -- becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
@@ -66,7 +67,9 @@ WITH input AS MATERIALIZED (
          AND s.task_type = 'INIT'
        LIMIT 1) waiting ON true
    WHERE (item.fencing_token = 0 OR r.fencing_token = item.fencing_token)
-     AND (NOT item.only_ended OR p.status IN ('COMPLETED', 'CANCELLED'))),
+     AND (NOT item.only_ended
+          OR p.status IN ('COMPLETED', 'CANCELLED')
+          OR p.kind = 'job' AND p.status = 'ERROR')),
 updated_processes AS (
   UPDATE processes p
      SET removed_time = statement_timestamp(),

@@ -1,7 +1,7 @@
--- UpdateJob changes options of a job that has not ended. Options of its waiting task change at
--- once. A change of data that constraints use causes another evaluation, by the claim if the job
--- waits for a slot. It runs after LockProcesses. Nothing changes if run_time is set for a running
--- job, or for a group with members, because no task would wait for that time. open: it has not
+-- UpdateJob changes options and args of a job that has not ended. Those of its waiting task change
+-- at once. A change of data that constraints use causes another evaluation, by the claim if the job
+-- waits for a slot. It runs after LockProcesses. Nothing changes if run_time or args are set for a
+-- running job, or for a group with members, because no task would wait with them. open: it has not
 -- ended.
 -- name: UpdateJob :one
 WITH input AS MATERIALIZED (
@@ -11,7 +11,8 @@ WITH input AS MATERIALIZED (
      SELECT @timeout_us::bigint AS timeout_us, @tags::text AS tags, @options::text AS options,
             @sets_metadata::bool AS sets_metadata, @metadata::text AS metadata,
             @sets_priority::bool AS sets_priority, @priority::int AS priority,
-            @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time) changes
+            @sets_run_time::bool AS sets_run_time, @run_time::timestamptz AS run_time,
+            @sets_args::bool AS sets_args, @args::bytea AS args) changes
    WHERE p.namespace = @namespace::text
      AND p.process_id = @process_id::text
      AND p.removed_time IS NULL
@@ -42,7 +43,9 @@ checked AS MATERIALIZED (
          AND s.task_type = 'INIT'
        LIMIT 1) waiting ON true
    WHERE input.status IN ('INIT', 'SUSPENDED')
-     AND NOT (input.sets_run_time AND coalesce(waiting.begun, true))),
+     AND NOT (
+           (input.sets_run_time OR input.sets_args)
+           AND coalesce(waiting.begun, true))),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, change.state, sum(change.n)
@@ -93,7 +96,8 @@ updated_schedule AS (
                        WHEN s.waits_for = 'members' THEN 'place'
                        ELSE s.waits_for
                      END,
-         line = CASE WHEN s.line IS NOT NULL THEN '' END
+         line = CASE WHEN s.line IS NOT NULL THEN '' END,
+         args = CASE WHEN checked.sets_args THEN checked.args ELSE s.args END
     FROM checked
    WHERE s.namespace = checked.namespace
      AND s.process_id = checked.process_id

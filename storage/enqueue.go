@@ -27,7 +27,8 @@ type NewJob struct {
 	Options        []byte // the JobOptions that differ from the defaults, as JSON; nil if none do
 	Timeout        time.Duration
 	Priority       int32
-	RunTime        time.Time // earliest run time; zero means now
+	RunTime        time.Time     // earliest run time; zero means now
+	Delay          time.Duration // instead of RunTime: the time until then; 0 means none
 	Unique         Unique
 	IdempotencyKey string
 	RequestID      uuid.UUID // process.RequestID of the key; zero if there is none
@@ -45,6 +46,7 @@ type Unique struct {
 	Key     string        // "" if the job is not unique
 	TTL     time.Duration // how long the job holds the key after its end
 	Waiting bool          // only a job that has not run yet holds the key
+	Replace bool          // a second job gives a waiting one its args and its time: see jobs.EnqueueReplacing
 }
 
 // Enqueued is the result of enqueuing a job.
@@ -119,6 +121,7 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.Fingerprints = append(a.Fingerprints, j.Fingerprint)
 	a.Priorities = append(a.Priorities, j.Priority)
 	a.RunTimes = append(a.RunTimes, j.RunTime)
+	a.DelaysUs = append(a.DelaysUs, j.Delay.Microseconds())
 	a.TimeoutsUs = append(a.TimeoutsUs, j.Timeout.Microseconds())
 	a.UniqueKeys = append(a.UniqueKeys, j.Unique.Key)
 	a.UniqueTtlsUs = append(a.UniqueTtlsUs, j.Unique.TTL.Microseconds())
@@ -154,6 +157,18 @@ func (p *enqueueParams) run(ctx context.Context, s *Store, db DB, take func(ord 
 		take(r.Ord, Enqueued{Outcome: EnqueueOutcome(r.Outcome), ProcessID: r.ProcessID, Later: r.Later})
 	}
 	return err
+}
+
+// EnqueueIn enqueues a job in a transaction that has locked its process, as one of Locked has.
+func (s *Store) EnqueueIn(ctx context.Context, db DB, j *NewJob) (done Enqueued, err error) {
+	var p enqueueParams
+	p.add(j)
+	for _, lock := range p.keyStages(s) {
+		if err := lock(ctx, db); err != nil {
+			return done, err
+		}
+	}
+	return done, p.run(ctx, s, db, func(_ int32, e Enqueued) { done = e })
 }
 
 func enqueueStages(s *Store, items []*enqueueItem) []stage {

@@ -113,6 +113,7 @@ type Lease struct {
 	Duration  time.Duration // time until it expires without a heartbeat
 	Heartbeat time.Duration
 	Timeout   time.Duration // of the attempt
+	Progress  []byte        // JSON, of earlier attempts of a job, if this is from Poll; nil if there is none
 }
 
 // Poll leases at most limit tasks to a worker, ordered by priority, then age. grouped includes the
@@ -149,6 +150,7 @@ func leaseOf(r *dbsqlc.PollRow) Lease {
 			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
 		},
 		WorkerID: r.WorkerID, Salt: r.Salt, Duration: microseconds(r.LeaseUs), Heartbeat: microseconds(r.BeatUs), Timeout: microseconds(r.TimeoutUs),
+		Progress: r.Progress,
 	}
 }
 

@@ -18,7 +18,7 @@ const purgeBatch = 1000
 type removeItem struct {
 	item
 	completion *Completion // nil if an operator requested it
-	onlyEnded  bool        // unless the process is COMPLETED or CANCELLED, it stays
+	onlyEnded  bool        // unless the process is COMPLETED or CANCELLED, or a FAILED job, it stays
 	removed    bool
 }
 
@@ -47,8 +47,8 @@ func (s *Store) RemoveProcess(ctx context.Context, key process.Key, by ...proces
 	return s.purgeAll(ctx, []process.Key{key})
 }
 
-// RemoveEnded removes a process that is COMPLETED or CANCELLED, as RemoveProcess does. It reports
-// whether there was one.
+// RemoveEnded removes a process that is COMPLETED or CANCELLED, or a FAILED job, as RemoveProcess
+// does. It reports whether there was one.
 func (s *Store) RemoveEnded(ctx context.Context, key process.Key, method string, by process.Actor) (removed bool, err error) {
 	it := &removeItem{item: newItem(key, 100, true), onlyEnded: true}
 	it.noted(method, "", []process.Actor{by})

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
@@ -96,6 +97,15 @@ func CleanFailure(f *progressorv1.Failure) *progressorv1.Failure {
 	cleanValue(clean.GetDetails())
 	clean.Attempt, clean.WorkerId, clean.NodeId, clean.FailedTime, clean.Takeover = 0, "", "", nil, false
 	return clean
+}
+
+// RetryAfter returns how long the next attempt after f waits: the time that f names, at most
+// process.MaxRetryAfter, or else wait.
+func RetryAfter(f *progressorv1.Failure, wait time.Duration) time.Duration {
+	if d := f.GetRetryAfter().AsDuration(); d > 0 {
+		return min(d, process.MaxRetryAfter)
+	}
+	return wait
 }
 
 // FailureJSON returns a failure for the column failure.

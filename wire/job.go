@@ -90,8 +90,8 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 	return list, err
 }
 
-// LeasedJob returns the job of a lease as its worker receives it, or nil if the process is not a
-// job.
+// LeasedJob returns the job of a lease as its worker receives it, with the progress of its earlier
+// attempts, or nil if the process is not a job.
 func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 	c := &l.Claim
 	row, err := storage.JobOf(c.Job)
@@ -112,7 +112,10 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 		return nil, err
 	}
 	m.Options.Priority, m.Options.Timeout, m.Options.Tags = c.Priority, durationpb.New(row.Timeout()), row.Tags
-	m.Options.Metadata, err = Struct(c.Metadata)
+	if m.Options.Metadata, err = Struct(c.Metadata); err != nil {
+		return m, err
+	}
+	m.Progress, err = read[progressorv1.Progress]("progress of a job", l.Progress)
 	return m, err
 }
 

@@ -22,6 +22,7 @@ type jobCmd struct {
 	List    jobListCmd    `cmd:"" help:"List the jobs of a namespace."`
 	Cancel  jobCancelCmd  `cmd:"" help:"Cancel a job."`
 	Retry   jobRetryCmd   `cmd:"" help:"Run a failed or cancelled job again."`
+	Remove  jobRemoveCmd  `cmd:"" help:"Remove a job that has ended."`
 	Update  jobUpdateCmd  `cmd:"" help:"Change options of a job."`
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
 	Events  jobEventsCmd  `cmd:"" help:"List or follow events of jobs."`
@@ -164,7 +165,8 @@ type jobRetryCmd struct {
 }
 
 func (jobRetryCmd) Help() string {
-	return `Retry runs a FAILED or CANCELLED job again, with all its attempts and the same args.
+	return `Retry runs a FAILED or CANCELLED job again, with all its attempts and the same args. The next attempt
+of a RETRYABLE job begins now, and its attempts before count.
 
     progressor job retry echo mail-2
     progressor job retry echo mail-1 --clear-successes`

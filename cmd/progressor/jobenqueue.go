@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/progressor-engine/progressor/client"
@@ -26,10 +27,11 @@ type jobEnqueueCmd struct {
 	Name string `arg:"" optional:"" name:"name" help:"Name of the job, by which workers choose. With --file: for lines without a name."`
 
 	clientFlags
-	ID             string `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
-	Args           string `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
-	IdempotencyKey string `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key enqueues no second job. Default without --id: a random key."`
-	File           string `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`
+	ID             string         `name:"id" placeholder:"ID" help:"Job id. Default: the engine chooses one."`
+	Args           string         `placeholder:"JSON|@FILE|@-" help:"Args of the job: JSON, @FILE, or @- for standard input."`
+	Delay          *time.Duration `placeholder:"DURATION" help:"Earliest start, from now by the clock of the database. Instead of --run-time."`
+	IdempotencyKey string         `short:"k" placeholder:"KEY" help:"Idempotency key: the same request with the same key enqueues no second job. Default without --id: a random key."`
+	File           string         `short:"f" placeholder:"FILE|-" help:"File with one EnqueueRequest as JSON per line, for many jobs."`
 	endFlags       `set:"what=job"`
 	jobChangeFlags
 	jobOnceFlags
@@ -42,8 +44,9 @@ failed.
 
     progressor job enqueue echo send_mail --id mail-1 --args '{"to":"ann"}' --max-retry 5 --tag urgent --keep-result
     progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
-    progressor job enqueue echo report --run-time 1s --wait
+    progressor job enqueue echo report --delay 1s --wait
     progressor job enqueue echo sync --unique-key customer-7
+    progressor job enqueue echo index --args '{"page":8}' --delay 10s --unique-key page-8 --unique-scope waiting --unique-replace
     progressor job enqueue echo --file jobs.ndjson
 
 With --file, each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"},
@@ -70,6 +73,12 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 	if err := c.jobOnceFlags.put(req.GetOptions()); err != nil {
 		return err
 	}
+	if c.Delay != nil {
+		if c.RunTime != "" {
+			return usageError(errors.New("--delay cannot be used with --run-time: set one of them"))
+		}
+		req.Delay = durationpb.New(*c.Delay)
+	}
 	ctx, cancel := a.request()
 	defer cancel()
 	ctx, sent := newChange(ctx, c.IdempotencyKey, c.ID == "")
@@ -88,7 +97,10 @@ func (c *jobEnqueueCmd) Run(a *app) error {
 		return printMessage(a.Stdout, resp)
 	}
 	twin := ""
-	if !resp.GetEnqueued() {
+	switch {
+	case resp.GetReplaced():
+		twin = "no: this job existed, and has the new args and time"
+	case !resp.GetEnqueued():
 		twin = "no: this job existed"
 	}
 	if resp.GetRemoved() {
@@ -156,7 +168,7 @@ func (c *jobEnqueueCmd) refuseWithFile(a *app) error {
 	}
 	for flag, given := range map[string]bool{
 		"--id": c.ID != "", "--args": c.Args != "", "--idempotency-key": c.IdempotencyKey != "", "--wait": c.Wait,
-		"--unique": o.GetUnique() != nil, "--max-takeovers": o.MaxTakeovers != nil,
+		"--unique": o.GetUnique() != nil, "--max-takeovers": o.MaxTakeovers != nil, "--delay": c.Delay != nil,
 	} {
 		if given {
 			paths = append(paths, flag)

@@ -118,19 +118,20 @@ func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
 
 // jobOnceFlags are the options that cannot change after the job was enqueued.
 type jobOnceFlags struct {
-	Unique       bool           `help:"Allow only one open job with this name and these args."`
-	UniqueKey    string         `placeholder:"KEY" help:"Allow only one open job with this key."`
-	UniqueTTL    *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"Keep the job unique for this long after its end. Implies --unique without --unique-key."`
-	UniqueScope  string         `placeholder:"SCOPE" help:"active: unique until its end; waiting: until it runs. Implies --unique without --unique-key. Default: active."`
-	MaxTakeovers *int32         `placeholder:"N" help:"How often the job moves to another worker without counting as a retry. Default: 3."`
+	Unique        bool           `help:"Allow only one open job with this name and these args."`
+	UniqueKey     string         `placeholder:"KEY" help:"Allow only one open job with this key."`
+	UniqueTTL     *time.Duration `name:"unique-ttl" placeholder:"DURATION" help:"Keep the job unique for this long after its end. Implies --unique without --unique-key."`
+	UniqueScope   string         `placeholder:"SCOPE" help:"active: unique until its end; waiting: until it runs. Implies --unique without --unique-key. Default: active."`
+	UniqueReplace bool           `help:"If another job with this --unique-key waits, give it these args and this time instead."`
+	MaxTakeovers  *int32         `placeholder:"N" help:"How often the job moves to another worker without counting as a retry. Default: 3."`
 }
 
 func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 	o.MaxTakeovers = f.MaxTakeovers
-	if !f.Unique && f.UniqueKey == "" && f.UniqueTTL == nil && f.UniqueScope == "" {
+	if !f.Unique && f.UniqueKey == "" && f.UniqueTTL == nil && f.UniqueScope == "" && !f.UniqueReplace {
 		return nil
 	}
-	if o.Unique = (&progressorv1.Unique{Key: f.UniqueKey}); f.UniqueTTL != nil {
+	if o.Unique = (&progressorv1.Unique{Key: f.UniqueKey, Replace: f.UniqueReplace}); f.UniqueTTL != nil {
 		o.Unique.Ttl = durationpb.New(*f.UniqueTTL)
 	}
 	return setEnum("--unique-scope", f.UniqueScope, func(s progressorv1.UniqueScope) { o.Unique.Scope = s })
@@ -138,7 +139,7 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 
 // jobFlags lists the flags whose names do not follow from the names of their fields.
 var jobFlags = map[string]string{
-	"job_id": "--id", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
+	"job_id": "--id", "delay": "--delay", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
 	"options.tags": "--tag", "options.workers.count": "--workers", "options.workers.worker_ids": "--worker-id", "options.workers.max_failures": "--max-failures",
 	"options.backoff.initial": "--backoff",
 }
@@ -191,16 +192,18 @@ type jobUpdateCmd struct {
 	jobArgs
 	clientFlags
 	jobChangeFlags
+	Args  string   `placeholder:"JSON|@FILE|@-" help:"New args, while the job waits: JSON, @FILE, or @- for standard input."`
 	Clear []string `placeholder:"OPTION,…" help:"Reset options to their defaults, such as tags or backoff."`
 }
 
 func (jobUpdateCmd) Help() string {
-	return `Update changes options of a job that has not ended. Priority, --run-time, tags and metadata of a
-waiting job change at once, the lease and its heartbeats with the next heartbeat, and all others
-with the next attempt.
+	return `Update changes options of a job that has not ended. Priority, --args, --run-time, tags and metadata
+of a waiting job change at once, the lease and its heartbeats with the next heartbeat, and all
+others with the next attempt. --args and --run-time are refused while the job runs.
 
     progressor job update echo mail-2 --priority -5 --run-time 2h
     progressor job update echo mail-2 --max-retry 10 --backoff-steps 1s,10s,1m
+    progressor job update echo mail-2 --args '{"to":"bob"}'
     progressor job update echo mail-2 --clear tags`
 }
 
@@ -209,6 +212,12 @@ func (c *jobUpdateCmd) Run(a *app) error {
 	paths, err := c.put(a, req.GetOptions())
 	if err != nil {
 		return err
+	}
+	if req.Args, err = a.jsonValue("--args", c.Args); err != nil {
+		return err
+	}
+	if req.GetArgs() != nil {
+		paths = append(paths, "args")
 	}
 	for _, path := range c.Clear {
 		path = strings.ReplaceAll(path, "-", "_")

@@ -146,8 +146,22 @@ func TestProgressLines(t *testing.T) {
 		"40 half of it": {40, "half of it", true}, "12.5%": {12.5, "", true}, ` {"percent": 7, "summary": "s"}`: {7, "s", true},
 		"half": {}, "{": {}, "": {},
 	} {
-		if percent, summary, ok := parseProgress(line); percent != want.percent && want.ok || ok != want.ok || ok && summary != want.summary {
+		if percent, summary, _, ok := parseProgress(line); percent != want.percent && want.ok || ok != want.ok || ok && summary != want.summary {
 			t.Errorf("%q: %v %q %v", line, percent, summary, ok)
+		}
+	}
+}
+
+// A command that fails says when the next attempt may begin.
+func TestExecutedRetryAfter(t *testing.T) {
+	for command, want := range map[string]time.Duration{
+		"echo retry_after 90s >&3; exit 1": 90 * time.Second, "echo retry_after soon >&3; exit 1": 0, "exit 1": 0,
+		"setsid sh -c 'sleep 600 3>&3' & echo retry_after 1ms >&3; exit 1": time.Millisecond,
+	} {
+		_, err := runnerOf(command).Process(t.Context(), jobRequest(""))
+		failure, ok := errors.AsType[*processor.FailureError](err)
+		if !ok || failure.Failure.GetRetryAfter().AsDuration() != want {
+			t.Errorf("%s: %v", command, err)
 		}
 	}
 }

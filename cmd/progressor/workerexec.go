@@ -48,7 +48,8 @@ func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest
 		return nil, processor.Fail(processor.ReasonNotHandled, "a command runs jobs only, and this process is not a job").NonRetryable()
 	}
 	stdout, stderr := &limitedOutput{limit: e.maxOutput, full: make(chan struct{})}, &tail{}
-	state, err := e.run(ctx, req, stdout, stderr)
+	report := newCommandReport()
+	state, err := e.run(ctx, req, stdout, stderr, report)
 	switch {
 	case stdout.over():
 		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output", e.maxOutput).NonRetryable()
@@ -63,17 +64,23 @@ func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest
 		}
 		return client.JobDone(value), nil
 	}
-	return nil, processor.Fail(exitReason(state), "%s", stderr.message(state))
+	failure := processor.Fail(exitReason(state), "%s", stderr.message(state))
+	if report.retryAfter > 0 {
+		failure = failure.RetryAfter(report.retryAfter)
+	}
+	return nil, failure
 }
 
 // run runs the command until it exits or ctx ends.
-func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, stdout *limitedOutput, stderr *tail) (*os.ProcessState, error) {
+func (e *executor) run(
+	ctx context.Context, req *progressorv1.ProcessRequest, stdout *limitedOutput, stderr *tail, report *commandReport,
+) (*os.ProcessState, error) {
 	args := []string{"-c", e.command}
 	if e.maxMemory > 0 {
 		args = []string{"-c", `ulimit -v "$1" && exec /bin/sh -c "$0"`, e.command, strconv.FormatInt(e.maxMemory>>10, 10)}
 	}
 	cmd := exec.Command("/bin/sh", args...)
-	cmd.Env = e.environment(req)
+	cmd.Env = append(e.environment(req), progressVariable(ctx)...)
 	text := req.GetArgs()
 	if len(text) == 0 {
 		text = []byte("null")
@@ -94,7 +101,7 @@ func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, st
 	}
 	group := cmd.Process.Pid
 	e.enter(group)
-	go readProgress(ctx, progress)
+	go report.read(ctx, progress)
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { e.watch(ctx, group, stdout.full, ended) })
@@ -102,6 +109,8 @@ func (e *executor) run(ctx context.Context, req *progressorv1.ProcessRequest, st
 	close(ended)
 	watch.Wait()
 	e.leave(group)
+	_ = progress.SetReadDeadline(time.Now().Add(strayWait)) // a process outside of the group may keep it open
+	<-report.done
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ProcessState, nil
 	}

@@ -41,11 +41,14 @@ success. Another exit code is a failure with the reason exit_N and the last line
 and is retried according to the options of the job.
 
 Lines on file descriptor 3 report the progress: "40 half of the pages", or {"percent": 40,
-"summary": "half of the pages"}. The environment contains PROGRESSOR_NAMESPACE, PROGRESSOR_JOB_ID,
-PROGRESSOR_JOB_NAME, PROGRESSOR_ATTEMPT, PROGRESSOR_TASK_ID, PROGRESSOR_FENCING_TOKEN,
-PROGRESSOR_DEADLINE and PROGRESSOR_WORKER_ID. If a job is cancelled, times out or loses its lease,
-its process group gets SIGTERM, and after the grace period SIGKILL. Background processes get SIGKILL
-when the command ends.
+"summary": "half of the pages", "details": {"page": 8}}. PROGRESSOR_PROGRESS contains the last
+progress of earlier attempts as JSON, if there is one. The line "retry_after 5m" says when the next
+attempt may begin if this one fails, instead of the backoff of the job.
+
+The environment also contains PROGRESSOR_NAMESPACE, PROGRESSOR_JOB_ID, PROGRESSOR_JOB_NAME,
+PROGRESSOR_ATTEMPT, PROGRESSOR_TASK_ID, PROGRESSOR_FENCING_TOKEN, PROGRESSOR_DEADLINE and
+PROGRESSOR_WORKER_ID. If a job is cancelled, times out or loses its lease, its process group gets
+SIGTERM, and after the grace period SIGKILL. Background processes get SIGKILL when the command ends.
 
 On SIGTERM or SIGINT, the worker accepts no new jobs, finishes running ones and releases the rest,
 which does not use up an attempt.

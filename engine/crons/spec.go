@@ -184,6 +184,8 @@ func checkJob(o *progressorv1.JobOptions) error {
 		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
 	case o.GetRunTime() != nil:
 		return invalid(field+"run_time", "must not be set: the cron says when its jobs run")
+	case o.GetUnique().GetReplace():
+		return invalid(field+"unique.replace", "must not be set: each fire has its own run")
 	}
 	return wire.CheckLease(field, o)
 }

@@ -159,7 +159,8 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		end.Takeover = true
 		c.Outcome, c.RetryAfter, c.Uncounted = storage.Retry, 0, e.NeverBeat
 	case again:
-		c.Outcome, c.RetryAfter = storage.Retry, wire.Backoff(options.GetBackoff(), used, e.Random)
+		c.Outcome = storage.Retry
+		c.RetryAfter = wire.RetryAfter(failure, wire.Backoff(options.GetBackoff(), used, e.Random))
 	}
 	if end.Takeover || again {
 		c.Failure, _ = wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings

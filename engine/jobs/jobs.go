@@ -98,12 +98,12 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 		return nil, err
 	}
 	j.Actor = nameOf(by)
-	done, err := q.engine.Enqueue(ctx, j)
+	done, replaced, err := q.storeJob(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	q.enqueued(j)
-	resp := &progressorv1.EnqueueResponse{Enqueued: done.Outcome == storage.JobEnqueued}
+	resp := &progressorv1.EnqueueResponse{Enqueued: done.Outcome == storage.JobEnqueued, Replaced: replaced}
 	resp.Job, err = q.Get(ctx, process.Key{Namespace: j.Key.Namespace, ProcessID: done.ProcessID}, 0)
 	if errors.Is(err, process.ErrJobNotFound) { // idempotency and unique keys can outlive their job
 		resp.Removed, err = true, nil
@@ -131,6 +131,11 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 		}
 		if err != nil {
 			return nil, err
+		}
+		if j.Unique.Replace {
+			return nil, &process.InvalidError{
+				Field: fmt.Sprintf("jobs[%d].options.unique.replace", n), Message: "is not supported in EnqueueBatch: use Enqueue",
+			}
 		}
 		if first, twice := ids[j.Key]; twice {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is the id of jobs[%d] too", j.Key.ProcessID, first)}
@@ -220,6 +225,9 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	if err != nil {
 		return nil, err
 	}
+	if err := checkReplace(path, r.GetOptions().GetUnique()); err != nil {
+		return nil, err
+	}
 	j := &storage.NewJob{
 		Key: process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}, Name: r.GetName(), Args: args, Metadata: o.metadata, Tags: o.tags,
 		Options: o.options, Timeout: o.timeout, Grouped: o.grouped, Priority: r.GetOptions().GetPriority(), IdempotencyKey: r.GetIdempotencyKey(),
@@ -227,6 +235,11 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	}
 	if t := r.GetOptions().GetRunTime(); t != nil {
 		j.RunTime = t.AsTime()
+	}
+	if j.Delay = r.GetDelay().AsDuration(); r.GetDelay() != nil && !j.RunTime.IsZero() {
+		return nil, &process.InvalidError{
+			Field: path + "delay", Message: "must not be set together with " + path + "options.run_time: set one of them",
+		}
 	}
 	if j.IdempotencyKey != "" {
 		j.Fingerprint = process.Fingerprint("enqueue", []byte(r.GetJobId()), []byte(r.GetName()), args)
@@ -357,7 +370,8 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	return wrong // without what was put around it: that has the words of before
 }
 
-// Retry runs a job again that is at its end. by: who asked, if that is known.
+// Retry runs a job again that has ended, or makes the next attempt of a job in backoff now. by: who asked, if that is
+// known.
 func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
@@ -372,8 +386,5 @@ func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, 
 	if err := jobs.Retry(ctx, q.store, key, unique, clearSuccesses, by...); err != nil {
 		return nil, q.byState(ctx, key, err)
 	}
-	q.engine.Retried()
-	q.groups.wake()
-	q.admission.look(key.Namespace)
-	return q.Get(ctx, key, 0)
+	return q.retried(ctx, key)
 }

@@ -86,7 +86,10 @@ func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Uniq
 	if key == "" {
 		key = fmt.Sprintf("%x", process.Fingerprint("unique", []byte(name), args))
 	}
-	return storage.Unique{Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING}
+	return storage.Unique{
+		Key: key, TTL: u.GetTtl().AsDuration(), Waiting: u.GetScope() == progressorv1.UniqueScope_UNIQUE_SCOPE_WAITING,
+		Replace: u.GetReplace(),
+	}
 }
 
 // valueJSON returns a value as it is stored. limit is in bytes.
@@ -110,13 +113,8 @@ var updatable = []protoreflect.Name{
 // Update changes options of a job that is not at its end. by: who asked, if that is known.
 func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by ...process.Actor) (*progressorv1.Job, error) {
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
-	if len(r.GetUpdateMask().GetPaths()) == 0 {
-		return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("must name what changes: some of %v", updatable)}
-	}
-	for _, path := range r.GetUpdateMask().GetPaths() {
-		if !slices.Contains(updatable, protoreflect.Name(path)) {
-			return nil, &process.InvalidError{Field: "update_mask", Message: fmt.Sprintf("%q is no option that can change: some of %v can", path, updatable)}
-		}
+	if err := checkUpdate(r); err != nil {
+		return nil, err
 	}
 	err := jobs.Change(ctx, q.store, key, func(row *jobs.Row) (*jobs.Update, error) { return updated(row, r, nameOf(by)) })
 	if errors.Is(err, process.ErrJobNotFound) {
@@ -125,10 +123,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	if err != nil {
 		return nil, q.byState(ctx, key, err)
 	}
-	q.engine.Retried()
-	q.groups.wake()
-	q.admission.look(key.Namespace)
-	return q.Get(ctx, key, 0)
+	return q.retried(ctx, key)
 }
 
 // updated returns what an update stores of a job as it is now.
@@ -142,6 +137,9 @@ func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jo
 	for _, path := range r.GetUpdateMask().GetPaths() {
 		name := protoreflect.Name(path)
 		named[name] = true
+		if name == argsPath {
+			continue
+		}
 		fd := options.ProtoReflect().Descriptor().Fields().ByName(name)
 		if given.Has(fd) {
 			options.ProtoReflect().Set(fd, given.Get(fd))
@@ -170,6 +168,11 @@ func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jo
 	}
 	if lease := options.GetLeaseDuration().AsDuration(); named["lease_duration"] && lease > 0 {
 		u.Lease = min(lease, process.MaxLease)
+	}
+	if named[argsPath] {
+		if u.Args, err = updatedArgs(row, options, r); err != nil {
+			return nil, err
+		}
 	}
 	if named["run_time"] {
 		at := options.GetRunTime().AsTime()

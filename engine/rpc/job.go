@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -26,6 +27,15 @@ func jobKey(r interface {
 func refuseOwnJob(id string) error {
 	if _, ok := process.StepJob(id); ok {
 		return nil
+	}
+	return refuseOwn("job_id", id)
+}
+
+// refuseRetry rejects a retry of the engine's own jobs. The next attempt of the job of a step can begin now.
+func refuseRetry(id string) error {
+	if name, ok := process.StepJob(id); ok {
+		return &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
+			"is the job of a step (%s), whose run continued without it: retry the run (RetryRun, progressor run retry)", name)}
 	}
 	return refuseOwn("job_id", id)
 }
@@ -83,6 +93,18 @@ func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobReq
 	return &progressorv1.UpdateJobResponse{Job: job}, nil
 }
 
+// RemoveJob deletes a job that has ended.
+func (s *jobService) RemoveJob(ctx context.Context, r *progressorv1.RemoveJobRequest) (*progressorv1.RemoveJobResponse, error) {
+	if name, ok := process.StepJob(r.GetJobId()); ok {
+		return nil, &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
+			"is the job of a step (%s): it is removed with its run", name)}
+	}
+	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
+		return nil, err
+	}
+	return &progressorv1.RemoveJobResponse{}, s.jobs.Remove(ctx, jobKey(r), actorOf(ctx))
+}
+
 // CancelJob cancels a job.
 func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
 	if err := refuseOwnJob(r.GetJobId()); err != nil {
@@ -126,14 +148,17 @@ func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueue
 	return s.jobs.Stats(ctx, r.GetNamespace())
 }
 
-// RetryJob runs an ended job again.
+// RetryJob runs a job again that has ended, or makes the next attempt of a job in backoff now.
 func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
-	if name, ok := process.StepJob(r.GetJobId()); ok {
-		return nil, &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
-			"is the job of a step (%s), whose run continued without it: retry the run (RetryRun, progressor run retry)", name)}
-	}
-	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
-		return nil, err
+	if refused := refuseRetry(r.GetJobId()); refused != nil {
+		if _, step := process.StepJob(r.GetJobId()); !step {
+			return nil, refused
+		}
+		job, err := s.jobs.EndBackoff(ctx, jobKey(r), actorOf(ctx))
+		if err != nil || job == nil {
+			return nil, cmp.Or(err, refused)
+		}
+		return &progressorv1.RetryJobResponse{Job: job}, nil
 	}
 	job, err := s.jobs.Retry(ctx, jobKey(r), r.GetClearSuccesses(), actorOf(ctx))
 	if err != nil {

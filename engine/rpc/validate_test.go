@@ -129,7 +129,7 @@ func TestARuleOnAnEnumTellsNames(t *testing.T) {
 		"status: must be one of PROCESS_STATUS_RUNNING, PROCESS_STATUS_ERROR": put(func(r *progressorv1.PutProcessRequest) {
 			r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
 		}),
-		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, BULK_VERB_REMOVE": &progressorv1.StartBulkRequest{
+		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, BULK_VERB_REMOVE, BULK_VERB_RETRY": &progressorv1.StartBulkRequest{
 			Namespace: "n", Filter: "status = ERROR",
 		},
 	} {

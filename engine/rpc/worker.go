@@ -149,7 +149,7 @@ func (s *workerService) outcome(ctx context.Context, n int, err error, answer *p
 
 // Release releases leases without an answer.
 func (s *workerService) Release(ctx context.Context, r *progressorv1.ReleaseRequest) (*progressorv1.ReleaseResponse, error) {
-	if err := s.engine.ReleaseLeases(ctx, r.GetLeaseTokens()); err != nil {
+	if err := s.engine.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration()); err != nil {
 		return nil, err
 	}
 	return &progressorv1.ReleaseResponse{}, nil

@@ -110,6 +110,7 @@ type Update struct {
 	Tags     []byte
 	Options  []byte
 	Metadata *[]byte
+	Args     *[]byte
 	Priority *int32
 	RunTime  *time.Time    // zero means now
 	Lease    time.Duration // of the running attempt, from its next heartbeat; 0 if unchanged

@@ -55,6 +55,9 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	if u.RunTime != nil {
 		a.SetsRunTime, a.RunTime = true, *u.RunTime
 	}
+	if u.Args != nil {
+		a.SetsArgs, a.Args = true, *u.Args
+	}
 	if u.Lease > 0 {
 		if err := dbsqlc.New().UpdateLeases(ctx, db, dbsqlc.UpdateLeasesParams{
 			Namespace: key.Namespace, ProcessID: key.ProcessID, LeaseUs: u.Lease.Microseconds(),
@@ -73,15 +76,15 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	case !row.Open:
 		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"}
 	case !row.Changed:
-		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "run_time changes only while a job waits, and this one runs: " +
-			"leave it out of update_mask, or give it when the job waits again"}
+		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "args and run_time change only while a job waits, and this one " +
+			"runs: leave them out of update_mask, or set them when the job waits again"}
 	}
 	// A job that waited for a slot may now wait for its time.
 	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}})
 }
 
-// Retry runs a job again that has ended without success, unless another job holds its unique key.
-// by is the operator.
+// Retry runs a job again that has ended without success, unless another job holds its unique key. A
+// job that waits for its next attempt runs now. by is the operator.
 func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storage.Unique, clearSuccesses bool, by ...process.Actor) error {
 	actor := ""
 	if len(by) > 0 {
@@ -102,7 +105,10 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storag
 		case "not_found":
 			return process.ErrJobNotFound
 		case "status":
-			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: "only a job that has FAILED or was CANCELLED can be retried"}
+			if now, err := endBackoff(ctx, s, db, key, actor); err != nil || now {
+				return err
+			}
+			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: notRetried}
 		case "held":
 			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: fmt.Sprintf("job %q holds its unique key: retry this one when that one is at its end, and its ttl over", r.Holder)}
 		}

@@ -93,6 +93,9 @@ const (
 	BulkVerb_BULK_VERB_RESUME        BulkVerb = 3
 	BulkVerb_BULK_VERB_CANCEL        BulkVerb = 4
 	BulkVerb_BULK_VERB_REMOVE        BulkVerb = 5
+	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs take RETRY, CANCEL and, for jobs,
+	// REMOVE (as RemoveJob: those that have ended).
+	BulkVerb_BULK_VERB_RETRY BulkVerb = 6
 )
 
 // Enum value maps for BulkVerb.
@@ -104,6 +107,7 @@ var (
 		3: "BULK_VERB_RESUME",
 		4: "BULK_VERB_CANCEL",
 		5: "BULK_VERB_REMOVE",
+		6: "BULK_VERB_RETRY",
 	}
 	BulkVerb_value = map[string]int32{
 		"BULK_VERB_UNSPECIFIED":   0,
@@ -112,6 +116,7 @@ var (
 		"BULK_VERB_RESUME":        3,
 		"BULK_VERB_CANCEL":        4,
 		"BULK_VERB_REMOVE":        5,
+		"BULK_VERB_RETRY":         6,
 	}
 )
 
@@ -1528,6 +1533,7 @@ type Bulk struct {
 	Detail           string                 `protobuf:"bytes,19,opt,name=detail,proto3" json:"detail,omitempty"`                                               // the reason for ERROR
 	DryRun           bool                   `protobuf:"varint,20,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`                                // nothing was stored, and there is no bulk_id
 	SampleProcessIds []string               `protobuf:"bytes,21,rep,name=sample_process_ids,json=sampleProcessIds,proto3" json:"sample_process_ids,omitempty"` // only for a dry run: the 20 oldest that match
+	Kind             string                 `protobuf:"bytes,22,opt,name=kind,proto3" json:"kind,omitempty"`                                                   // "" for processes, else "job" or "flow": its IDs are those of jobs or runs
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1709,6 +1715,13 @@ func (x *Bulk) GetSampleProcessIds() []string {
 	return nil
 }
 
+func (x *Bulk) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
 type BulkFailure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId     string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
@@ -1764,8 +1777,9 @@ func (x *BulkFailure) GetError() string {
 type StartBulkRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// As in ListProcesses, and not empty. process_id = "*" matches all processes of users. Processes
-	// of the engine (jobs, crons, flows, bulks) never match.
+	// As in ListProcesses, ListJobs or ListRuns (see kind), and not empty. process_id = "*",
+	// job_id = "*" or run_id = "*" matches all of users. The engine's own processes and the jobs of
+	// steps never match.
 	Filter string   `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	Verb   BulkVerb `protobuf:"varint,3,opt,name=verb,proto3,enum=progressor.v1.BulkVerb" json:"verb,omitempty"`
 	// Processes per second, 0.001 to 10,000. 0 means 100.
@@ -1773,8 +1787,10 @@ type StartBulkRequest struct {
 	DryRun         bool    `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // counts for at most five seconds and changes nothing
 	Reason         string  `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	IdempotencyKey string  `protobuf:"bytes,7,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What the verb applies to: "" for processes of users, "job" for jobs, "flow" for runs.
+	Kind          string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartBulkRequest) Reset() {
@@ -1852,6 +1868,13 @@ func (x *StartBulkRequest) GetReason() string {
 func (x *StartBulkRequest) GetIdempotencyKey() string {
 	if x != nil {
 		return x.IdempotencyKey
+	}
+	return ""
+}
+
+func (x *StartBulkRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
 	}
 	return ""
 }
@@ -2336,7 +2359,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"p\n" +
 	"\x11ListAuditResponse\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.progressor.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xe2\x05\n" +
 	"\x04Bulk\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\abulk_id\x18\x02 \x01(\tR\x06bulkId\x12\x16\n" +
@@ -2359,11 +2382,12 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\rfinished_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x16\n" +
 	"\x06detail\x18\x13 \x01(\tR\x06detail\x12\x17\n" +
 	"\adry_run\x18\x14 \x01(\bR\x06dryRun\x12,\n" +
-	"\x12sample_process_ids\x18\x15 \x03(\tR\x10sampleProcessIds\"B\n" +
+	"\x12sample_process_ids\x18\x15 \x03(\tR\x10sampleProcessIds\x12\x12\n" +
+	"\x04kind\x18\x16 \x01(\tR\x04kind\"B\n" +
 	"\vBulkFailure\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xbe\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xe6\x02\n" +
 	"\x10StartBulkRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06filter\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x06filter\x127\n" +
@@ -2372,7 +2396,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x04rate\x18\x04 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\x04rate\x12\x17\n" +
 	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\x121\n" +
-	"\x0fidempotency_key\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"<\n" +
+	"\x0fidempotency_key\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12&\n" +
+	"\x04kind\x18\b \x01(\tB\x12\xbaH\x0fr\rR\x00R\x03jobR\x04flowR\x04kind\"<\n" +
 	"\x11StartBulkResponse\x12'\n" +
 	"\x04bulk\x18\x01 \x01(\v2\x13.progressor.v1.BulkR\x04bulk\"q\n" +
 	"\x0eGetBulkRequest\x12:\n" +
@@ -2402,14 +2427,15 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\x0fWAITS_FOR_PLACE\x10\x02\x12\x15\n" +
 	"\x11WAITS_FOR_PROCESS\x10\x03\x12\x16\n" +
 	"\x12WAITS_FOR_OPERATOR\x10\x04\x12\x18\n" +
-	"\x14WAITS_FOR_CONSTRAINT\x10\x05*\x9b\x01\n" +
+	"\x14WAITS_FOR_CONSTRAINT\x10\x05*\xb0\x01\n" +
 	"\bBulkVerb\x12\x19\n" +
 	"\x15BULK_VERB_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17BULK_VERB_SIMPLE_REPAIR\x10\x01\x12\x15\n" +
 	"\x11BULK_VERB_SUSPEND\x10\x02\x12\x14\n" +
 	"\x10BULK_VERB_RESUME\x10\x03\x12\x14\n" +
 	"\x10BULK_VERB_CANCEL\x10\x04\x12\x14\n" +
-	"\x10BULK_VERB_REMOVE\x10\x052\xe7\x04\n" +
+	"\x10BULK_VERB_REMOVE\x10\x05\x12\x13\n" +
+	"\x0fBULK_VERB_RETRY\x10\x062\xe7\x04\n" +
 	"\x0eInsightService\x12]\n" +
 	"\x0eExplainProcess\x12$.progressor.v1.ExplainProcessRequest\x1a%.progressor.v1.ExplainProcessResponse\x12]\n" +
 	"\x0eCountProcesses\x12$.progressor.v1.CountProcessesRequest\x1a%.progressor.v1.CountProcessesResponse\x12T\n" +

@@ -34,8 +34,11 @@ type EnqueueRequest struct {
 	Args           *structpb.Value        `protobuf:"bytes,4,opt,name=args,proto3" json:"args,omitempty"`
 	Options        *JobOptions            `protobuf:"bytes,5,opt,name=options,proto3" json:"options,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The job does not run before this time has passed, by the clock of the database. Instead of
+	// options.run_time: if both are set, the request fails with INVALID_ARGUMENT.
+	Delay         *durationpb.Duration `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnqueueRequest) Reset() {
@@ -110,12 +113,20 @@ func (x *EnqueueRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *EnqueueRequest) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
 type EnqueueResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Enqueued bool                   `protobuf:"varint,2,opt,name=enqueued,proto3" json:"enqueued,omitempty"` // false if a job with the same unique or idempotency key existed
 	// The job has ended, and retention or RemoveProcess has removed it. job has only its IDs.
 	Removed       bool `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
+	Replaced      bool `protobuf:"varint,4,opt,name=replaced,proto3" json:"replaced,omitempty"` // job existed, and has the args and the time of this request: Unique.replace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -167,6 +178,13 @@ func (x *EnqueueResponse) GetEnqueued() bool {
 func (x *EnqueueResponse) GetRemoved() bool {
 	if x != nil {
 		return x.Removed
+	}
+	return false
+}
+
+func (x *EnqueueResponse) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
 	}
 	return false
 }
@@ -633,11 +651,14 @@ type UpdateJobRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"`
+	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"` // required unless update_mask is only args
 	// Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
-	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval. An empty mask or
-	// another field fails with INVALID_ARGUMENT.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval; and args, for the
+	// field below. An empty mask or another field fails with INVALID_ARGUMENT.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
+	// unique job whose key is made of them, do not change.
+	Args          *structpb.Value `protobuf:"bytes,5,opt,name=args,proto3" json:"args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,6 +717,13 @@ func (x *UpdateJobRequest) GetOptions() *JobOptions {
 func (x *UpdateJobRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	if x != nil {
 		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetArgs() *structpb.Value {
+	if x != nil {
+		return x.Args
 	}
 	return nil
 }
@@ -953,6 +981,94 @@ func (x *RetryJobResponse) GetJob() *Job {
 	return nil
 }
 
+type RemoveJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	JobId         string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveJobRequest) Reset() {
+	*x = RemoveJobRequest{}
+	mi := &file_progressor_v1_job_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveJobRequest) ProtoMessage() {}
+
+func (x *RemoveJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveJobRequest.ProtoReflect.Descriptor instead.
+func (*RemoveJobRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RemoveJobRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *RemoveJobRequest) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+type RemoveJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveJobResponse) Reset() {
+	*x = RemoveJobResponse{}
+	mi := &file_progressor_v1_job_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveJobResponse) ProtoMessage() {}
+
+func (x *RemoveJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveJobResponse.ProtoReflect.Descriptor instead.
+func (*RemoveJobResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{17}
+}
+
 type GetQueueStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -962,7 +1078,7 @@ type GetQueueStatsRequest struct {
 
 func (x *GetQueueStatsRequest) Reset() {
 	*x = GetQueueStatsRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[16]
+	mi := &file_progressor_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1090,7 @@ func (x *GetQueueStatsRequest) String() string {
 func (*GetQueueStatsRequest) ProtoMessage() {}
 
 func (x *GetQueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[16]
+	mi := &file_progressor_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1103,7 @@ func (x *GetQueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetQueueStatsRequest) GetNamespace() string {
@@ -1008,7 +1124,7 @@ type GetQueueStatsResponse struct {
 
 func (x *GetQueueStatsResponse) Reset() {
 	*x = GetQueueStatsResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[17]
+	mi := &file_progressor_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1136,7 @@ func (x *GetQueueStatsResponse) String() string {
 func (*GetQueueStatsResponse) ProtoMessage() {}
 
 func (x *GetQueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[17]
+	mi := &file_progressor_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1149,7 @@ func (x *GetQueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetQueueStatsResponse) GetCountByState() map[string]int64 {
@@ -1067,7 +1183,7 @@ type JobNameStats struct {
 
 func (x *JobNameStats) Reset() {
 	*x = JobNameStats{}
-	mi := &file_progressor_v1_job_proto_msgTypes[18]
+	mi := &file_progressor_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1195,7 @@ func (x *JobNameStats) String() string {
 func (*JobNameStats) ProtoMessage() {}
 
 func (x *JobNameStats) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[18]
+	mi := &file_progressor_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1208,7 @@ func (x *JobNameStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobNameStats.ProtoReflect.Descriptor instead.
 func (*JobNameStats) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobNameStats) GetName() string {
@@ -1129,7 +1245,7 @@ type Constraint struct {
 
 func (x *Constraint) Reset() {
 	*x = Constraint{}
-	mi := &file_progressor_v1_job_proto_msgTypes[19]
+	mi := &file_progressor_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1257,7 @@ func (x *Constraint) String() string {
 func (*Constraint) ProtoMessage() {}
 
 func (x *Constraint) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[19]
+	mi := &file_progressor_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1270,7 @@ func (x *Constraint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraint.ProtoReflect.Descriptor instead.
 func (*Constraint) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Constraint) GetNamespace() string {
@@ -1210,7 +1326,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	mi := &file_progressor_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1338,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	mi := &file_progressor_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1351,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RateLimit) GetCount() int32 {
@@ -1268,7 +1384,7 @@ type PutConstraintRequest struct {
 
 func (x *PutConstraintRequest) Reset() {
 	*x = PutConstraintRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	mi := &file_progressor_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1396,7 @@ func (x *PutConstraintRequest) String() string {
 func (*PutConstraintRequest) ProtoMessage() {}
 
 func (x *PutConstraintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	mi := &file_progressor_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1409,7 @@ func (x *PutConstraintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutConstraintRequest.ProtoReflect.Descriptor instead.
 func (*PutConstraintRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutConstraintRequest) GetConstraint() *Constraint {
@@ -1312,7 +1428,7 @@ type PutConstraintResponse struct {
 
 func (x *PutConstraintResponse) Reset() {
 	*x = PutConstraintResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	mi := &file_progressor_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1440,7 @@ func (x *PutConstraintResponse) String() string {
 func (*PutConstraintResponse) ProtoMessage() {}
 
 func (x *PutConstraintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	mi := &file_progressor_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1453,7 @@ func (x *PutConstraintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutConstraintResponse.ProtoReflect.Descriptor instead.
 func (*PutConstraintResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PutConstraintResponse) GetConstraint() *Constraint {
@@ -1356,7 +1472,7 @@ type ListConstraintsRequest struct {
 
 func (x *ListConstraintsRequest) Reset() {
 	*x = ListConstraintsRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	mi := &file_progressor_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1484,7 @@ func (x *ListConstraintsRequest) String() string {
 func (*ListConstraintsRequest) ProtoMessage() {}
 
 func (x *ListConstraintsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	mi := &file_progressor_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1497,7 @@ func (x *ListConstraintsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConstraintsRequest.ProtoReflect.Descriptor instead.
 func (*ListConstraintsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListConstraintsRequest) GetNamespace() string {
@@ -1400,7 +1516,7 @@ type ListConstraintsResponse struct {
 
 func (x *ListConstraintsResponse) Reset() {
 	*x = ListConstraintsResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	mi := &file_progressor_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1528,7 @@ func (x *ListConstraintsResponse) String() string {
 func (*ListConstraintsResponse) ProtoMessage() {}
 
 func (x *ListConstraintsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	mi := &file_progressor_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1541,7 @@ func (x *ListConstraintsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConstraintsResponse.ProtoReflect.Descriptor instead.
 func (*ListConstraintsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListConstraintsResponse) GetConstraints() []*ConstraintState {
@@ -1449,7 +1565,7 @@ type ConstraintState struct {
 
 func (x *ConstraintState) Reset() {
 	*x = ConstraintState{}
-	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	mi := &file_progressor_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1577,7 @@ func (x *ConstraintState) String() string {
 func (*ConstraintState) ProtoMessage() {}
 
 func (x *ConstraintState) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	mi := &file_progressor_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1590,7 @@ func (x *ConstraintState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConstraintState.ProtoReflect.Descriptor instead.
 func (*ConstraintState) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConstraintState) GetConstraint() *Constraint {
@@ -1522,7 +1638,7 @@ type DeleteConstraintRequest struct {
 
 func (x *DeleteConstraintRequest) Reset() {
 	*x = DeleteConstraintRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	mi := &file_progressor_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1650,7 @@ func (x *DeleteConstraintRequest) String() string {
 func (*DeleteConstraintRequest) ProtoMessage() {}
 
 func (x *DeleteConstraintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	mi := &file_progressor_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1663,7 @@ func (x *DeleteConstraintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConstraintRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConstraintRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteConstraintRequest) GetNamespace() string {
@@ -1572,7 +1688,7 @@ type DeleteConstraintResponse struct {
 
 func (x *DeleteConstraintResponse) Reset() {
 	*x = DeleteConstraintResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[27]
+	mi := &file_progressor_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1700,7 @@ func (x *DeleteConstraintResponse) String() string {
 func (*DeleteConstraintResponse) ProtoMessage() {}
 
 func (x *DeleteConstraintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[27]
+	mi := &file_progressor_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,14 +1713,14 @@ func (x *DeleteConstraintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConstraintResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConstraintResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 var File_progressor_v1_job_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xa1\x02\n" +
+	"\x17progressor/v1/job.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bprogressor/v1/process.proto\x1a\x1aprogressor/v1/worker.proto\"\xe4\x02\n" +
 	"\x0eEnqueueRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1f\n" +
 	"\x06job_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05jobId\x12\x1e\n" +
@@ -1612,11 +1728,14 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12*\n" +
 	"\x04args\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\x04args\x123\n" +
 	"\aoptions\x18\x05 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x121\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\"m\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x0eidempotencyKey\x12A\n" +
+	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05delay\"\x89\x01\n" +
 	"\x0fEnqueueResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\x12\x1a\n" +
 	"\benqueued\x18\x02 \x01(\bR\benqueued\x12\x18\n" +
-	"\aremoved\x18\x03 \x01(\bR\aremoved\"U\n" +
+	"\aremoved\x18\x03 \x01(\bR\aremoved\x12\x1a\n" +
+	"\breplaced\x18\x04 \x01(\bR\breplaced\"U\n" +
 	"\x13EnqueueBatchRequest\x12>\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x1d.progressor.v1.EnqueueRequestB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x04jobs\"J\n" +
 	"\x14EnqueueBatchResponse\x122\n" +
@@ -1651,14 +1770,15 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x06result\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x06result\x120\n" +
 	"\afailure\x18\x03 \x01(\v2\x16.progressor.v1.FailureR\afailure\x12?\n" +
 	"\rfinished_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedTime\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\bR\adropped\"\xf3\x01\n" +
+	"\adropped\x18\x05 \x01(\bR\adropped\"\x97\x02\n" +
 	"\x10UpdateJobRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
 	"\x06job_id\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12;\n" +
-	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsB\x06\xbaH\x03\xc8\x01\x01R\aoptions\x12C\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x123\n" +
+	"\aoptions\x18\x03 \x01(\v2\x19.progressor.v1.JobOptionsR\aoptions\x12C\n" +
 	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01R\n" +
-	"updateMask\"9\n" +
+	"updateMask\x12*\n" +
+	"\x04args\x18\x05 \x01(\v2\x16.google.protobuf.ValueR\x04args\"9\n" +
 	"\x11UpdateJobResponse\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"\x93\x01\n" +
 	"\x10CancelJobRequest\x12:\n" +
@@ -1674,7 +1794,12 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\x12'\n" +
 	"\x0fclear_successes\x18\x03 \x01(\bR\x0eclearSuccesses\"8\n" +
 	"\x10RetryJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"R\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.progressor.v1.JobR\x03job\"q\n" +
+	"\x10RemoveJobRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12!\n" +
+	"\x06job_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x05jobId\"\x13\n" +
+	"\x11RemoveJobResponse\"R\n" +
 	"\x14GetQueueStatsRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\xb6\x02\n" +
 	"\x15GetQueueStatsResponse\x12\\\n" +
@@ -1729,7 +1854,7 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"\x1a\n" +
-	"\x18DeleteConstraintResponse2\x85\b\n" +
+	"\x18DeleteConstraintResponse2\xd5\b\n" +
 	"\n" +
 	"JobService\x12H\n" +
 	"\aEnqueue\x12\x1d.progressor.v1.EnqueueRequest\x1a\x1e.progressor.v1.EnqueueResponse\x12W\n" +
@@ -1739,7 +1864,8 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\vFetchResult\x12!.progressor.v1.FetchResultRequest\x1a\".progressor.v1.FetchResultResponse\x12N\n" +
 	"\tUpdateJob\x12\x1f.progressor.v1.UpdateJobRequest\x1a .progressor.v1.UpdateJobResponse\x12N\n" +
 	"\tCancelJob\x12\x1f.progressor.v1.CancelJobRequest\x1a .progressor.v1.CancelJobResponse\x12K\n" +
-	"\bRetryJob\x12\x1e.progressor.v1.RetryJobRequest\x1a\x1f.progressor.v1.RetryJobResponse\x12Z\n" +
+	"\bRetryJob\x12\x1e.progressor.v1.RetryJobRequest\x1a\x1f.progressor.v1.RetryJobResponse\x12N\n" +
+	"\tRemoveJob\x12\x1f.progressor.v1.RemoveJobRequest\x1a .progressor.v1.RemoveJobResponse\x12Z\n" +
 	"\rGetQueueStats\x12#.progressor.v1.GetQueueStatsRequest\x1a$.progressor.v1.GetQueueStatsResponse\x12Z\n" +
 	"\rPutConstraint\x12#.progressor.v1.PutConstraintRequest\x1a$.progressor.v1.PutConstraintResponse\x12`\n" +
 	"\x0fListConstraints\x12%.progressor.v1.ListConstraintsRequest\x1a&.progressor.v1.ListConstraintsResponse\x12c\n" +
@@ -1758,7 +1884,7 @@ func file_progressor_v1_job_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_job_proto_rawDescData
 }
 
-var file_progressor_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_progressor_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_progressor_v1_job_proto_goTypes = []any{
 	(*EnqueueRequest)(nil),           // 0: progressor.v1.EnqueueRequest
 	(*EnqueueResponse)(nil),          // 1: progressor.v1.EnqueueResponse
@@ -1776,88 +1902,94 @@ var file_progressor_v1_job_proto_goTypes = []any{
 	(*CancelJobResponse)(nil),        // 13: progressor.v1.CancelJobResponse
 	(*RetryJobRequest)(nil),          // 14: progressor.v1.RetryJobRequest
 	(*RetryJobResponse)(nil),         // 15: progressor.v1.RetryJobResponse
-	(*GetQueueStatsRequest)(nil),     // 16: progressor.v1.GetQueueStatsRequest
-	(*GetQueueStatsResponse)(nil),    // 17: progressor.v1.GetQueueStatsResponse
-	(*JobNameStats)(nil),             // 18: progressor.v1.JobNameStats
-	(*Constraint)(nil),               // 19: progressor.v1.Constraint
-	(*RateLimit)(nil),                // 20: progressor.v1.RateLimit
-	(*PutConstraintRequest)(nil),     // 21: progressor.v1.PutConstraintRequest
-	(*PutConstraintResponse)(nil),    // 22: progressor.v1.PutConstraintResponse
-	(*ListConstraintsRequest)(nil),   // 23: progressor.v1.ListConstraintsRequest
-	(*ListConstraintsResponse)(nil),  // 24: progressor.v1.ListConstraintsResponse
-	(*ConstraintState)(nil),          // 25: progressor.v1.ConstraintState
-	(*DeleteConstraintRequest)(nil),  // 26: progressor.v1.DeleteConstraintRequest
-	(*DeleteConstraintResponse)(nil), // 27: progressor.v1.DeleteConstraintResponse
-	nil,                              // 28: progressor.v1.GetQueueStatsResponse.CountByStateEntry
-	nil,                              // 29: progressor.v1.JobNameStats.CountByStateEntry
-	(*structpb.Value)(nil),           // 30: google.protobuf.Value
-	(*JobOptions)(nil),               // 31: progressor.v1.JobOptions
-	(*Job)(nil),                      // 32: progressor.v1.Job
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(JobState)(0),                    // 34: progressor.v1.JobState
-	(*Failure)(nil),                  // 35: progressor.v1.Failure
-	(*timestamppb.Timestamp)(nil),    // 36: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 37: google.protobuf.FieldMask
+	(*RemoveJobRequest)(nil),         // 16: progressor.v1.RemoveJobRequest
+	(*RemoveJobResponse)(nil),        // 17: progressor.v1.RemoveJobResponse
+	(*GetQueueStatsRequest)(nil),     // 18: progressor.v1.GetQueueStatsRequest
+	(*GetQueueStatsResponse)(nil),    // 19: progressor.v1.GetQueueStatsResponse
+	(*JobNameStats)(nil),             // 20: progressor.v1.JobNameStats
+	(*Constraint)(nil),               // 21: progressor.v1.Constraint
+	(*RateLimit)(nil),                // 22: progressor.v1.RateLimit
+	(*PutConstraintRequest)(nil),     // 23: progressor.v1.PutConstraintRequest
+	(*PutConstraintResponse)(nil),    // 24: progressor.v1.PutConstraintResponse
+	(*ListConstraintsRequest)(nil),   // 25: progressor.v1.ListConstraintsRequest
+	(*ListConstraintsResponse)(nil),  // 26: progressor.v1.ListConstraintsResponse
+	(*ConstraintState)(nil),          // 27: progressor.v1.ConstraintState
+	(*DeleteConstraintRequest)(nil),  // 28: progressor.v1.DeleteConstraintRequest
+	(*DeleteConstraintResponse)(nil), // 29: progressor.v1.DeleteConstraintResponse
+	nil,                              // 30: progressor.v1.GetQueueStatsResponse.CountByStateEntry
+	nil,                              // 31: progressor.v1.JobNameStats.CountByStateEntry
+	(*structpb.Value)(nil),           // 32: google.protobuf.Value
+	(*JobOptions)(nil),               // 33: progressor.v1.JobOptions
+	(*durationpb.Duration)(nil),      // 34: google.protobuf.Duration
+	(*Job)(nil),                      // 35: progressor.v1.Job
+	(JobState)(0),                    // 36: progressor.v1.JobState
+	(*Failure)(nil),                  // 37: progressor.v1.Failure
+	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 39: google.protobuf.FieldMask
 }
 var file_progressor_v1_job_proto_depIdxs = []int32{
-	30, // 0: progressor.v1.EnqueueRequest.args:type_name -> google.protobuf.Value
-	31, // 1: progressor.v1.EnqueueRequest.options:type_name -> progressor.v1.JobOptions
-	32, // 2: progressor.v1.EnqueueResponse.job:type_name -> progressor.v1.Job
-	0,  // 3: progressor.v1.EnqueueBatchRequest.jobs:type_name -> progressor.v1.EnqueueRequest
-	1,  // 4: progressor.v1.EnqueueBatchResponse.jobs:type_name -> progressor.v1.EnqueueResponse
-	33, // 5: progressor.v1.GetJobRequest.await_end:type_name -> google.protobuf.Duration
-	32, // 6: progressor.v1.GetJobResponse.job:type_name -> progressor.v1.Job
-	32, // 7: progressor.v1.ListJobsResponse.jobs:type_name -> progressor.v1.Job
-	33, // 8: progressor.v1.FetchResultRequest.await_end:type_name -> google.protobuf.Duration
-	34, // 9: progressor.v1.FetchResultResponse.state:type_name -> progressor.v1.JobState
-	30, // 10: progressor.v1.FetchResultResponse.result:type_name -> google.protobuf.Value
-	35, // 11: progressor.v1.FetchResultResponse.failure:type_name -> progressor.v1.Failure
-	36, // 12: progressor.v1.FetchResultResponse.finished_time:type_name -> google.protobuf.Timestamp
-	31, // 13: progressor.v1.UpdateJobRequest.options:type_name -> progressor.v1.JobOptions
-	37, // 14: progressor.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	32, // 15: progressor.v1.UpdateJobResponse.job:type_name -> progressor.v1.Job
-	32, // 16: progressor.v1.CancelJobResponse.job:type_name -> progressor.v1.Job
-	32, // 17: progressor.v1.RetryJobResponse.job:type_name -> progressor.v1.Job
-	28, // 18: progressor.v1.GetQueueStatsResponse.count_by_state:type_name -> progressor.v1.GetQueueStatsResponse.CountByStateEntry
-	33, // 19: progressor.v1.GetQueueStatsResponse.oldest_available_age:type_name -> google.protobuf.Duration
-	18, // 20: progressor.v1.GetQueueStatsResponse.names:type_name -> progressor.v1.JobNameStats
-	29, // 21: progressor.v1.JobNameStats.count_by_state:type_name -> progressor.v1.JobNameStats.CountByStateEntry
-	20, // 22: progressor.v1.Constraint.rate:type_name -> progressor.v1.RateLimit
-	33, // 23: progressor.v1.RateLimit.per:type_name -> google.protobuf.Duration
-	19, // 24: progressor.v1.PutConstraintRequest.constraint:type_name -> progressor.v1.Constraint
-	19, // 25: progressor.v1.PutConstraintResponse.constraint:type_name -> progressor.v1.Constraint
-	25, // 26: progressor.v1.ListConstraintsResponse.constraints:type_name -> progressor.v1.ConstraintState
-	19, // 27: progressor.v1.ConstraintState.constraint:type_name -> progressor.v1.Constraint
-	36, // 28: progressor.v1.ConstraintState.next_free_time:type_name -> google.protobuf.Timestamp
-	0,  // 29: progressor.v1.JobService.Enqueue:input_type -> progressor.v1.EnqueueRequest
-	2,  // 30: progressor.v1.JobService.EnqueueBatch:input_type -> progressor.v1.EnqueueBatchRequest
-	4,  // 31: progressor.v1.JobService.GetJob:input_type -> progressor.v1.GetJobRequest
-	6,  // 32: progressor.v1.JobService.ListJobs:input_type -> progressor.v1.ListJobsRequest
-	8,  // 33: progressor.v1.JobService.FetchResult:input_type -> progressor.v1.FetchResultRequest
-	10, // 34: progressor.v1.JobService.UpdateJob:input_type -> progressor.v1.UpdateJobRequest
-	12, // 35: progressor.v1.JobService.CancelJob:input_type -> progressor.v1.CancelJobRequest
-	14, // 36: progressor.v1.JobService.RetryJob:input_type -> progressor.v1.RetryJobRequest
-	16, // 37: progressor.v1.JobService.GetQueueStats:input_type -> progressor.v1.GetQueueStatsRequest
-	21, // 38: progressor.v1.JobService.PutConstraint:input_type -> progressor.v1.PutConstraintRequest
-	23, // 39: progressor.v1.JobService.ListConstraints:input_type -> progressor.v1.ListConstraintsRequest
-	26, // 40: progressor.v1.JobService.DeleteConstraint:input_type -> progressor.v1.DeleteConstraintRequest
-	1,  // 41: progressor.v1.JobService.Enqueue:output_type -> progressor.v1.EnqueueResponse
-	3,  // 42: progressor.v1.JobService.EnqueueBatch:output_type -> progressor.v1.EnqueueBatchResponse
-	5,  // 43: progressor.v1.JobService.GetJob:output_type -> progressor.v1.GetJobResponse
-	7,  // 44: progressor.v1.JobService.ListJobs:output_type -> progressor.v1.ListJobsResponse
-	9,  // 45: progressor.v1.JobService.FetchResult:output_type -> progressor.v1.FetchResultResponse
-	11, // 46: progressor.v1.JobService.UpdateJob:output_type -> progressor.v1.UpdateJobResponse
-	13, // 47: progressor.v1.JobService.CancelJob:output_type -> progressor.v1.CancelJobResponse
-	15, // 48: progressor.v1.JobService.RetryJob:output_type -> progressor.v1.RetryJobResponse
-	17, // 49: progressor.v1.JobService.GetQueueStats:output_type -> progressor.v1.GetQueueStatsResponse
-	22, // 50: progressor.v1.JobService.PutConstraint:output_type -> progressor.v1.PutConstraintResponse
-	24, // 51: progressor.v1.JobService.ListConstraints:output_type -> progressor.v1.ListConstraintsResponse
-	27, // 52: progressor.v1.JobService.DeleteConstraint:output_type -> progressor.v1.DeleteConstraintResponse
-	41, // [41:53] is the sub-list for method output_type
-	29, // [29:41] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	32, // 0: progressor.v1.EnqueueRequest.args:type_name -> google.protobuf.Value
+	33, // 1: progressor.v1.EnqueueRequest.options:type_name -> progressor.v1.JobOptions
+	34, // 2: progressor.v1.EnqueueRequest.delay:type_name -> google.protobuf.Duration
+	35, // 3: progressor.v1.EnqueueResponse.job:type_name -> progressor.v1.Job
+	0,  // 4: progressor.v1.EnqueueBatchRequest.jobs:type_name -> progressor.v1.EnqueueRequest
+	1,  // 5: progressor.v1.EnqueueBatchResponse.jobs:type_name -> progressor.v1.EnqueueResponse
+	34, // 6: progressor.v1.GetJobRequest.await_end:type_name -> google.protobuf.Duration
+	35, // 7: progressor.v1.GetJobResponse.job:type_name -> progressor.v1.Job
+	35, // 8: progressor.v1.ListJobsResponse.jobs:type_name -> progressor.v1.Job
+	34, // 9: progressor.v1.FetchResultRequest.await_end:type_name -> google.protobuf.Duration
+	36, // 10: progressor.v1.FetchResultResponse.state:type_name -> progressor.v1.JobState
+	32, // 11: progressor.v1.FetchResultResponse.result:type_name -> google.protobuf.Value
+	37, // 12: progressor.v1.FetchResultResponse.failure:type_name -> progressor.v1.Failure
+	38, // 13: progressor.v1.FetchResultResponse.finished_time:type_name -> google.protobuf.Timestamp
+	33, // 14: progressor.v1.UpdateJobRequest.options:type_name -> progressor.v1.JobOptions
+	39, // 15: progressor.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	32, // 16: progressor.v1.UpdateJobRequest.args:type_name -> google.protobuf.Value
+	35, // 17: progressor.v1.UpdateJobResponse.job:type_name -> progressor.v1.Job
+	35, // 18: progressor.v1.CancelJobResponse.job:type_name -> progressor.v1.Job
+	35, // 19: progressor.v1.RetryJobResponse.job:type_name -> progressor.v1.Job
+	30, // 20: progressor.v1.GetQueueStatsResponse.count_by_state:type_name -> progressor.v1.GetQueueStatsResponse.CountByStateEntry
+	34, // 21: progressor.v1.GetQueueStatsResponse.oldest_available_age:type_name -> google.protobuf.Duration
+	20, // 22: progressor.v1.GetQueueStatsResponse.names:type_name -> progressor.v1.JobNameStats
+	31, // 23: progressor.v1.JobNameStats.count_by_state:type_name -> progressor.v1.JobNameStats.CountByStateEntry
+	22, // 24: progressor.v1.Constraint.rate:type_name -> progressor.v1.RateLimit
+	34, // 25: progressor.v1.RateLimit.per:type_name -> google.protobuf.Duration
+	21, // 26: progressor.v1.PutConstraintRequest.constraint:type_name -> progressor.v1.Constraint
+	21, // 27: progressor.v1.PutConstraintResponse.constraint:type_name -> progressor.v1.Constraint
+	27, // 28: progressor.v1.ListConstraintsResponse.constraints:type_name -> progressor.v1.ConstraintState
+	21, // 29: progressor.v1.ConstraintState.constraint:type_name -> progressor.v1.Constraint
+	38, // 30: progressor.v1.ConstraintState.next_free_time:type_name -> google.protobuf.Timestamp
+	0,  // 31: progressor.v1.JobService.Enqueue:input_type -> progressor.v1.EnqueueRequest
+	2,  // 32: progressor.v1.JobService.EnqueueBatch:input_type -> progressor.v1.EnqueueBatchRequest
+	4,  // 33: progressor.v1.JobService.GetJob:input_type -> progressor.v1.GetJobRequest
+	6,  // 34: progressor.v1.JobService.ListJobs:input_type -> progressor.v1.ListJobsRequest
+	8,  // 35: progressor.v1.JobService.FetchResult:input_type -> progressor.v1.FetchResultRequest
+	10, // 36: progressor.v1.JobService.UpdateJob:input_type -> progressor.v1.UpdateJobRequest
+	12, // 37: progressor.v1.JobService.CancelJob:input_type -> progressor.v1.CancelJobRequest
+	14, // 38: progressor.v1.JobService.RetryJob:input_type -> progressor.v1.RetryJobRequest
+	16, // 39: progressor.v1.JobService.RemoveJob:input_type -> progressor.v1.RemoveJobRequest
+	18, // 40: progressor.v1.JobService.GetQueueStats:input_type -> progressor.v1.GetQueueStatsRequest
+	23, // 41: progressor.v1.JobService.PutConstraint:input_type -> progressor.v1.PutConstraintRequest
+	25, // 42: progressor.v1.JobService.ListConstraints:input_type -> progressor.v1.ListConstraintsRequest
+	28, // 43: progressor.v1.JobService.DeleteConstraint:input_type -> progressor.v1.DeleteConstraintRequest
+	1,  // 44: progressor.v1.JobService.Enqueue:output_type -> progressor.v1.EnqueueResponse
+	3,  // 45: progressor.v1.JobService.EnqueueBatch:output_type -> progressor.v1.EnqueueBatchResponse
+	5,  // 46: progressor.v1.JobService.GetJob:output_type -> progressor.v1.GetJobResponse
+	7,  // 47: progressor.v1.JobService.ListJobs:output_type -> progressor.v1.ListJobsResponse
+	9,  // 48: progressor.v1.JobService.FetchResult:output_type -> progressor.v1.FetchResultResponse
+	11, // 49: progressor.v1.JobService.UpdateJob:output_type -> progressor.v1.UpdateJobResponse
+	13, // 50: progressor.v1.JobService.CancelJob:output_type -> progressor.v1.CancelJobResponse
+	15, // 51: progressor.v1.JobService.RetryJob:output_type -> progressor.v1.RetryJobResponse
+	17, // 52: progressor.v1.JobService.RemoveJob:output_type -> progressor.v1.RemoveJobResponse
+	19, // 53: progressor.v1.JobService.GetQueueStats:output_type -> progressor.v1.GetQueueStatsResponse
+	24, // 54: progressor.v1.JobService.PutConstraint:output_type -> progressor.v1.PutConstraintResponse
+	26, // 55: progressor.v1.JobService.ListConstraints:output_type -> progressor.v1.ListConstraintsResponse
+	29, // 56: progressor.v1.JobService.DeleteConstraint:output_type -> progressor.v1.DeleteConstraintResponse
+	44, // [44:57] is the sub-list for method output_type
+	31, // [31:44] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_job_proto_init() }
@@ -1873,7 +2005,7 @@ func file_progressor_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_job_proto_rawDesc), len(file_progressor_v1_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

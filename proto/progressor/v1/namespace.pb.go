@@ -291,7 +291,7 @@ type Namespace struct {
 	ZombiePolicy ZombiePolicy `protobuf:"varint,6,opt,name=zombie_policy,json=zombiePolicy,proto3,enum=progressor.v1.ZombiePolicy" json:"zombie_policy,omitempty"`
 	// The events that the processor gets if the request sets no range.
 	HistoryMode HistoryMode `protobuf:"varint,7,opt,name=history_mode,json=historyMode,proto3,enum=progressor.v1.HistoryMode" json:"history_mode,omitempty"`
-	// How long processes are kept after their end. 0 keeps them without limit.
+	// How long processes, jobs and runs are kept after their end. 0 keeps them without limit.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// Calls that may wait in one process, without the one that runs. More calls fail with
 	// RESOURCE_EXHAUSTED. Default: 1,000.
@@ -303,9 +303,14 @@ type Namespace struct {
 	// Tasks that may wait for a slot. A request whose client waits for the response, and that gets no
 	// slot within 100 ms, is stored while fewer tasks wait, and fails with RESOURCE_EXHAUSTED
 	// otherwise. Default: 10 times max_running.
-	MaxBacklog    int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxBacklog int32 `protobuf:"varint,13,opt,name=max_backlog,json=maxBacklog,proto3" json:"max_backlog,omitempty"`
+	// How long jobs that FAILED are kept, and runs that are FAILED or EXPIRED (these at least for
+	// retention). 0: as retention.
+	FailedRetention *durationpb.Duration `protobuf:"bytes,14,opt,name=failed_retention,json=failedRetention,proto3" json:"failed_retention,omitempty"`
+	// How long processes and jobs that were CANCELLED are kept. 0: as retention.
+	CancelledRetention *durationpb.Duration `protobuf:"bytes,15,opt,name=cancelled_retention,json=cancelledRetention,proto3" json:"cancelled_retention,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Namespace) Reset() {
@@ -427,6 +432,20 @@ func (x *Namespace) GetMaxBacklog() int32 {
 		return x.MaxBacklog
 	}
 	return 0
+}
+
+func (x *Namespace) GetFailedRetention() *durationpb.Duration {
+	if x != nil {
+		return x.FailedRetention
+	}
+	return nil
+}
+
+func (x *Namespace) GetCancelledRetention() *durationpb.Duration {
+	if x != nil {
+		return x.CancelledRetention
+	}
+	return nil
 }
 
 type ProcessorConfig struct {
@@ -1221,7 +1240,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x06\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\a\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1242,7 +1261,11 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
 	"job_events\x18\f \x01(\x0e2\x18.progressor.v1.JobEventsB\b\xbaH\x05\x82\x01\x02\x10\x01R\tjobEvents\x12(\n" +
 	"\vmax_backlog\x18\r \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\n" +
-	"maxBacklog\"\xd3\x01\n" +
+	"maxBacklog\x12V\n" +
+	"\x10failed_retention\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x0ffailedRetention\x12\\\n" +
+	"\x13cancelled_retention\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
@@ -1377,36 +1400,38 @@ var file_progressor_v1_namespace_proto_depIdxs = []int32{
 	22, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
 	23, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
-	7,  // 8: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	8,  // 9: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	9,  // 10: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
-	3,  // 11: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
-	4,  // 12: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	21, // 13: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	22, // 14: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	22, // 15: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	22, // 16: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	5,  // 17: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	5,  // 18: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 19: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 20: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	5,  // 21: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 22: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	11, // 23: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	13, // 24: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	15, // 25: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	17, // 26: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	19, // 27: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	12, // 28: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	14, // 29: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	16, // 30: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	18, // 31: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	20, // 32: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	28, // [28:33] is the sub-list for method output_type
-	23, // [23:28] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
+	22, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
+	7,  // 10: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
+	8,  // 11: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	9,  // 12: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	3,  // 13: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
+	4,  // 14: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
+	21, // 15: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	22, // 16: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	22, // 17: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	22, // 18: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	5,  // 19: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	5,  // 20: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 21: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 22: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	5,  // 23: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	5,  // 24: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	11, // 25: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	13, // 26: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	15, // 27: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	17, // 28: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	19, // 29: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	12, // 30: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	14, // 31: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	16, // 32: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	18, // 33: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	20, // 34: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	30, // [30:35] is the sub-list for method output_type
+	25, // [25:30] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }

@@ -1065,6 +1065,10 @@ type Failure struct {
 	Message      string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	NonRetryable bool                   `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
 	Details      *structpb.Value        `protobuf:"bytes,4,opt,name=details,proto3" json:"details,omitempty"` // any data for the caller
+	// The next attempt begins after this time instead of after the backoff of the job or the retry
+	// policy of the namespace. It does not add attempts. Absent or 0: the backoff applies. At most
+	// 365 days.
+	RetryAfter *durationpb.Duration `protobuf:"bytes,10,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The fields below are set by the engine, only for failed attempts of jobs and in Task.failures.
 	// Values from a processor or worker are ignored.
 	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -1130,6 +1134,13 @@ func (x *Failure) GetNonRetryable() bool {
 func (x *Failure) GetDetails() *structpb.Value {
 	if x != nil {
 		return x.Details
+	}
+	return nil
+}
+
+func (x *Failure) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
 	}
 	return nil
 }
@@ -3361,12 +3372,15 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\bpriority\x18\x12 \x01(\x05R\bpriority\x12,\n" +
 	"\x06events\x18\x13 \x03(\v2\x14.progressor.v1.EventR\x06events\x122\n" +
 	"\bfailures\x18\x14 \x03(\v2\x16.progressor.v1.FailureR\bfailures\x12L\n" +
-	"\x14first_scheduled_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstScheduledTime\"\xbb\x02\n" +
+	"\x14first_scheduled_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x12firstScheduledTime\"\x88\x03\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
 	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x120\n" +
-	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\x12\x18\n" +
+	"\adetails\x18\x04 \x01(\v2\x16.google.protobuf.ValueR\adetails\x12K\n" +
+	"\vretry_after\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\n" +
+	"retryAfter\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x1b\n" +
 	"\tworker_id\x18\x06 \x01(\tR\bworkerId\x12;\n" +
 	"\vfailed_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
@@ -3726,77 +3740,78 @@ var file_progressor_v1_process_proto_depIdxs = []int32{
 	11, // 24: progressor.v1.Task.failures:type_name -> progressor.v1.Failure
 	45, // 25: progressor.v1.Task.first_scheduled_time:type_name -> google.protobuf.Timestamp
 	47, // 26: progressor.v1.Failure.details:type_name -> google.protobuf.Value
-	45, // 27: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
-	44, // 28: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
-	9,  // 29: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 30: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
-	46, // 31: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
-	45, // 32: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 33: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
-	3,  // 34: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
-	46, // 35: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
-	42, // 36: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
-	43, // 37: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
-	3,  // 38: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
-	46, // 39: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
-	46, // 40: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	10, // 41: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
-	9,  // 42: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
-	46, // 43: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
-	6,  // 44: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 45: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
-	10, // 46: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
-	45, // 47: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
-	7,  // 48: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
-	6,  // 49: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
-	0,  // 50: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
-	44, // 51: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
-	7,  // 52: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
-	8,  // 53: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
-	6,  // 54: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
-	46, // 55: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
-	6,  // 56: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 57: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
-	6,  // 58: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
-	6,  // 59: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
-	5,  // 60: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
-	0,  // 61: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
-	11, // 62: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
-	12, // 63: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
-	9,  // 64: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
-	13, // 65: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
-	15, // 66: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
-	17, // 67: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
-	19, // 68: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
-	21, // 69: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
-	23, // 70: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
-	25, // 71: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
-	27, // 72: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
-	29, // 73: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
-	31, // 74: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
-	33, // 75: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
-	37, // 76: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
-	35, // 77: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
-	39, // 78: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
-	14, // 79: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
-	16, // 80: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
-	18, // 81: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
-	20, // 82: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
-	22, // 83: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
-	24, // 84: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
-	26, // 85: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
-	28, // 86: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
-	30, // 87: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
-	32, // 88: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
-	34, // 89: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
-	38, // 90: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
-	36, // 91: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
-	40, // 92: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
-	79, // [79:93] is the sub-list for method output_type
-	65, // [65:79] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	46, // 27: progressor.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	45, // 28: progressor.v1.Failure.failed_time:type_name -> google.protobuf.Timestamp
+	44, // 29: progressor.v1.StartRequest.metadata:type_name -> google.protobuf.Struct
+	9,  // 30: progressor.v1.StartRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 31: progressor.v1.StartRequest.wait:type_name -> progressor.v1.Wait
+	46, // 32: progressor.v1.StartRequest.timeout:type_name -> google.protobuf.Duration
+	45, // 33: progressor.v1.StartRequest.start_time:type_name -> google.protobuf.Timestamp
+	9,  // 34: progressor.v1.CallRequest.range:type_name -> progressor.v1.HistoryRange
+	3,  // 35: progressor.v1.CallRequest.wait:type_name -> progressor.v1.Wait
+	46, // 36: progressor.v1.CallRequest.timeout:type_name -> google.protobuf.Duration
+	42, // 37: progressor.v1.RepairRequest.processor:type_name -> progressor.v1.RepairRequest.ProcessorRepair
+	43, // 38: progressor.v1.RepairRequest.simple:type_name -> progressor.v1.RepairRequest.SimpleRepair
+	3,  // 39: progressor.v1.RepairRequest.wait:type_name -> progressor.v1.Wait
+	46, // 40: progressor.v1.RepairRequest.timeout:type_name -> google.protobuf.Duration
+	46, // 41: progressor.v1.AwaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 42: progressor.v1.AwaitTaskResponse.task:type_name -> progressor.v1.Task
+	9,  // 43: progressor.v1.GetProcessRequest.range:type_name -> progressor.v1.HistoryRange
+	46, // 44: progressor.v1.GetProcessRequest.await_init:type_name -> google.protobuf.Duration
+	6,  // 45: progressor.v1.GetProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 46: progressor.v1.ListProcessesResponse.processes:type_name -> progressor.v1.Process
+	10, // 47: progressor.v1.TraceProcessResponse.tasks:type_name -> progressor.v1.Task
+	45, // 48: progressor.v1.TraceProcessResponse.history_restarted_time:type_name -> google.protobuf.Timestamp
+	7,  // 49: progressor.v1.WatchProcessResponse.event:type_name -> progressor.v1.Event
+	6,  // 50: progressor.v1.WatchProcessResponse.process:type_name -> progressor.v1.Process
+	0,  // 51: progressor.v1.PutProcessRequest.status:type_name -> progressor.v1.ProcessStatus
+	44, // 52: progressor.v1.PutProcessRequest.metadata:type_name -> google.protobuf.Struct
+	7,  // 53: progressor.v1.PutProcessRequest.history:type_name -> progressor.v1.Event
+	8,  // 54: progressor.v1.PutProcessRequest.timers:type_name -> progressor.v1.Timer
+	6,  // 55: progressor.v1.PutProcessResponse.process:type_name -> progressor.v1.Process
+	46, // 56: progressor.v1.CancelProcessRequest.grace:type_name -> google.protobuf.Duration
+	6,  // 57: progressor.v1.CancelProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 58: progressor.v1.SuspendProcessResponse.process:type_name -> progressor.v1.Process
+	6,  // 59: progressor.v1.RestartHistoryResponse.process:type_name -> progressor.v1.Process
+	6,  // 60: progressor.v1.ResumeProcessResponse.process:type_name -> progressor.v1.Process
+	5,  // 61: progressor.v1.ErrorDetail.reason:type_name -> progressor.v1.ErrorDetail.Reason
+	0,  // 62: progressor.v1.ErrorDetail.process_status:type_name -> progressor.v1.ProcessStatus
+	11, // 63: progressor.v1.ErrorDetail.failure:type_name -> progressor.v1.Failure
+	12, // 64: progressor.v1.ErrorDetail.rejection:type_name -> progressor.v1.Rejection
+	9,  // 65: progressor.v1.RepairRequest.ProcessorRepair.range:type_name -> progressor.v1.HistoryRange
+	13, // 66: progressor.v1.ProcessService.Start:input_type -> progressor.v1.StartRequest
+	15, // 67: progressor.v1.ProcessService.Call:input_type -> progressor.v1.CallRequest
+	17, // 68: progressor.v1.ProcessService.Repair:input_type -> progressor.v1.RepairRequest
+	19, // 69: progressor.v1.ProcessService.AwaitTask:input_type -> progressor.v1.AwaitTaskRequest
+	21, // 70: progressor.v1.ProcessService.GetProcess:input_type -> progressor.v1.GetProcessRequest
+	23, // 71: progressor.v1.ProcessService.ListProcesses:input_type -> progressor.v1.ListProcessesRequest
+	25, // 72: progressor.v1.ProcessService.TraceProcess:input_type -> progressor.v1.TraceProcessRequest
+	27, // 73: progressor.v1.ProcessService.WatchProcess:input_type -> progressor.v1.WatchProcessRequest
+	29, // 74: progressor.v1.ProcessService.PutProcess:input_type -> progressor.v1.PutProcessRequest
+	31, // 75: progressor.v1.ProcessService.CancelProcess:input_type -> progressor.v1.CancelProcessRequest
+	33, // 76: progressor.v1.ProcessService.SuspendProcess:input_type -> progressor.v1.SuspendProcessRequest
+	37, // 77: progressor.v1.ProcessService.ResumeProcess:input_type -> progressor.v1.ResumeProcessRequest
+	35, // 78: progressor.v1.ProcessService.RestartHistory:input_type -> progressor.v1.RestartHistoryRequest
+	39, // 79: progressor.v1.ProcessService.RemoveProcess:input_type -> progressor.v1.RemoveProcessRequest
+	14, // 80: progressor.v1.ProcessService.Start:output_type -> progressor.v1.StartResponse
+	16, // 81: progressor.v1.ProcessService.Call:output_type -> progressor.v1.CallResponse
+	18, // 82: progressor.v1.ProcessService.Repair:output_type -> progressor.v1.RepairResponse
+	20, // 83: progressor.v1.ProcessService.AwaitTask:output_type -> progressor.v1.AwaitTaskResponse
+	22, // 84: progressor.v1.ProcessService.GetProcess:output_type -> progressor.v1.GetProcessResponse
+	24, // 85: progressor.v1.ProcessService.ListProcesses:output_type -> progressor.v1.ListProcessesResponse
+	26, // 86: progressor.v1.ProcessService.TraceProcess:output_type -> progressor.v1.TraceProcessResponse
+	28, // 87: progressor.v1.ProcessService.WatchProcess:output_type -> progressor.v1.WatchProcessResponse
+	30, // 88: progressor.v1.ProcessService.PutProcess:output_type -> progressor.v1.PutProcessResponse
+	32, // 89: progressor.v1.ProcessService.CancelProcess:output_type -> progressor.v1.CancelProcessResponse
+	34, // 90: progressor.v1.ProcessService.SuspendProcess:output_type -> progressor.v1.SuspendProcessResponse
+	38, // 91: progressor.v1.ProcessService.ResumeProcess:output_type -> progressor.v1.ResumeProcessResponse
+	36, // 92: progressor.v1.ProcessService.RestartHistory:output_type -> progressor.v1.RestartHistoryResponse
+	40, // 93: progressor.v1.ProcessService.RemoveProcess:output_type -> progressor.v1.RemoveProcessResponse
+	80, // [80:94] is the sub-list for method output_type
+	66, // [66:80] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_process_proto_init() }

@@ -397,11 +397,12 @@ func (x *PollResponse) GetWorker() WorkerDirective {
 }
 
 type Lease struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	LeaseToken        string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	Namespace         string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Request           *ProcessRequest        `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
-	Job               *Job                   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"` // only if the process is a job
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	LeaseToken string                 `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	Namespace  string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Request    *ProcessRequest        `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	// Only if the process is a job. Its progress is the last one that earlier attempts reported.
+	Job               *Job                   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
 	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
 	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,6,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// When the lease was granted, by the clock of expires_time and request.deadline. A worker whose
@@ -1369,9 +1370,11 @@ func (x *AnswerError) GetDetail() *ErrorDetail {
 }
 
 type ReleaseRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	LeaseTokens   []string               `protobuf:"bytes,2,rep,name=lease_tokens,json=leaseTokens,proto3" json:"lease_tokens,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId    string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	LeaseTokens []string               `protobuf:"bytes,2,rep,name=lease_tokens,json=leaseTokens,proto3" json:"lease_tokens,omitempty"`
+	// How long the tasks wait before a worker can take them. Default: 0. At most 365 days.
+	Delay         *durationpb.Duration `protobuf:"bytes,3,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1416,6 +1419,13 @@ func (x *ReleaseRequest) GetWorkerId() string {
 func (x *ReleaseRequest) GetLeaseTokens() []string {
 	if x != nil {
 		return x.LeaseTokens
+	}
+	return nil
+}
+
+func (x *ReleaseRequest) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
 	}
 	return nil
 }
@@ -2225,7 +2235,11 @@ type Unique struct {
 	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // default: a hash of name and args
 	Ttl   *durationpb.Duration   `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Until when the first job prevents a second one. Default: ACTIVE.
-	Scope         UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
+	Scope UniqueScope `protobuf:"varint,3,opt,name=scope,proto3,enum=progressor.v1.UniqueScope" json:"scope,omitempty"`
+	// A second Enqueue gives the first job its args, and its delay or options.run_time, if the first
+	// job waits, also for a retry. With the scope WAITING, a job that is enqueued while the first one
+	// runs is not lost. Needs key. Only in Enqueue, not in EnqueueBatch or in a cron.
+	Replace       bool `protobuf:"varint,4,opt,name=replace,proto3" json:"replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2279,6 +2293,13 @@ func (x *Unique) GetScope() UniqueScope {
 		return x.Scope
 	}
 	return UniqueScope_UNIQUE_SCOPE_UNSPECIFIED
+}
+
+func (x *Unique) GetReplace() bool {
+	if x != nil {
+		return x.Replace
+	}
+	return false
 }
 
 // WorkerGroup describes a job that several workers run in parallel, each at most once (a broadcast
@@ -2542,11 +2563,12 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x1a.progressor.v1.AnswerErrorR\x05error\"[\n" +
 	"\vAnswerError\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x122\n" +
-	"\x06detail\x18\x02 \x01(\v2\x1a.progressor.v1.ErrorDetailR\x06detail\"p\n" +
+	"\x06detail\x18\x02 \x01(\v2\x1a.progressor.v1.ErrorDetailR\x06detail\"\xb2\x01\n" +
 	"\x0eReleaseRequest\x12'\n" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\bworkerId\x125\n" +
-	"\flease_tokens\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05 \x01(\x80\bR\vleaseTokens\"\x11\n" +
+	"\flease_tokens\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\x90N\"\ar\x05 \x01(\x80\bR\vleaseTokens\x12@\n" +
+	"\x05delay\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\x05delay\"\x11\n" +
 	"\x0fReleaseResponse\"\xa2\x01\n" +
 	"\x12ListWorkersRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12'\n" +
@@ -2635,12 +2657,13 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x05steps\x18\x05 \x03(\v2\x19.google.protobuf.DurationB\x18\xbaH\x15\x92\x01\x12\x10\xe8\a\"\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05stepsB\t\n" +
 	"\a_factorB\t\n" +
-	"\a_jitter\"\x9f\x01\n" +
+	"\a_jitter\"\xb9\x01\n" +
 	"\x06Unique\x12\x1a\n" +
 	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x03key\x12=\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x03ttl\x12:\n" +
-	"\x05scope\x18\x03 \x01(\x0e2\x1a.progressor.v1.UniqueScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\"\x8e\x01\n" +
+	"\x05scope\x18\x03 \x01(\x0e2\x1a.progressor.v1.UniqueScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\x12\x18\n" +
+	"\areplace\x18\x04 \x01(\bR\areplace\"\x8e\x01\n" +
 	"\vWorkerGroup\x12 \n" +
 	"\x05count\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\x121\n" +
@@ -2777,65 +2800,66 @@ var file_progressor_v1_worker_proto_depIdxs = []int32{
 	6,  // 30: progressor.v1.CompleteBatchResponse.next:type_name -> progressor.v1.Lease
 	20, // 31: progressor.v1.AnswerOutcome.error:type_name -> progressor.v1.AnswerError
 	40, // 32: progressor.v1.AnswerError.detail:type_name -> progressor.v1.ErrorDetail
-	25, // 33: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
-	36, // 34: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 35: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
-	0,  // 36: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
-	34, // 37: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
-	25, // 38: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
-	39, // 39: progressor.v1.Job.args:type_name -> google.protobuf.Value
-	1,  // 40: progressor.v1.Job.state:type_name -> progressor.v1.JobState
-	29, // 41: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
-	41, // 42: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
-	9,  // 43: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
-	39, // 44: progressor.v1.Job.result:type_name -> google.protobuf.Value
-	36, // 45: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
-	36, // 46: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
-	36, // 47: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
-	36, // 48: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
-	33, // 49: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
-	36, // 50: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
-	36, // 51: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
-	36, // 52: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
-	30, // 53: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
-	34, // 54: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
-	34, // 55: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
-	36, // 56: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
-	31, // 57: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
-	32, // 58: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
-	37, // 59: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
-	34, // 60: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
-	34, // 61: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
-	34, // 62: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	34, // 63: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	34, // 64: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	34, // 65: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	34, // 66: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 67: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 68: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	41, // 69: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	39, // 70: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	36, // 71: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	36, // 72: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 73: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 74: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 75: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	16, // 76: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
-	21, // 77: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	23, // 78: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	26, // 79: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 80: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 81: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	15, // 82: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	18, // 83: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
-	22, // 84: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	24, // 85: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	27, // 86: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	80, // [80:87] is the sub-list for method output_type
-	73, // [73:80] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	34, // 33: progressor.v1.ReleaseRequest.delay:type_name -> google.protobuf.Duration
+	25, // 34: progressor.v1.ListWorkersResponse.workers:type_name -> progressor.v1.Worker
+	36, // 35: progressor.v1.Worker.last_seen_time:type_name -> google.protobuf.Timestamp
+	0,  // 36: progressor.v1.Worker.directive:type_name -> progressor.v1.WorkerDirective
+	0,  // 37: progressor.v1.StopWorkerRequest.directive:type_name -> progressor.v1.WorkerDirective
+	34, // 38: progressor.v1.StopWorkerRequest.grace:type_name -> google.protobuf.Duration
+	25, // 39: progressor.v1.StopWorkerResponse.worker:type_name -> progressor.v1.Worker
+	39, // 40: progressor.v1.Job.args:type_name -> google.protobuf.Value
+	1,  // 41: progressor.v1.Job.state:type_name -> progressor.v1.JobState
+	29, // 42: progressor.v1.Job.options:type_name -> progressor.v1.JobOptions
+	41, // 43: progressor.v1.Job.failures:type_name -> progressor.v1.Failure
+	9,  // 44: progressor.v1.Job.progress:type_name -> progressor.v1.Progress
+	39, // 45: progressor.v1.Job.result:type_name -> google.protobuf.Value
+	36, // 46: progressor.v1.Job.created_time:type_name -> google.protobuf.Timestamp
+	36, // 47: progressor.v1.Job.run_time:type_name -> google.protobuf.Timestamp
+	36, // 48: progressor.v1.Job.running_time:type_name -> google.protobuf.Timestamp
+	36, // 49: progressor.v1.Job.finished_time:type_name -> google.protobuf.Timestamp
+	33, // 50: progressor.v1.Job.worker_runs:type_name -> progressor.v1.WorkerRun
+	36, // 51: progressor.v1.Job.lease_expires_time:type_name -> google.protobuf.Timestamp
+	36, // 52: progressor.v1.Job.cancel_requested_time:type_name -> google.protobuf.Timestamp
+	36, // 53: progressor.v1.Job.updated_time:type_name -> google.protobuf.Timestamp
+	30, // 54: progressor.v1.JobOptions.backoff:type_name -> progressor.v1.Backoff
+	34, // 55: progressor.v1.JobOptions.timeout:type_name -> google.protobuf.Duration
+	34, // 56: progressor.v1.JobOptions.result_ttl:type_name -> google.protobuf.Duration
+	36, // 57: progressor.v1.JobOptions.run_time:type_name -> google.protobuf.Timestamp
+	31, // 58: progressor.v1.JobOptions.unique:type_name -> progressor.v1.Unique
+	32, // 59: progressor.v1.JobOptions.workers:type_name -> progressor.v1.WorkerGroup
+	37, // 60: progressor.v1.JobOptions.metadata:type_name -> google.protobuf.Struct
+	34, // 61: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
+	34, // 62: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
+	34, // 63: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	34, // 64: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	34, // 65: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	34, // 66: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	34, // 67: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 68: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 69: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	41, // 70: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	39, // 71: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	36, // 72: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	36, // 73: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 74: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 75: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 76: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	16, // 77: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	21, // 78: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	23, // 79: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	26, // 80: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 81: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 82: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	15, // 83: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	18, // 84: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	22, // 85: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	24, // 86: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	27, // 87: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	81, // [81:88] is the sub-list for method output_type
+	74, // [74:81] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }

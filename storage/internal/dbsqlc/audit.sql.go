@@ -72,6 +72,7 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
  WHERE CASE item.method
          WHEN 'RemoveProcess' THEN process.removed_time >= now()
          WHEN 'RemoveRun' THEN process.removed_time >= now()
+         WHEN 'RemoveJob' THEN process.removed_time >= now()
          WHEN 'CancelProcess' THEN process.cancel_requested_time >= now()
          WHEN 'SuspendProcess'
            THEN process.status_changed_time >= now() AND process.status = 'SUSPENDED'

@@ -14,7 +14,7 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.run_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
+  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.run_time, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
          request.fingerprint AS twin_fingerprint,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
@@ -28,20 +28,29 @@ WITH input AS MATERIALIZED (
            AND coalesce((
              SELECT s.version FROM constraint_sets s WHERE s.namespace = item.namespace),
                         0) <> item.constraints_version AS stale
-    FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
-                    unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
-                    unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
-                    unnest($10::text[]), unnest($11::uuid[]),
-                    unnest($12::bytea[]), unnest($13::int[]),
-                    unnest($14::timestamptz[]), unnest($15::bigint[]),
-                    unnest($16::text[]), unnest($17::bigint[]),
-                    unnest($18::bool[]), unnest($19::bigint[]),
-                    unnest($20::text[]), unnest($21::text[]),
-                    unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]))
-         AS item(ord, namespace, process_id, name, args, context, metadata, tags, options,
-                 idempotency_key, request_id, fingerprint, priority, run_time, timeout_us,
-                 unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                 line, actor, mode, grouped)
+    FROM (
+      SELECT job.ord, job.namespace, job.process_id, job.name, job.args, job.context, job.metadata, job.tags, job.options, job.idempotency_key, job.request_id, job.fingerprint, job.priority, job.start_time, job.timeout_us, job.unique_key, job.unique_ttl_us, job.unique_waiting, job.constraints_version, job.constraint_keys, job.line, job.actor, job.mode, job.grouped, job.delay_us,
+             CASE
+               WHEN job.delay_us > 0
+                 THEN statement_timestamp() + job.delay_us * interval '1 microsecond'
+               ELSE job.start_time
+             END AS run_time
+        FROM ROWS FROM (
+               unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+               unnest($4::text[]), unnest($5::bytea[]), unnest($6::bytea[]),
+               unnest($7::text[]), unnest($8::text[]), unnest($9::text[]),
+               unnest($10::text[]), unnest($11::uuid[]),
+               unnest($12::bytea[]), unnest($13::int[]),
+               unnest($14::timestamptz[]), unnest($15::bigint[]),
+               unnest($16::text[]), unnest($17::bigint[]),
+               unnest($18::bool[]), unnest($19::bigint[]),
+               unnest($20::text[]), unnest($21::text[]),
+               unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]),
+               unnest($25::bigint[]))
+             AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
+                    idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
+                    unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
+                    line, actor, mode, grouped, delay_us)) item
     LEFT JOIN LATERAL (
       SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
        WHERE item.idempotency_key <> ''
@@ -96,7 +105,7 @@ updated_status_counts AS (
    ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 decided AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.run_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
+  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.run_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
          ((input.namespace, input.process_id) IN (
            SELECT inserted_processes.namespace, inserted_processes.process_id
              FROM inserted_processes)) AS created,
@@ -201,6 +210,7 @@ type EnqueueJobsParams struct {
 	Actors              []string
 	Modes               []int32
 	Groupeds            []bool
+	DelaysUs            []int64
 }
 
 type EnqueueJobsRow struct {
@@ -249,6 +259,7 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.Actors,
 		arg.Modes,
 		arg.Groupeds,
+		arg.DelaysUs,
 	)
 	if err != nil {
 		return nil, err
@@ -314,4 +325,30 @@ type LockJobKeysParams struct {
 func (q *Queries) LockJobKeys(ctx context.Context, db DBTX, arg LockJobKeysParams) error {
 	_, err := db.Exec(ctx, lockJobKeys, arg.Namespaces, arg.UniqueKeys)
 	return err
+}
+
+const readKeyHolder = `-- name: ReadKeyHolder :one
+SELECT coalesce((
+         SELECT k.process_id FROM job_keys k
+          WHERE k.namespace = $1
+            AND k.unique_key = $2), '')::text AS process_id,
+       statement_timestamp()::timestamptz AS now
+`
+
+type ReadKeyHolderParams struct {
+	Namespace string
+	UniqueKey string
+}
+
+type ReadKeyHolderRow struct {
+	ProcessID string
+	Now       time.Time
+}
+
+// ReadKeyHolder returns the job that has a unique key, and the time of the database.
+func (q *Queries) ReadKeyHolder(ctx context.Context, db DBTX, arg ReadKeyHolderParams) (ReadKeyHolderRow, error) {
+	row := db.QueryRow(ctx, readKeyHolder, arg.Namespace, arg.UniqueKey)
+	var i ReadKeyHolderRow
+	err := row.Scan(&i.ProcessID, &i.Now)
+	return i, err
 }

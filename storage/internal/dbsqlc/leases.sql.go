@@ -297,7 +297,9 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
        l.salt, l.worker_id,
        (extract(epoch FROM l.lease_duration) * 1000000)::bigint AS lease_us,
        (extract(epoch FROM l.heartbeat_interval) * 1000000)::bigint AS beat_us,
-       (extract(epoch FROM attempt.deadline - attempt.running_time) * 1000000)::bigint AS timeout_us
+       (extract(epoch FROM attempt.deadline - attempt.running_time)
+           * 1000000)::bigint AS timeout_us,
+       NULL::jsonb AS progress
   FROM leases l
  CROSS JOIN LATERAL (
    SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token, r.node_id, r.deadline, r.scheduled_time, r.running_time, r.retry_interval, r.timer_name, r.history_range, r.idempotency_key, r.args, r.context, r.child, r.ctid FROM running r
@@ -357,10 +359,11 @@ type ReadLeaseRow struct {
 	LeaseUs           int64
 	BeatUs            int64
 	TimeoutUs         int64
+	Progress          json.RawMessage
 }
 
-// ReadLease returns a leased task as Poll returned it, with the same columns, if the token is that
-// of its lease. Any node can handle it.
+// ReadLease returns a leased task as Poll returned it, with the same columns but without progress,
+// if the token is that of its lease. Any node can handle it.
 func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (ReadLeaseRow, error) {
 	row := db.QueryRow(ctx, readLease,
 		arg.Namespace,
@@ -403,6 +406,7 @@ func (q *Queries) ReadLease(ctx context.Context, db DBTX, arg ReadLeaseParams) (
 		&i.LeaseUs,
 		&i.BeatUs,
 		&i.TimeoutUs,
+		&i.Progress,
 	)
 	return i, err
 }

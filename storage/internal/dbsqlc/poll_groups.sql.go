@@ -16,13 +16,14 @@ import (
 const pollGroups = `-- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, candidate.job_id, candidate.taker, nextval('fencing_tokens') AS fencing_token, target.mode,
-         uuid_send(gen_random_uuid()) AS salt, job.job, lease.lease_us,
+         uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
                coalesce(job.timeout_us, target.step_timeout_us) / 2) AS beat_us,
          coalesce(octet_length(candidate.args), 0) + coalesce(octet_length(candidate.context), 0)
            + coalesce(octet_length(candidate.aux_state), 0)
-           + coalesce(octet_length(job.job::text), 0) AS bytes
+           + coalesce(octet_length(job.job::text), 0)
+           + coalesce(octet_length(job.progress::text), 0) AS bytes
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bigint[]), unnest($5::bigint[]),
                     unnest($6::bigint[]), unnest($7::int[]),
@@ -161,7 +162,8 @@ WITH found AS MATERIALIZED (
              (extract(epoch FROM (j.options->>'leaseDuration')::interval)
                  * 1000000)::bigint AS lease_us,
              (extract(epoch FROM (j.options->>'heartbeatInterval')::interval)
-                 * 1000000)::bigint AS beat_us
+                 * 1000000)::bigint AS beat_us,
+             j.progress
         FROM jobs j
        WHERE candidate.job_name IS NOT NULL
          AND j.namespace = candidate.namespace
@@ -172,8 +174,8 @@ WITH found AS MATERIALIZED (
    ORDER BY candidate.priority, starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id
    LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.mode, f.salt, f.job, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),
@@ -245,7 +247,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        coalesce(r.corrupted_by, 0)::bigint AS corrupted_by, r.aux_state, r.metadata,
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job,
        r.salt::bytea AS salt, $1::text AS worker_id, r.lease_us::bigint AS lease_us,
-       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us
+       r.beat_us::bigint AS beat_us, r.timeout_us::bigint AS timeout_us,
+       r.progress::jsonb AS progress
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
 `
 
@@ -296,6 +299,7 @@ type PollGroupsRow struct {
 	LeaseUs           int64
 	BeatUs            int64
 	TimeoutUs         int64
+	Progress          json.RawMessage
 }
 
 // PollGroups is Poll for namespaces in which members of groups wait. It is a separate statement
@@ -359,6 +363,7 @@ func (q *Queries) PollGroups(ctx context.Context, db DBTX, arg PollGroupsParams)
 			&i.LeaseUs,
 			&i.BeatUs,
 			&i.TimeoutUs,
+			&i.Progress,
 		); err != nil {
 			return nil, err
 		}

@@ -14,19 +14,20 @@ import (
 
 const updateJob = `-- name: UpdateJob :one
 WITH input AS MATERIALIZED (
-  SELECT p.namespace, p.process_id, p.status, changes.timeout_us, changes.tags, changes.options, changes.sets_metadata, changes.metadata, changes.sets_priority, changes.priority, changes.sets_run_time, changes.run_time
+  SELECT p.namespace, p.process_id, p.status, changes.timeout_us, changes.tags, changes.options, changes.sets_metadata, changes.metadata, changes.sets_priority, changes.priority, changes.sets_run_time, changes.run_time, changes.sets_args, changes.args
     FROM processes p
    CROSS JOIN (
      SELECT $1::bigint AS timeout_us, $2::text AS tags, $3::text AS options,
             $4::bool AS sets_metadata, $5::text AS metadata,
             $6::bool AS sets_priority, $7::int AS priority,
-            $8::bool AS sets_run_time, $9::timestamptz AS run_time) changes
-   WHERE p.namespace = $10::text
-     AND p.process_id = $11::text
+            $8::bool AS sets_run_time, $9::timestamptz AS run_time,
+            $10::bool AS sets_args, $11::bytea AS args) changes
+   WHERE p.namespace = $12::text
+     AND p.process_id = $13::text
      AND p.removed_time IS NULL
      AND p.kind = 'job'),
 checked AS MATERIALIZED (
-  SELECT input.namespace, input.process_id, input.status, input.timeout_us, input.tags, input.options, input.sets_metadata, input.metadata, input.sets_priority, input.priority, input.sets_run_time, input.run_time, waiting.job_name, waiting.state,
+  SELECT input.namespace, input.process_id, input.status, input.timeout_us, input.tags, input.options, input.sets_metadata, input.metadata, input.sets_priority, input.priority, input.sets_run_time, input.run_time, input.sets_args, input.args, waiting.job_name, waiting.state,
          CASE
            WHEN waiting.state IS NULL
                 OR NOT input.sets_run_time
@@ -51,7 +52,9 @@ checked AS MATERIALIZED (
          AND s.task_type = 'INIT'
        LIMIT 1) waiting ON true
    WHERE input.status IN ('INIT', 'SUSPENDED')
-     AND NOT (input.sets_run_time AND coalesce(waiting.begun, true))),
+     AND NOT (
+           (input.sets_run_time OR input.sets_args)
+           AND coalesce(waiting.begun, true))),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
   SELECT m.namespace, m.job_name, change.state, sum(change.n)
@@ -66,8 +69,8 @@ inserted_job_events AS (
   SELECT checked.namespace, checked.process_id, 'updated',
          CASE WHEN checked.state <> checked.new_state THEN checked.state END,
          CASE WHEN checked.state <> checked.new_state THEN checked.new_state END,
-         NULLIF($12::text, ''), jsonb_build_object('options', to_jsonb($13::text[]))
-    FROM checked WHERE $14::int = 2),
+         NULLIF($14::text, ''), jsonb_build_object('options', to_jsonb($15::text[]))
+    FROM checked WHERE $16::int = 2),
 updated_jobs AS (
   UPDATE jobs j
      SET timeout = checked.timeout_us * interval '1 microsecond',
@@ -102,7 +105,8 @@ updated_schedule AS (
                        WHEN s.waits_for = 'members' THEN 'place'
                        ELSE s.waits_for
                      END,
-         line = CASE WHEN s.line IS NOT NULL THEN '' END
+         line = CASE WHEN s.line IS NOT NULL THEN '' END,
+         args = CASE WHEN checked.sets_args THEN checked.args ELSE s.args END
     FROM checked
    WHERE s.namespace = checked.namespace
      AND s.process_id = checked.process_id
@@ -155,6 +159,8 @@ type UpdateJobParams struct {
 	Priority     int32
 	SetsRunTime  bool
 	RunTime      time.Time
+	SetsArgs     bool
+	Args         []byte
 	Namespace    string
 	ProcessID    string
 	Actor        string
@@ -168,10 +174,10 @@ type UpdateJobRow struct {
 	Changed bool
 }
 
-// UpdateJob changes options of a job that has not ended. Options of its waiting task change at
-// once. A change of data that constraints use causes another evaluation, by the claim if the job
-// waits for a slot. It runs after LockProcesses. Nothing changes if run_time is set for a running
-// job, or for a group with members, because no task would wait for that time. open: it has not
+// UpdateJob changes options and args of a job that has not ended. Those of its waiting task change
+// at once. A change of data that constraints use causes another evaluation, by the claim if the job
+// waits for a slot. It runs after LockProcesses. Nothing changes if run_time or args are set for a
+// running job, or for a group with members, because no task would wait with them. open: it has not
 // ended.
 // The change also applies to the open members of a group.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
@@ -185,6 +191,8 @@ func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (
 		arg.Priority,
 		arg.SetsRunTime,
 		arg.RunTime,
+		arg.SetsArgs,
+		arg.Args,
 		arg.Namespace,
 		arg.ProcessID,
 		arg.Actor,

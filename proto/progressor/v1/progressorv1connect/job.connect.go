@@ -49,6 +49,8 @@ const (
 	JobServiceCancelJobProcedure = "/progressor.v1.JobService/CancelJob"
 	// JobServiceRetryJobProcedure is the fully-qualified name of the JobService's RetryJob RPC.
 	JobServiceRetryJobProcedure = "/progressor.v1.JobService/RetryJob"
+	// JobServiceRemoveJobProcedure is the fully-qualified name of the JobService's RemoveJob RPC.
+	JobServiceRemoveJobProcedure = "/progressor.v1.JobService/RemoveJob"
 	// JobServiceGetQueueStatsProcedure is the fully-qualified name of the JobService's GetQueueStats
 	// RPC.
 	JobServiceGetQueueStatsProcedure = "/progressor.v1.JobService/GetQueueStats"
@@ -78,9 +80,15 @@ type JobServiceClient interface {
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
-	// RetryRun.
+	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
+	// attempts before count. The job of a step of a run that is not RETRYABLE fails with
+	// INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
+	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
+	// retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
+	// CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
+	// run.
+	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
 	ListConstraints(context.Context, *v1.ListConstraintsRequest) (*v1.ListConstraintsResponse, error)
@@ -146,6 +154,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("RetryJob")),
 			connect.WithClientOptions(opts...),
 		),
+		removeJob: connect.NewClient[v1.RemoveJobRequest, v1.RemoveJobResponse](
+			httpClient,
+			baseURL+JobServiceRemoveJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("RemoveJob")),
+			connect.WithClientOptions(opts...),
+		),
 		getQueueStats: connect.NewClient[v1.GetQueueStatsRequest, v1.GetQueueStatsResponse](
 			httpClient,
 			baseURL+JobServiceGetQueueStatsProcedure,
@@ -183,6 +197,7 @@ type jobServiceClient struct {
 	updateJob        *connect.Client[v1.UpdateJobRequest, v1.UpdateJobResponse]
 	cancelJob        *connect.Client[v1.CancelJobRequest, v1.CancelJobResponse]
 	retryJob         *connect.Client[v1.RetryJobRequest, v1.RetryJobResponse]
+	removeJob        *connect.Client[v1.RemoveJobRequest, v1.RemoveJobResponse]
 	getQueueStats    *connect.Client[v1.GetQueueStatsRequest, v1.GetQueueStatsResponse]
 	putConstraint    *connect.Client[v1.PutConstraintRequest, v1.PutConstraintResponse]
 	listConstraints  *connect.Client[v1.ListConstraintsRequest, v1.ListConstraintsResponse]
@@ -261,6 +276,15 @@ func (c *jobServiceClient) RetryJob(ctx context.Context, req *v1.RetryJobRequest
 	return nil, err
 }
 
+// RemoveJob calls progressor.v1.JobService.RemoveJob.
+func (c *jobServiceClient) RemoveJob(ctx context.Context, req *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error) {
+	response, err := c.removeJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // GetQueueStats calls progressor.v1.JobService.GetQueueStats.
 func (c *jobServiceClient) GetQueueStats(ctx context.Context, req *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error) {
 	response, err := c.getQueueStats.CallUnary(ctx, connect.NewRequest(req))
@@ -312,9 +336,15 @@ type JobServiceHandler interface {
 	UpdateJob(context.Context, *v1.UpdateJobRequest) (*v1.UpdateJobResponse, error)
 	CancelJob(context.Context, *v1.CancelJobRequest) (*v1.CancelJobResponse, error)
 	// RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-	// job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
-	// RetryRun.
+	// job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
+	// attempts before count. The job of a step of a run that is not RETRYABLE fails with
+	// INVALID_ARGUMENT: use RetryRun.
 	RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error)
+	// RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
+	// retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
+	// CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
+	// run.
+	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
 	ListConstraints(context.Context, *v1.ListConstraintsRequest) (*v1.ListConstraintsResponse, error)
@@ -376,6 +406,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("RetryJob")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceRemoveJobHandler := connect.NewUnaryHandlerSimple(
+		JobServiceRemoveJobProcedure,
+		svc.RemoveJob,
+		connect.WithSchema(jobServiceMethods.ByName("RemoveJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceGetQueueStatsHandler := connect.NewUnaryHandlerSimple(
 		JobServiceGetQueueStatsProcedure,
 		svc.GetQueueStats,
@@ -418,6 +454,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceCancelJobHandler.ServeHTTP(w, r)
 		case JobServiceRetryJobProcedure:
 			jobServiceRetryJobHandler.ServeHTTP(w, r)
+		case JobServiceRemoveJobProcedure:
+			jobServiceRemoveJobHandler.ServeHTTP(w, r)
 		case JobServiceGetQueueStatsProcedure:
 			jobServiceGetQueueStatsHandler.ServeHTTP(w, r)
 		case JobServicePutConstraintProcedure:
@@ -465,6 +503,10 @@ func (UnimplementedJobServiceHandler) CancelJob(context.Context, *v1.CancelJobRe
 
 func (UnimplementedJobServiceHandler) RetryJob(context.Context, *v1.RetryJobRequest) (*v1.RetryJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.RetryJob is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.RemoveJob is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error) {

@@ -65,7 +65,7 @@ type WorkerServiceClient interface {
 	// an invalid result or a lost lease does not affect the others.
 	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
 	// Release returns leases without a result, for example when a worker shuts down. Another worker
-	// can take the tasks at once.
+	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.
@@ -215,7 +215,7 @@ type WorkerServiceHandler interface {
 	// an invalid result or a lost lease does not affect the others.
 	CompleteBatch(context.Context, *v1.CompleteBatchRequest) (*v1.CompleteBatchResponse, error)
 	// Release returns leases without a result, for example when a worker shuts down. Another worker
-	// can take the tasks at once.
+	// can take the tasks at once, or after delay.
 	Release(context.Context, *v1.ReleaseRequest) (*v1.ReleaseResponse, error)
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// StopWorker asks a worker to stop. The worker learns of it from its next Poll or Heartbeat.

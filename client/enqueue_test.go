@@ -1,0 +1,77 @@
+package client_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/client"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// mail are the args of a job.
+type mail struct {
+	To   string   `json:"to"`
+	Tags []string `json:"tags"`
+}
+
+// The args of Enqueue arrive at the handler of the same type. Options, the ID, the delay and the key take effect.
+func TestEnqueueTyped(t *testing.T) {
+	h := newHouse(t)
+	got := make(chan mail, 1)
+	h.worker(h.client, func(w *client.Worker) {
+		client.Handle(w, "send", func(_ context.Context, m mail) (int, error) {
+			got <- m
+			return len(m.Tags), nil
+		})
+	})
+	sent := mail{To: "ann", Tags: []string{"a", "b"}}
+	resp, err := client.Enqueue(t.Context(), h.client, "pull", "send", sent,
+		client.WithJobID("j"), client.WithJobOptions(&progressorv1.JobOptions{KeepResult: true}))
+	if err != nil || !resp.GetEnqueued() || resp.GetJob().GetJobId() != "j" {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	if m := <-got; m.To != "ann" || len(m.Tags) != 2 {
+		t.Errorf("%v", m)
+	}
+	if job := h.job("j", progressorv1.JobState_JOB_STATE_SUCCEEDED); job.GetResult().GetNumberValue() != 2 {
+		t.Errorf("%v", job)
+	}
+	for n, want := range []bool{true, false} {
+		resp, err := client.Enqueue(t.Context(), h.client, "pull", "send", sent,
+			client.WithIdempotencyKey("k"), client.WithDelay(time.Hour))
+		if err != nil || resp.GetEnqueued() != want || resp.GetJob().GetState() != progressorv1.JobState_JOB_STATE_SCHEDULED {
+			t.Errorf("%d: %v, %v", n, resp, err)
+		}
+		if in := time.Until(resp.GetJob().GetRunTime().AsTime()); in < 50*time.Minute || in > 70*time.Minute {
+			t.Errorf("%d: runs in %s", n, in)
+		}
+	}
+}
+
+// What cannot be enqueued is refused with the names of its fields.
+func TestEnqueueRefused(t *testing.T) {
+	h := newHouse(t)
+	for want, enqueue := range map[string]func() (*progressorv1.EnqueueResponse, error){
+		"unsupported type": func() (*progressorv1.EnqueueResponse, error) {
+			return client.Enqueue(t.Context(), h.client, "pull", "send", func() {})
+		},
+		"beyond 2^53": func() (*progressorv1.EnqueueResponse, error) {
+			return client.Enqueue(t.Context(), h.client, "pull", "send", int64(1)<<60+1)
+		},
+		"delay: must not be set together with options.run_time": func() (*progressorv1.EnqueueResponse, error) {
+			return client.Enqueue(t.Context(), h.client, "pull", "send", 1, client.WithDelay(time.Second),
+				client.WithJobOptions(&progressorv1.JobOptions{RunTime: timestamppb.Now()}))
+		},
+		"delay": func() (*progressorv1.EnqueueResponse, error) {
+			return client.Enqueue(t.Context(), h.client, "pull", "send", 1, client.WithDelay(-time.Second))
+		},
+	} {
+		if resp, err := enqueue(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, %v, want %s", resp, err, want)
+		}
+	}
+}

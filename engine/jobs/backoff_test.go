@@ -1,0 +1,166 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// slowly retries a failed attempt after an hour.
+func slowly(maxRetry int32) *progressorv1.JobOptions {
+	return &progressorv1.JobOptions{
+		MaxRetry: maxRetry, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}},
+	}
+}
+
+// RetryJob begins the next attempt of a job in backoff at once. Its failures and attempts stay.
+func TestRetryEndsBackoff(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", slowly(1))
+	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", retryable)
+	polled := make(chan []*progressorv1.Lease)
+	go func() { polled <- n.poll(t, "w2", 1) }() // is woken
+	job, err := n.Retry(t.Context(), key("pull", "j"), false, process.Actor{Name: "ann"})
+	if err != nil || len(job.GetFailures()) != 1 || job.GetState() != available && job.GetState() != running {
+		t.Fatalf("%v, %v", job, err)
+	}
+	l := <-polled
+	if len(l) != 1 || l[0].GetJob().GetAttempt() != 2 {
+		t.Fatalf("%v", l)
+	}
+	if k := n.count(t, "SELECT count(*) FROM job_events WHERE job_id = 'j' AND type = 'retried' AND actor = 'ann'"); k != 1 {
+		t.Errorf("%d events", k)
+	}
+	if err := n.fail(l[0], "broken"); err != nil {
+		t.Fatal(err)
+	}
+	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 2 {
+		t.Errorf("%v", job)
+	}
+}
+
+// A job in backoff that needs keys of constraints waits for them after RetryJob.
+func TestRetryEndsBackoffInLine(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.limit(t, &progressorv1.Constraint{Namespace: "pull", Name: "one", Match: `job.name == "work"`, MaxRunning: 1})
+	n.enqueue(t, "pull", "j", slowly(1))
+	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueue(t, "pull", "k", nil)
+	k := n.one(t, "w1")
+	job, err := n.Retry(t.Context(), key("pull", "j"), false)
+	if err != nil || job.GetState() != available || !strings.HasPrefix(job.GetBlockedOn(), "constraint") {
+		t.Fatalf("%v, %v", job, err)
+	}
+	if err := n.succeed(k, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l := n.one(t, "w1"); l.GetJob().GetJobId() != "j" {
+		t.Errorf("%v", l)
+	}
+}
+
+// Jobs that run, that wait for their first attempt or that are suspended are not retried.
+func TestRetryRefusesUnended(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "suspended", slowly(1))
+	if err := n.fail(n.one(t, "w1"), "broken"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.SuspendProcess(t.Context(), key("pull", "suspended"), "", process.Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueue(t, "pull", "runs", nil)
+	n.one(t, "w1")
+	n.enqueue(t, "pull", "available", nil)
+	n.enqueue(t, "pull", "scheduled", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})
+	for _, id := range []string{"suspended", "runs", "available", "scheduled"} {
+		_, err := n.Retry(t.Context(), key("pull", id), false)
+		if wrong, ok := errors.AsType[*process.WrongStatusError](err); !ok || !strings.Contains(wrong.Reason, "RETRYABLE") {
+			t.Errorf("%s: %v", id, err)
+		}
+		if job, err := n.EndBackoff(t.Context(), key("pull", id)); err != nil || job != nil {
+			t.Errorf("%s: %v, %v", id, job, err)
+		}
+	}
+	if k := n.count(t, "SELECT count(*) FROM job_events WHERE type = 'retried'"); k > 0 {
+		t.Errorf("%d events", k)
+	}
+}
+
+// failAfter answers a lease with a failure that says when the next attempt may begin.
+func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
+	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "busy", RetryAfter: durationpb.New(d)}},
+	}})
+}
+
+// A failure's retry_after replaces the backoff, whether it is shorter or longer. It adds no attempt.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "j", slowly(2))
+	if err := n.failAfter(n.one(t, "w1"), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	l := n.one(t, "w1")
+	if got := l.GetJob().GetFailures()[0].GetRetryAfter().AsDuration(); got != time.Millisecond {
+		t.Errorf("retry_after %s", got)
+	}
+	before := time.Now()
+	if err := n.failAfter(l, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	at := n.job(t, "pull", "j", retryable).GetRunTime().AsTime()
+	if at.Before(before.Add(47*time.Hour)) || at.After(time.Now().Add(49*time.Hour)) {
+		t.Errorf("the next attempt is at %s", at)
+	}
+	if _, err := n.Retry(t.Context(), key("pull", "j"), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.failAfter(n.one(t, "w1"), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	n.job(t, "pull", "j", failed)
+}
+
+// A lease that is released with a delay is taken after it, and uses up no attempt.
+func TestReleaseWithDelay(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	n.enqueue(t, "pull", "later", nil)
+	if err := n.ReleaseLeasesAfter(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	job := n.job(t, "pull", "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
+	if at := job.GetRunTime().AsTime(); job.GetAttempt() != 0 || at.Before(time.Now().Add(50*time.Minute)) {
+		t.Errorf("%v", job)
+	}
+	n.enqueue(t, "pull", "soon", nil)
+	first := n.one(t, "w1")
+	if err := n.ReleaseLeasesAfter(t.Context(), []string{first.GetLeaseToken()}, 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	second := n.one(t, "w2")
+	if second.GetJob().GetJobId() != "soon" || second.GetJob().GetAttempt() != 1 ||
+		second.GetLeasedTime().AsTime().Sub(first.GetLeasedTime().AsTime()) < 10*time.Millisecond {
+		t.Errorf("%v after %v", second, first)
+	}
+}

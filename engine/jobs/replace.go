@@ -1,0 +1,37 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// checkReplace rejects a unique job that replaces another one without a key of its own: a key that is made of the args
+// is the same only if the args are. path is the prefix of field names in errors.
+func checkReplace(path string, u *progressorv1.Unique) error {
+	if u.GetReplace() && u.GetKey() == "" {
+		return &process.InvalidError{
+			Field: path + "options.unique.replace", Message: "needs options.unique.key: the default key is made of the args",
+		}
+	}
+	return nil
+}
+
+// storeJob stores a job. replaced reports whether another job with its unique key got its args and its time instead.
+func (q *Jobs) storeJob(ctx context.Context, j *storage.NewJob) (done storage.Enqueued, replaced bool, err error) {
+	if !j.Unique.Replace {
+		done, err = q.engine.Enqueue(ctx, j)
+		return done, false, err
+	}
+	done, err = q.engine.EnqueueBy(ctx, j, func(j *storage.NewJob) (storage.Enqueued, error) {
+		done, replaced, err = jobs.EnqueueReplacing(ctx, q.store, j)
+		return done, err
+	})
+	if replaced {
+		q.wake(j.Key.Namespace)
+	}
+	return done, replaced, err
+}

@@ -1,0 +1,96 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// replaceTries bounds how often EnqueueReplacing begins again because the key got another holder.
+const replaceTries = 20
+
+// errHolderChanged says that another job has got the unique key since it was read.
+var errHolderChanged = errors.New("the unique key has another job by now")
+
+// EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the args and the time of j
+// instead. replaced reports whether it did.
+func EnqueueReplacing(
+	ctx context.Context, s *storage.Store, j *storage.NewJob,
+) (done storage.Enqueued, replaced bool, err error) {
+	for range replaceTries {
+		done, replaced, err = enqueueReplacing(ctx, s, j)
+		if !errors.Is(err, errHolderChanged) {
+			return done, replaced, err
+		}
+	}
+	return done, false, fmt.Errorf("unique key %q: %w", j.Unique.Key, process.ErrOverloaded)
+}
+
+// enqueueReplacing locks the holder of the key before the key, as every transaction does.
+func enqueueReplacing(
+	ctx context.Context, s *storage.Store, j *storage.NewJob,
+) (done storage.Enqueued, replaced bool, err error) {
+	var holder dbsqlc.ReadKeyHolderRow
+	err = s.ReadOne(ctx, "read unique key", func(ctx context.Context, db storage.DB) error {
+		holder, err = dbsqlc.New().ReadKeyHolder(ctx, db, dbsqlc.ReadKeyHolderParams{
+			Namespace: j.Key.Namespace, UniqueKey: j.Unique.Key,
+		})
+		return err
+	})
+	if err != nil {
+		return done, false, err
+	}
+	keys := []process.Key{j.Key}
+	if holder.ProcessID != "" && holder.ProcessID != j.Key.ProcessID {
+		keys = append(keys, process.Key{Namespace: j.Key.Namespace, ProcessID: holder.ProcessID})
+	}
+	changed := false
+	err = s.Locked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
+		done, err = s.EnqueueIn(ctx, db, j)
+		twin := done.Outcome == storage.JobExists && j.RequestID != uuid.Nil // the same request, on another node
+		if err != nil || done.Outcome != storage.JobTwin && !twin {
+			return err
+		}
+		if changed = twin || done.ProcessID != holder.ProcessID; changed {
+			return errHolderChanged
+		}
+		replaced, err = replace(ctx, s, db, keys[len(keys)-1], j, holder.Now)
+		return err
+	})
+	if changed {
+		err = errHolderChanged
+	}
+	return done, replaced, err
+}
+
+// replace gives a job the args and the time of j, if it waits.
+func replace(
+	ctx context.Context, s *storage.Store, db storage.DB, key process.Key, j *storage.NewJob, now time.Time,
+) (bool, error) {
+	rows, err := dbsqlc.New().GetJobs(ctx, db, dbsqlc.GetJobsParams{
+		Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},
+	})
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	at := j.RunTime
+	if j.Delay > 0 {
+		at = now.Add(j.Delay)
+	}
+	u := &Update{
+		Actor: j.Actor, Fields: []string{"args", "run_time"}, Timeout: rows[0].Timeout, Tags: rows[0].Tags,
+		Options: rows[0].Options, Args: &j.Args, RunTime: &at,
+	}
+	err = u.write(ctx, db, key, s.EventModeOf(key.Namespace))
+	if _, runs := errors.AsType[*process.WrongStatusError](err); runs {
+		return false, nil // or it has ended, and has the key for its ttl
+	}
+	return err == nil, err
+}

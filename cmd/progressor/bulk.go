@@ -27,14 +27,19 @@ var bulkVerbs = map[string]progressorv1.BulkVerb{
 	"resume":  progressorv1.BulkVerb_BULK_VERB_RESUME,
 	"cancel":  progressorv1.BulkVerb_BULK_VERB_CANCEL,
 	"remove":  progressorv1.BulkVerb_BULK_VERB_REMOVE,
+	"retry":   progressorv1.BulkVerb_BULK_VERB_RETRY,
 }
 
+// bulkKinds maps the values of --kind to kinds.
+var bulkKinds = map[string]string{"process": "", "job": "job", "run": "flow"}
+
 type bulkStartCmd struct {
-	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove" help:"repair (simple), suspend, resume, cancel or remove."`
+	Action string `arg:"" enum:"repair,suspend,resume,cancel,remove,retry" help:"repair (simple), suspend, resume, cancel or remove; with --kind: retry, cancel or remove."`
 	NS     string `arg:"" name:"ns" help:"Namespace."`
 	Match  string `arg:"" name:"filter" help:"Filter, such as 'status = ERROR'. For all processes: 'process_id = \"*\"'. See docs/api.md."`
 
 	clientFlags
+	Kind           string  `enum:"process,job,run" default:"process" placeholder:"KIND" help:"What the filter selects: process, job or run. Default: ${default}."`
 	DryRun         bool    `help:"Count the matching processes, show the oldest, and change nothing."`
 	Rate           float64 `placeholder:"N" help:"Processes per second, 0.001 to 10000. Default: 100."`
 	Reason         string  `placeholder:"TEXT" help:"Reason, stored with the bulk and with each suspended or cancelled process."`
@@ -46,13 +51,19 @@ func (bulkStartCmd) Help() string {
 	return `Start applies an action to all processes of a namespace that match a filter, like the command of the
 same name does for one. The engine runs it, on any node that is alive, from the oldest process to
 the newest one that existed at the start, page by page. Processes whose status does not allow the
-action are skipped. Jobs, flow runs, crons and bulks are never included; use progressor job retry
-for failed jobs.
+action are skipped.
+
+With --kind job or run, the filter is that of progressor job list or run list, and the actions are
+retry, cancel and remove (of those that have ended). Otherwise jobs, runs, crons and bulks are never
+included.
 
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --dry-run
     progressor bulk start repair demo 'status = ERROR AND detail = "no book*"' --reason 'the books are back' --wait
     progressor bulk start cancel demo 'metadata.tenant = acme AND status != COMPLETED' --rate 20
-    progressor bulk start remove demo 'status = COMPLETED AND created_time < "2026-01-01T00:00:00Z"' --rate 1000`
+    progressor bulk start remove demo 'status = COMPLETED AND created_time < "2026-01-01T00:00:00Z"' --rate 1000
+    progressor bulk start retry echo --kind job 'state = FAILED AND name = send' --dry-run
+    progressor bulk start remove echo --kind job 'state = SUCCEEDED AND created_time < "2026-01-01T00:00:00Z"'
+    progressor bulk start cancel demo --kind run 'template_type = order AND status = QUEUED' --wait`
 }
 
 func (c *bulkStartCmd) Run(a *app) error {
@@ -63,7 +74,7 @@ func (c *bulkStartCmd) Run(a *app) error {
 	defer cancel()
 	ctx, sent := newChange(ctx, c.IdempotencyKey, !c.DryRun)
 	resp, err := c.client().StartBulk(ctx, &progressorv1.StartBulkRequest{
-		Namespace: c.NS, Filter: c.Match, Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.key,
+		Namespace: c.NS, Filter: c.Match, Kind: bulkKinds[c.Kind], Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.key,
 	})
 	if err != nil {
 		return sent.explain(err, "")
@@ -119,17 +130,20 @@ func (c *bulkStartCmd) wait(a *app, b *progressorv1.Bulk) error {
 // leftOut returns a hint that jobs match the filter, too, with the command for a single job. It
 // returns "" if none does or if the query fails.
 func (c *bulkStartCmd) leftOut(ctx context.Context) string {
+	if bulkKinds[c.Kind] != "" {
+		return ""
+	}
 	resp, err := c.client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: "kind = job AND (" + c.Match + ")", PageSize: 1})
 	if err != nil || len(resp.GetProcesses()) == 0 {
 		return ""
 	}
 	id := resp.GetProcesses()[0].GetProcessId()
-	text := "jobs, such as " + oneLine(id) + ": bulks do not include jobs"
-	verb := map[string]string{"repair": "retry", "cancel": "cancel"}[c.Action]
+	text := "jobs, such as " + oneLine(id) + ": this bulk does not include jobs"
+	verb := map[string]string{"repair": "retry", "cancel": "cancel", "remove": "remove"}[c.Action]
 	if verb == "" || process.Own(id) {
 		return text
 	}
-	return text + "; one by one: progressor job " + verb + " " + shellWord(c.NS) + " " + shellWord(id)
+	return text + "; for jobs: progressor bulk start " + verb + " " + shellWord(c.NS) + " --kind job FILTER"
 }
 
 func printDryRun(a *app, action string, b *progressorv1.Bulk, leftOut string) error {
@@ -158,6 +172,7 @@ func printBulk(a *app, b *progressorv1.Bulk) error {
 	err := printFields(a.Stdout,
 		field{"bulk", oneLine(b.GetNamespace() + " " + b.GetBulkId())},
 		field{"action", bulkAction(b.GetVerb())},
+		field{"kind", strings.ReplaceAll(b.GetKind(), "flow", "run")},
 		field{"filter", oneLine(b.GetFilter())},
 		field{"reason", oneLine(b.GetReason())},
 		field{"rate", strconv.FormatFloat(b.GetRate(), 'g', -1, 64) + "/s"},

@@ -90,8 +90,10 @@ func TestBulkDryRun(t *testing.T) {
 func TestBulkLeavesJobsOut(t *testing.T) {
 	f := &fakeEngine{bulks: []*progressorv1.Bulk{{DryRun: true}}, pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{{ProcessId: "mail-3"}}}}}
 	p := serveFake(t, f)
-	for action, next := range map[string]string{"repair": "; one by one: progressor job retry mail mail-3", "cancel": "; one by one: progressor job cancel mail mail-3", "suspend": ""} {
-		wantLines(t, p.ok(t, "bulk", "start", action, "mail", "status = ERROR", "--dry-run"), "matches 0", "leaves out jobs, such as mail-3: bulks do not include jobs"+next)
+	for action, next := range map[string]string{"repair": "; for jobs: progressor bulk start retry mail --kind job FILTER",
+		"cancel": "; for jobs: progressor bulk start cancel mail --kind job FILTER", "suspend": "",
+	} {
+		wantLines(t, p.ok(t, "bulk", "start", action, "mail", "status = ERROR", "--dry-run"), "matches 0", "leaves out jobs, such as mail-3: this bulk does not include jobs"+next)
 		wantRequest(t, f.last, &progressorv1.ListProcessesRequest{Namespace: "mail", Filter: "kind = job AND (status = ERROR)", PageSize: 1})
 	}
 	f.pages = []*progressorv1.ListProcessesResponse{{}}

@@ -89,8 +89,6 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bulks := bulk.New(eng)
-	eng.Add(bulks.Kind())
 	schedules := crons.New(eng, store, registry)
 	schedules.KeepLedger(n.engine.LedgerRetention)
 	eng.Add(schedules.Kinds()...)
@@ -100,6 +98,8 @@ func (n *node) run(ctx context.Context) error {
 	runs := flows.New(eng, store, queue.NewJob, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
+	bulks := bulk.New(eng, jobTarget(queue), runTarget(runs))
+	eng.Add(bulks.Kind())
 	if err := n.put(ctx, eng, runs); err != nil {
 		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
 	}

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,12 +26,21 @@ const (
 
 // Bulks starts and runs bulks on one node.
 type Bulks struct {
-	engine *engine.Engine
-	limits limits
+	engine       *engine.Engine
+	limits       limits
+	processVerbs map[progressorv1.BulkVerb]Verb
+	targets      map[string]Target // by kind
 }
 
-// New returns the bulks of an engine. Their Kind must be added to it.
-func New(e *engine.Engine) *Bulks { return &Bulks{engine: e, limits: usual} }
+// New returns the bulks of an engine, which act on processes and on targets. Their Kind must be added
+// to the engine.
+func New(e *engine.Engine, targets ...Target) *Bulks {
+	b := &Bulks{engine: e, limits: usual, processVerbs: processVerbs(e), targets: map[string]Target{}}
+	for _, t := range targets {
+		b.targets[t.Kind] = t
+	}
+	return b
+}
 
 // Kind returns the kind of bulks for the engine.
 func (b *Bulks) Kind() engine.Kind {
@@ -41,17 +51,16 @@ func (b *Bulks) Kind() engine.Kind {
 // the same bulk. A dry run stores nothing: it counts the matching processes.
 func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by process.Actor) (*progressorv1.Bulk, error) {
 	o := command{
-		Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(), Actor: by.Name, Source: by.Source,
+		Kind: r.GetKind(), Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(), Actor: by.Name, Source: by.Source,
 	}
-	filter, err := o.check()
-	if err != nil {
+	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
 		return nil, err
 	}
 	limit := b.limits.expectTime
 	if r.GetDryRun() {
 		limit = b.limits.dryRunTime
 	}
-	counted, err := b.count(ctx, r.GetNamespace(), filter.And(plain), o.Verb, limit)
+	counted, err := b.count(ctx, r.GetNamespace(), &o, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +98,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
 		Priority: math.MinInt32, // runs before the tasks that it may repair
 		Note: &storage.Note{Method: "StartBulk", By: by, Details: map[string]string{
-			"verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
+			"kind": o.Kind, "verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
 		}},
 	})
 	return err

@@ -19,13 +19,14 @@ type counted struct {
 // samples is how many process IDs a dry run returns.
 const samples = 20
 
-// count counts the matching processes for up to limit.
-func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filter, v progressorv1.BulkVerb, limit time.Duration) (counted, error) {
+// count counts what matches a command for up to limit.
+func (b *Bulks) count(ctx context.Context, namespace string, o *command, limit time.Duration) (counted, error) {
 	var c counted
-	var at search.Cursor
+	var at place
 	began := time.Now()
+	verb := b.verbs(o.Kind)[o.Verb]
 	for c.more = true; c.more; {
-		found, next, more, err := b.engine.WalkProcesses(ctx, namespace, filter, at, search.MaxPageSize)
+		found, next, more, err := b.find(ctx, namespace, o, time.Time{}, at, search.MaxPageSize)
 		if err != nil {
 			return c, err
 		}
@@ -34,7 +35,7 @@ func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filte
 			if len(c.samples) < samples {
 				c.samples = append(c.samples, s.ProcessID)
 			}
-			if !verbs[v].allows(s.Status) {
+			if !verb.allows(s.State) {
 				c.refused++
 			}
 		}
@@ -49,7 +50,7 @@ func (b *Bulks) count(ctx context.Context, namespace string, filter search.Filte
 // dryRun returns the bulk of a dry run.
 func (c counted) dryRun(namespace string, o *command) *progressorv1.Bulk {
 	return &progressorv1.Bulk{
-		Namespace: namespace, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,
+		Namespace: namespace, Kind: o.Kind, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,
 		Matched: c.matched, Skipped: c.refused, Expected: c.matched, ExpectedMore: c.more, SampleProcessIds: c.samples,
 	}
 }

@@ -3,6 +3,8 @@ package bulk
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 // command is the request of a bulk: the metadata of its process.
 type command struct {
+	Kind         string                `json:"kind,omitempty"` // "" for processes
 	Verb         progressorv1.BulkVerb `json:"-"`
 	VerbName     string                `json:"verb"`
 	Filter       string                `json:"filter"`
@@ -33,28 +36,40 @@ const (
 	maxRate     = 10_000
 )
 
-// check completes and validates a command, and returns its filter.
-func (o *command) check() (search.Filter, error) {
+// check validates and completes a command. verbs are those of its kind.
+func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
+	if verbs == nil {
+		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is no kind that bulks act on", o.Kind)}
+	}
 	if _, ok := verbs[o.Verb]; !ok {
-		return search.Filter{}, &process.InvalidError{Field: "verb", Message: "want one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL and REMOVE"}
+		return &process.InvalidError{Field: "verb", Message: "want one of " + verbNames(verbs)}
 	}
 	o.VerbName = o.verbName()
 	if o.Rate == 0 {
 		o.Rate = DefaultRate
 	}
 	if !(o.Rate >= minRate && o.Rate <= maxRate) {
-		return search.Filter{}, &process.InvalidError{Field: "rate", Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate, maxRate)}
+		return &process.InvalidError{Field: "rate", Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate, maxRate)}
 	}
-	filter, err := search.Parse(o.Filter)
-	if err == nil && filter.String() == "" {
-		err = &process.InvalidError{Field: "filter", Message: `must not be empty: say process_id = "*" if all processes of the namespace are meant`}
+	return nil
+}
+
+// verbNames returns the names of verbs in the order of their numbers.
+func verbNames(verbs map[progressorv1.BulkVerb]Verb) string {
+	var names []string
+	for _, v := range slices.Sorted(maps.Keys(verbs)) {
+		names = append(names, strings.TrimPrefix(v.String(), "BULK_VERB_"))
 	}
-	return filter, err
+	return strings.Join(names, ", ")
 }
 
 // args returns the fields that distinguish requests.
 func (o *command) args() []byte {
-	text, _ := json.Marshal([]any{o.VerbName, o.Filter, o.Rate, o.Reason}) // strings and a finite number
+	request := []any{o.VerbName, o.Filter, o.Rate, o.Reason}
+	if o.Kind != "" {
+		request = append(request, o.Kind)
+	}
+	text, _ := json.Marshal(request) // strings and a finite number
 	return text
 }
 
@@ -70,7 +85,7 @@ func commandOf(p *progressorv1.Process) (command, error) {
 		err = json.Unmarshal(text, &o)
 	}
 	o.Verb = progressorv1.BulkVerb(progressorv1.BulkVerb_value["BULK_VERB_"+strings.ToUpper(o.VerbName)])
-	if _, known := verbs[o.Verb]; err == nil && !known {
+	if err == nil && o.Verb == progressorv1.BulkVerb_BULK_VERB_UNSPECIFIED {
 		err = fmt.Errorf("there is no verb %q", o.VerbName)
 	}
 	if err != nil {
@@ -91,19 +106,25 @@ func parsed(text string) search.Filter {
 	return f
 }
 
-// matching returns the whole filter of a bulk. It excludes processes that were created after the
-// bulk began, so that it ends however many are created.
+// matching returns the whole filter of a bulk of processes. It excludes processes that were created
+// after the bulk began, so that it ends however many are created. With the zero time it excludes
+// none.
 func (o *command) matching(began time.Time) (search.Filter, error) {
 	f, err := search.Parse(o.Filter)
 	if err != nil {
 		return f, err
+	}
+	if began.IsZero() {
+		return f.And(plain), nil
 	}
 	return f.And(plain).And(parsed(`created_time <= "` + began.UTC().Format(time.RFC3339Nano) + `"`)), nil
 }
 
 // progress is the progress of a bulk: the state of its process.
 type progress struct {
-	Cursor  search.Cursor `json:"cursor"`
+	Cursor  search.Cursor `json:"cursor"`           // the last one that was visited
+	Token   string        `json:"token,omitempty"`  // of the next page, if the bulk is not of processes
+	Walked  bool          `json:"walked,omitempty"` // such a bulk has seen its last page
 	Matched int64         `json:"matched"`
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
@@ -148,7 +169,7 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 		return nil, err
 	}
 	m := &progressorv1.Bulk{
-		Namespace: p.GetNamespace(), BulkId: strings.TrimPrefix(p.GetProcessId(), prefix), Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
+		Namespace: p.GetNamespace(), BulkId: strings.TrimPrefix(p.GetProcessId(), prefix), Kind: o.Kind, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
 		Matched: now.Matched, Done: now.Done, Failed: now.Failed, Skipped: now.Skipped, Status: p.GetStatus(), Detail: p.GetDetail(),
 		CreatedTime: p.GetCreatedTime(), Reason: o.Reason, Expected: o.Expected, ExpectedMore: o.ExpectedMore,
 		Position: now.Cursor.ProcessID, Actor: o.Actor, FinishedTime: finished(p),

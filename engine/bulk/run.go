@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -68,16 +68,16 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 	if err != nil {
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
-	filter, err := o.matching(p.GetCreatedTime().AsTime())
-	if err != nil {
+	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
 	w := &work{
-		bulks: b, command: &o, progress: now, namespace: p.GetNamespace(), recorded: p.GetLastEventId(), began: time.Now(), result: processor.Result(),
+		bulks: b, command: &o, progress: now, namespace: p.GetNamespace(), recorded: p.GetLastEventId(),
+		created: p.GetCreatedTime().AsTime(), began: time.Now(), result: processor.Result(),
 		by: process.Actor{Name: o.Actor, Source: o.Source, Via: p.GetProcessId()},
 	}
 	w.over = w.began.Add(min(b.limits.pageTime, time.Until(r.GetDeadline().AsTime())/3))
-	finished, err := w.run(ctx, filter)
+	finished, err := w.run(ctx)
 	switch {
 	case errors.Is(err, process.ErrDraining):
 		w.stopped = true // another node continues
@@ -100,6 +100,7 @@ type work struct {
 	by        process.Actor
 	recorded  int64 // recorded failures
 	result    *processor.ResultBuilder
+	created   time.Time // when the bulk was started
 	began     time.Time
 	over      time.Time // when to start no more processes
 	acted     int       // processes that the verb was applied to
@@ -108,16 +109,20 @@ type work struct {
 
 // run applies the verb to the processes to retry, then to the next ones. finished reports that
 // there are none left.
-func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, err error) {
+func (w *work) run(ctx context.Context) (finished bool, err error) {
 	waiting := w.progress.Again
 	room := w.size() - len(waiting)
 	w.progress.Again = nil
-	did := w.all(waiting, func(a again) error { return w.restart(ctx, filter, a) })
+	did := w.all(waiting, func(a again) error { return w.restart(ctx, a) })
 	w.progress.Again = append(w.progress.Again, waiting[did:]...)
-	if room <= 0 || w.ends() {
+	switch {
+	case w.progress.Walked:
+		return len(w.progress.Again) == 0, nil
+	case room <= 0 || w.ends():
 		return false, nil
 	}
-	found, next, more, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter, w.progress.Cursor, room)
+	at := place{w.progress.Cursor, w.progress.Token}
+	found, next, more, err := w.bulks.find(ctx, w.namespace, w.command, w.created, at, room)
 	if err != nil {
 		return false, w.keep(err)
 	}
@@ -126,13 +131,29 @@ func (w *work) run(ctx context.Context, filter search.Filter) (finished bool, er
 		fresh[n] = again{Cursor: s.Cursor}
 	}
 	did = w.all(fresh, func(a again) error { return w.verb(ctx, a) })
+	if w.command.Kind != "" { // a page has no place between its items
+		w.progress.Again = append(w.progress.Again, fresh[did:]...)
+		did = len(fresh)
+	}
 	w.progress.Matched += int64(did)
 	if did < len(fresh) {
 		w.progress.Cursor = found[did-1].Cursor
 		return false, nil
 	}
-	w.progress.Cursor = next
+	w.advance(found, next, more)
 	return !more && len(w.progress.Again) == 0, nil
+}
+
+// advance notes how far the walk has come.
+func (w *work) advance(found []Item, next place, more bool) {
+	if w.command.Kind == "" {
+		w.progress.Cursor = next.cursor
+		return
+	}
+	w.progress.Token, w.progress.Walked = next.token, !more
+	if len(found) > 0 {
+		w.progress.Cursor = found[len(found)-1].Cursor
+	}
 }
 
 // keep ignores an error of the walk if the page has something to store. The next page will get the
@@ -154,7 +175,7 @@ func (w *work) ends() bool { return w.stopped || !time.Now().Before(w.over) }
 // verb applies the verb to a process.
 func (w *work) verb(ctx context.Context, a again) error {
 	key := process.Key{Namespace: w.namespace, ProcessID: a.ProcessID}
-	return verbs[w.command.Verb].do(ctx, w.bulks.engine, key, w.command.Reason, w.by)
+	return w.bulks.verbs(w.command.Kind)[w.command.Verb].Do(ctx, key, w.command.Reason, w.by)
 }
 
 // errOther reports a process that no longer matches.
@@ -163,12 +184,12 @@ var errOther = errors.New("it no longer matches")
 // restart applies the verb to a process that was found earlier, if it still matches. The namespace
 // may have been paused in between, and an operator may have repaired a process that would be
 // removed.
-func (w *work) restart(ctx context.Context, filter search.Filter, a again) error {
-	found, _, _, err := w.bulks.engine.WalkProcesses(ctx, w.namespace, filter.Only(a.Cursor), search.Cursor{}, 1)
+func (w *work) restart(ctx context.Context, a again) error {
+	matches, err := w.bulks.matches(ctx, w.namespace, w.command, w.created, a.Cursor)
 	switch {
 	case err != nil:
 		return err
-	case len(found) == 0:
+	case !matches:
 		return errOther
 	}
 	return w.verb(ctx, a)
@@ -200,7 +221,8 @@ func (w *work) account(a again, err error) {
 	switch {
 	case err == nil:
 		w.progress.Done++
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, errOther), errors.As(err, &status):
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrJobNotFound), errors.Is(err, process.ErrRunNotFound),
+		errors.Is(err, errOther), errors.As(err, &status):
 		w.progress.Skipped++
 	case errors.Is(err, process.ErrDraining):
 		w.stopped = true

@@ -105,6 +105,9 @@ func jobOrder(text string, f Filter) (string, error) {
 	return order, nil
 }
 
+// ParseJobs parses a filter of ListJobs.
+func ParseJobs(text string) (Filter, error) { return parse(text, jobs) }
+
 // JobQuery selects a page of a list of jobs.
 type JobQuery struct {
 	Namespace string

@@ -59,6 +59,7 @@ var (
 	}
 	fieldRunStored = &field{name: "status", compare: map[string]string{equals: "r.status = lower($?::text)::flow_status"}}
 	fieldRunActive = &field{name: "status", compare: map[string]string{equals: "(r.status = 'active' AND " + runActive + " = $?::text)"}}
+	fieldRunID     = &field{name: "run_id", compare: map[string]string{equals: "r.run_id = $?::text"}, prefix: "starts_with(r.run_id, $?::text)"}
 	fieldRunType   = &field{
 		name: "template_type", compare: map[string]string{equals: "r.template_type = $?::text"}, prefix: "starts_with(r.template_type, $?::text)",
 	}
@@ -82,7 +83,7 @@ func runMetadataField() *field {
 
 var runs = &table{
 	fields: []*field{
-		fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron, fieldRunCreated, fieldRunPayload, fieldRunMetadata,
+		fieldRunID, fieldRunStatus, fieldRunType, fieldRunScope, fieldRunScopeID, fieldRunPhase, fieldRunCron, fieldRunCreated, fieldRunPayload, fieldRunMetadata,
 	},
 	example: "status = FAILED", text: "template_type = ",
 }
@@ -172,10 +173,13 @@ func unfinished(n node) (string, bool) {
 	return statusIn("PENDING", "QUEUED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "COMPENSATING")(n)
 }
 
+// ParseRuns parses a filter of ListRuns.
+func ParseRuns(text string) (Filter, error) { return parse(text, runs) }
+
 // RunQuery selects a page of a list of runs.
 type RunQuery struct {
 	Namespace string
-	Filter    string // over status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
+	Filter    string // over run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
 	OrderBy   string // "" means created_time desc
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
 	PageToken string // of the previous page; "" for the first

@@ -93,8 +93,8 @@ const (
 	BulkVerb_BULK_VERB_RESUME        BulkVerb = 3
 	BulkVerb_BULK_VERB_CANCEL        BulkVerb = 4
 	BulkVerb_BULK_VERB_REMOVE        BulkVerb = 5
-	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs take RETRY, CANCEL and, for jobs,
-	// REMOVE (as RemoveJob: those that have ended).
+	// Only for jobs and runs: RetryJob or RetryRun. Jobs and runs take RETRY, CANCEL and REMOVE (of
+	// those that have ended).
 	BulkVerb_BULK_VERB_RETRY BulkVerb = 6
 )
 

@@ -1,0 +1,126 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/search"
+)
+
+// Target is a kind of process that bulks can act on, by the filter of its list.
+type Target struct {
+	Kind    string // as Process.kind
+	Plural  string // what it is called in errors
+	IDField string // the field of the filter that is the ID
+	Verbs   map[progressorv1.BulkVerb]Verb
+
+	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short or empty and still
+	// have a next one. next is the token of the next page, "" at the end.
+	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
+	// Check parses a filter.
+	Check func(filter string) error
+}
+
+// Item is what a target has found.
+type Item struct {
+	search.Cursor        // ProcessID is the ID of the job or run
+	State         string // as Verb.Allowed
+}
+
+// Verb is what a bulk does to one process, job or run.
+type Verb struct {
+	Allowed []string // the states in which it is not refused; nil: all
+	// Do returns a *process.WrongStatusError in another state.
+	Do func(ctx context.Context, key process.Key, reason string, by process.Actor) error
+}
+
+func (v Verb) allows(state string) bool { return v.Allowed == nil || slices.Contains(v.Allowed, state) }
+
+// place is where a walk goes on.
+type place struct {
+	cursor search.Cursor // of processes
+	token  string        // of a target
+}
+
+// verbs returns the verbs of a kind, or nil if there is no such kind.
+func (b *Bulks) verbs(kind string) map[progressorv1.BulkVerb]Verb {
+	if kind == "" {
+		return b.processVerbs
+	}
+	return b.targets[kind].Verbs
+}
+
+// checkFilter validates the filter of a command.
+func (b *Bulks) checkFilter(o *command) error {
+	if o.Kind != "" {
+		target := b.targets[o.Kind]
+		if strings.TrimSpace(o.Filter) == "" {
+			return emptyFilter(target.IDField, target.Plural)
+		}
+		return target.Check(o.Filter)
+	}
+	filter, err := search.Parse(o.Filter)
+	if err == nil && filter.String() == "" {
+		err = emptyFilter("process_id", "processes")
+	}
+	return err
+}
+
+func emptyFilter(id, what string) error {
+	return &process.InvalidError{
+		Field: "filter", Message: fmt.Sprintf(`must not be empty: say %s = "*" if all %s of the namespace are meant`, id, what),
+	}
+}
+
+// find finds the next of what matches a command and was created at began or before; zero: at any time.
+func (b *Bulks) find(
+	ctx context.Context, namespace string, o *command, began time.Time, from place, limit int,
+) (found []Item, next place, more bool, err error) {
+	if o.Kind != "" {
+		target := b.targets[o.Kind]
+		found, next.token, err = target.Find(ctx, namespace, o.textFilter(target, began), from.token, limit)
+		return found, next, next.token != "", err
+	}
+	filter, err := o.matching(began)
+	if err != nil {
+		return nil, from, false, err
+	}
+	steps, cursor, more, err := b.engine.WalkProcesses(ctx, namespace, filter, from.cursor, limit)
+	for _, s := range steps {
+		found = append(found, Item{Cursor: s.Cursor, State: string(s.Status)})
+	}
+	return found, place{cursor: cursor}, more, err
+}
+
+// matches reports whether what was found earlier still matches.
+func (b *Bulks) matches(
+	ctx context.Context, namespace string, o *command, began time.Time, at search.Cursor,
+) (bool, error) {
+	if o.Kind != "" {
+		target := b.targets[o.Kind]
+		filter := fmt.Sprintf(`%s AND %s = %s AND created_time = "%s"`, o.textFilter(target, began), target.IDField,
+			search.Quote(at.ProcessID, false), at.CreatedTime.UTC().Format(time.RFC3339Nano))
+		found, _, err := target.Find(ctx, namespace, filter, "", 1)
+		return len(found) > 0, err
+	}
+	filter, err := o.matching(began)
+	if err != nil {
+		return false, err
+	}
+	found, _, _, err := b.engine.WalkProcesses(ctx, namespace, filter.Only(at), search.Cursor{}, 1)
+	return len(found) > 0, err
+}
+
+// textFilter returns the whole filter of a command on a target.
+func (o *command) textFilter(target Target, began time.Time) string {
+	text := fmt.Sprintf(`(%s) AND NOT %s = "~*"`, o.Filter, target.IDField)
+	if !began.IsZero() {
+		text += fmt.Sprintf(` AND created_time <= "%s"`, began.UTC().Format(time.RFC3339Nano))
+	}
+	return text
+}

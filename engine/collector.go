@@ -240,14 +240,17 @@ func (c *collector) forgetOfKinds(ctx context.Context) error {
 func (c *collector) expire(ctx context.Context) error {
 	e := c.engine
 	c.expiring = false
-	retention := map[string]time.Duration{}
+	retention, events := map[string]storage.Retention{}, map[string]time.Duration{}
 	for name, ns := range e.registry.all() {
-		if ns.retention > 0 {
+		if ns.retention != (storage.Retention{}) {
 			retention[name] = ns.retention
+		}
+		if longest := ns.retention.Longest(); longest > 0 {
+			events[name] = longest
 		}
 	}
 	for began := time.Now(); time.Since(began) < c.expiry/2; {
-		if more, err := e.store.ForgetJobEvents(ctx, retention); err != nil || !more {
+		if more, err := e.store.ForgetJobEvents(ctx, events); err != nil || !more {
 			if err != nil {
 				return err
 			}

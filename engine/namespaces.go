@@ -42,7 +42,7 @@ type namespace struct {
 	backlog     *backlog
 	usage       *usage
 	events      storage.EventMode // of its jobs and runs
-	retention   time.Duration     // of ended processes; 0 means forever
+	retention   storage.Retention // of ended processes
 	slots       *slots
 	requests    *share // requests in this node, without polls
 	polls       *share // polls of workers in this node
@@ -209,7 +209,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	if d := m.GetStepTimeout().AsDuration(); d > 0 {
 		ns.stepTimeout = d
 	}
-	ns.retention = m.GetRetention().AsDuration()
+	ns.retention = retentionOf(m)
 	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
@@ -311,7 +311,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 	stored := &progressorv1.Namespace{
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(), MaxBacklog: m.GetMaxBacklog(),
-		JobEvents: m.GetJobEvents(),
+		JobEvents: m.GetJobEvents(), FailedRetention: m.GetFailedRetention(), CancelledRetention: m.GetCancelledRetention(),
 	}
 	config, err := protojson.Marshal(stored)
 	if err != nil {
@@ -323,6 +323,15 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 	}
 	e.takeOver(row)
 	return namespaceMessage(row)
+}
+
+// retentionOf returns the retention of each outcome in a namespace.
+func retentionOf(m *progressorv1.Namespace) storage.Retention {
+	all := m.GetRetention().AsDuration()
+	return storage.Retention{
+		Completed: all, Failed: cmp.Or(m.GetFailedRetention().AsDuration(), all),
+		Cancelled: cmp.Or(m.GetCancelledRetention().AsDuration(), all),
+	}
 }
 
 // GetNamespace reads a namespace.

@@ -3,20 +3,30 @@
 -- never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
 -- data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
 -- a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique
--- key has a TTL keeps the key.
+-- key has a TTL keeps the key. Each namespace has one item for each status. failed_us: retention of
+-- a COMPLETED process of a run that did not succeed, if longer.
 -- name: ExpireProcesses :many
 WITH expired AS MATERIALIZED (
   SELECT process.namespace, process.process_id
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@retentions_us::bigint[]))
-         AS item(namespace, retention_us)
-   CROSS JOIN unnest(ARRAY['COMPLETED', 'CANCELLED']::process_status[]) AS ended_status(status)
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@statuses::text[]),
+                    unnest(@retentions_us::bigint[]), unnest(@faileds_us::bigint[]))
+         AS item(namespace, status, retention_us, failed_us)
    CROSS JOIN LATERAL (
      SELECT p.namespace, p.process_id
        FROM processes p
-      WHERE p.namespace COLLATE "POSIX" = item.namespace
-        AND p.attention = ended_status.status
+      WHERE item.status <> 'ERROR'
+        AND p.namespace COLLATE "POSIX" = item.namespace
+        AND p.attention = item.status::process_status
         AND p.removed_time IS NULL
         AND p.attention_time < statement_timestamp() - item.retention_us * interval '1 microsecond'
+        AND NOT (p.attention_time
+                   > statement_timestamp() - item.failed_us * interval '1 microsecond'
+                 AND starts_with(p.process_id, '~flow/')
+                 AND EXISTS (
+                   SELECT 1 FROM flow_runs r
+                    WHERE r.namespace = p.namespace
+                      AND r.run_id = substr(p.process_id, 7)
+                      AND r.status IN ('failed', 'expired')))
         AND NOT (starts_with(p.process_id, '~job/')
                  AND (EXISTS (
                    SELECT 1 FROM flow_runs r
@@ -29,12 +39,14 @@ WITH expired AS MATERIALIZED (
       ORDER BY p.attention_time LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) process
   UNION ALL
   SELECT process.namespace, process.process_id
-    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@retentions_us::bigint[]))
-         AS item(namespace, retention_us)
+    FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@statuses::text[]),
+                    unnest(@retentions_us::bigint[]))
+         AS item(namespace, status, retention_us)
    CROSS JOIN LATERAL (
      SELECT p.namespace, p.process_id
        FROM processes p
-      WHERE p.namespace COLLATE "POSIX" = item.namespace
+      WHERE item.status = 'ERROR'
+        AND p.namespace COLLATE "POSIX" = item.namespace
         AND p.attention = 'ERROR'
         AND p.kind = 'job'
         AND p.removed_time IS NULL

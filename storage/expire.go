@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -11,13 +12,42 @@ import (
 // their rows for a few milliseconds.
 const expireBatch = 100
 
+// Retention is how long a namespace keeps ended processes, by outcome; 0 means forever.
+type Retention struct {
+	Completed time.Duration // at least
+	Failed    time.Duration // jobs, and runs if this is longer than Completed
+	Cancelled time.Duration
+}
+
+// Longest returns the longest retention; 0 means forever.
+func (r Retention) Longest() time.Duration {
+	if min(r.Completed, r.Failed, r.Cancelled) == 0 {
+		return 0
+	}
+	return max(r.Completed, r.Failed, r.Cancelled)
+}
+
 // Expire removes processes whose retention is over, one batch per namespace. It returns the number
 // of removed processes per namespace. PurgeRemoved removes their histories later.
-func (s *Store) Expire(ctx context.Context, retention map[string]time.Duration) (map[string]int, error) {
+func (s *Store) Expire(ctx context.Context, retention map[string]Retention) (map[string]int, error) {
 	arg := dbsqlc.ExpireProcessesParams{Lim: expireBatch}
 	for namespace, keep := range retention {
-		arg.Namespaces = append(arg.Namespaces, namespace)
-		arg.RetentionsUs = append(arg.RetentionsUs, keep.Microseconds())
+		for _, of := range []struct {
+			status string
+			keep   time.Duration
+		}{{"COMPLETED", keep.Completed}, {"ERROR", keep.Failed}, {"CANCELLED", keep.Cancelled}} {
+			if of.keep == 0 {
+				continue
+			}
+			failed := keep.Failed
+			if failed == 0 {
+				failed = process.MaxDuration
+			}
+			arg.Namespaces = append(arg.Namespaces, namespace)
+			arg.Statuses = append(arg.Statuses, of.status)
+			arg.RetentionsUs = append(arg.RetentionsUs, of.keep.Microseconds())
+			arg.FailedsUs = append(arg.FailedsUs, failed.Microseconds())
+		}
 	}
 	if len(arg.Namespaces) == 0 {
 		return nil, nil

@@ -14,7 +14,9 @@ import (
 // expire removes processes that ended more than an hour ago, and returns how many of shop.
 func (b *bench) expire() int {
 	b.t.Helper()
-	expired, err := b.Expire(b.t.Context(), map[string]time.Duration{"shop": time.Hour})
+	expired, err := b.Expire(b.t.Context(), map[string]storage.Retention{
+		"shop": {Completed: time.Hour, Failed: time.Hour, Cancelled: time.Hour},
+	})
 	return must(b.t, expired, err)["shop"]
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/rpc"
@@ -174,12 +175,17 @@ func restartPostgres(ctx context.Context, server *pgembed.Server) error {
 	}
 }
 
+// devRetention is how long the demo namespaces keep ended processes.
+const devRetention = 7 * 24 * time.Hour
+
 // putDemoNamespaces creates missing demo namespaces. Changed ones are kept.
 func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 	for namespace, builtin := range map[string]string{"demo": "orders", "echo": "echo"} {
 		_, err := eng.GetNamespace(ctx, namespace)
 		if errors.Is(err, process.ErrNamespaceNotFound) {
-			_, err = eng.PutNamespace(ctx, &progressorv1.Namespace{Namespace: namespace, Processor: builtinProcessor(builtin)})
+			_, err = eng.PutNamespace(ctx, &progressorv1.Namespace{
+				Namespace: namespace, Processor: builtinProcessor(builtin), Retention: durationpb.New(devRetention),
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("namespace %s: %w", namespace, err)

@@ -42,6 +42,9 @@ type namespacePutCmd struct {
 	MaxAttempts  *int32            `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
 	Retention    *time.Duration    `placeholder:"DURATION" help:"How long ended processes are kept. Default: without limit."`
+
+	FailedRetention    *time.Duration `placeholder:"DURATION" help:"How long failed jobs and runs are kept. Default: --retention."`
+	CancelledRetention *time.Duration `placeholder:"DURATION" help:"How long cancelled processes and jobs are kept. Default: --retention."`
 }
 
 func (namespacePutCmd) Help() string {
@@ -51,6 +54,7 @@ neither the file nor the flags contain are reset to their defaults.
     progressor namespace put orders --connect-url http://127.0.0.1:9000 --step-timeout 10s
     progressor namespace put orders --connect-url http://127.0.0.1:9000/process --encoding json
     progressor namespace put play --builtin orders --history-mode none
+    progressor namespace put mail --pull --retention 24h --failed-retention 720h
     progressor namespace put orders -f orders.yaml
 
 To change one setting and keep the others, pass the output of get to put:
@@ -101,6 +105,8 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	}
 	setDuration(&ns.StepTimeout, c.StepTimeout)
 	setDuration(&ns.Retention, c.Retention)
+	setDuration(&ns.FailedRetention, c.FailedRetention)
+	setDuration(&ns.CancelledRetention, c.CancelledRetention)
 	set(&ns.MaxRunning, c.MaxRunning)
 	set(&ns.MaxBacklog, c.MaxBacklog)
 	set(&ns.MaxWaiting, c.MaxWaiting)
@@ -230,6 +236,8 @@ func printNamespace(a *app, ns *progressorv1.Namespace) error {
 		field{"job events", shortEnum(ns.GetJobEvents())},
 		field{"zombie policy", shortEnum(ns.GetZombiePolicy())},
 		field{"retention", showDuration(ns.GetRetention().AsDuration())},
+		field{"  of failed", showDuration(ns.GetFailedRetention().AsDuration())},
+		field{"  of cancelled", showDuration(ns.GetCancelledRetention().AsDuration())},
 		field{"retry after", showDuration(retry.GetInitialInterval().AsDuration())},
 		field{"retry max", showDuration(retry.GetMaxInterval().AsDuration())},
 		field{"retry backoff coefficient", showFactor(retry.GetBackoffCoefficient())},

@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -45,7 +46,10 @@ func TestRunsLeaveWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for more := true; more; {
-			expired, err := n.store.Expire(ctx, map[string]time.Duration{"ns": time.Hour, "pull": time.Hour})
+			expired, err := n.store.Expire(ctx, map[string]storage.Retention{
+				"ns":   {Completed: time.Hour, Failed: time.Hour, Cancelled: time.Hour},
+				"pull": {Completed: time.Hour, Failed: time.Hour, Cancelled: time.Hour},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,6 +30,41 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",
 	},
 	{
+		name: "retry-after-ignored", breaks: "a failure's retry_after replaces the backoff",
+		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)", planted: "return wait",
+		packages: "./engine/jobs", run: "TestRetryAfter",
+	},
+	{
+		name: "release-delay-ignored", breaks: "a released lease is taken after its delay",
+		file: "engine/leases.go", old: "d.completion.RetryAfter = delay", planted: "d.completion.RetryAfter = 0 * delay",
+		packages: "./engine/jobs", run: "TestReleaseWithDelay",
+	},
+	{
+		name: "progress-of-the-last-attempt-lost", breaks: "a lease has the progress of earlier attempts",
+		file: "storage/leases.go", old: "		Progress: r.Progress,\n", planted: "",
+		packages: "./client", run: "ContinuesAfterAFailure",
+	},
+	{
+		name: "job-backoff-of-the-first-attempt", breaks: "RetryJob does not begin the first attempt of a scheduled job",
+		file: "storage/internal/dbsqlc/end_backoff.sql.go", old: "     AND s.attempt > 0\n", planted: "",
+		packages: "./engine/jobs", run: "TestRetryRefusesUnended",
+	},
+	{
+		name: "unended-job-removed", breaks: "RemoveJob removes only jobs that have ended",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "p.kind = 'job' AND p.status = 'ERROR')", planted: "p.kind = 'job')",
+		packages: "./engine/jobs", run: "TestRemoveJob",
+	},
+	{
+		name: "args-of-a-running-job", breaks: "the args of a job change only while it waits",
+		file: "storage/internal/dbsqlc/update_job.sql.go", old: "(input.sets_run_time OR input.sets_args)", planted: "input.sets_run_time",
+		packages: "./engine/jobs", run: "TestUpdateArgs",
+	},
+	{
+		name: "retention-of-failed-jobs", breaks: "failed jobs have a retention of their own",
+		file: "storage/expire.go", old: "{\"ERROR\", keep.Failed}", planted: "{\"ERROR\", keep.Completed}",
+		packages: "./engine/jobs", run: "TestRetentionByOutcome",
+	},
+	{
 		name: "job-takeovers-for-ever", breaks: "past max_takeovers a lost lease is a failed attempt",
 		file: jobDecide, old: "case e.Lost && row.Takeovers < takeovers:", planted: "case e.Lost && row.Takeovers < takeovers+9:",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",

@@ -12,16 +12,25 @@ import (
 const expireProcesses = `-- name: ExpireProcesses :many
 WITH expired AS MATERIALIZED (
   SELECT process.namespace, process.process_id
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
-         AS item(namespace, retention_us)
-   CROSS JOIN unnest(ARRAY['COMPLETED', 'CANCELLED']::process_status[]) AS ended_status(status)
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]))
+         AS item(namespace, status, retention_us, failed_us)
    CROSS JOIN LATERAL (
      SELECT p.namespace, p.process_id
        FROM processes p
-      WHERE p.namespace COLLATE "POSIX" = item.namespace
-        AND p.attention = ended_status.status
+      WHERE item.status <> 'ERROR'
+        AND p.namespace COLLATE "POSIX" = item.namespace
+        AND p.attention = item.status::process_status
         AND p.removed_time IS NULL
         AND p.attention_time < statement_timestamp() - item.retention_us * interval '1 microsecond'
+        AND NOT (p.attention_time
+                   > statement_timestamp() - item.failed_us * interval '1 microsecond'
+                 AND starts_with(p.process_id, '~flow/')
+                 AND EXISTS (
+                   SELECT 1 FROM flow_runs r
+                    WHERE r.namespace = p.namespace
+                      AND r.run_id = substr(p.process_id, 7)
+                      AND r.status IN ('failed', 'expired')))
         AND NOT (starts_with(p.process_id, '~job/')
                  AND (EXISTS (
                    SELECT 1 FROM flow_runs r
@@ -31,15 +40,17 @@ WITH expired AS MATERIALIZED (
                         SELECT 1 FROM flow_steps f
                          WHERE f.process_namespace = p.namespace
                            AND f.process_id = p.process_id)))
-      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) process
+      ORDER BY p.attention_time LIMIT $5::int FOR NO KEY UPDATE SKIP LOCKED) process
   UNION ALL
   SELECT process.namespace, process.process_id
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::bigint[]))
-         AS item(namespace, retention_us)
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]))
+         AS item(namespace, status, retention_us)
    CROSS JOIN LATERAL (
      SELECT p.namespace, p.process_id
        FROM processes p
-      WHERE p.namespace COLLATE "POSIX" = item.namespace
+      WHERE item.status = 'ERROR'
+        AND p.namespace COLLATE "POSIX" = item.namespace
         AND p.attention = 'ERROR'
         AND p.kind = 'job'
         AND p.removed_time IS NULL
@@ -53,7 +64,7 @@ WITH expired AS MATERIALIZED (
                         SELECT 1 FROM flow_steps f
                          WHERE f.process_namespace = p.namespace
                            AND f.process_id = p.process_id)))
-      ORDER BY p.attention_time LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) process),
+      ORDER BY p.attention_time LIMIT $5::int FOR NO KEY UPDATE SKIP LOCKED) process),
 run_jobs AS MATERIALIZED (
   SELECT run_job.namespace, run_job.process_id, expired.namespace AS run_namespace,
          expired.process_id AS run_process_id
@@ -69,7 +80,7 @@ run_jobs AS MATERIALIZED (
           AND strpos(substr(p.process_id, length(expired.process_id) + 1), '/') = 0
           AND p.removed_time IS NULL
           AND p.attention IS NOT NULL
-        LIMIT $3::int)
+        LIMIT $5::int)
      UNION ALL (
        SELECT f.process_namespace, f.process_id
          FROM flow_steps f
@@ -84,7 +95,7 @@ run_jobs AS MATERIALIZED (
                AND p.process_id = f.process_id
                AND p.removed_time IS NULL
                AND p.attention IS NOT NULL)
-        LIMIT $3::int)) run_job),
+        LIMIT $5::int)) run_job),
 expired_with_jobs AS MATERIALIZED (
   SELECT run_jobs.namespace, run_jobs.process_id
     FROM run_jobs
@@ -94,7 +105,7 @@ expired_with_jobs AS MATERIALIZED (
    WHERE (
      SELECT count(*) FROM run_jobs
       WHERE run_jobs.run_namespace = expired.namespace
-        AND run_jobs.run_process_id = expired.process_id) < $3::int),
+        AND run_jobs.run_process_id = expired.process_id) < $5::int),
 locked AS MATERIALIZED (
   SELECT process.namespace, process.process_id
     FROM expired_with_jobs
@@ -166,7 +177,9 @@ SELECT updated_processes.namespace, updated_processes.process_id
 
 type ExpireProcessesParams struct {
 	Namespaces   []string
+	Statuses     []string
 	RetentionsUs []int64
+	FailedsUs    []int64
 	Lim          int32
 }
 
@@ -180,11 +193,18 @@ type ExpireProcessesRow struct {
 // never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
 // data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
 // a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique
-// key has a TTL keeps the key.
+// key has a TTL keeps the key. Each namespace has one item for each status. failed_us: retention of
+// a COMPLETED process of a run that did not succeed, if longer.
 // The jobs of a removed run, lim at a time: the run is removed after them.
 // Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {
-	rows, err := db.Query(ctx, expireProcesses, arg.Namespaces, arg.RetentionsUs, arg.Lim)
+	rows, err := db.Query(ctx, expireProcesses,
+		arg.Namespaces,
+		arg.Statuses,
+		arg.RetentionsUs,
+		arg.FailedsUs,
+		arg.Lim,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@
 WITH ended_steps AS MATERIALIZED (
   SELECT item.*, parent.ctid AS parents_ctid, parent.parent_namespace, parent.parent_process_id,
          translate(encode(task.response, 'base64'), E'\n', '') AS response,
-         parent.args
+         task.worker_id, task.running_time, parent.args
     FROM (
       SELECT unnest(@ords::int[]) AS ord, unnest(@namespaces::text[]) AS namespace,
              unnest(@process_ids::text[]) AS process_id, unnest(@task_ids::bigint[]) AS task_id,
@@ -23,7 +23,7 @@ WITH ended_steps AS MATERIALIZED (
              unnest(@captures::bool[]) AS capture,
              unnest(@step_timeouts_us::bigint[]) AS step_timeout_us) AS item
    CROSS JOIN LATERAL (
-     SELECT t.response FROM tasks t
+     SELECT t.response, t.worker_id, t.running_time FROM tasks t
       WHERE t.namespace = item.namespace
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
@@ -48,6 +48,8 @@ runs AS MATERIALIZED (
                               'processId', ended_steps.process_id,
                               'status', 'PROCESS_STATUS_COMPLETED',
                               'response', ended_steps.response,
+                              'workerId', ended_steps.worker_id,
+                              'runningTime', ended_steps.running_time,
                               'args', translate(encode(ended_steps.args, 'base64'), E'\n', ''))
            ORDER BY ended_steps.ord) AS ends
     FROM ended_steps WHERE ended_steps.parent_namespace = ended_steps.namespace

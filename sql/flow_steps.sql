@@ -23,7 +23,8 @@ INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, com
                              wait, item_hash)
 SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.status::step_status,
        NULLIF(item.compensation_status, '')::step_status, item.begins::int,
-       CASE WHEN item.begins THEN statement_timestamp() END,
+       coalesce(NULLIF(item.started_time, '0001-01-01Z'),
+                CASE WHEN item.begins THEN statement_timestamp() END),
        CASE WHEN item.status NOT IN ('pending', 'running') THEN statement_timestamp() END,
        NULLIF(item.due_time, '0001-01-01Z'), NULLIF(item.does, ''), NULLIF(item.does_in, ''),
        NULLIF(item.token, ''), NULLIF(item.worker_id, ''), NULLIF(item.reason, ''),
@@ -36,6 +37,7 @@ SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.sta
            unnest(@step_ids::text[]) AS step_id, unnest(@indexes::int[]) AS index,
            unnest(@ords::int[]) AS ord, unnest(@statuses::text[]) AS status,
            unnest(@compensation_statuses::text[]) AS compensation_status,
+           unnest(@started_times::timestamptz[]) AS started_time,
            unnest(@begins::bool[]) AS begins, unnest(@due_times::timestamptz[]) AS due_time,
            unnest(@does::text[]) AS does, unnest(@does_in::text[]) AS does_in,
            unnest(@tokens::text[]) AS token, unnest(@worker_ids::text[]) AS worker_id,
@@ -250,6 +252,54 @@ SELECT f.step_id,
    AND starts_with(f.process_id, '~job/')
    AND process.status = 'ERROR'
  ORDER BY f.ord, f.index;
+
+-- ReadCancelOutcome returns how the cancel of a process ended: the event of a job, or the failure
+-- of the CANCEL task of another process.
+-- name: ReadCancelOutcome :one
+SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS worker_id
+  FROM (
+    (SELECT e.type, e.worker_id
+       FROM job_events e
+      WHERE e.namespace = @namespace
+        AND e.job_id = @process_id
+        AND e.type IN ('cancel_acknowledged', 'cancel_grace_expired')
+      ORDER BY e.event_id DESC LIMIT 1)
+    UNION ALL
+    (SELECT 'cancel_grace_expired', NULL
+       FROM tasks t
+      WHERE t.namespace = @namespace
+        AND t.process_id = @process_id
+        AND t.task_type = 'CANCEL'
+        AND t.failure->>'reason' = 'cancel_grace_expired'
+      LIMIT 1)) outcome
+ LIMIT 1;
+
+-- ReadFirstStart returns when the first step of a run began at or after since. A job begins when a
+-- worker takes it. One that waits after a failed attempt has begun, at since or later.
+-- name: ReadFirstStart :one
+SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
+  FROM (
+    SELECT (CASE
+              WHEN f.status <> 'running' OR starts_with(f.process_id, '~job/') IS NOT TRUE
+                THEN f.running_time
+              WHEN job.worker_id IS NOT NULL OR job.failures IS NOT NULL
+                THEN greatest(f.running_time, @since)
+              ELSE attempt.running_time
+            END)::timestamptz AS start_time
+      FROM flow_steps f
+      LEFT JOIN LATERAL (
+        SELECT r.running_time FROM running r
+         WHERE r.namespace = coalesce(f.process_namespace, f.namespace)
+           AND r.process_id = f.process_id
+         LIMIT 1) attempt ON true
+      LEFT JOIN LATERAL (
+        SELECT j.worker_id, j.failures FROM jobs j
+         WHERE j.namespace = coalesce(f.process_namespace, f.namespace)
+           AND j.process_id = f.process_id
+         LIMIT 1) job ON true
+     WHERE f.namespace = @namespace
+       AND f.run_id = @run_id) step
+ WHERE step.start_time >= @since::timestamptz;
 
 -- ReadDueItems returns the open items of a step with the times at which they are due, the earliest
 -- first, at most lim: waits and delays at due_time, processes and runs timeout_us after they began.

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
@@ -16,6 +17,9 @@ type ChildEnd struct {
 	Status    string `json:"status"` // as in the API
 	Response  []byte `json:"response"`
 	Args      []byte `json:"args"` // the args for the notification that the child was started with
+	WorkerID  string `json:"workerId"`
+	// RunningTime is when its last attempt began; zero if an older version stored the end.
+	RunningTime time.Time `json:"runningTime"`
 }
 
 // ChildEnds returns the ends in a NOTIFY, or nil if it does not hold several.

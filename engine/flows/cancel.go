@@ -60,6 +60,9 @@ func (t *task) ask(p place, reason string) {
 		return
 	}
 	id, reason := t.doer(p, false), orElse(reason, t.asks())
+	if s.Action != flow.ActionWait && s.Action != flow.ActionDelay {
+		t.event(eventCancelRequested, p, "", "", reason)
+	}
 	cancel := storage.Message{Kind: storage.MessageCancel, Reason: reason}
 	switch s.Action {
 	case flow.ActionJob:
@@ -77,6 +80,19 @@ func (t *task) ask(p place, reason string) {
 		return
 	}
 	t.messages = append(t.messages, cancel)
+}
+
+// cancelEvent tells on the run how the cancel of a job or process of a step ended: its worker stopped, or its grace was over.
+func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
+	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
+	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, key)
+	if err != nil {
+		return t.faulted(err)
+	}
+	if kind != "" {
+		t.event(kind, p, "", "", "").WorkerID = worker
+	}
+	return nil
 }
 
 // endSuspended cancels the processes of asked steps that an operator has suspended, so that the run does not wait for

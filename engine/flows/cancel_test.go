@@ -85,7 +85,7 @@ func TestWorkedExample(t *testing.T) {
 	n.lease(t, "execute")
 	n.cancel(t, "pull", "deaf")
 	same(t, runSummary(n.ended(t, "pull", "deaf")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
-	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN ('deaf', '~job/deaf/execute')"); k != 1 {
+	if k := enginetest.Count(t, n.db, "SELECT count(*) FROM job_events WHERE type = 'cancel_grace_expired' AND job_id IN ('deaf', '~job/deaf/execute')"); k != 2 {
 		t.Fatalf("%d events cancel_grace_expired", k)
 	}
 

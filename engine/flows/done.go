@@ -63,7 +63,7 @@ func (t *task) change() flows.Change {
 	return c
 }
 
-func (t *task) event(kind string, p place, from, to, message string) {
+func (t *task) event(kind string, p place, from, to, message string) *storage.JobEvent {
 	e := &storage.JobEvent{
 		JobID: t.runID, Type: kind, From: from, To: to, Message: wire.Plain(message), Attempt: t.state.Run.Attempt, Actor: t.by.Name,
 	}
@@ -75,6 +75,7 @@ func (t *task) event(kind string, p place, from, to, message string) {
 		e.Index = &index
 	}
 	t.events = append(t.events, e)
+	return e
 }
 
 // row is what is written of a step or an item.
@@ -156,7 +157,7 @@ func (t *task) ended(p place, e *flow.Effect) error {
 		row.Reason = why
 	}
 	if how := t.ends[p]; how != nil {
-		row.Result, row.WorkerID = how.result, how.worker
+		row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started
 		if how.reason != "" {
 			row.Reason = how.reason
 		}
@@ -169,7 +170,7 @@ func (t *task) ended(p place, e *flow.Effect) error {
 		t.event(eventGraceExpired, p, "", "", "it has not ended in time, and was cancelled")
 		row.Reason = "it has not ended within the grace of the cancel"
 	}
-	t.event(eventStepStatus, p, string(from), string(row.Status), message)
+	t.event(eventStepStatus, p, string(from), string(row.Status), message).WorkerID = row.WorkerID
 	return nil
 }
 

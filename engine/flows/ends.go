@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -37,7 +39,7 @@ func (t *task) notified() error {
 			Namespace: end.Namespace, ProcessId: end.ProcessID, Response: end.Response,
 			Status: progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[end.Status]),
 		}
-		if err := t.childEnded(end.Args, child); err != nil {
+		if err := t.childEnded(end.Args, child, &attemptFacts{end.WorkerID, end.RunningTime}); err != nil {
 			return err
 		}
 	}
@@ -45,13 +47,35 @@ func (t *task) notified() error {
 	case len(ends) > 0:
 		return nil
 	case child != nil:
-		return t.childEnded(t.request.GetArgs(), child)
+		return t.childEnded(t.request.GetArgs(), child, nil)
 	}
 	return t.carryOut()
 }
 
-// childEnded is told the end of what does a step.
-func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
+// attemptFacts are facts about the last attempt of a job.
+type attemptFacts struct {
+	worker  string
+	started time.Time
+}
+
+// attemptOf reads the facts about the last attempt of a job that has ended, if it is a job and they are not known.
+func (t *task) attemptOf(child *progressorv1.ChildEnd, known *attemptFacts) (attemptFacts, error) {
+	if known != nil && !known.started.IsZero() {
+		return *known, nil
+	}
+	if !strings.HasPrefix(child.GetProcessId(), process.StepPrefix) {
+		return attemptFacts{}, nil
+	}
+	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
+	rows, err := jobs.Get(t.ctx, t.flows.store, key)
+	if err != nil || rows[0] == nil || rows[0].RunningTime == nil {
+		return attemptFacts{}, t.faulted(err)
+	}
+	return attemptFacts{rows[0].WorkerID, rows[0].RunningTime.UTC()}, nil
+}
+
+// childEnded is told the end of what does a step. attempt is the last attempt of a job, if that is known.
+func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *attemptFacts) error {
 	clear(t.values) // steps have another status than for the end before
 	var by input
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
@@ -78,7 +102,17 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd) error {
 	}
 	before := t.ends[p]
 	if !by.Undo {
+		facts, err := t.attemptOf(child, attempt)
+		if err != nil {
+			return err
+		}
+		e.worker, e.started = facts.worker, facts.started
 		t.ends[p] = e
+	}
+	if o.Status == flow.Cancelled && t.decision.Status(p.step) == flow.Open {
+		if err := t.cancelEvent(p, child); err != nil {
+			return err
+		}
 	}
 	known, err := t.decision.Ended(o)
 	switch {

@@ -100,6 +100,7 @@ type end struct {
 	result  []byte // JSON; nil: null
 	failure *progressorv1.Failure
 	worker  string
+	started time.Time // when the last attempt of a job began; zero if it is no job
 	reason  string
 }
 
@@ -320,6 +321,9 @@ func (t *task) tick() error {
 	if s.Mode == flow.ModeEnded {
 		return nil // it was reopened, and nobody has ordered anything
 	}
+	if err := t.startClock(); err != nil {
+		return err
+	}
 	looked := map[int]bool{}
 	for _, due := range s.DueNow(t.now) {
 		var err error
@@ -335,6 +339,24 @@ func (t *task) tick() error {
 		}
 	}
 	return t.decision.Tick()
+}
+
+// startClock moves the deadline of a run that would pass its timeout now, if its first step has begun later than the
+// clock was set, or has not begun: no worker has taken a job yet.
+func (t *task) startClock() error {
+	s, timeout := t.state.Run, t.template.plan.Timeout
+	if s.Mode != flow.ModeRunning || s.Deadline.IsZero() || s.Deadline.After(t.now) {
+		return nil
+	}
+	first, err := flows.FirstStart(t.ctx, t.flows.store, t.key.Namespace, t.runID, s.Deadline.Add(-timeout))
+	if err != nil {
+		return t.faulted(err)
+	}
+	if first.IsZero() {
+		first = t.now
+	}
+	s.Deadline = first.UTC().Add(timeout)
+	return nil
 }
 
 // maxDueItems bounds the items that one task ends because their time has come.

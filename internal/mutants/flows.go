@@ -82,6 +82,16 @@ var flowMutants = []mutant{
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
+		name: "flow-clock-of-the-queue", breaks: "the timeout of a run counts from the start of its first step",
+		file: "engine/flows/task.go", old: "		first = t.now\n", planted: "		first = s.Deadline.Add(-timeout)\n",
+		packages: "./engine/flows", run: "TimeoutCountsFromFirstStep",
+	},
+	{
+		name: "flow-step-without-worker", breaks: "the row and the event of a step name the worker of its job",
+		file: endSteps, old: "'workerId', ended_steps.worker_id,", planted: "'workerId', '',",
+		packages: "./engine/flows", run: "StepNamesItsWorker",
+	},
+	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",
@@ -93,7 +103,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
-		file: "engine/flows/done.go", old: "row.Result, row.WorkerID = how.result, how.worker", planted: "row.WorkerID = how.worker",
+		file: "engine/flows/done.go", old: "row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started", planted: "row.WorkerID, row.Started = how.worker, how.started",
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{

@@ -141,9 +141,10 @@ type StepChange struct {
 	Begins       bool       // it begins (again)
 	ItemHash     int64      // of an item that begins
 	Due          time.Time
-	ProcessID    string // the process that does it
-	ProcessIn    string // namespace of that process; "" means that of the run
-	Token        string // of an open wait
+	Started      time.Time // when a worker began its job; zero means unchanged
+	ProcessID    string    // the process that does it
+	ProcessIn    string    // namespace of that process; "" means that of the run
+	Token        string    // of an open wait
 	WorkerID     string
 	Reason       string
 	Input        []byte // JSON; nil means the payload
@@ -172,6 +173,7 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Bound
 		a.CompensationStatuses = append(a.CompensationStatuses, string(s.Compensation))
 		a.Begins = append(a.Begins, s.Begins)
 		a.DueTimes = append(a.DueTimes, s.Due)
+		a.StartedTimes = append(a.StartedTimes, s.Started)
 		a.Does = append(a.Does, s.ProcessID)
 		a.DoesIn = append(a.DoesIn, s.ProcessIn)
 		a.Tokens = append(a.Tokens, s.Token)
@@ -361,6 +363,33 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 		return err
 	})
 	return rows, err
+}
+
+// CancelOutcome reads how the cancel of a job or process ended: cancel_acknowledged with the worker,
+// cancel_grace_expired, or "" if neither is known.
+func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind, worker string, err error) {
+	err = s.Read(ctx, "read how a cancel ended", func(ctx context.Context, tx pgx.Tx) error {
+		row, err := dbsqlc.New().ReadCancelOutcome(ctx, tx, dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		kind, worker = row.Type, row.WorkerID
+		return err
+	})
+	return kind, worker, err
+}
+
+// FirstStart reads when the first step of a run began since a time: a worker took its job, or it is something else.
+// Zero: none has.
+func FirstStart(ctx context.Context, s *storage.Store, namespace, runID string, since time.Time) (first time.Time, err error) {
+	err = s.Read(ctx, "read the first start", func(ctx context.Context, tx pgx.Tx) error {
+		first, err = dbsqlc.New().ReadFirstStart(ctx, tx, dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
+		return err
+	})
+	if first.Unix() <= 0 {
+		return time.Time{}, err
+	}
+	return first, err
 }
 
 // DueItem is an open item of a step and when it is due.

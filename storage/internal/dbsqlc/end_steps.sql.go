@@ -17,7 +17,7 @@ const endSteps = `-- name: EndSteps :many
 WITH ended_steps AS MATERIALIZED (
   SELECT item.ord, item.namespace, item.process_id, item.task_id, item.fencing_token, item.capture, item.step_timeout_us, parent.ctid AS parents_ctid, parent.parent_namespace, parent.parent_process_id,
          translate(encode(task.response, 'base64'), E'\n', '') AS response,
-         parent.args
+         task.worker_id, task.running_time, parent.args
     FROM (
       SELECT unnest($1::int[]) AS ord, unnest($2::text[]) AS namespace,
              unnest($3::text[]) AS process_id, unnest($4::bigint[]) AS task_id,
@@ -25,7 +25,7 @@ WITH ended_steps AS MATERIALIZED (
              unnest($6::bool[]) AS capture,
              unnest($7::bigint[]) AS step_timeout_us) AS item
    CROSS JOIN LATERAL (
-     SELECT t.response FROM tasks t
+     SELECT t.response, t.worker_id, t.running_time FROM tasks t
       WHERE t.namespace = item.namespace
         AND t.process_id = item.process_id
         AND t.task_id = item.task_id
@@ -50,6 +50,8 @@ runs AS MATERIALIZED (
                               'processId', ended_steps.process_id,
                               'status', 'PROCESS_STATUS_COMPLETED',
                               'response', ended_steps.response,
+                              'workerId', ended_steps.worker_id,
+                              'runningTime', ended_steps.running_time,
                               'args', translate(encode(ended_steps.args, 'base64'), E'\n', ''))
            ORDER BY ended_steps.ord) AS ends
     FROM ended_steps WHERE ended_steps.parent_namespace = ended_steps.namespace

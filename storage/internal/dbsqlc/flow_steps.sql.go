@@ -220,6 +220,45 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 	return items, nil
 }
 
+const readCancelOutcome = `-- name: ReadCancelOutcome :one
+SELECT outcome.type::text AS type, coalesce(outcome.worker_id, '')::text AS worker_id
+  FROM (
+    (SELECT e.type, e.worker_id
+       FROM job_events e
+      WHERE e.namespace = $1
+        AND e.job_id = $2
+        AND e.type IN ('cancel_acknowledged', 'cancel_grace_expired')
+      ORDER BY e.event_id DESC LIMIT 1)
+    UNION ALL
+    (SELECT 'cancel_grace_expired', NULL
+       FROM tasks t
+      WHERE t.namespace = $1
+        AND t.process_id = $2
+        AND t.task_type = 'CANCEL'
+        AND t.failure->>'reason' = 'cancel_grace_expired'
+      LIMIT 1)) outcome
+ LIMIT 1
+`
+
+type ReadCancelOutcomeParams struct {
+	Namespace string
+	ProcessID string
+}
+
+type ReadCancelOutcomeRow struct {
+	Type     string
+	WorkerID string
+}
+
+// ReadCancelOutcome returns how the cancel of a process ended: the event of a job, or the failure
+// of the CANCEL task of another process.
+func (q *Queries) ReadCancelOutcome(ctx context.Context, db DBTX, arg ReadCancelOutcomeParams) (ReadCancelOutcomeRow, error) {
+	row := db.QueryRow(ctx, readCancelOutcome, arg.Namespace, arg.ProcessID)
+	var i ReadCancelOutcomeRow
+	err := row.Scan(&i.Type, &i.WorkerID)
+	return i, err
+}
+
 const readDueItems = `-- name: ReadDueItems :many
 SELECT item.index, item.due::timestamptz AS due
   FROM (
@@ -359,6 +398,47 @@ func (q *Queries) ReadFirstFailed(ctx context.Context, db DBTX, arg ReadFirstFai
 	var i ReadFirstFailedRow
 	err := row.Scan(&i.Index, &i.Failure)
 	return i, err
+}
+
+const readFirstStart = `-- name: ReadFirstStart :one
+SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
+  FROM (
+    SELECT (CASE
+              WHEN f.status <> 'running' OR starts_with(f.process_id, '~job/') IS NOT TRUE
+                THEN f.running_time
+              WHEN job.worker_id IS NOT NULL OR job.failures IS NOT NULL
+                THEN greatest(f.running_time, $1)
+              ELSE attempt.running_time
+            END)::timestamptz AS start_time
+      FROM flow_steps f
+      LEFT JOIN LATERAL (
+        SELECT r.running_time FROM running r
+         WHERE r.namespace = coalesce(f.process_namespace, f.namespace)
+           AND r.process_id = f.process_id
+         LIMIT 1) attempt ON true
+      LEFT JOIN LATERAL (
+        SELECT j.worker_id, j.failures FROM jobs j
+         WHERE j.namespace = coalesce(f.process_namespace, f.namespace)
+           AND j.process_id = f.process_id
+         LIMIT 1) job ON true
+     WHERE f.namespace = $2
+       AND f.run_id = $3) step
+ WHERE step.start_time >= $1::timestamptz
+`
+
+type ReadFirstStartParams struct {
+	Since     time.Time
+	Namespace string
+	RunID     string
+}
+
+// ReadFirstStart returns when the first step of a run began at or after since. A job begins when a
+// worker takes it. One that waits after a failed attempt has begun, at since or later.
+func (q *Queries) ReadFirstStart(ctx context.Context, db DBTX, arg ReadFirstStartParams) (time.Time, error) {
+	row := db.QueryRow(ctx, readFirstStart, arg.Since, arg.Namespace, arg.RunID)
+	var first time.Time
+	err := row.Scan(&first)
+	return first, err
 }
 
 const readItems = `-- name: ReadItems :many
@@ -637,9 +717,9 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 const writeSteps = `-- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
   SELECT item.ord FROM (
-    SELECT unnest($21::int[]) AS ord, unnest($22::text[]) AS namespace,
-           unnest($23::text[]) AS process_id, unnest($24::bigint[]) AS task_id,
-           unnest($25::bigint[]) AS fencing_token) AS item
+    SELECT unnest($22::int[]) AS ord, unnest($23::text[]) AS namespace,
+           unnest($24::text[]) AS process_id, unnest($25::bigint[]) AS task_id,
+           unnest($26::bigint[]) AS fencing_token) AS item
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -654,7 +734,8 @@ INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, com
                              wait, item_hash)
 SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.status::step_status,
        NULLIF(item.compensation_status, '')::step_status, item.begins::int,
-       CASE WHEN item.begins THEN statement_timestamp() END,
+       coalesce(NULLIF(item.started_time, '0001-01-01Z'),
+                CASE WHEN item.begins THEN statement_timestamp() END),
        CASE WHEN item.status NOT IN ('pending', 'running') THEN statement_timestamp() END,
        NULLIF(item.due_time, '0001-01-01Z'), NULLIF(item.does, ''), NULLIF(item.does_in, ''),
        NULLIF(item.token, ''), NULLIF(item.worker_id, ''), NULLIF(item.reason, ''),
@@ -667,12 +748,13 @@ SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.sta
            unnest($4::text[]) AS step_id, unnest($5::int[]) AS index,
            unnest($6::int[]) AS ord, unnest($7::text[]) AS status,
            unnest($8::text[]) AS compensation_status,
-           unnest($9::bool[]) AS begins, unnest($10::timestamptz[]) AS due_time,
-           unnest($11::text[]) AS does, unnest($12::text[]) AS does_in,
-           unnest($13::text[]) AS token, unnest($14::text[]) AS worker_id,
-           unnest($15::text[]) AS reason, unnest($16::text[]) AS input,
-           unnest($17::text[]) AS result, unnest($18::text[]) AS failure,
-           unnest($19::text[]) AS wait, unnest($20::bigint[]) AS item_hash) AS item
+           unnest($9::timestamptz[]) AS started_time,
+           unnest($10::bool[]) AS begins, unnest($11::timestamptz[]) AS due_time,
+           unnest($12::text[]) AS does, unnest($13::text[]) AS does_in,
+           unnest($14::text[]) AS token, unnest($15::text[]) AS worker_id,
+           unnest($16::text[]) AS reason, unnest($17::text[]) AS input,
+           unnest($18::text[]) AS result, unnest($19::text[]) AS failure,
+           unnest($20::text[]) AS wait, unnest($21::bigint[]) AS item_hash) AS item
  WHERE (item.attempt_ord IN (SELECT accepted.ord FROM accepted)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
        status = CASE
@@ -729,6 +811,7 @@ type WriteStepsParams struct {
 	Ords                 []int32
 	Statuses             []string
 	CompensationStatuses []string
+	StartedTimes         []time.Time
 	Begins               []bool
 	DueTimes             []time.Time
 	Does                 []string
@@ -763,6 +846,7 @@ func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams)
 		arg.Ords,
 		arg.Statuses,
 		arg.CompensationStatuses,
+		arg.StartedTimes,
 		arg.Begins,
 		arg.DueTimes,
 		arg.Does,

@@ -31,7 +31,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "retry-after-ignored", breaks: "a failure's retry_after replaces the backoff",
-		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)", planted: "return wait",
+		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)", planted: "return min(wait, process.MaxRetryAfter)",
 		packages: "./engine/jobs", run: "TestRetryAfter",
 	},
 	{

@@ -15,24 +15,25 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// admission gives keys to the jobs that wait for them, on every node. What frees a key on this node, or enqueues a job, has its line looked at;
-// with each pass of the collector all lines are: for what nodes left that died.
+// admission assigns keys of constraints to the jobs that wait for them. It runs on every node. When
+// this node frees a key or enqueues a job, it looks at the key queue concerned. With each pass of
+// the collector it looks at all key queues, and so handles what nodes that died have left.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}
 
 	mu      sync.Mutex
-	rules   map[string]*rules // of namespaces that have, or had, constraints, as this node knows them
+	rules   map[string]*rules // of namespaces that have, or had, constraints; as this node knows them
 	pending map[string]*look
-	next    map[string]time.Time     // when something is due by itself
-	from    map[string]string        // where the next look at all lines begins
-	held    map[string]jobs.HeldKeys // where it goes on with the keys that are held
+	next    map[string]time.Time     // when a namespace has timed work
+	from    map[string]string        // where the next look at all queues continues
+	held    map[string]jobs.HeldKeys // where the next check of held keys continues
 }
 
-// look is what is to be looked at in a namespace.
+// look is the pending work of a namespace.
 type look struct {
 	keys map[string]struct{}
-	all  bool // the lines of nobody's telling, too
+	all  bool // also the queues that no one has reported
 }
 
 func newAdmission(q *Jobs) *admission {
@@ -43,15 +44,16 @@ func newAdmission(q *Jobs) *admission {
 }
 
 const (
-	// admissionRest is the longest time between two looks at what is due by itself.
+	// admissionRest is the longest time between two checks for timed work.
 	admissionRest = time.Second
-	// sweepTime is how long one look goes on with evaluating what waits.
+	// sweepTime bounds how long one look evaluates waiting jobs.
 	sweepTime = 500 * time.Millisecond
-	// turnTimeout bounds a turn on a connection that does not answer; statement_timeout ends a slow one before.
+	// turnTimeout bounds a turn on a connection that does not respond. statement_timeout ends a
+	// slow statement earlier.
 	turnTimeout = 12 * time.Second
 )
 
-// Run gives keys until ctx ends.
+// Run assigns keys until ctx ends.
 func (a *admission) Run(ctx context.Context) error {
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()
@@ -70,7 +72,7 @@ func (a *admission) Run(ctx context.Context) error {
 	}
 }
 
-// refresh has every namespace looked at that has, or had, constraints.
+// refresh queues a look at every namespace that has, or had, constraints.
 func (a *admission) refresh(all []storage.Standing) {
 	for _, s := range all {
 		if s.ConstraintsVersion > 0 {
@@ -79,7 +81,8 @@ func (a *admission) refresh(all []storage.Standing) {
 	}
 }
 
-// notify has lines of a namespace looked at; all: the others too. It never waits.
+// notify queues a look at the given key queues of a namespace, or at all of them if all is set. It
+// never blocks.
 func (a *admission) notify(namespace string, all bool, lines ...string) {
 	a.mu.Lock()
 	l := a.pending[namespace]
@@ -106,7 +109,7 @@ func (a *admission) take() map[string]*look {
 	return taken
 }
 
-// due notes namespaces in which something is due by itself.
+// due queues a look at the namespaces whose timed work is due.
 func (a *admission) due(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,14 +134,14 @@ func (a *admission) rest(now time.Time) time.Duration {
 	return max(rest, time.Millisecond)
 }
 
-// known are the rules of a namespace as this node knows them; nil: it knows none.
+// known returns the rules of a namespace as this node knows them, or nil if it knows none.
 func (a *admission) known(namespace string) *rules {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.rules[namespace]
 }
 
-// learn gives the rules of a turn.
+// learn returns the rules that are in force in a turn.
 func (a *admission) learn(t *jobs.Turn) (*rules, error) {
 	if r := a.known(t.Namespace); r != nil && r.version == t.Version {
 		return r, nil
@@ -162,17 +165,17 @@ func (a *admission) remember(namespace string, r *rules) {
 	}
 }
 
-// serve looks at lines of a namespace, a part in each turn.
+// serve looks at key queues of a namespace, some of them in each turn.
 func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	if !a.jobs.engine.Hands(namespace) {
-		return // the look at all lines finds them
+		return // the look at all queues finds them
 	}
 	began := time.Now()
 	lines := slices.Sorted(maps.Keys(l.keys))
 	for last := false; !last; {
 		part := lines[:min(len(lines), turnKeys)]
 		lines = lines[len(part):]
-		last = len(part) == 0 || len(lines) == 0 && !l.all // what somebody waits for is not to wait for the look at all lines
+		last = len(part) == 0 || len(lines) == 0 && !l.all // a reported queue must not wait for the look at all queues
 		more, err := a.turn(ctx, namespace, part, last && l.all)
 		if err != nil {
 			a.jobs.engine.ScanFailed(ctx, "constraints", err)
@@ -194,12 +197,13 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	}
 }
 
-// later has lines looked at again after a moment.
+// later queues another look after 50 ms.
 func (a *admission) later(namespace string, lines []string, all bool) {
 	time.AfterFunc(50*time.Millisecond, func() { a.notify(namespace, all, lines...) })
 }
 
-// turn gives keys to the jobs in front of lines; all: of others too. It tells which lines have more.
+// turn assigns keys to the jobs at the front of key queues, and of others too if all is set. It
+// returns the queues that have more jobs to place.
 func (a *admission) turn(ctx context.Context, namespace string, lines []string, all bool) (more []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
 	defer cancel()
@@ -237,7 +241,8 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 	return done.again, nil
 }
 
-// keys adds to lines what is due, and with all the next part of all.
+// keys adds the queues that are due to lines. If all is set, it also adds the next part of all
+// queues.
 func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]string, error) {
 	names := map[string]struct{}{}
 	add := func(more []string, err error) error {
@@ -268,7 +273,8 @@ func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]st
 	return slices.Sorted(maps.Keys(names)), err
 }
 
-// sweep goes on with evaluating what waits, where constraints have changed. more: there is more.
+// sweep continues the evaluation of waiting jobs after constraints have changed. It reports whether
+// there are more.
 func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
 	defer cancel()
@@ -301,14 +307,15 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 	return more, nil
 }
 
-// admit tells whether a job that was claimed may run: only with the keys of the constraints as they were when it was claimed.
+// admit reports whether a claimed job may run. It may not if its keys were found under another
+// version of the constraints than the version at its claim.
 func (a *admission) admit(c *storage.Claim) bool {
 	if bytes.Contains(c.Job, noConstraints) {
 		return true
 	}
 	j, err := storage.JobOf(c.Job)
 	if err != nil || j == nil {
-		return true // decide says what is wrong with it
+		return true // decide reports the error
 	}
 	if r := a.known(c.Namespace); r != nil && len(j.ConstraintKeys) > 0 {
 		a.claimed(c.Namespace, r, j)
@@ -316,10 +323,12 @@ func (a *admission) admit(c *storage.Claim) bool {
 	return j.ConstraintsVersion == j.ConstraintsNow
 }
 
-// noConstraints stands in the claim of a job whose namespace has never had constraints. A text of the job cannot have it: quotes are escaped.
+// noConstraints is in the claim of a job whose namespace has never had constraints. The texts of a
+// job cannot contain it, because their quotes are escaped.
 var noConstraints = []byte(`"constraints_now" : null`)
 
-// claimed has buckets looked at whose start was taken: they fill up from now on.
+// claimed queues a look at the buckets from which a job that was claimed has taken a start. They
+// refill from now on.
 func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
 	var lines []string
 	for name, key := range j.ConstraintKeys {
@@ -332,7 +341,8 @@ func (a *admission) claimed(namespace string, r *rules, j *storage.Job) {
 	}
 }
 
-// stored has the lines looked at whose keys an end has freed, and jobs that are to be evaluated.
+// stored queues a look at the key queues whose keys the end of an attempt has freed, and at jobs
+// that must be evaluated.
 func (a *admission) stored(c *storage.Claim) {
 	if a.known(c.Namespace) == nil {
 		return
@@ -347,21 +357,22 @@ func (a *admission) stored(c *storage.Claim) {
 	}
 }
 
-// look has all lines of a namespace looked at, where it has constraints: somebody may be in another line now, or have left a key.
+// look queues a look at all key queues of a namespace that has constraints: a job may have changed
+// its queue or left a key.
 func (a *admission) look(namespace string) {
 	if a.known(namespace) != nil {
 		a.notify(namespace, true)
 	}
 }
 
-// enqueued has the line of a new job looked at.
+// enqueued queues a look at the key queue of a new job.
 func (a *admission) enqueued(j *storage.NewJob) {
 	if len(j.Constraints.Keys) > 0 {
 		a.notify(j.Key.Namespace, false, j.Constraints.FirstKey())
 	}
 }
 
-// changed counts what runs under the constraints as they are from now on.
+// changed returns the rules after a change of constraints, and counts running jobs under them.
 func changed(t *jobs.Turn) (*rules, error) {
 	if len(t.Constraints) > maxConstraints {
 		return nil, &process.InvalidError{Field: "constraint", Message: fmt.Sprintf("a namespace has at most %d constraints", maxConstraints)}
@@ -374,7 +385,7 @@ func changed(t *jobs.Turn) (*rules, error) {
 	return r, err
 }
 
-// follow has a change that this node has stored hold here at once.
+// follow applies a change of constraints that this node has stored.
 func (a *admission) follow(namespace string, r *rules) {
 	a.remember(namespace, r)
 	a.notify(namespace, true)

@@ -22,16 +22,18 @@ import (
 )
 
 const (
-	// maxCost bounds what an expression may cost for one job, in units of CEL: about 1 ms. One that costs more is one that fails.
+	// maxCost bounds the cost of an expression for one job, in units of CEL: about 1 ms. An
+	// expression that costs more fails.
 	maxCost = 10_000
-	// maxKey bounds the value of a key; of a longer one its digest stands there.
+	// maxKey is the longest key, in bytes. A longer one is replaced by its digest.
 	maxKey = 256
-	// maxConstraints bounds those of a namespace: each is evaluated for each job.
+	// maxConstraints is the limit per namespace: every job is evaluated against every constraint.
 	maxConstraints = 100
 )
 
-// environment declares what expressions see. Names with a dot in them are variables of their own, so that job.nmae is an error when the
-// constraint is put, and not a job that matches nothing.
+// environment declares the variables of expressions. Names with a dot are separate variables, so
+// that job.nmae is an error when the constraint is put. Otherwise it would be a constraint that
+// matches no job.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		cel.Variable("job.name", cel.StringType), cel.Variable("job.args", cel.DynType), cel.Variable("job.priority", cel.IntType),
@@ -39,11 +41,11 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// rule is a constraint, ready to be evaluated.
+// rule is a compiled constraint.
 type rule struct {
 	jobs.Constraint
 	match cel.Program
-	key   cel.Program // nil: one key for all
+	key   cel.Program // nil if all jobs share one key
 }
 
 // rules are the constraints of a namespace in one version.
@@ -66,7 +68,7 @@ func newRules(version int64, constraints []jobs.Constraint) (*rules, error) {
 	return r, nil
 }
 
-// of is the rule that a line is of; nil: there is none any more.
+// of returns the rule of a key queue, or nil if it no longer exists.
 func (r *rules) of(line string) *rule {
 	name, _, _ := strings.Cut(line, "=")
 	return r.byName[name]
@@ -84,7 +86,7 @@ func compile(c jobs.Constraint) (*rule, error) {
 	return r, err
 }
 
-// program compiles an expression whose value is to be of one of some types.
+// program compiles an expression whose value must have one of the types in kinds.
 func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error) {
 	env, err := environment()
 	if err != nil {
@@ -109,10 +111,10 @@ func program(field, text, wants string, kinds ...*cel.Type) (cel.Program, error)
 	return p, nil
 }
 
-// A name of the job that is not known, where CEL sees no more than its first part.
+// ofJob matches an unknown name of the job. CEL reports only the first part of such a name.
 var ofJob = regexp.MustCompile(`^job(\s*\.\s*\w+)*`)
 
-// wrong says what CEL found wrong, in words that help where CEL's own do not.
+// wrong returns CEL's message, or a better one for common mistakes.
 func wrong(text string, issue *cel.Error) string {
 	lines := strings.Split(text, "\n")
 	at := ""
@@ -130,7 +132,7 @@ func wrong(text string, issue *cel.Error) string {
 	return issue.Message
 }
 
-// keys are what a job needs to run.
+// keys returns the keys that a job needs to run, by the name of the constraint.
 func (r *rules) keys(s jobs.Subject) map[string]string {
 	if len(r.all) == 0 {
 		return nil
@@ -148,8 +150,10 @@ func (r *rules) keys(s jobs.Subject) map[string]string {
 	return keys
 }
 
-// keyFor tells whether a job matches, and its key. An expression that fails for a job, as one that asks for an argument which it has not, does
-// not match it; one that matches and whose key fails shares the key "" with all others like it, so that it is limited.
+// keyFor reports whether a job matches, and returns its key. If the match expression fails, for
+// example because the job does not have the argument, the job does not match. If the key expression
+// of a matching job fails, its key is "", so that it is still limited, together with all jobs like
+// it.
 func (r *rule) keyFor(vars map[string]any) (key string, matches bool) {
 	v, _, err := r.match.Eval(vars)
 	if err != nil || v != types.True {
@@ -170,7 +174,7 @@ func keyText(v ref.Val) string {
 	case types.String:
 		key = wire.Plain(string(v))
 	case types.Double:
-		key = strconv.FormatFloat(float64(v), 'f', -1, 64) // 7 and not 7e+00, whether it came as 7 or as 7.0
+		key = strconv.FormatFloat(float64(v), 'f', -1, 64) // 7 and not 7e+00, for 7 and 7.0 alike
 	case types.Int, types.Uint, types.Bool:
 		key = fmt.Sprint(v.Value())
 	}
@@ -180,7 +184,7 @@ func keyText(v ref.Val) string {
 	return key
 }
 
-// variables are a job as expressions see it.
+// variables returns the values of a job for expressions.
 func variables(s jobs.Subject) map[string]any {
 	var args any
 	metadata, tags := map[string]any{}, []string{}
@@ -189,7 +193,7 @@ func variables(s jobs.Subject) map[string]any {
 		into any
 	}{{s.Args, &args}, {s.Metadata, &metadata}, {s.Tags, &tags}} {
 		if len(j.from) > 0 {
-			_ = json.Unmarshal(j.from, j.into) // it was written as JSON by this program
+			_ = json.Unmarshal(j.from, j.into) // this program wrote it as JSON
 		}
 	}
 	if args = process.PlainNumbers(args); args == nil {
@@ -198,7 +202,7 @@ func variables(s jobs.Subject) map[string]any {
 	return map[string]any{"job.name": s.Name, "job.args": args, "job.priority": int64(s.Priority), "job.tags": tags, "job.metadata": metadata}
 }
 
-// constrained is what a job needs under these rules; r may be nil.
+// constrained returns what a job needs under these rules. r may be nil.
 func (r *rules) constrained(s jobs.Subject) storage.Constrained {
 	if r == nil {
 		return storage.Constrained{}
@@ -206,7 +210,7 @@ func (r *rules) constrained(s jobs.Subject) storage.Constrained {
 	return storage.Constrained{Version: r.version, Keys: r.keys(s)}
 }
 
-// storedConstraint checks a constraint and makes what is stored of it.
+// storedConstraint checks a constraint and converts it to its stored form.
 func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
 	s := jobs.Constraint{Name: c.GetName(), Match: c.GetMatch(), Key: c.GetKey(), MaxRunning: c.GetMaxRunning()}
 	switch {

@@ -17,7 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// PutConstraint sets a limit of jobs. It holds for jobs that wait, too, and counts those that run.
+// PutConstraint creates or replaces a constraint. It also applies to jobs that already wait, and
+// counts jobs that already run.
 func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by ...process.Actor) (*progressorv1.Constraint, error) {
 	stored, err := storedConstraint(c)
 	if err != nil {
@@ -38,7 +39,7 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by
 	return constraintMessage(c.GetNamespace(), stored), nil
 }
 
-// DeleteConstraint takes a limit away.
+// DeleteConstraint removes a constraint.
 func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by ...process.Actor) error {
 	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by 
 	return nil
 }
 
-// ListConstraints gives the constraints of a namespace, by name, with how much of each is in use.
+// ListConstraints returns the constraints of a namespace by name, with their usage.
 func (q *Jobs) ListConstraints(ctx context.Context, namespace string) ([]*progressorv1.ConstraintState, error) {
 	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
 		return nil, err
@@ -79,10 +80,11 @@ func constraintMessage(namespace string, c jobs.Constraint) *progressorv1.Constr
 	return m
 }
 
-// maxBefore is up to how many jobs are counted that stand before one in its line.
+// maxBefore bounds how many jobs ahead of a job in its key queue are counted.
 const maxBefore = 1000
 
-// blockedOn says which key a job waits for, who has it, and where it stands in line.
+// blockedOn describes the key that a job waits for, its holders, and the job's position in the key
+// queue.
 func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 	b, err := q.blocked(ctx, r)
 	if err != nil || b == nil {
@@ -91,7 +93,8 @@ func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 	return blockedText(b), nil
 }
 
-// blocked looks at the key that a job waits for; nil: it is being found.
+// blocked returns what is known of the key that a job waits for, or nil if the job is not evaluated
+// yet.
 func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, error) {
 	if r.Line == "" {
 		return nil, nil
@@ -102,7 +105,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	}
 	name, key, _ := strings.Cut(r.Line, "=")
 	n := slices.IndexFunc(constraints, func(c jobs.Constraint) bool { return c.Name == name })
-	if n < 0 { // that one is gone since it was evaluated
+	if n < 0 { // the constraint was deleted after the job was evaluated
 		return nil, nil
 	}
 	c := constraints[n]
@@ -112,7 +115,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 		ReservedBy: reservedBy(r, at),
 	}
 	if c.RateCount > 0 && at.Unstarted >= int(c.RateBurst) {
-		b.Unstarted = at.Unstarted // until they are claimed there is no next start, and the time of the bucket is only when it is looked at again
+		b.Unstarted = at.Unstarted // the next start is unknown until these are claimed
 	} else if c.RateCount > 0 && !at.NextTime.IsZero() {
 		b.NextStart = at.NextTime
 		if !b.More {
@@ -122,7 +125,7 @@ func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, erro
 	return b, nil
 }
 
-// reservedBy returns the other job for which the key is kept that a job waits for; "" if there is none.
+// reservedBy returns the other job that has reserved the key that a job waits for, or "".
 func reservedBy(r *jobs.Row, at jobs.QueuePosition) string {
 	if at.ReservedBy == r.ProcessID {
 		return ""
@@ -160,14 +163,15 @@ func blockedText(b *explain.Blocked) string {
 	return text.String()
 }
 
-// explain adds what holds a job up: the key that it waits for, who may run it, and where the members of a group stand.
+// explain adds what blocks a job: the key that it waits for, the workers that may run it, and the
+// state of each member of a group.
 func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *explain.State) error {
 	if state.Job == nil || state.Running != nil || len(state.Waiting) == 0 {
 		return nil
 	}
 	rows, err := jobs.Get(ctx, q.store, process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()})
 	if err != nil || rows[0] == nil {
-		return err // it is gone since
+		return err // the job was removed meanwhile
 	}
 	row := rows[0]
 	if waitsForKey(row) {
@@ -194,7 +198,7 @@ func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *expl
 	return nil
 }
 
-// waitsForKey tells whether a job waits for a key.
+// waitsForKey reports whether a job waits for a key of a constraint.
 func waitsForKey(r *jobs.Row) bool {
 	return r.Place == "schedule" && process.WaitsFor(r.WaitsFor) == process.WaitsForConstraint
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// checkGroup checks who is to run a job. grouped: several workers are, or one out of some.
+// checkGroup checks the workers option of a job. It reports whether the job is a group: it has
+// several workers, or one of a list.
 func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err error) {
 	if g == nil {
 		return false, nil
@@ -38,8 +39,9 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 	return jobs.GroupRules{Count: max(g.GetCount(), 1), MaxFailures: g.GetMaxFailures(), WorkerIDs: g.GetWorkerIds()}
 }
 
-// groups looks at the jobs that several workers run, on every node: each of them is a task that waits for the engine whenever something has come to
-// it. What this node brings about has it look at once; what others left it is told with each pass of the collector (see Jobs.standing).
+// groups decides jobs for several workers. It runs on every node. Each such job has a task that
+// waits for the engine whenever there is something to decide. A change on this node wakes groups at
+// once. Each pass of the collector wakes it for what other nodes have left (see Jobs.standing).
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}
@@ -48,12 +50,12 @@ type groups struct {
 	stranded []string // namespaces without workers in which groups wait for their members
 }
 
-// groupsBatch is how many groups one look takes.
+// groupsBatch is the number of groups per look.
 const groupsBatch = 32
 
 func newGroups(q *Jobs) *groups { return &groups{jobs: q, woken: make(chan struct{}, 1)} }
 
-// wake has groups looked at. It never waits.
+// wake requests a look at the groups. It never blocks.
 func (g *groups) wake() {
 	select {
 	case g.woken <- struct{}{}:
@@ -61,7 +63,7 @@ func (g *groups) wake() {
 	}
 }
 
-// Run looks until ctx ends.
+// Run looks at groups when it is woken, until ctx ends.
 func (g *groups) Run(ctx context.Context) error {
 	for {
 		select {
@@ -85,7 +87,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
 	defer cancel()
 	looked, err := jobs.LookAtGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
-		options, _ := wire.JobOptions(g.Options) // what cannot be read asks for one worker
+		options, _ := wire.JobOptions(g.Options) // unreadable options mean one worker
 		return groupRules(options.GetWorkers())
 	}, func(group *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 		step := nextStep(group, rules)
@@ -99,10 +101,10 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	}
 	g.jobs.engine.Moved(looked.Ended, looked.Notified)
 	if len(looked.Ended) > 0 {
-		g.jobs.engine.Retried() // whoever waits for one of them may go on
+		g.jobs.engine.Retried() // jobs that wait for one of them may continue
 	}
 	at := time.Duration(0)
-	for _, member := range looked.Evict { // its group is looked at until it has ended
+	for _, member := range looked.Evict { // the group remains until the member has ended
 		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{Key: member, Reason: "its worker may not run it any more", Grace: &at}); err != nil {
 			return false, err
 		}
@@ -110,14 +112,14 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	return looked.Groups == groupsBatch, nil
 }
 
-// tally is what became of the members of a group.
+// tally counts the members of a group by their result.
 type tally struct {
 	succeeded, failed int
-	last              *jobs.Place // of those that failed
+	last              *jobs.Place // the last place that failed
 	open              []*jobs.Place
 	cancelled         []process.Key
-	takers            []string // workers that have a place, or have used one up
-	left              int      // allowed workers that may still succeed
+	takers            []string // workers that have a place or have used one
+	left              int      // allowed workers that can still succeed
 }
 
 func tallied(g *jobs.Group, rules jobs.GroupRules) tally {
@@ -151,7 +153,8 @@ func tallied(g *jobs.Group, rules jobs.GroupRules) tally {
 	return t
 }
 
-// nextStep decides what becomes of a job that several workers run, from what became of its members. It is pure.
+// nextStep decides the next step of a job for several workers from the results of its members. It
+// is a pure function.
 func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	t := tallied(g, rules)
 	missing := int(rules.Count) - t.succeeded
@@ -182,14 +185,15 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	if surplus := len(t.open) - missing; surplus > 0 {
 		step.Cancel = unasked(t.open[missing:])
 	}
-	// Where all that are allowed have to succeed each place is for one of them: who else asks need not look at it.
+	// If every allowed worker has to succeed, each place is for one of them. Other workers then
+	// need not look at it.
 	everybody := len(rules.WorkerIDs) == int(rules.Count)
 	for range missing - len(t.open) {
 		worker := ""
 		if everybody {
 			free := slices.IndexFunc(rules.WorkerIDs, func(id string) bool { return !slices.Contains(step.Takers, id) })
 			if free < 0 {
-				break // one that is being ended has it still
+				break // a member that is being cancelled still has it
 			}
 			worker = rules.WorkerIDs[free]
 			step.Takers = append(step.Takers, worker)
@@ -199,7 +203,7 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	return step
 }
 
-// unasked are the members that were not asked to end yet.
+// unasked returns the members that were not yet asked to end.
 func unasked(places []*jobs.Place) (members []process.Key) {
 	for _, p := range places {
 		if !p.Asked {
@@ -209,7 +213,7 @@ func unasked(places []*jobs.Place) (members []process.Key) {
 	return members
 }
 
-// lastFailure is the failure of a group: that of the worker which was one too many.
+// lastFailure returns the failure of a group: the one of the last worker that failed.
 func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, detail string) {
 	detail = fmt.Sprintf("%d workers have failed, and %d may: ", t.failed, rules.MaxFailures)
 	if t.failed <= int(rules.MaxFailures) {
@@ -220,6 +224,6 @@ func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, d
 		why = f
 	}
 	detail += fmt.Sprintf("%s: %s", t.last.WorkerID, cmp.Or(why.GetMessage(), why.GetReason()))
-	text, _ := wire.FailureJSON(why) // it was read from one
+	text, _ := wire.FailureJSON(why) // why was parsed from valid JSON
 	return text, short(detail)
 }

@@ -12,23 +12,25 @@ import (
 )
 
 const (
-	// turnKeys and turnJobs bound what one turn looks at: about 20 ms.
+	// turnKeys and turnJobs bound the work of one turn, to about 20 ms.
 	turnKeys = 500
 	turnJobs = 1000
-	// minRefill is the least time that the next start of a bucket is waited for: at a high rate several come together.
+	// minRefill is the shortest wait for the next start of a bucket. At a high rate, several starts
+	// are given together.
 	minRefill = 5 * time.Millisecond
-	// unclaimedRest is when a bucket is looked at again whose starts nobody has taken yet. On the node that claims them it is at once.
+	// unclaimedRest is the time until the next check of a bucket whose starts are not claimed yet.
+	// The node that claims them checks it at once.
 	unclaimedRest = 200 * time.Millisecond
 )
 
-// keyQueue is a key within one turn.
+// keyQueue is the state of a key within one turn.
 type keyQueue struct {
-	rule   *rule // nil: its constraint is gone, and everybody in it may go on
+	rule   *rule // nil if the constraint is gone: every job in the queue may continue
 	state  jobs.KeyState
-	tokens float64 // of a rate, before what is taken
-	room   int32   // how many more may have it
+	tokens float64 // of the rate, before what this turn takes
+	room   int32   // how many more jobs can have the key
 	taken  int32
-	asked  int32 // how many were taken from its front
+	asked  int32 // how many jobs were requested from its front
 
 	reserved *reservation // nil if the key is not reserved
 	refused  bool         // the next job does not get the key, because it is reserved
@@ -52,8 +54,9 @@ func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
 	return l
 }
 
-// refilled are the starts that a bucket has now. Those given to jobs which had not started at the last look are taken off its size since then:
-// they may all start at this moment. So whatever begins when, in no time there are more starts than burst and what the rate gives for it.
+// refilled returns the starts that a bucket has now. Starts that were given but unused at the last
+// refill reduce its size, because all of those jobs may start at this moment. So in any period, at
+// most burst plus rate times the period jobs start.
 func refilled(c jobs.Constraint, s jobs.KeyState) float64 {
 	size := float64(c.RateBurst)
 	if !s.HasBucket {
@@ -72,7 +75,7 @@ func (l *keyQueue) take() {
 	l.taken++
 }
 
-// bucket is where the line's bucket stands after the turn.
+// bucket returns the state of the key's bucket after the turn.
 func (l *keyQueue) bucket() jobs.Bucket {
 	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
 	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
@@ -89,24 +92,24 @@ func (l *keyQueue) bucket() jobs.Bucket {
 	return b
 }
 
-// seconds is a Duration, at most a century.
+// seconds converts s to a Duration of at most a century.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, (100*365*24*time.Hour).Seconds()) * float64(time.Second))
 }
 
-// outcome is what a turn has changed.
+// outcome is the result of a turn.
 type outcome struct {
-	placed  map[string]int           // by the name of the job
-	blocked map[string]time.Duration // for how long those have waited, by the constraint that they waited for last
-	again   []string                 // lines that had room for more than the turn looked at
+	placed  map[string]int           // number of jobs by job name
+	blocked map[string]time.Duration // how long they have waited, by the constraint that they waited for last
+	again   []string                 // queues that had room for more jobs than the turn looked at
 }
 
-// placer gives the keys of lines to the jobs in front of them.
+// placer assigns keys to the jobs at the front of key queues.
 type placer struct {
 	turn   *jobs.Turn
 	rules  *rules
 	queues map[string]*keyQueue
-	waits  time.Duration // until the first of the buckets has a start to give
+	waits  time.Duration // until the first bucket has a start to give
 
 	unreserved map[string]struct{} // jobs whose stored reservations end
 }
@@ -115,7 +118,8 @@ func newPlacer(t *jobs.Turn, r *rules) *placer {
 	return &placer{turn: t, rules: r, queues: map[string]*keyQueue{}, unreserved: map[string]struct{}{}}
 }
 
-// next is how long it is until something is due by itself: what was known before, or a bucket; negative: nothing is.
+// next returns the time until timed work is due: before, or that of a bucket if it is earlier. It
+// is negative if no work is due.
 func (p *placer) next(before time.Duration) time.Duration {
 	if before < 0 || p.waits > 0 && p.waits < before {
 		before = cmp.Or(p.waits, -1)
@@ -123,7 +127,8 @@ func (p *placer) next(before time.Duration) time.Duration {
 	return before
 }
 
-// place lets the jobs in front of lines have their keys. A job that misses one waits for it in the line of that key.
+// place assigns keys to the jobs at the front of key queues. A job that lacks a key waits in the
+// queue of that key.
 func (p *placer) place(names []string) (outcome, error) {
 	done := outcome{placed: map[string]int{}, blocked: map[string]time.Duration{}}
 	if err := p.read(names); err != nil {
@@ -158,7 +163,7 @@ func (p *placer) place(names []string) (outcome, error) {
 	return done, p.settle()
 }
 
-// weigh gives keys to the jobs in front of lines where some need several, or other ones than before.
+// weigh assigns keys if some jobs need several keys or must be evaluated.
 func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
 	keys := make([]map[string]string, len(front))
 	var others []string
@@ -185,7 +190,7 @@ func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
 	return p.turn.Place(moves)
 }
 
-// count notes that a job may be claimed now.
+// count records that a job can be claimed now.
 func (o *outcome) count(t *jobs.Turn, j *jobs.InFront) {
 	o.placed[j.Name]++
 	if constraint, _, inLine := strings.Cut(j.Line, "="); inLine {
@@ -193,7 +198,8 @@ func (o *outcome) count(t *jobs.Turn, j *jobs.InFront) {
 	}
 }
 
-// read learns where lines stand that are not known yet. The line "" is of jobs that have to be evaluated: everybody in it may.
+// read loads the state of unknown key queues. The queue "" holds jobs that must be evaluated, and
+// has no limit.
 func (p *placer) read(names []string) error {
 	var unknown []string
 	var rated []bool
@@ -215,7 +221,7 @@ func (p *placer) read(names []string) error {
 	return err
 }
 
-// front takes the jobs in front of lines that have room, those with the smallest priority first.
+// front returns the jobs at the front of queues that have room, by priority, smallest first.
 func (p *placer) front(names []string) ([]jobs.InFront, error) {
 	f := jobs.Front{Limit: turnJobs}
 	for _, name := range names {
@@ -241,12 +247,12 @@ func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
 	return jobs.KeysOf(j.Keys)
 }
 
-// move gives a job its keys, or lets it wait for the first that it lacks.
+// move gives a job all of its keys, or makes it wait for the first one that it lacks.
 func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
 	lines := storage.Constrained{Keys: keys}.KeyNames()
 	if j.Stale {
-		p.unreserve(j.ProcessID) // its keys may be others now
+		p.unreserve(j.ProcessID) // its keys may have changed
 	}
 	for n, name := range lines {
 		if l := p.queues[name]; !l.isFree(j) {
@@ -269,7 +275,7 @@ func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, mov
 	return m, true
 }
 
-// settle stores the buckets that were looked at.
+// settle stores the buckets that the turn has read.
 func (p *placer) settle() error {
 	var buckets []jobs.Bucket
 	for _, l := range p.queues {
@@ -285,7 +291,8 @@ func (p *placer) settle() error {
 	return p.turn.SetBuckets(buckets)
 }
 
-// sweep evaluates one span of what waits anew. It tells which lines have got somebody, and whether there is more to look at.
+// sweep evaluates a batch of waiting jobs again. It returns the key queues that have new jobs and
+// reports whether there are more jobs to evaluate.
 func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more bool, err error) {
 	stale, over, err := t.Sweep()
 	if err != nil {
@@ -310,14 +317,15 @@ func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more
 		}
 		moves = append(moves, m)
 	}
-	freed, err := t.Reserve(evaluated, nil) // the keys of these jobs may be others now
+	freed, err := t.Reserve(evaluated, nil) // the keys of these jobs may have changed
 	if err != nil {
 		return nil, nil, false, err
 	}
 	return append(lines, freed...), placed, !over, t.Place(moves)
 }
 
-// hold notes the keys of jobs that run and were claimed under an older version: they count, though nobody has asked for room.
+// hold records the keys of running jobs that were claimed under an older version. They count
+// against the limits, even beyond them.
 func (r *rules) hold(t *jobs.Turn) error {
 	running, err := t.Unheld()
 	if err != nil {
@@ -332,16 +340,16 @@ func (r *rules) hold(t *jobs.Turn) error {
 	return t.Hold(moves)
 }
 
-// needsSweep tells whether what waits has to be looked through: once after a change, and once more when all that was on its way into the
-// database at that moment has come to its end.
+// needsSweep reports whether waiting jobs must be evaluated: once after a change, and again when
+// all transactions that were open at the time of the change have ended.
 func needsSweep(t *jobs.Turn) (again, under bool) {
 	settled := t.Changed.Add(settleTime)
 	again = t.Cursor == nil && (t.Swept.Before(t.Changed) || t.Now.After(settled) && t.Swept.Before(settled))
 	return again, again || t.Cursor != nil
 }
 
-// settleTime is longer than any transaction of the engine lasts.
+// settleTime is longer than any transaction of the engine.
 const settleTime = 20 * time.Second
 
-// settling tells whether something may still come that was claimed under an older version.
+// settling reports whether jobs that were claimed under an older version may still appear.
 func settling(t *jobs.Turn) bool { return t.Now.Before(t.Changed.Add(settleTime)) }

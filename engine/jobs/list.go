@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// List lists the jobs of a namespace that match a filter (see storage/search). A page may hold fewer than asked for, or none, and still have a
-// next.
+// List returns the jobs of a namespace that match a filter (see storage/search). A page may be
+// short or empty and still have a next page.
 func (q *Jobs) List(ctx context.Context, r *progressorv1.ListJobsRequest) ([]*progressorv1.Job, string, error) {
 	if _, err := q.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err

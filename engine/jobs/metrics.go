@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// metricNames is how many names of jobs of a namespace have metrics of their own; those that come later share one. Names are made by clients.
+	// metricNames is how many job names per namespace have their own metrics. Later names share
+	// one, because clients choose the names.
 	metricNames = 100
 	otherNames  = "(other)"
 
-	statsAge     = 5 * time.Second // how old a figure may be: scrapes of several Prometheis cost one look
+	statsAge     = 5 * time.Second // the longest age of a figure: several Prometheus servers cost one query
 	statsTimeout = 2 * time.Second
 )
 
-// metrics count what jobs do on this node.
+// metrics counts the jobs of this node.
 type metrics struct {
 	claims    *prometheus.CounterVec
 	lost      *prometheus.CounterVec
@@ -29,8 +30,8 @@ type metrics struct {
 	durations *prometheus.HistogramVec
 
 	mu    sync.Mutex
-	named map[process.Key]struct{} // namespaces with names
-	count map[string]int           // of names, by namespace
+	named map[process.Key]struct{} // names that have their own metrics
+	count map[string]int           // number of names by namespace
 }
 
 func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
@@ -56,7 +57,7 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 	return m
 }
 
-// label is the name of a job as metrics have it.
+// label returns the value of the label "name" for a job.
 func (m *metrics) label(namespace, name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	k := process.Key{Namespace: namespace, ProcessID: name}
@@ -73,7 +74,7 @@ func (m *metrics) label(namespace, name string) string {
 	return name
 }
 
-// ended counts the end of an attempt that is stored.
+// ended counts the stored end of an attempt.
 func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Time) {
 	if done.Job == nil || done.Job.Type == EventReleased {
 		return
@@ -87,14 +88,14 @@ func (m *metrics) ended(c *storage.Claim, done *storage.Completion, now time.Tim
 	}
 }
 
-// given counts how long jobs have waited for keys, by the constraint.
+// given counts how long jobs have waited for keys, by constraint.
 func (m *metrics) given(namespace string, blocked map[string]time.Duration) {
 	for constraint, waited := range blocked {
 		m.blocked.WithLabelValues(namespace, constraint).Add(waited.Seconds())
 	}
 }
 
-// statsCollector shows how many jobs stand where. It looks when it is scraped, and never otherwise.
+// statsCollector exports the number of jobs by state. It queries the database only during a scrape.
 type statsCollector struct {
 	jobs   *Jobs
 	mu     sync.Mutex
@@ -115,7 +116,8 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- oldestJob
 }
 
-// Collect implements prometheus.Collector. While the database is away it shows nothing: no figure is better than a wrong one.
+// Collect implements prometheus.Collector. While the database is unavailable it exports nothing
+// rather than a wrong figure.
 func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,14 +12,15 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// States are what the counts of jobs are by.
+// States are the states by which jobs are counted. The first five are those of open jobs.
 var States = []string{"scheduled", "available", "running", "retryable", "cancel_requested", "succeeded", "failed", "cancelled"}
 
-// MaxStatsNames is how many names one answer tells of: those with the most jobs that are not at their end, then those with the most jobs.
+// MaxStatsNames is the most names in one response. Names with the most open jobs come first, then
+// names with the most jobs.
 const MaxStatsNames = 1000
 
-// Stats tells how many jobs of a namespace there are in each state, also by name, and for how long the oldest available one has been that. It reads what
-// was counted.
+// Stats returns the number of jobs of a namespace by state, in total and by name, and the age of
+// the oldest available job. It reads stored counts.
 func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQueueStatsResponse, error) {
 	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func countByState(c *storage.JobCounts) map[string]int64 {
 	return counts
 }
 
-// most are the names with the most jobs, without those that have none any more.
+// most returns the names with the most jobs, without names that no longer have jobs.
 func most(all []*storage.JobCounts) []*storage.JobCounts {
 	list := slices.DeleteFunc(slices.Clone(all), func(c *storage.JobCounts) bool { return c.Oldest < 0 && open(c)+ended(c) == 0 })
 	slices.SortFunc(list, func(a, b *storage.JobCounts) int {

@@ -12,8 +12,8 @@ import (
 )
 
 // Enqueue refuses a job for several workers if the tasks of its namespace go to a processor. Such a
-// job can still be there: the processor of the namespace has changed, or a cron, a flow or RetryJob
-// has sent it. It fails with a reason, because no worker would ever take it.
+// job can still exist: the processor of the namespace has changed, or a cron, a flow or RetryJob
+// has created it. It fails with a reason, because no worker would ever take it.
 
 // strand notes the namespaces whose groups wait for members that no worker can take. It reports
 // whether there are any.
@@ -30,7 +30,7 @@ func (g *groups) strand(all []storage.Standing) bool {
 	return len(stranded) > 0
 }
 
-// wakeStranded lets the groups of stranded namespaces be decided, some at a time.
+// wakeStranded wakes groups of stranded namespaces, one batch at a time.
 func (g *groups) wakeStranded(ctx context.Context) error {
 	g.mu.Lock()
 	stranded := g.stranded

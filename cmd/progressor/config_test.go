@@ -110,6 +110,12 @@ func TestBadConfiguration(t *testing.T) {
 			`line 2: namespaces[0].processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
 		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "line 2: namespaces[0].processor.transport: is required: set one of connect, pull, builtin"},
 		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil, "line 2: namespaces[0].processor.pull.lease_duration: 2h is more than 1h"},
+		{"defaults of a name", "\ndefaults: {namespace: a}", nil, "line 2: defaults.namespace: each namespace has its own"},
+		{"defaults that pause", "defaults: {paused: true}", nil, "line 1: defaults.paused: each namespace has its own"},
+		{"unknown default", "defaults:\n  step: 3s", nil, "line 2: defaults.step: unknown field; known: "},
+		{"list of defaults", "defaults: [a]", nil, "line 1: defaults: must have the fields of a Namespace"},
+		{"default of the wrong type", "defaults: {max_running: many}", nil, `defaults.max_running: must be a number (got "many")`},
+		{"default out of range", dsn + "defaults: {max_running: -1}\nnamespaces: [{namespace: a, processor: {pull: }}]", nil, "line 3: namespaces[0].max_running: "},
 		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil, "target: is required: set one of start_process"},
 	}
 	for _, tt := range tests {

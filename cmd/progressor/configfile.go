@@ -32,6 +32,7 @@ type fileNamespace struct {
 // become a default.
 func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 	file := configFile{values: map[string]fileValue{}}
+	var defaults *yaml.Node
 	root, err := parseYAML(text)
 	if err != nil || root == nil {
 		return file, err
@@ -51,6 +52,8 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 		case "templates":
 			file.templates, err = parseList(value, key.Value,
 				func(t *progressorv1.Template, at inFile) fileTemplate { return fileTemplate{t, at} }, "namespace", "type")
+		case "defaults":
+			defaults = value
 		default:
 			err = file.add(key, value, fileKey(key.Value), keys)
 		}
@@ -58,7 +61,7 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 			return file, err
 		}
 	}
-	return file, nil
+	return file, file.applyDefaults(defaults)
 }
 
 // add adds the setting with this key, or the settings below it.
@@ -106,7 +109,7 @@ func siblings(keys map[string]bool, key string) []string {
 		}
 	}
 	if group == "" {
-		names = append(names, "namespaces", "crons", "templates")
+		names = append(names, "defaults", "namespaces", "crons", "templates")
 	}
 	return names
 }

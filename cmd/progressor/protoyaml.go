@@ -34,6 +34,11 @@ func messageFromYAML(node *yaml.Node, m proto.Message, path string) error {
 	if err != nil {
 		return err
 	}
+	return messageFromTree(tree, node, m, path)
+}
+
+// messageFromTree parses a message from a tree of messageTree. Errors name the line of node.
+func messageFromTree(tree any, node *yaml.Node, m proto.Message, path string) error {
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

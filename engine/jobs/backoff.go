@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// EndBackoff makes the next attempt of a job now if the job waits for it. Otherwise it returns nil. by: who asked, if
-// that is known.
+// EndBackoff starts the next attempt of a job in backoff now. It returns nil if the job is not in
+// backoff. by is the caller, if known.
 func (q *Jobs) EndBackoff(ctx context.Context, key process.Key, by ...process.Actor) (*progressorv1.Job, error) {
 	now, err := jobs.EndBackoff(ctx, q.store, key, by...)
 	if err != nil || !now {
@@ -18,7 +18,7 @@ func (q *Jobs) EndBackoff(ctx context.Context, key process.Key, by ...process.Ac
 	return q.retried(ctx, key)
 }
 
-// retried wakes everything that a job may wait for that can run again, and returns the job.
+// retried wakes everything that a job that can run again may wait for, and returns the job.
 func (q *Jobs) retried(ctx context.Context, key process.Key) (*progressorv1.Job, error) {
 	q.wake(key.Namespace)
 	return q.Get(ctx, key, 0)

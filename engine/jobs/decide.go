@@ -15,13 +15,14 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// decide turns the end of an attempt of a job into what is stored: its result, another attempt, or its end. It is pure.
+// decide turns the end of an attempt into what is stored: the result of the job, another attempt,
+// or its failure. It is a pure function.
 func decide(e engine.End, c *storage.Completion) {
 	row, options, err := read(e.Claim)
 	if err == nil && (len(row.ConstraintKeys) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {
 		defer func() {
 			switch c.Outcome {
-			case storage.Removed: // it takes them with it
+			case storage.Removed: // removal deletes the keys, too
 			case storage.Retry:
 				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Back{})
 			default:
@@ -41,7 +42,7 @@ func decide(e engine.End, c *storage.Completion) {
 		}
 		return
 	}
-	if err != nil { // the row of the job cannot be read: a fault of this program, and no reason to try again
+	if err != nil { // the row of the job cannot be read: a bug, so another attempt would not help
 		failure := &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 		tell(e, c, failure)
 		failed(c, failure)
@@ -50,7 +51,7 @@ func decide(e engine.End, c *storage.Completion) {
 	end := &jobs.End{Attempt: c.Attempt, WorkerID: e.WorkerID}
 	switch c.Outcome {
 	case storage.Removed:
-		return // nothing is left to be written
+		return // nothing is left to write
 	case storage.Finished, storage.Completed, storage.Cancelled:
 		succeed(e, c, end, options)
 	default:
@@ -76,25 +77,26 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 	return row, options, err
 }
 
-// isMember tells whether a job is a run of one that several workers run side by side.
+// isMember reports whether a job is a member of a job for several workers.
 func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, process.MemberPrefix) }
 
-// succeed ends a job whatever the action of the result is. The result stands in jobs alone, for as long as it is kept, and not in tasks; but that
-// of a step is the response of its task, which the run is told with the end.
+// succeed completes a job, whatever action its result has. The result of a job is stored only in
+// jobs, for its TTL. The result of a step is stored as the response of its task instead, and the
+// run receives it with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
 	isStep := strings.HasPrefix(e.Claim.ProcessID, process.StepPrefix) && !isMember(e.Claim)
 	var text []byte
 	if options.GetKeepResult() || isStep {
 		var err error
 		if text, err = valueJSON("job_result", e.Response.GetResult().GetJobResult(), process.MaxPayloadBytes); err != nil {
-			row, _, _ := read(e.Claim) // it was read before
+			row, _, _ := read(e.Claim) // it was read before without an error
 			e.Failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()}
 			fail(e, c, end, row, options)
 			return
 		}
 	}
 	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
-	if !isStep { // who has ended it stands with its task; those of steps are read where all else of them stands
+	if !isStep { // the task stores its worker; steps are read from the row of the job
 		end.WorkerID = ""
 	}
 	switch {
@@ -109,13 +111,13 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
 }
 
-// runOf is the run whose step a job is, by its id: ~job/RUN/STEP.
+// runOf returns the run of a step from the ID of its job: ~job/RUN/STEP.
 func runOf(job process.Key) process.Key {
 	id := job.ProcessID[len(process.StepPrefix):]
 	return process.Key{Namespace: job.Namespace, ProcessID: process.FlowPrefix + id[:max(strings.LastIndexByte(id, '/'), 0)]}
 }
 
-// resultTTL is for how long a kept result is kept.
+// resultTTL returns how long a result is kept.
 func resultTTL(options *progressorv1.JobOptions) time.Duration {
 	if ttl := options.GetResultTtl(); ttl != nil {
 		return ttl.AsDuration()
@@ -123,7 +125,8 @@ func resultTTL(options *progressorv1.JobOptions) time.Duration {
 	return defaultResultTTL
 }
 
-// fail decides between another attempt and the end of the job. Attempts whose worker was lost use up takeovers first, then retries.
+// fail decides between another attempt and the end of the job. An attempt whose worker was lost
+// uses a takeover if one is left, otherwise a retry.
 func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, options *progressorv1.JobOptions) {
 	failure := e.Failure
 	if c.Rejection != nil {
@@ -136,7 +139,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		failure = &progressorv1.Failure{Reason: process.ReasonLeaseLost, Message: lostMessage(e)}
 	}
 	tell(e, c, failure)
-	before, _ := wire.JobFailures(row.Failures) // what cannot be read counts as nothing
+	before, _ := wire.JobFailures(row.Failures) // unreadable failures do not count
 	used := int32(1)
 	for _, f := range before {
 		used += f.Omitted - f.OmittedTakeovers
@@ -144,7 +147,8 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 			used++
 		}
 	}
-	// A place whose worker is lost once too often is spent with that worker: a retry would be on it, and nobody knows where that is.
+	// A member whose worker was lost too often is not retried: the retry would have to run on the
+	// same worker, and that one is lost.
 	spent := e.Lost && isMember(e.Claim)
 	again := !failure.GetNonRetryable() && used <= options.GetMaxRetry() && !spent
 	takeovers := int32(defaultMaxTakeovers)
@@ -163,7 +167,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 		c.RetryAfter = wire.RetryAfter(failure, wire.Backoff(options.GetBackoff(), used, e.Random))
 	}
 	if end.Takeover || again {
-		c.Failure, _ = wire.FailureJSON(failure) // it has been cleaned, or is made of plain strings
+		c.Failure, _ = wire.FailureJSON(failure) // cannot fail: the failure was cleaned, or has plain strings only
 		end.Failure = keptFailure(failure)
 		if c.Uncounted {
 			end.Failure = nil
@@ -174,7 +178,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	end.Failure = failed(c, failure)
 }
 
-// The types of events that the end of an attempt has.
+// The event types of the end of an attempt.
 const (
 	EventSucceeded    = "succeeded"
 	EventFailed       = "attempt_failed"
@@ -184,7 +188,7 @@ const (
 	EventAcknowledged = "cancel_acknowledged"
 )
 
-// tell has an attempt that failed say why.
+// tell sets the event of a failed attempt, and its message.
 func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 	switch {
 	case e.Lost:
@@ -207,7 +211,8 @@ func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
 	return keptFailure(failure)
 }
 
-// keptFailure returns a failure as its job keeps it: with short texts, and without details that are too large.
+// keptFailure returns a failure as its job keeps it: with shortened texts, and without details that
+// are too large.
 func keptFailure(failure *progressorv1.Failure) []byte {
 	if proto.Size(failure) > process.MaxFailureDetails {
 		failure = proto.CloneOf(failure)
@@ -220,7 +225,7 @@ func keptFailure(failure *progressorv1.Failure) []byte {
 	return text
 }
 
-// maxDetail bounds what lists, events and the failures of a job show of why it failed.
+// maxDetail bounds the text of a failure in lists, events and jobs, in bytes.
 const maxDetail = 4096
 
 func short(text string) string {
@@ -230,7 +235,7 @@ func short(text string) string {
 	return text
 }
 
-// rejected is the failure that a processor's no stands for: a job that is refused is not tried again.
+// rejected returns the failure for a rejection by the processor. A rejected job is not tried again.
 func rejected(r *progressorv1.Rejection) *progressorv1.Failure {
 	return &progressorv1.Failure{Reason: r.GetReason(), Message: r.GetMessage(), NonRetryable: true}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Jobs keeps the jobs of one node.
+// Jobs implements the jobs of one node.
 type Jobs struct {
 	engine    *engine.Engine
 	store     *storage.Store
@@ -30,7 +30,8 @@ type Jobs struct {
 	groups    *groups
 }
 
-// New makes the jobs of an engine and its store, with metrics where there is somebody to register them. Their kind has to be added to it.
+// New returns the jobs of an engine and its store. The caller must add Kind to the engine. A
+// registerer is optional.
 func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Registerer) *Jobs {
 	q := &Jobs{engine: e, store: store}
 	q.admission = newAdmission(q)
@@ -39,7 +40,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 	return q
 }
 
-// Kind is what the engine has to know of jobs.
+// Kind returns the kind of jobs for the engine.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
@@ -47,7 +48,7 @@ func (q *Jobs) Kind() engine.Kind {
 	}
 }
 
-// admit tells whether a claim may run, and counts it.
+// admit reports whether a claim may run, and counts it.
 func (q *Jobs) admit(c *storage.Claim) bool {
 	if !q.admission.admit(c) {
 		return false
@@ -56,7 +57,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	return true
 }
 
-// standing takes what other nodes have left, and which constraints they have changed.
+// standing handles what other nodes have left, and their changes of constraints.
 func (q *Jobs) standing(all []storage.Standing) {
 	q.admission.refresh(all)
 	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
@@ -64,13 +65,13 @@ func (q *Jobs) standing(all []storage.Standing) {
 	}
 }
 
-// stored counts the end of an attempt, and has those looked at who waited for its keys.
+// stored counts the end of an attempt, and wakes the jobs that wait for its keys.
 func (q *Jobs) stored(c *storage.Claim, done *storage.Completion, now time.Time) {
 	q.metrics.ended(c, done, now)
 	q.admission.stored(c)
 }
 
-// forget drops what nobody asks for any more.
+// forget deletes jobs and names that are past their retention.
 func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	more, err = jobs.Forget(ctx, q.store)
 	if err != nil {
@@ -80,7 +81,7 @@ func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	return more || names, err
 }
 
-// run works beside the jobs of this node until ctx ends.
+// run assigns keys and decides groups until ctx ends.
 func (q *Jobs) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return q.admission.Run(ctx) })
@@ -88,7 +89,8 @@ func (q *Jobs) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Enqueue makes a job, or gives the one that holds its unique or its idempotency key. by: who asked, if that is known.
+// Enqueue creates a job, or returns the job that has its unique or its idempotency key. by is the
+// caller, if known.
 func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by ...process.Actor) (*progressorv1.EnqueueResponse, error) {
 	j, err := q.NewJob("", r)
 	if err != nil {
@@ -112,7 +114,7 @@ func (q *Jobs) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest, by .
 	return resp, err
 }
 
-// nameOf is who asked; "": nobody who is known.
+// nameOf returns the name of the caller, or "" if it is not known.
 func nameOf(by []process.Actor) string {
 	if len(by) == 0 {
 		return ""
@@ -120,7 +122,8 @@ func nameOf(by []process.Actor) string {
 	return by[0].Name
 }
 
-// EnqueueBatch makes jobs, all of them or none. It answers with ids and names alone: what else there is to know the caller has just said.
+// EnqueueBatch creates all of the jobs or none. The response contains only what the caller does not
+// know: ids, names and states.
 func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor) (*progressorv1.EnqueueBatchResponse, error) {
 	all := make([]*storage.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}
@@ -163,8 +166,8 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 	return resp, nil
 }
 
-// checkTimes refuses durations that a job cannot have. Crons and templates that were stored with such a duration get the default.
-// path is put before the names of fields in errors.
+// checkTimes rejects durations that are not valid for a job. Stored crons and templates with such a
+// duration use the default instead. path is the prefix of field names in errors.
 func checkTimes(path string, o *progressorv1.JobOptions) error {
 	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
 		return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
@@ -172,7 +175,8 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 	return wire.CheckLease(path+"options.", o)
 }
 
-// checkTakers refuses a job that several workers run where there are none. path is put before the names of fields in errors.
+// checkTakers rejects a job for several workers in a namespace without workers. path is the prefix
+// of field names in errors.
 func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) error {
 	if !j.Grouped || q.engine.Pulls(ctx, j.Key.Namespace) {
 		return nil
@@ -181,7 +185,7 @@ func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) 
 		"the tasks of namespace %q go to its processor; workers take those of namespaces whose processor is pull", j.Key.Namespace)}
 }
 
-// enqueued has new jobs looked at that nobody takes by itself.
+// enqueued wakes admission and groups for new jobs that need them.
 func (q *Jobs) enqueued(all ...*storage.NewJob) {
 	grouped := false
 	for _, j := range all {
@@ -193,21 +197,22 @@ func (q *Jobs) enqueued(all ...*storage.NewJob) {
 	}
 }
 
-// NewJob makes what is stored of a request, with the keys that it needs to run. path is put before the names of fields in errors.
+// NewJob converts a request to its stored form, with the keys that the job needs to run. path is
+// the prefix of field names in errors.
 func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
 	j, err := newJob(path, r)
 	if err != nil {
 		return nil, err
 	}
 	if j.Grouped {
-		return j, nil // its members need keys
+		return j, nil // only its members need keys
 	}
 	j.Constraints = q.admission.known(j.Key.Namespace).constrained(jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority})
 	return j, nil
 }
 
-// maxArgs returns the limit for the args of a job, in bytes of JSON. A job that undoes a step of a run gets the
-// input and the result of the step, each within its own limit.
+// maxArgs returns the limit for the args of a job, in bytes of JSON. A job that undoes a step of a
+// run gets the input and the result of the step, each within its own limit.
 func maxArgs(jobID string) int {
 	if strings.HasPrefix(jobID, process.StepPrefix) {
 		return process.MaxMessageBytes
@@ -215,7 +220,8 @@ func maxArgs(jobID string) int {
 	return process.MaxPayloadBytes
 }
 
-// newJob checks a request and makes what is stored of it. path is put before the names of fields in errors.
+// newJob validates a request and converts it to its stored form. path is the prefix of field names
+// in errors.
 func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
 	args, err := valueJSON(path+"args", r.GetArgs(), maxArgs(r.GetJobId()))
 	if err != nil {
@@ -259,7 +265,7 @@ func newJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error
 	return j, nil
 }
 
-// Get reads a job, and waits for its end at most so long.
+// Get returns a job. It waits at most wait for the end of the job.
 func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, wait)
 	if err != nil {
@@ -274,7 +280,7 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 	return job, err
 }
 
-// row reads a job, and waits for its end at most so long.
+// row reads a job. It waits at most wait for the end of the job.
 func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*jobs.Row, error) {
 	over := time.Now().Add(wait)
 	for {
@@ -295,7 +301,8 @@ func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*j
 	}
 }
 
-// notFound returns the error of a job that does not exist: its namespace may not exist, either.
+// notFound returns the error for a job that does not exist, or for its namespace if that does not
+// exist.
 func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
 	if _, err := q.engine.GetNamespace(ctx, key.Namespace); err != nil {
 		return err
@@ -303,7 +310,7 @@ func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
 	return fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)
 }
 
-// FetchResult hands a kept result out once; it waits for the job's end at most so long.
+// FetchResult returns a kept result once. It waits at most wait for the end of the job.
 func (q *Jobs) FetchResult(ctx context.Context, key process.Key, wait time.Duration) (*progressorv1.FetchResultResponse, error) {
 	row, err := q.row(ctx, key, wait)
 	if err != nil {
@@ -333,7 +340,8 @@ func (q *Jobs) FetchResult(ctx context.Context, key process.Key, wait time.Durat
 	return resp, err
 }
 
-// Cancel asks a job to end: one that waits is CANCELLED at once, the worker of one that runs is told so by its next heartbeat.
+// Cancel asks a job to end. A waiting job is CANCELLED at once. The worker of a running job learns
+// of the request with its next heartbeat.
 func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by process.Actor) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
@@ -358,7 +366,7 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 	return q.Get(ctx, key, 0)
 }
 
-// byState has a refusal name the state of the job: who has asked for a job does not know it by the status of its process.
+// byState replaces the process status in an error by the state of the job, which callers know.
 func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	wrong, ok := errors.AsType[*process.WrongStatusError](err)
 	if !ok {
@@ -367,11 +375,11 @@ func (q *Jobs) byState(ctx context.Context, key process.Key, err error) error {
 	if row, rowErr := q.row(ctx, key, 0); rowErr == nil {
 		wrong.State = strings.TrimPrefix(wire.JobState(row).String(), "JOB_STATE_")
 	}
-	return wrong // without what was put around it: that has the words of before
+	return wrong // without its wrapping, whose text has the old state
 }
 
-// Retry runs a job again that has ended, or makes the next attempt of a job in backoff now. by: who asked, if that is
-// known.
+// Retry runs a job again that has ended, or makes the next attempt of a job in backoff now. by is
+// the caller, if known.
 func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, by ...process.Actor) (*progressorv1.Job, error) {
 	row, err := q.row(ctx, key, 0)
 	if err != nil {
@@ -381,7 +389,7 @@ func (q *Jobs) Retry(ctx context.Context, key process.Key, clearSuccesses bool, 
 	if err != nil {
 		return nil, err
 	}
-	// What it is made of never changes, so that it need not be read under the lock.
+	// The unique key is made of values that never change, so it needs no lock.
 	unique := uniqueOf(options, row.Name, row.Args)
 	if err := jobs.Retry(ctx, q.store, key, unique, clearSuccesses, by...); err != nil {
 		return nil, q.byState(ctx, key, err)

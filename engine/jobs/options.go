@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The defaults of options.
+// The defaults and limits of options.
 const (
 	defaultTimeout      = 30 * time.Second
 	defaultResultTTL    = time.Hour
@@ -30,14 +30,15 @@ const (
 	maxTimeout          = 365 * 24 * time.Hour
 )
 
-// stored are the options of a job as its rows keep them.
+// stored contains the options of a job in their stored form.
 type stored struct {
 	options, tags, metadata []byte
 	timeout                 time.Duration
-	grouped                 bool // several workers run it
+	grouped                 bool // several workers run the job
 }
 
-// storedOptions checks options and makes what is stored of them. What has a column of its own is left out of the JSON.
+// storedOptions validates options and converts them to their stored form. Options with their own
+// column are not in the JSON.
 func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	s := stored{timeout: cmp.Or(o.GetTimeout().AsDuration(), defaultTimeout)}
 	if s.timeout > maxTimeout {
@@ -76,7 +77,7 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	return s, err
 }
 
-// uniqueOf is what keeps twins of a job with these options out.
+// uniqueOf returns the unique key of a job with these options.
 func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Unique {
 	u := o.GetUnique()
 	if u == nil {
@@ -92,7 +93,7 @@ func uniqueOf(o *progressorv1.JobOptions, name string, args []byte) storage.Uniq
 	}
 }
 
-// valueJSON returns a value as it is stored. limit is in bytes.
+// valueJSON returns a value in its stored form. limit is in bytes.
 func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 	text, err := wire.ValueJSON(v)
 	if err != nil {
@@ -104,13 +105,13 @@ func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// updatable are the fields of JobOptions that UpdateJob changes.
+// updatable lists the fields of JobOptions that UpdateJob can change.
 var updatable = []protoreflect.Name{
 	"priority", "max_retry", "backoff", "timeout", "keep_result", "result_ttl", "run_time", "tags", "workers", "metadata", "cancel_grace",
 	"lease_duration", "heartbeat_interval",
 }
 
-// Update changes options of a job that is not at its end. by: who asked, if that is known.
+// Update changes options of a job that has not ended. by is the caller, if known.
 func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by ...process.Actor) (*progressorv1.Job, error) {
 	key := process.Key{Namespace: r.GetNamespace(), ProcessID: r.GetJobId()}
 	if err := checkUpdate(r); err != nil {
@@ -126,7 +127,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	return q.retried(ctx, key)
 }
 
-// updated returns what an update stores of a job as it is now.
+// updated returns what an update stores for a job.
 func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jobs.Update, error) {
 	job, err := wire.Job(row)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Remove deletes a job that has ended, with its result. A *process.WrongStatusError says that it has not ended.
+// Remove deletes a job that has ended, with its result. It returns a *process.WrongStatusError if
+// the job has not ended.
 func (q *Jobs) Remove(ctx context.Context, key process.Key, by process.Actor) error {
 	if _, err := q.row(ctx, key, 0); err != nil { // it may be a process of another kind
 		return err

@@ -9,8 +9,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// checkReplace rejects a unique job that replaces another one without a key of its own: a key that is made of the args
-// is the same only if the args are. path is the prefix of field names in errors.
+// checkReplace rejects a unique job that replaces another one but has no explicit key: a key that
+// is derived from the args is the same only if the args are. path is the prefix of field names in
+// errors.
 func checkReplace(path string, u *progressorv1.Unique) error {
 	if u.GetReplace() && u.GetKey() == "" {
 		return &process.InvalidError{
@@ -20,7 +21,8 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 	return nil
 }
 
-// storeJob stores a job. replaced reports whether another job with its unique key got its args and its time instead.
+// storeJob stores a job. replaced reports whether another job with its unique key got its args and
+// its time instead.
 func (q *Jobs) storeJob(ctx context.Context, j *storage.NewJob) (done storage.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
 		done, err = q.engine.Enqueue(ctx, j)

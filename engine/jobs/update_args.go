@@ -14,7 +14,7 @@ import (
 // argsPath is the path of update_mask that names UpdateJobRequest.args.
 const argsPath = "args"
 
-// checkUpdate validates what an UpdateJob names.
+// checkUpdate validates an UpdateJob request.
 func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	paths := r.GetUpdateMask().GetPaths()
 	if len(paths) == 0 {
@@ -44,7 +44,7 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	return nil
 }
 
-// updatedArgs returns the args that an update stores of a job.
+// updatedArgs returns the args that an update stores for a job.
 func updatedArgs(row *jobs.Row, options *progressorv1.JobOptions, r *progressorv1.UpdateJobRequest) (*[]byte, error) {
 	if u := options.GetUnique(); u != nil && u.GetKey() == "" {
 		return nil, &process.InvalidError{

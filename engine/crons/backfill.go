@@ -16,8 +16,8 @@ const (
 	maxBackfillFires = 100_000
 	// backfillStep is the number of fire times that one task checks.
 	backfillStep = 1000
-	// backfillLook is the number of fire times that one task of a backfill in order checks, in addition to those
-	// that it can start.
+	// backfillLook is the number of fire times that one task of a backfill in order checks, in
+	// addition to those that it can start.
 	backfillLook = 100
 )
 
@@ -31,7 +31,7 @@ func (t *task) startBackfill(o *command) error {
 	return nil
 }
 
-// backfill does the next part of the oldest backfill.
+// backfill runs the next part of the oldest backfill.
 func (t *task) backfill(ctx context.Context) error {
 	s := t.state
 	if !s.canBackfill() || len(s.Unsent) >= maxOutgoing {
@@ -65,8 +65,8 @@ func (t *task) backfill(ctx context.Context) error {
 	return nil
 }
 
-// backfillUntil decides or starts the next fire times of a backfill before to, except those that are in the ledger.
-// It returns where to continue, or zero if it reached to.
+// backfillUntil decides or starts the next fire times of a backfill before to, except those that
+// are in the ledger. It returns where to continue, or zero if it reached to.
 func (t *task) backfillUntil(b *backfill, to time.Time, inLedger func(time.Time) bool) time.Time {
 	s := t.state
 	if !b.inOrder() {
@@ -87,8 +87,8 @@ type backfill struct {
 	From    time.Time          `json:"from"`
 	To      time.Time          `json:"to"`
 	Overlap cron.OverlapAction `json:"overlap,omitempty"`
-	// Concurrency is the maximum number of its runs at the same time. If it is 0, Overlap and the policies decide
-	// each fire time at once.
+	// Concurrency is the maximum number of its runs at the same time. If it is 0, Overlap and the
+	// policies decide each fire time at once.
 	Concurrency int32 `json:"concurrency,omitempty"`
 }
 

@@ -18,10 +18,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// command is what a client wants of a cron: the args of the task that does it. Every change of a cron is a task of its process, so that
-// orders and fires come one after the other.
+// command is a request of a client that changes a cron. It is encoded in the args of the task that
+// executes it. Every change of a cron is a task of its process, so commands and fires are processed
+// one after the other.
 type command struct {
-	Method     string             `json:"method"` // of the API
+	Method     string             `json:"method"` // the method of the API
 	Actor      string             `json:"actor,omitempty"`
 	Source     string             `json:"source,omitempty"`
 	Cron       []byte             `json:"cron,omitempty"` // of CreateCron and UpdateCron: protobuf
@@ -32,12 +33,12 @@ type command struct {
 	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
 	From       time.Time          `json:"from,omitzero"`
 	To         time.Time          `json:"to,omitzero"`
-	// Concurrency is the max_concurrency of BackfillCron; 0: see backfill.
+	// Concurrency is the max_concurrency of BackfillCron. For 0, see backfill.
 	Concurrency int32     `json:"concurrency,omitempty"`
 	Fire        time.Time `json:"fire,omitzero"` // of CancelFire and RerunFire
 }
 
-// The methods.
+// The values of command.Method.
 const (
 	methodCreate   = "CreateCron"
 	methodUpdate   = "UpdateCron"
@@ -51,14 +52,14 @@ const (
 	methodStop     = "StopBackfills"
 )
 
-// answered is what an order is answered with, if anything.
+// answered is the response of a command.
 type answered struct {
 	Fire      time.Time `json:"fire,omitzero"`       // of TriggerCron
 	Backfills int32     `json:"backfills,omitempty"` // of StopBackfills
-	Now       time.Time `json:"now"`                 // when it was done
+	Now       time.Time `json:"now"`                 // when the command was executed
 }
 
-// The reasons of rejections; the details of an invalid one are its field.
+// The reasons of rejections. The details of rejectedInvalid are the name of the field.
 const (
 	rejectedStale   = "stale_etag"
 	rejectedInvalid = "invalid"
@@ -67,7 +68,7 @@ const (
 	rejectedPaused  = "namespace_paused"
 )
 
-// carryOut does what an order says. A rejected one changes nothing.
+// carryOut executes a command. A rejected command changes nothing.
 func (t *task) carryOut(ctx context.Context) error {
 	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
@@ -126,7 +127,8 @@ func (t *task) obey(ctx context.Context, o *command) error {
 	return nil
 }
 
-// paused notes why the cron is paused, by whom ("": by itself, or nobody who is known), and since when: the pause that it is in already goes on.
+// paused records the note and the author of a pause, and its time unless the cron is already
+// paused. by is "" if the cron paused itself or the author is not known.
 func (t *task) paused(note, by string) {
 	s := t.state
 	if !s.Cron.Paused {
@@ -135,7 +137,7 @@ func (t *task) paused(note, by string) {
 	s.PauseNote, s.PausedBy = note, by
 }
 
-// rejection is an error of the check of a definition as the answer of a task.
+// rejection converts a validation error of a definition to a rejection of the task.
 func rejection(err error) error {
 	var wrong *process.InvalidError
 	if errors.As(err, &wrong) {
@@ -164,8 +166,8 @@ func (t *task) create(o *command) error {
 	return nil
 }
 
-// update gives the cron another definition. What was due by the old one is decided by its policy, and runs the new target. A spec that has
-// changed counts from now on.
+// update replaces the definition of the cron. Fire times that are already due are decided by the
+// old spec and policy, but run the new target. A changed spec applies from now on.
 func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
@@ -183,7 +185,8 @@ func (t *task) update(o *command) error {
 	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
 		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while runs of it go on: pause it and wait for them")
 	}
-	// The runs that this tick starts are sent by the new definition: their rows have to name the runs of its target.
+	// The runs that this tick starts are sent with the new definition, so their rows must name the
+	// runs of its target.
 	spec := s.definition.GetSpec()
 	s.definition = proto.CloneOf(s.definition)
 	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
@@ -199,7 +202,7 @@ func (t *task) update(o *command) error {
 	return nil
 }
 
-// cancelFire withdraws a fire that waits, or asks the run of a fire to end.
+// cancelFire removes a waiting fire from the queue, or cancels the run of a fire.
 func (t *task) cancelFire(fire time.Time) error {
 	s := t.state
 	if step, withdrawn := t.cron.Withdraw(s.Cron, fire, t.now); withdrawn {
@@ -212,7 +215,7 @@ func (t *task) cancelFire(fire time.Time) error {
 		return o.Fire.Equal(fire) && o.Rerun == rerun && o.Cancel != ""
 	})
 	switch {
-	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // it is being cancelled
+	case asked || slices.ContainsFunc(s.Replaced, fire.Equal): // it is already being cancelled
 	case slices.ContainsFunc(s.Cron.Running, fire.Equal) || s.independentRun(fire) >= 0:
 		t.send(outgoing{Fire: fire, Rerun: rerun, Cancel: cancelCommand})
 	default:
@@ -221,10 +224,11 @@ func (t *task) cancelFire(fire time.Time) error {
 	return nil
 }
 
-// place is what the address of a run depends on, beside its fire.
+// place returns the part of a run's key that does not depend on its fire. Two definitions with the
+// same place have their runs in the same namespace.
 func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}, 0) }
 
-// remove ends the cron. What runs goes on; what waits never starts.
+// remove deletes the cron. Its runs continue, and its waiting fires never start.
 func (t *task) remove() {
 	var cancels []outgoing
 	never := func(fire time.Time) {

@@ -28,49 +28,56 @@ const (
 	prefix = process.CronPrefix
 )
 
-// Crons keeps and runs crons on one node.
+// Crons implements the crons of one node.
 type Crons struct {
 	engine  *engine.Engine
 	store   *storage.Store
 	metrics *metrics
 	http    *http.Client
-	trimmed time.Time // when the tasks of crons were last looked through, by the collector alone
+	trimmed time.Time // when the tasks of crons were last trimmed; used only by the collector
 	newJob  NewJob
 	flows   Flows
 
 	retention time.Duration // of the ledger and of the tasks of crons
 }
 
-// NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
+// NewJob converts a request to the stored form of a job. path is the prefix of field names in its
+// errors.
 type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
 
-// EnqueueBy says what makes the jobs of crons whose target is enqueue_job. It has to be called before the engine runs; without it such crons are refused.
+// EnqueueBy sets the constructor of the jobs of crons whose target is enqueue_job. Call it before
+// the engine runs. Without it, such crons are rejected.
 func (c *Crons) EnqueueBy(newJob NewJob) { c.newJob = newJob }
 
 // Flows starts the runs of crons whose target is start_run, and reads their ends.
 type Flows interface {
-	// CheckStart refuses a target whose run could not start at a fire. Its errors are *process.InvalidError with paths from the target.
+	// CheckStart rejects a target whose run could not start at a fire. Its errors are
+	// *process.InvalidError with paths from the target.
 	CheckStart(ctx context.Context, namespace string, t *progressorv1.StartRunTarget, fire flow.Fire) error
-	// StartMessage starts a run, whose process is key.
+	// StartMessage returns the message that starts a run. key is the key of its process.
 	StartMessage(key process.Key, t *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error)
-	// CancelMessage asks a run to end.
+	// CancelMessage returns the message that cancels a run.
 	CancelMessage(key process.Key, reason string) storage.Message
-	// EndOf says how a run ended that has told it; cron.Skipped: it was refused for its scope.
+	// EndOf returns how a run of a flow ended. The status is cron.Skipped if the run was refused
+	// because of its scope.
 	EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool)
 }
 
-// RunBy says what starts the runs of crons whose target is start_run. It has to be called before the engine runs; without it such crons are refused.
+// RunBy sets what starts the runs of crons whose target is start_run. Call it before the engine
+// runs. Without it, such crons are rejected.
 func (c *Crons) RunBy(flows Flows) { c.flows = flows }
 
-// New makes the crons of an engine and its store. Their kinds have to be added to it. registerer nil: no metrics.
+// New returns the crons of an engine and its store. The caller must add Kinds to the engine.
+// registerer may be nil.
 func New(e *engine.Engine, store *storage.Store, registerer prometheus.Registerer) *Crons {
 	return &Crons{engine: e, store: store, metrics: newMetrics(registerer), http: newHTTPClient(), retention: crons.DefaultRetention}
 }
 
-// KeepLedger sets how long rows of the ledger, and the tasks of crons, are kept. It has to be called before the engine runs.
+// KeepLedger sets the retention of the ledger and of the tasks of crons. Call it before the engine
+// runs.
 func (c *Crons) KeepLedger(retention time.Duration) { c.retention = retention }
 
-// Kinds are what the engine has to know of crons.
+// Kinds returns the kinds of crons and their runs for the engine.
 func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: processor.Func(c.process),
@@ -78,10 +85,10 @@ func (c *Crons) Kinds() []engine.Kind {
 	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
 }
 
-// trimEvery is the time between two looks through the tasks of all crons.
+// trimEvery is the time between two passes over the tasks of all crons.
 const trimEvery = 10 * time.Minute
 
-// forget drops what is past its retention, a batch.
+// forget deletes a batch of rows and tasks that are past their retention.
 func (c *Crons) forget(ctx context.Context) (more bool, err error) {
 	if more, err = crons.Forget(ctx, c.store, c.retention); more || err != nil || time.Since(c.trimmed) < trimEvery {
 		return more, err
@@ -92,14 +99,14 @@ func (c *Crons) forget(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// ProcessID is the id of a cron's process.
+// ProcessID returns the id of a cron's process.
 func ProcessID(cronID string) string { return prefix + cronID }
 
 func keyOf(namespace, cronID string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: ProcessID(cronID)}
 }
 
-// Create makes a cron. It answers when the cron is stored, with its first timer.
+// Create creates a cron. It returns when the cron and its first timer are stored.
 func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
 	def := r.GetCron()
 	if err := c.check(ctx, def, time.Now()); err != nil {
@@ -125,10 +132,10 @@ func (c *Crons) Create(ctx context.Context, r *progressorv1.CreateCronRequest, b
 	return c.Get(ctx, def.GetNamespace(), def.GetCronId())
 }
 
-// priority is that of orders: somebody waits for them.
+// priority is the priority of commands, because callers wait for them.
 const priority = math.MinInt32
 
-// check refuses a definition that cannot be kept or cannot run.
+// check rejects a definition that cannot be stored or cannot run.
 func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.Time) error {
 	if err := Check(def, created); err != nil {
 		return err
@@ -155,7 +162,7 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 	return err
 }
 
-// checkRun refuses a run that could not start at the next fire.
+// checkRun rejects a run that could not start at the next fire.
 func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time) error {
 	if c.flows == nil {
 		return invalid("cron.target.start_run", "this engine serves no flows")
@@ -175,7 +182,7 @@ func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *pr
 	return err
 }
 
-// args are an order as the task gets it.
+// args encodes a command for its task.
 func (o *command) args(def *progressorv1.Cron, by process.Actor) ([]byte, error) {
 	o.Actor, o.Source = by.Name, by.Source
 	if def != nil {
@@ -205,7 +212,7 @@ func (c *Crons) runCommand(ctx context.Context, namespace, cronID string, o *com
 	return a, nil
 }
 
-// refused turns an error of the process into that of the cron.
+// refused converts an error of the process to an error of the cron.
 func refused(err error) error {
 	if errors.Is(err, process.ErrProcessNotFound) {
 		return fmt.Errorf("%w: %w", process.ErrCronNotFound, err)
@@ -229,10 +236,10 @@ func refused(err error) error {
 	return err
 }
 
-// initWait is how long a read waits for a cron that is being made.
+// initWait is how long a read waits for a cron that is being created.
 const initWait = 5 * time.Second
 
-// Get reads a cron.
+// Get returns a cron.
 func (c *Crons) Get(ctx context.Context, namespace, cronID string) (*progressorv1.Cron, error) {
 	s, err := c.read(ctx, namespace, cronID)
 	if err != nil {
@@ -250,7 +257,7 @@ func (c *Crons) read(ctx context.Context, namespace, cronID string) (*state, err
 	return stateOf(p)
 }
 
-// stateOf reads the state of a cron's process.
+// stateOf decodes the state of a cron's process.
 func stateOf(p *progressorv1.Process) (*state, error) {
 	key := process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()}
 	if p.GetKind() != kind {

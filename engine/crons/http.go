@@ -26,25 +26,29 @@ import (
 )
 
 const (
-	// httpTimeout is how long a request may take where the policy says nothing.
+	// httpTimeout is the timeout of a request if the policy has none.
 	httpTimeout = 10 * time.Second
-	// httpMargin is left of the step timeout to store how a request ended.
+	// httpMargin is the part of the step timeout that is reserved for storing the result of a
+	// request.
 	httpMargin = time.Second
-	// maxAnswerBytes is how much of an answer is read: its status counts, and the rest lets the connection be used again.
+	// maxAnswerBytes is how much of a response body is read. Only its status counts. The body is
+	// read so that the connection can be reused.
 	maxAnswerBytes = 64 << 10
-	// cancelPoll is how often a run that waits for a response checks whether it was asked to end: its CANCEL task waits for that.
+	// cancelPoll is how often a run that waits for a response checks whether it was asked to end:
+	// its CANCEL task waits until the request ends.
 	cancelPoll = time.Second
 )
 
-// The headers by which a target knows the fire.
+// The headers that tell the target about the fire.
 const (
 	headerCronID   = "Progressor-Cron-Id"
 	headerFireTime = "Progressor-Fire-Time"
 	headerAttempt  = "Progressor-Attempt"
 )
 
-// newHTTPClient makes the client of HTTP targets: it looks at the address that a name has led to before it connects, whatever the name
-// said a moment ago; it asks no proxy, which would hide that address, and follows no redirect.
+// newHTTPClient returns the client of HTTP targets. It checks the resolved address right before it
+// connects, so a changed DNS record cannot bypass the check. It uses no proxy, which would hide the
+// address, and follows no redirects.
 func newHTTPClient() *http.Client {
 	dialer := &net.Dialer{Timeout: httpTimeout, ControlContext: remote.Control}
 	return &http.Client{
@@ -56,10 +60,10 @@ func newHTTPClient() *http.Client {
 	}
 }
 
-// ownHeaders are those that a target cannot set: the engine's, and those of the connection.
+// ownHeaders are the headers that a target cannot set: those of the engine and of the connection.
 var ownHeaders = []string{headerCronID, headerFireTime, headerAttempt, "Connection", "Content-Length", "Transfer-Encoding", "Upgrade", "Trailer", "Te"}
 
-// checkHTTP refuses a target that could not be asked.
+// checkHTTP validates an HTTP target.
 func checkHTTP(t *progressorv1.HttpTarget) error {
 	const field = "cron.target.http."
 	to, err := url.Parse(t.GetUrl())
@@ -93,14 +97,14 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	return nil
 }
 
-// token tells whether a text is one of RFC 9110, section 5.6.2.
+// token reports whether s is a token as defined by RFC 9110, section 5.6.2.
 func token(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	})
 }
 
-// request makes the request of a run. nil: somebody wants the run to end.
+// request sends the request of a run. It returns nil if the run was asked to end meanwhile.
 func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *progressorv1.HttpTarget, deadline time.Time) (*outcome, error) {
 	limit := max(min(w.requestTimeout(), time.Until(deadline)-httpMargin), time.Millisecond)
 	timed, cancel := context.WithTimeout(ctx, limit)
@@ -117,10 +121,10 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	default:
 	}
 	switch {
-	case ctx.Err() != nil: // the node stops: another one asks again
+	case ctx.Err() != nil: // the node stops: another one repeats the request
 		return nil, ctx.Err()
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
-		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // as the cron itself says, which looks at the same moment
+		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as that of the cron, which checks at the same moment
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
 		if stalled, ok := errors.AsType[*bodyError](err); ok {
 			return &outcome{cron.Timeout, stalled.stalledFor(limit)}, nil
@@ -133,7 +137,7 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // without the URL, which may hold a secret
+		err = wrapped.Err // without the URL, which may contain a secret
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errNoAnswer
@@ -142,7 +146,7 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	return &o, nil
 }
 
-// bodyError is a response that began with the status of a success, and whose body did not come to its end.
+// bodyError is a response with a success status whose body did not end.
 type bodyError struct {
 	status string
 	read   int64 // bytes of the body
@@ -166,7 +170,7 @@ func (e *bodyError) stalledFor(limit time.Duration) string {
 
 var errNoAnswer = errors.New("the server closed the connection without an answer")
 
-// ask sends the request and judges its answer.
+// ask sends the request and evaluates the response.
 func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarget) (*outcome, error) {
 	request, err := http.NewRequestWithContext(ctx, cmp.Or(target.GetMethod(), http.MethodPost), target.GetUrl(), bytes.NewReader(target.GetBody()))
 	if err != nil {
@@ -202,7 +206,8 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 	return &o, nil
 }
 
-// headerText is an id as a header can hold it: what is not ASCII is percent-encoded.
+// headerText returns an id as a header value. An id with other characters than printable ASCII is
+// percent-encoded.
 func headerText(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return url.PathEscape(id)

@@ -11,12 +11,13 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// startedKey is the process of a user that a run of its own starts: RUN_END_INIT.
+// startedKey returns the key of the user's process that a run with RUN_END_INIT starts.
 func startedKey(run process.Key, w *work, target *progressorv1.StartProcessTarget) process.Key {
 	return process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: attemptID(w.CronID, w.Fire, w.Rerun)}
 }
 
-// start starts a process, once by the id of the run, and waits for the end of its INIT task. nil: it has not ended.
+// start starts a process, once per run, and waits for the end of its INIT task. It returns nil if
+// the task has not ended.
 func (c *Crons) start(ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget) (*outcome, error) {
 	metadata, err := wire.JSON(runMetadata(w.CronID, w.Fire, w.Attempt, target.GetMetadata()))
 	if err != nil {
@@ -29,7 +30,8 @@ func (c *Crons) start(ctx context.Context, run process.Key, w *work, target *pro
 	return c.taskEnd(ctx, run, key, answer, err)
 }
 
-// cancelStarted asks the process that a run has started to end, for nobody else does: it is not the run's child. target nil: there is none.
+// cancelStarted cancels the process that a run has started. The process is not a child of the run,
+// so nothing else cancels it. target is nil if there is no such process.
 func (c *Crons) cancelStarted(ctx context.Context, run process.Key, w *work, target *progressorv1.StartProcessTarget) error {
 	if target == nil {
 		return nil
@@ -37,7 +39,7 @@ func (c *Crons) cancelStarted(ctx context.Context, run process.Key, w *work, tar
 	_, err := c.engine.CancelProcess(ctx, engine.CancelParams{Key: startedKey(run, w, target), Reason: "its run was cancelled", Actor: process.Actor{Name: ProcessID(w.CronID)}})
 	var status *process.WrongStatusError
 	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) || errors.As(err, &status) {
-		return nil // it was never there, or has ended
+		return nil // it never existed, or has ended
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// lastTime is behind every fire time.
+// lastTime is after every fire time.
 var lastTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ListFires reads a page of the ledger of a cron, the newest first.
+// ListFires returns a page of the ledger of a cron, newest first.
 func (c *Crons) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest) ([]*progressorv1.Fire, string, error) {
 	before := lastTime
 	if token := r.GetPageToken(); token != "" {
@@ -49,7 +49,7 @@ func (c *Crons) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest)
 	return list, next, nil
 }
 
-// fireOf is a row as clients see it.
+// fireOf converts a row of the ledger to its message.
 func fireOf(cronID string, r *crons.Row) *progressorv1.Fire {
 	f := &progressorv1.Fire{
 		FireId:      cronID + "/" + r.FireTime.UTC().Format(time.RFC3339Nano),

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// List lists the crons of a namespace that match a filter, by their ids. A page may be short or empty, and still have a next.
+// List returns the crons of a namespace that match a filter, by id. A page may be short or empty
+// and still have a next page.
 func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*progressorv1.Cron, string, error) {
 	if _, err := c.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
@@ -32,7 +33,7 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 			return nil, "", err
 		}
 		if len(p.GetAuxState()) == 0 {
-			continue // it is being made
+			continue // it is being created
 		}
 		s, err := stateOf(p)
 		if err != nil {

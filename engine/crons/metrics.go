@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// metrics count what results of crons have stored.
+// metrics counts what the tasks of crons have stored.
 type metrics struct {
 	runs        *prometheus.CounterVec
 	overlap     *prometheus.CounterVec
@@ -65,13 +65,14 @@ func (m *metrics) ended(t *task, status cron.Status) {
 	})
 }
 
-// failed counts a run that failed, by how many before it have: none of its cron's since the last success.
+// failed counts a failed run and observes the number of consecutive failures of its cron.
 func (m *metrics) failed(t *task) {
 	namespace, failures := namespaceName(t), float64(t.state.Cron.Failures)
 	t.attempt.Stored(func() { m.failures.WithLabelValues(namespace).Observe(failures) })
 }
 
-// requested counts a request, whatever becomes of what its attempt stores. o nil: somebody wanted its run to end.
+// requested counts a request, even if its result is not stored. o is nil if the run was asked to
+// end.
 func (m *metrics) requested(namespace string, o *outcome, took time.Duration) {
 	status := cron.Cancelled
 	if o != nil {
@@ -104,7 +105,7 @@ func (m *metrics) decided(t *task, fire cron.Fire) {
 	})
 }
 
-// refused counts a run that was found not to start; its decision was counted as FIRED or QUEUED before.
+// refused counts a run that was refused. Its decision was counted as FIRED or QUEUED before.
 func (m *metrics) refused(t *task) {
 	namespace := namespaceName(t)
 	t.attempt.Stored(func() {
@@ -114,7 +115,7 @@ func (m *metrics) refused(t *task) {
 	})
 }
 
-// retried counts a run that repeats one.
+// retried counts a run that repeats a failed one.
 func (m *metrics) retried(t *task) {
 	namespace := namespaceName(t)
 	t.attempt.Stored(func() { m.retries.WithLabelValues(namespace).Inc() })

@@ -12,18 +12,20 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// taskWait is how long one task of a run waits for the end of the task that it has ordered. The run holds a slot meanwhile.
+// taskWait is how long one task of a run waits for the end of the task that it has created. The run
+// uses a slot meanwhile.
 const taskWait = 5 * time.Second
 
-// notify gives a process a NOTIFY task, once by the id of the run, and waits for its end. nil: it has not ended.
+// notify sends a NOTIFY task to a process, once per run, and waits for its end. It returns nil if
+// the task has not ended.
 func (c *Crons) notify(ctx context.Context, run process.Key, target *progressorv1.NotifyProcessTarget) (*outcome, error) {
 	key := process.Key{Namespace: cmp.Or(target.GetNamespace(), run.Namespace), ProcessID: target.GetProcessId()}
 	answer, err := c.engine.Call(ctx, engine.CallParams{Key: key, Args: target.GetArgs(), IdempotencyKey: run.ProcessID, Accepted: true})
 	return c.taskEnd(ctx, run, key, answer, err)
 }
 
-// taskEnd waits for the end of a task that a run has ordered, or was refused. It returns nil if the task has not ended, or if the run was
-// asked to end meanwhile.
+// taskEnd waits for the end of a task that a run has created. err is the error of its creation. It
+// returns nil if the task has not ended, or if the run was asked to end meanwhile.
 func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine.Answer, err error) (*outcome, error) {
 	var task *progressorv1.Task
 	cancelled := make(chan struct{})

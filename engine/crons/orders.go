@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// Update gives a cron another spec, policy, target and metadata. Whether it is paused stays as it is.
+// Update replaces the spec, policy, target and metadata of a cron. It does not pause or resume it.
 func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, by process.Actor) (*progressorv1.Cron, error) {
 	def := r.GetCron()
 	now, err := c.read(ctx, def.GetNamespace(), def.GetCronId())
@@ -27,7 +27,7 @@ func (c *Crons) Update(ctx context.Context, r *progressorv1.UpdateCronRequest, b
 	return c.changed(ctx, def.GetNamespace(), def.GetCronId(), &command{Method: methodUpdate, Etag: def.GetEtag()}, def, by)
 }
 
-// changed carries an order out and shows what the cron is then.
+// changed runs a command and returns the changed cron.
 func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *command, def *progressorv1.Cron, by process.Actor) (*progressorv1.Cron, error) {
 	if _, err := c.runCommand(ctx, namespace, cronID, o, def, by); err != nil {
 		return nil, err
@@ -35,13 +35,14 @@ func (c *Crons) changed(ctx context.Context, namespace, cronID string, o *comman
 	return c.Get(ctx, namespace, cronID)
 }
 
-// Pause lets nothing fire until Resume.
+// Pause stops a cron from firing until Resume.
 func (c *Crons) Pause(ctx context.Context, r *progressorv1.PauseCronRequest, by process.Actor) (*progressorv1.Cron, error) {
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodPause, Note: r.GetNote()}, nil, by)
 }
 
-// Resume ends a pause. The fire times of the pause are MISSED, or with catch_up decided by the misfire policy. It also brings back a
-// cron whose process broke, by a fault of the engine that has lasted for a day: what came due meanwhile is decided by the misfire policy.
+// Resume ends a pause. The fire times of the pause are MISSED, or decided by the misfire policy if
+// catch_up is set. Resume also repairs a cron whose process is broken by an engine fault that
+// lasted for a day. The misfire policy then decides what came due meanwhile.
 func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, by process.Actor) (*progressorv1.Cron, error) {
 	o := &command{Method: methodResume, Note: r.GetNote(), SkipMissed: !r.GetCatchUp()}
 	key := keyOf(r.GetNamespace(), r.GetCronId())
@@ -55,7 +56,7 @@ func (c *Crons) Resume(ctx context.Context, r *progressorv1.ResumeCronRequest, b
 	return c.changed(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 }
 
-// Trigger starts a run now, if the overlap action and the concurrency policy let it.
+// Trigger starts a run now if the overlap action and the concurrency policy allow it.
 func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest, by process.Actor) (*progressorv1.Fire, error) {
 	o := &command{Method: methodTrigger, Overlap: cron.OverlapAction(r.GetOverlapAction())}
 	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
@@ -65,8 +66,8 @@ func (c *Crons) Trigger(ctx context.Context, r *progressorv1.TriggerCronRequest,
 	return c.fire(ctx, r.GetNamespace(), r.GetCronId(), a.Fire)
 }
 
-// CancelFire withdraws a fire that waits, or asks the run of a fire to end. It returns the row of the fire, which
-// is RUNNING until the run has ended.
+// CancelFire removes a waiting fire from the queue, or cancels the run of a fire. It returns the
+// row of the fire, which is RUNNING until the run has ended.
 func (c *Crons) CancelFire(ctx context.Context, r *progressorv1.CancelFireRequest, by process.Actor) (*progressorv1.Fire, error) {
 	fire, err := c.existingFire(ctx, r.GetNamespace(), r.GetCronId(), r.GetFireTime())
 	if err != nil {
@@ -101,8 +102,8 @@ func (c *Crons) fire(ctx context.Context, namespace, cronID string, fire time.Ti
 	return fireOf(cronID, &row), nil
 }
 
-// existingFire returns the fire time of a request, which may lack the microseconds of the fire of a trigger. It
-// returns an error if the cron has no row for it.
+// existingFire returns the fire time of a request, which may lack the microseconds of the fire of a
+// trigger. It returns an error if the cron has no row for it.
 func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *timestamppb.Timestamp) (time.Time, error) {
 	fire := timeOf(at)
 	if fire.IsZero() {
@@ -128,10 +129,11 @@ func (c *Crons) existingFire(ctx context.Context, namespace, cronID string, at *
 	return row.FireTime, nil
 }
 
-// deleteTime is how long a request deletes the ledger of its cron; what is left goes with its retention.
+// deleteTime bounds how long a request deletes rows of the ledger. The rest is deleted after its
+// retention.
 const deleteTime = 10 * time.Second
 
-// Delete ends a cron, and drops its ledger. What runs goes on.
+// Delete deletes a cron and its ledger. Its runs continue.
 func (c *Crons) Delete(ctx context.Context, r *progressorv1.DeleteCronRequest, by process.Actor) error {
 	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), &command{Method: methodDelete}, nil, by)
 	if err != nil {
@@ -146,8 +148,8 @@ func (c *Crons) Delete(ctx context.Context, r *progressorv1.DeleteCronRequest, b
 	return nil
 }
 
-// Backfill orders runs for the past fire times that have no row in the ledger, and returns their number. Any node
-// does the backfill later, in parts.
+// Backfill requests runs for the past fire times that have no row in the ledger, and returns their
+// number. Any node runs the backfill later, in parts.
 func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronRequest, by process.Actor) (int32, error) {
 	from, to := timeOf(r.GetFromTime()), timeOf(r.GetToTime())
 	switch {
@@ -200,20 +202,21 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 	return fires, err
 }
 
-// StopBackfills drops what is left of the backfills of a cron, and returns how many there were. Their runs continue.
+// StopBackfills drops the remaining fire times of all backfills of a cron, and returns the number
+// of backfills. Their runs continue.
 func (c *Crons) StopBackfills(ctx context.Context, r *progressorv1.StopBackfillsRequest, by process.Actor) (int32, error) {
 	o := &command{Method: methodStop, Note: r.GetReason()}
 	a, err := c.runCommand(ctx, r.GetNamespace(), r.GetCronId(), o, nil, by)
 	return a.Backfills, err
 }
 
-// The number of fire times of a preview.
+// The default and the maximum number of fire times of a preview.
 const (
 	defaultPreview = 10
 	maxPreview     = 1000
 )
 
-// Preview lists fire times of a cron, or of a spec that nobody has stored, and says it in words.
+// Preview returns fire times and a description of a cron, or of a spec that is not stored.
 func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest) (fires []time.Time, words string, err error) {
 	now := time.Now()
 	var schedule *cron.Schedule
@@ -230,7 +233,7 @@ func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest)
 	} else {
 		created := now
 		if from := timeOf(r.GetFromTime()); !from.IsZero() && from.Before(now) {
-			created = from.Add(-time.Second) // what it would have done
+			created = from.Add(-time.Second) // the fire times that it would have had
 		}
 		if schedule, err = cron.Compile(specOf(r.GetSpec(), created)); err != nil {
 			return nil, "", invalidOf(err, "")

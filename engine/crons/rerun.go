@@ -15,8 +15,9 @@ import (
 // maxReruns limits the reruns of a cron that run at the same time.
 const maxReruns = 1000
 
-// rerunFire starts a run for a fire that was skipped, or whose run failed, timed out or was cancelled. The run has
-// the original fire time. It is independent: it starts at once, and the policies ignore it.
+// rerunFire starts a run for a fire that was skipped, or whose run failed, timed out or was
+// cancelled. The run has the original fire time. It is independent: it starts at once, and the
+// policies ignore it.
 func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	s := t.state
 	if t.keptPaused {

@@ -22,8 +22,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// isOwn tells whether the process whose end is that of a run is one of the engine's own, in the namespace of the cron: where the target is no
-// process of a user, or a run ends before its process does.
+// isOwn reports whether the run of a cron is an internal process in the cron's namespace. This is
+// so if the target is not a process of a user, or if the run ends before that process does.
 func isOwn(c *progressorv1.Cron) bool {
 	if c.GetTarget().GetEnqueueJob() != nil || c.GetTarget().GetStartRun() != nil {
 		return false
@@ -66,14 +66,14 @@ func runID(c *progressorv1.Cron, fire time.Time, rerun int32) string {
 	return runKey(c, fire, rerun).ProcessID
 }
 
-// The metadata by which a run knows its fire.
+// The metadata fields that tell a run about its fire.
 const (
 	metadataCronID   = "progressor.cron_id"
 	metadataFireTime = "progressor.fire_time"
 	metadataAttempt  = "progressor.attempt"
 )
 
-// startOf starts a run.
+// startOf returns the message that starts a run.
 func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	m := storage.Message{Kind: storage.MessageStart, Target: key}
 	c, metadata := t.state.definition, (*structpb.Struct)(nil)
@@ -110,7 +110,7 @@ func (t *task) startOf(key process.Key, e outgoing) (storage.Message, error) {
 	return m, err
 }
 
-// jobMessage enqueues the job that is a run.
+// jobMessage returns the message that enqueues the job of a run.
 func (c *Crons) jobMessage(key process.Key, target *progressorv1.EnqueueJobTarget, metadata *structpb.Struct) (storage.Message, error) {
 	options := &progressorv1.JobOptions{}
 	proto.Merge(options, target.GetOptions())
@@ -124,14 +124,15 @@ func (c *Crons) jobMessage(key process.Key, target *progressorv1.EnqueueJobTarge
 	return job.Message()
 }
 
-// fireMetadata is runMetadata where the target says nothing: a Struct cost a tenth of the time that a fire takes here.
+// fireMetadata is runMetadata for a target without metadata. Building a Struct took a tenth of the
+// time of a fire here.
 type fireMetadata struct {
 	CronID  string    `json:"progressor.cron_id"`
 	Fire    time.Time `json:"progressor.fire_time"`
 	Attempt int32     `json:"progressor.attempt"`
 }
 
-// runMetadata is the metadata of a run: what the target says, and its fire.
+// runMetadata returns the metadata of a run: that of the target and the fields of its fire.
 func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.Struct) *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	maps.Copy(fields, more.GetFields())
@@ -141,7 +142,8 @@ func runMetadata(cronID string, fire time.Time, attempt int32, more *structpb.St
 	return &structpb.Struct{Fields: fields}
 }
 
-// endOf says how a run ended; Skipped: it was refused. One that broke is asked why: it is TIMEOUT where its last failure is the engine's.
+// endOf returns how a run ended. The status is Skipped if the run was refused. For a broken process
+// it reads the failure: the status is Timeout if the last failure is a timeout of the engine.
 func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	if strings.HasPrefix(child.GetProcessId(), process.FlowPrefix) {
 		if status, detail, ok := c.flows.EndOf(child); ok {
@@ -157,7 +159,7 @@ func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.S
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		return cron.Cancelled, child.GetDetail(), nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
-	default: // it was removed, or could not be started
+	default: // the process was removed, or could not be started
 		if child.GetDetail() == "" {
 			return cron.Failed, "the process was removed", nil
 		}

@@ -15,10 +15,11 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// Runs whose target is no process of a user are processes of the engine's own: of the kind run.
+// runKind is the kind of runs that are internal processes. These are the runs whose target is not a
+// process of a user, and those that end with the INIT task.
 const runKind = "run"
 
-// work is what such a run does: its args, and its state.
+// work is the args and the state of such a run.
 type work struct {
 	CronID  string        `json:"cron_id"`
 	Fire    time.Time     `json:"fire"`
@@ -28,7 +29,8 @@ type work struct {
 	Target  []byte        `json:"target"`            // CronTarget in protobuf
 }
 
-// outcome is how it ended: the response of its last task. The process itself is COMPLETED, for it has done its work.
+// outcome is how a run ended. It is the response of its last task. The process itself is COMPLETED
+// in any case, because it has done its work.
 type outcome struct {
 	Status cron.Status `json:"status"`
 	Detail string      `json:"detail,omitempty"`
@@ -38,16 +40,16 @@ func failed(format string, args ...any) outcome {
 	return outcome{cron.Failed, fmt.Sprintf(format, args...)}
 }
 
-// outcomeOf is what a run has told.
+// outcomeOf decodes the outcome that a run has reported.
 func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	var o outcome
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
-		return cron.Failed, "the run has told no outcome", nil //nolint:nilerr // it is told
+		return cron.Failed, "the run has told no outcome", nil //nolint:nilerr // the text reports it
 	}
 	return o.Status, o.Detail, nil
 }
 
-// outgoingArgs are the args of a run.
+// outgoingArgs returns the args of a run.
 func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	target, err := proto.Marshal(t.state.definition.GetTarget())
 	if err != nil {
@@ -59,8 +61,9 @@ func (t *task) outgoingArgs(e outgoing) ([]byte, error) {
 	})
 }
 
-// runTimeout is how long a request may take, with the time to store how it ended, whatever the step timeout of the namespace is; 0: the
-// run is no request.
+// runTimeout returns the step timeout of a run that sends a request: the timeout of the request and
+// the time to store its result. It does not depend on the step timeout of the namespace. It is 0
+// for other runs.
 func runTimeout(c *storage.Claim) time.Duration {
 	var w work
 	target := &progressorv1.CronTarget{}
@@ -70,7 +73,7 @@ func runTimeout(c *storage.Claim) time.Duration {
 	return w.requestTimeout() + 2*httpMargin
 }
 
-// requestTimeout is how long the request of a run may take.
+// requestTimeout returns the timeout of the request of a run.
 func (w *work) requestTimeout() time.Duration {
 	if w.Timeout > 0 {
 		return w.Timeout
@@ -78,7 +81,8 @@ func (w *work) requestTimeout() time.Duration {
 	return httpTimeout
 }
 
-// processRun runs a task of a run. Its INIT only sets a timer: a process in INIT cannot be cancelled.
+// processRun runs a task of a run. The INIT task only sets a timer, because a process in INIT
+// cannot be cancelled.
 func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	switch r.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_INIT:
@@ -120,7 +124,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 	switch {
 	case err != nil:
 		return nil, err
-	case o == nil: // it goes on, or somebody wants it to end: then the CANCEL task is the next
+	case o == nil: // it has not ended, or it was asked to end: then the CANCEL task is next
 		return processor.Result().SetTimerAfter(0).Done()
 	}
 	o.Detail = cut(o.Detail)

@@ -16,14 +16,14 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The bounds of a cron. Its definition and what it remembers are one state of at most 1 MiB: of 3,000 runs that go on, 3,000 that wait and
-// 3,000 that were replaced are about 440 KiB, and of what is still to be said to runs 250 KiB.
+// The limits of a cron. Its definition and its state share 1 MiB. 3,000 running, 3,000 queued and
+// 3,000 replaced runs take about 440 KiB. Messages to runs that are not sent yet take 250 KiB.
 const (
 	maxDefinitionBytes = 256 << 10
 	maxRuns            = 3000
 )
 
-// specOf reads a spec. created is when the cron was made.
+// specOf converts a spec. created is when the cron was created.
 func specOf(s *progressorv1.CronSpec, created time.Time) cron.Spec {
 	spec := cron.Spec{
 		Expressions: s.GetExpressions(), Timezone: s.GetTimezone(), Start: timeOf(s.GetStartTime()), End: timeOf(s.GetEndTime()), Created: created,
@@ -34,7 +34,7 @@ func specOf(s *progressorv1.CronSpec, created time.Time) cron.Spec {
 	return spec
 }
 
-// policyOf reads a policy. PARALLEL without a limit has that of what a cron can remember.
+// policyOf converts a policy. PARALLEL without a limit gets the limit of maxRuns.
 func policyOf(p *progressorv1.CronPolicy) cron.Policy {
 	b := p.GetRetryBackoff()
 	policy := cron.Policy{
@@ -54,12 +54,13 @@ func policyOf(p *progressorv1.CronPolicy) cron.Policy {
 	return policy
 }
 
-// Compile makes what decides of a definition. created is when the cron was made, zero where it is not stored.
+// Compile compiles a definition. created is when the cron was created, or zero if it is not stored.
 func Compile(c *progressorv1.Cron, created time.Time) (cron.Cron, error) {
 	return compile(c, created, "cron.")
 }
 
-// compile makes what decides. Its errors are *process.InvalidError with the path from the cron, behind prefix.
+// compile compiles a definition. Its errors are *process.InvalidError with the path from the cron,
+// after prefix.
 func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron, error) {
 	schedule, err := cron.Compile(specOf(c.GetSpec(), created))
 	policy := policyOf(c.GetPolicy())
@@ -71,7 +72,7 @@ func compile(c *progressorv1.Cron, created time.Time, prefix string) (cron.Cron,
 	}, invalidOf(err, prefix)
 }
 
-// invalidOf turns an error of package cron into the engine's.
+// invalidOf converts an error of package cron to an InvalidError.
 func invalidOf(err error, prefix string) error {
 	var wrong *cron.SpecError
 	if errors.As(err, &wrong) {
@@ -80,8 +81,9 @@ func invalidOf(err error, prefix string) error {
 	return err
 }
 
-// Check refuses a definition that cannot be kept or cannot run. Its errors are *process.InvalidError with the path of the field, such as
-// cron.spec.timezone. What only a database knows it does not look at.
+// Check rejects a definition that cannot be stored or cannot run. Its errors are
+// *process.InvalidError with the path of the field, such as cron.spec.timezone. It does not check
+// what only the database knows.
 func Check(c *progressorv1.Cron, created time.Time) error {
 	if process.Own(c.GetCronId()) {
 		return invalid("cron.cron_id", `must not begin with "~": such ids are the engine's own`)
@@ -118,7 +120,7 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 	return nil
 }
 
-// maxRunMetadata leaves room for what a run's metadata says of its fire.
+// maxRunMetadata leaves room for the fields of the fire in the metadata of a run.
 const maxRunMetadata = process.MaxMetadataBytes - 1024
 
 func checkTarget(t *progressorv1.CronTarget) error {
@@ -153,7 +155,7 @@ const maxFlowRunID = 160
 // maxFlowCronID leaves room for a fire time in the ID of a run.
 const maxFlowCronID = maxFlowRunID - len("/2006-01-02T15:04:05.999999Z")
 
-// checkStartRun refuses what could start no run of any template.
+// checkStartRun rejects a target that could not start a run of any template.
 func checkStartRun(t *progressorv1.StartRunTarget) error {
 	const field = "cron.target.start_run."
 	if _, problems := flow.CompileTarget(t); len(problems) > 0 {
@@ -173,7 +175,8 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 	return nil
 }
 
-// checkJob refuses options that make no sense for a run; the others are those of any job.
+// checkJob rejects options that a run cannot have. It does not check the others, which are those of
+// any job.
 func checkJob(o *progressorv1.JobOptions) error {
 	const field = "cron.target.enqueue_job.options."
 	metadata, err := wire.JSON(o.GetMetadata())
@@ -190,7 +193,8 @@ func checkJob(o *progressorv1.JobOptions) error {
 	return wire.CheckLease(field, o)
 }
 
-// namespaceOf is the namespace of a target, and the field that names it; "": the cron's own.
+// namespaceOf returns the namespace of a target and the field that names it. The namespace is ""
+// for that of the cron.
 func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	switch target := t.GetTarget().(type) {
 	case *progressorv1.CronTarget_StartProcess:
@@ -203,7 +207,7 @@ func namespaceOf(t *progressorv1.CronTarget) (namespace, field string) {
 	return "", ""
 }
 
-// definition is what of a cron was ordered: the rest follows from what has happened.
+// definition returns the part of a cron that clients set, without what the engine derives.
 func definition(c *progressorv1.Cron) *progressorv1.Cron {
 	return &progressorv1.Cron{
 		Namespace: c.GetNamespace(), CronId: c.GetCronId(), Spec: c.GetSpec(), Policy: c.GetPolicy(), Target: c.GetTarget(), Metadata: c.GetMetadata(),

@@ -17,33 +17,36 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// stateVersion is that of the format of states. A program reads none that is newer.
+// stateVersion is the version of the state's format. Newer versions are not read.
 const stateVersion = 1
 
-// state is what a cron's process keeps: one line of JSON, then the definition in protobuf.
+// state is the state of a cron's process. It is stored as one line of JSON, followed by the
+// definition in protobuf.
 type state struct {
 	Version   int              `json:"v"`
-	Revision  int64            `json:"revision"` // of the definition: the etag
+	Revision  int64            `json:"revision"` // of the definition; used as etag
 	Created   time.Time        `json:"created"`
 	Updated   time.Time        `json:"updated"`
 	PauseNote string           `json:"pause_note,omitempty"`
 	PausedBy  string           `json:"paused_by,omitempty"`
 	PauseTime time.Time        `json:"pause_time,omitzero"`
-	Decisions map[string]int64 `json:"decisions,omitempty"` // how many fire times
+	Decisions map[string]int64 `json:"decisions,omitempty"` // number of fire times by decision
 	LastFire  time.Time        `json:"last_fire,omitzero"`  // of the newest run that was started
 	Cron      cron.State       `json:"cron"`
-	Next      time.Time        `json:"next,omitzero"` // when fire times are to be looked at
-	// Deadlines are those of the runs that go on, if the policy has a timeout.
+	Next      time.Time        `json:"next,omitzero"` // when to check fire times next
+	// Deadlines has the deadlines of the running runs, if the policy has a timeout.
 	Deadlines []deadline `json:"deadlines,omitempty"`
-	// Replaced are runs that were asked to cancel in favor of another: they count for nothing, but their end is told.
+	// Replaced has the runs that were cancelled in favor of another. The policies ignore them, but
+	// their end is recorded.
 	Replaced []time.Time `json:"replaced,omitempty"`
-	// Independent are the running runs that the policies of the cron ignore: those that RerunFire and backfills in order
-	// started.
+	// Independent has the running runs that the policies of the cron ignore: those that RerunFire
+	// and backfills in order have started.
 	Independent []independentRun `json:"independent,omitempty"`
-	// Unsent is what was decided and is still to be said to the runs, in order: a result takes a part of it.
+	// Unsent has the messages to runs that were decided but not sent, in order. Each result sends
+	// some of them.
 	Unsent    []outgoing `json:"unsent,omitempty"`
-	Backfills []backfill `json:"backfills,omitempty"` // ordered and not done, in order
-	Timer     time.Time  `json:"timer,omitzero"`      // what the default timer stands at
+	Backfills []backfill `json:"backfills,omitempty"` // not complete, in order
+	Timer     time.Time  `json:"timer,omitzero"`      // when the default timer is set to
 
 	definition *progressorv1.Cron
 }
@@ -53,22 +56,22 @@ type deadline struct {
 	Due  time.Time `json:"due"`
 }
 
-// outgoing is the start of a run, or the request that it ends.
+// outgoing is a message that starts or cancels a run.
 type outgoing struct {
 	Fire    time.Time `json:"fire"`
 	Attempt int32     `json:"attempt,omitempty"` // of a start
 	Rerun   int32     `json:"rerun,omitempty"`   // see attemptID
-	Cancel  string    `json:"cancel,omitempty"`  // why it is asked to end
+	Cancel  string    `json:"cancel,omitempty"`  // why the run is cancelled; "" for a start
 }
 
-// Why runs are asked to end.
+// The values of outgoing.Cancel.
 const (
 	cancelLate     = "late"
 	cancelReplaced = "replaced"
 	cancelCommand  = "command"
 )
 
-// cancelReasons are what the runs are told.
+// cancelReasons maps outgoing.Cancel to the reason that the run gets.
 var cancelReasons = map[string]string{
 	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron takes its place",
 	cancelCommand: "its fire was cancelled",
@@ -123,10 +126,10 @@ func decode(text []byte) (*state, error) {
 
 func (s *state) etag() string { return strconv.FormatInt(s.Revision, 10) }
 
-// compile makes what decides. The definition was found good when it was stored.
+// compile compiles the definition. It was validated before it was stored.
 func (s *state) compile() (cron.Cron, error) { return compile(s.definition, s.Created, "cron.") }
 
-// timer is when the process has something to do by itself; zero: never.
+// timer returns when the process has timed work, or zero if it has none.
 func (s *state) timer(now time.Time) time.Time {
 	at := s.Next
 	if len(s.Unsent) > 0 || s.canBackfill() {
@@ -140,13 +143,14 @@ func (s *state) timer(now time.Time) time.Time {
 	return at
 }
 
-// maxWaiting is how many fire times that wait for a resume are counted: a list has 1,000 crons.
+// maxWaiting bounds how many fire times that wait for a resume are counted, because a list may have
+// 1,000 crons.
 const maxWaiting = 1000
 
-// shown is how many fire times to come a cron is shown with.
+// shown is the number of upcoming fire times in a message.
 const shown = 10
 
-// message is the cron as clients see it.
+// message converts the cron to its message.
 func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	c, err := s.compile()
 	if err != nil {
@@ -157,7 +161,7 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	m.FiresByDecision, m.Etag = s.Decisions, s.etag()
 	ahead := s.Cron
 	if ahead.Decided.Before(now) {
-		ahead.Decided = now // of a cron that is paused, what waits for its resume is not to come any more
+		ahead.Decided = now // fire times that wait for a resume are not upcoming
 	}
 	if s.Cron.Paused {
 		m.WaitingFires = int64(c.Waiting(s.Cron, now, maxWaiting))
@@ -180,10 +184,10 @@ func (s *state) message(now time.Time) (*progressorv1.Cron, error) {
 	return m, nil
 }
 
-// explained adds whether a cron is paused, what runs of it go on or wait, and when it fires next.
+// explained adds whether a cron is paused, its running and queued runs, and its next fire time.
 func explained(_ context.Context, p *progressorv1.Process, e *explain.State) error {
 	if len(p.GetAuxState()) == 0 {
-		return nil // it is being made
+		return nil // it is being created
 	}
 	s, err := stateOf(p)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// task is one task of a cron's process: what happens, and everything that follows from it.
+// task is one task of a cron's process, with everything that it changes.
 type task struct {
 	crons      *Crons
 	request    *progressorv1.ProcessRequest
@@ -24,13 +24,13 @@ type task struct {
 	state      *state
 	cron       cron.Cron
 	rows       []*crons.Fire
-	byFire     map[int64]*crons.Fire // of rows, by their time in microseconds
-	answer     any                   // of an order, as JSON
+	byFire     map[int64]*crons.Fire // rows by fire time in microseconds
+	answer     any                   // the response to a command, encoded as JSON
 	deletes    bool
 	keptPaused bool           // the namespace is paused
-	resumed    bool           // what is decided was due in a pause
-	newest     time.Time      // the newest fire time that is due: those before it are made up
-	metadata   map[string]any // of the process; nil: as it was
+	resumed    bool           // the fire times that are decided were due in a pause
+	newest     time.Time      // the newest fire time that is due; earlier ones are caught up
+	metadata   map[string]any // of the process; nil if it does not change
 }
 
 // process runs a task of a cron.
@@ -70,7 +70,8 @@ func (t *task) read() (err error) {
 	return err
 }
 
-// look is what a timer has the cron do: the runs that are too late, then a part of what was ordered, then the fire times that are due.
+// look handles a timer: it ends runs that are past their deadline, continues a backfill, and
+// decides the fire times that are due.
 func (t *task) look(ctx context.Context) error {
 	for _, d := range slices.Clone(t.state.Deadlines) {
 		if !d.Due.After(t.now) {
@@ -82,7 +83,7 @@ func (t *task) look(ctx context.Context) error {
 	if err := t.backfill(ctx); err != nil {
 		return err
 	}
-	if len(t.state.Unsent) < maxOutgoing { // else what was decided goes out first
+	if len(t.state.Unsent) < maxOutgoing { // otherwise the unsent messages are sent first
 		t.follow(t.cron.Tick(t.state.Cron, t.now))
 	}
 	return nil
@@ -92,13 +93,13 @@ func passedTimeout(limit time.Duration) string {
 	return "the run passed the timeout of " + durations.Exact(limit)
 }
 
-// runEndArgs is what the NOTIFY that tells the end of a run says of it.
+// runEndArgs is the args of the NOTIFY task that reports the end of a run.
 type runEndArgs struct {
 	Fire  time.Time `json:"fire"`
 	Rerun int32     `json:"rerun,omitempty"` // see attemptID
 }
 
-// runEnded is told the end of a run.
+// runEnded handles the end of a run.
 func (t *task) runEnded(ctx context.Context) error {
 	child := t.request.GetChild()
 	var run runEndArgs
@@ -126,7 +127,7 @@ func (t *task) runEnded(ctx context.Context) error {
 	return nil
 }
 
-// end stores the end of a run. The first end of a run counts.
+// end records the end of a run. Later ends of the same run are ignored.
 func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail string) {
 	if t.removeIndependent(fire, rerun) {
 		t.endRow(fire, status, detail)
@@ -142,14 +143,14 @@ func (t *task) end(fire time.Time, rerun int32, status cron.Status, detail strin
 	}
 }
 
-// endRow writes the end of a run, or of what waits, into the ledger.
+// endRow records the end of a run, or of a waiting fire, in the ledger.
 func (t *task) endRow(fire time.Time, status cron.Status, detail string) {
 	t.state.Deadlines = slices.DeleteFunc(t.state.Deadlines, func(d deadline) bool { return d.Fire.Equal(fire) })
 	t.row(crons.Fire{Fire: cron.Fire{Time: fire, Status: status, Decision: cron.Fired, Count: 1}, Change: crons.Ended, Detail: cut(detail)})
 	t.crons.metrics.ended(t, status)
 }
 
-// refused takes a run back that another run of its scope has kept from starting.
+// refused undoes the start of a run that was refused because of another run of its scope.
 func (t *task) refused(fire time.Time, rerun int32, reason string) {
 	s := t.state
 	if t.removeIndependent(fire, rerun) {
@@ -163,7 +164,7 @@ func (t *task) refused(fire time.Time, rerun int32, reason string) {
 	t.follow(t.cron.Refused(s.Cron, fire, t.now))
 }
 
-// decisionOf returns the decision that started a run of the calendar.
+// decisionOf returns the decision that started a scheduled or triggered run.
 func (t *task) decisionOf(fire time.Time) cron.Decision {
 	if run := t.state.Cron.Started(fire); run != nil && run.Queued {
 		return cron.Queued
@@ -171,8 +172,8 @@ func (t *task) decisionOf(fire time.Time) cron.Decision {
 	return cron.Fired
 }
 
-// refuseRow changes the row of a fire, whose decision was was, to one that was skipped. A rerun keeps its attempt,
-// because the ID of the next rerun depends on it.
+// refuseRow changes the row of a fire to skipped. was is the decision of the fire before. A rerun
+// keeps its attempt, because the ID of the next rerun depends on it.
 func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason string) {
 	s := t.state
 	s.Decisions[was.String()]--
@@ -182,7 +183,7 @@ func (t *task) refuseRow(fire time.Time, rerun int32, was cron.Decision, reason 
 	t.crons.metrics.refused(t)
 }
 
-// follow takes what follows from an event.
+// follow applies a step that package cron has decided.
 func (t *task) follow(step cron.Step) {
 	s := t.state
 	for _, start := range step.Starts {
@@ -239,7 +240,7 @@ func (t *task) start(run outgoing) {
 
 func (t *task) send(e outgoing) { t.state.Unsent = append(t.state.Unsent, e) }
 
-// row puts a change of the ledger beside the others of this task; one of a fire that has one already becomes a part of it.
+// row adds a change of the ledger. It merges changes of the same fire.
 func (t *task) row(f crons.Fire) {
 	f.CronID = t.state.definition.GetCronId()
 	key := f.Time.UnixMicro()
@@ -259,13 +260,13 @@ func (t *task) row(f crons.Fire) {
 	}
 }
 
-// What a result says at the most; the next task goes on.
+// The limits of the messages of one result. The next task sends the rest.
 const (
 	maxOutgoing      = 200
 	maxOutgoingBytes = 2 << 20
 )
 
-// done makes the result.
+// done returns the result of the task.
 func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	s, a := t.state, t.attempt
 	result := processor.Result()
@@ -306,7 +307,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	return result.AuxState(text).Done()
 }
 
-// message is an errand as it is sent.
+// message converts an outgoing message to its stored form.
 func (t *task) message(e outgoing) (storage.Message, error) {
 	key := runKey(t.state.definition, e.Fire, e.Rerun)
 	switch {
@@ -319,5 +320,5 @@ func (t *task) message(e outgoing) (storage.Message, error) {
 	return t.startOf(key, e)
 }
 
-// maxTextBytes is the most that the ledger keeps of a text.
+// maxTextBytes is the longest text in the ledger, in bytes.
 const maxTextBytes = 4000

@@ -9,97 +9,103 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Reader answers what a decision has to know beyond plan and state. It is asked at most once for each step that is about to begin.
+// Reader provides the facts that a decision needs in addition to the plan and the state. A decision
+// calls it at most once for each step that is about to begin.
 type Reader interface {
-	// Condition tells whether a step with a condition is to run.
+	// Condition reports whether a step with a condition is to run.
 	Condition(step int) (bool, error)
-	// Items lists the items of a step that is done for each by the hashes of their values.
+	// Items returns the hashes of the items of a step with for_each.
 	Items(step int) ([]int64, error)
-	// Begin prepares a step, or an item of it, and says until when a wait or a delay waits; zero: for ever.
+	// Begin prepares a step or one of its items. For a wait or a delay, it returns the time when it
+	// is due, or the zero time if it has no due time.
 	Begin(step, index int) (due time.Time, err error)
-	// OpenItems lists the items of a step that have begun in this round and are not at their end.
+	// OpenItems returns the indexes of the items of a step that have begun in this round and have
+	// not ended.
 	OpenItems(step int) ([]int, error)
-	// DoneItems lists the items of a step that succeeded.
+	// DoneItems returns the items of a step that succeeded.
 	DoneItems(step int) ([]DoneItem, error)
-	// ResultBytes returns the size of the result of an item that this decision ends.
+	// ResultBytes returns the size of the result of an item that ends in this decision.
 	ResultBytes(step, index int) int
 	// Undo prepares the compensation of a step.
 	Undo(step int) error
-	// Result makes the result of a run whose steps have succeeded.
+	// Result computes the result of a run whose steps have succeeded.
 	Result() error
 }
 
 // DoneItem is an item that succeeded.
 type DoneItem struct {
 	Index int
-	Hash  *int64 // of its value; nil if it was stored by a version without hashes
+	Hash  *int64 // hash of the item's value; nil if it was stored by a version without hashes
 }
 
-// SizeError says that the items of a step have results that are too large together.
+// SizeError reports that the results of the items of a step are too large in total.
 type SizeError struct{ Bytes int }
 
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("the results of the items have %d bytes of JSON, at most %d together", e.Bytes, MaxItemsBytes)
 }
 
-// MaxItemsBytes bounds the results of the items of a step together, in bytes of JSON.
+// MaxItemsBytes limits the total size of the results of the items of a step, in bytes of JSON.
 const MaxItemsBytes = process.MaxResultBytes
 
-// EffectKind is what an effect does.
+// EffectKind is the kind of an effect.
 type EffectKind string
 
-// The deeds. All of one decision are written in one transaction.
+// The kinds of effects. All effects of a decision are written in one transaction.
 const (
-	EffectBegin              EffectKind = "begin"     // what does a step, or an item of it
-	EffectEnd                EffectKind = "end"       // the step has a status for good
-	EffectCancel             EffectKind = "ask"       // whatever does the step is asked to end
+	EffectBegin              EffectKind = "begin"     // starts the work of a step or of one of its items
+	EffectEnd                EffectKind = "end"       // sets the final status of a step or item
+	EffectCancel             EffectKind = "ask"       // asks the work of a step or item to end
 	EffectCompensate         EffectKind = "undo"      // begins the compensation of a step
-	EffectCompensated        EffectKind = "undone"    // it ended
-	EffectCancelCompensation EffectKind = "ask undo"  // the compensation of a step is asked to end
-	EffectRunStatus          EffectKind = "change"    // the status of the run
-	EffectNotStarted         EffectKind = "broken"    // a step could not begin: Err says why; End follows
-	EffectReset              EffectKind = "reset"     // a step that has ended is PENDING again
+	EffectCompensated        EffectKind = "undone"    // records the end of a compensation
+	EffectCancelCompensation EffectKind = "ask undo"  // asks the compensation of a step to end
+	EffectRunStatus          EffectKind = "change"    // changes the status of the run
+	EffectNotStarted         EffectKind = "broken"    // records in Err why a step could not begin; an EffectEnd follows
+	EffectReset              EffectKind = "reset"     // sets a step that has ended to PENDING
 	EffectEndSuspended       EffectKind = "suspended" // ends the SUSPENDED processes of a step that was asked to end
-	EffectDropItems          EffectKind = "drop"      // the stored items of a step are of an earlier round: but for Kept, they go
+	EffectDropItems          EffectKind = "drop"      // deletes the items of an earlier round, except those in Kept
 )
 
-// ReasonStopped is the reason of a step that ends because its run stops: who writes it down knows the names of steps, and says why.
+// ReasonStopped is the reason of a step that ends because its run stops. The code that stores it
+// knows the names of the steps and adds the cause.
 const ReasonStopped = "the run stopped"
 
-// ReasonOverdue is the reason of Ask for what has passed the timeout of its step.
+// ReasonOverdue is the reason of an EffectCancel for a step or item that exceeded the step's
+// timeout.
 const ReasonOverdue = "it passed the timeout of its step"
 
-// ReasonItemsFailed is the reason of an item that ends because too many items of its step have failed.
+// ReasonItemsFailed is the reason of an item that ends because too many items of its step failed.
 const ReasonItemsFailed = "too many items of its step failed"
 
-// Effect is something that follows from a decision.
+// Effect is one consequence of a decision.
 type Effect struct {
 	Kind   EffectKind
 	Step   int
 	Index  int
-	Status StepStatus // of End; of Undone: Succeeded, Failed or Cancelled
+	Status StepStatus // of EffectEnd; of EffectCompensated: Succeeded, Failed or Cancelled
 	Reason string
 	Err    error
-	Due    time.Time   // of Begin
-	Was    Mode        // of Change
-	Kept   map[int]int // of Drop: the new indexes of the items that stay done, by their old ones
+	Due    time.Time   // of EffectBegin
+	Was    Mode        // of EffectRunStatus: the previous mode
+	Kept   map[int]int // of EffectDropItems: maps the old indexes of the items that stay done to their new ones
 }
 
-// Outcome is how something ended that does a step.
+// Outcome describes how a step, an item or a compensation ended.
 type Outcome struct {
 	Step, Index int
 	Round       int32
 	Undo        bool       // it is the compensation of the step
-	Status      StepStatus // Succeeded, Failed or Cancelled; of what is skipped at its due time: Skipped
-	Lost        bool       // its worker was lost, with no takeover left
-	Overdue     bool       // it passed the timeout of its step, and is asked to end
+	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
+	Lost        bool       // its worker was lost and no takeovers are left
+	Overdue     bool       // it exceeded the timeout of its step and is asked to end
 	Reason      string     // of an item that the run itself ends, and of a compensation
 }
 
-// startsAtOnce is how many steps one result begins: a result says at most so much to other processes.
+// startsAtOnce is the maximum number of steps that one decision begins. It limits the messages to
+// other processes that one result contains.
 const startsAtOnce = 100
 
-// Decision is a run while something is decided about it.
+// Decision is a run while a decision about it is made.
 type Decision struct {
 	Plan    *Plan
 	State   *State
@@ -109,19 +115,19 @@ type Decision struct {
 
 	statuses   []byte
 	starts     int
-	check      []int       // steps whose turn it may be
-	resolved   []bool      // steps that stand: see stands
-	unresolved map[int]int // those that do not, with the number of ends until then
+	check      []int       // steps that may be ready
+	resolved   []bool      // steps that are resolved: see stands
+	unresolved map[int]int // steps that are not resolved, with the value of ends when that was computed
 	ends       int
 	err        error
 }
 
-// Decide makes a run that decides. Its state is changed in place.
+// Decide begins a decision about a run. It changes the state in place.
 func Decide(p *Plan, s *State, r Reader, now time.Time) *Decision {
 	return &Decision{Plan: p, State: s, Reader: r, Now: now, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps))}
 }
 
-// done ends a decision.
+// done completes a decision.
 func (d *Decision) done() error {
 	if d.err == nil {
 		d.work()
@@ -131,10 +137,10 @@ func (d *Decision) done() error {
 	return d.err
 }
 
-// Status returns the status of a step, as the decision has left it so far.
+// Status returns the status of a step, including the changes of this decision so far.
 func (d *Decision) Status(step int) StepStatus { return StepStatus(d.statuses[step]) }
 
-// EndsNow tells whether a step ends with this decision.
+// EndsNow reports whether a step ends in this decision.
 func (d *Decision) EndsNow(step int) bool {
 	return slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Kind == EffectEnd && e.Step == step && e.Index == NoIndex })
 }
@@ -148,7 +154,7 @@ func (d *Decision) mode(m Mode) {
 	}
 }
 
-// Start begins the first attempt, once the run waits for nothing any more.
+// Start begins the first attempt of a run that no longer waits for its time or its scope.
 func (d *Decision) Start() error {
 	s := d.State
 	s.RunTime = time.Time{}
@@ -172,7 +178,7 @@ func (d *Decision) attempt() {
 	}
 }
 
-// Tick does what its time has come for.
+// Tick handles everything that is due.
 func (d *Decision) Tick() error {
 	s := d.State
 	passed := func(t time.Time) bool { return !t.IsZero() && !t.After(d.Now) }
@@ -203,7 +209,8 @@ func (d *Decision) Tick() error {
 	return d.done()
 }
 
-// DueNow returns the deadlines that have passed: of steps, and of steps that may have items whose time has come.
+// DueNow returns the deadlines that have passed. The deadline of an item means that at least one
+// item of its step may be due.
 func (s *State) DueNow(now time.Time) (due []Deadline) {
 	for _, d := range s.Deadlines {
 		if !d.At.After(now) {
@@ -213,7 +220,8 @@ func (s *State) DueNow(now time.Time) (due []Deadline) {
 	return due
 }
 
-// Ended takes the end of what does a step. known: it is that of something that is open.
+// Ended records the end of a step, an item or a compensation. It returns known as false if that was
+// not open, as for duplicate and late messages.
 func (d *Decision) Ended(o Outcome) (known bool, err error) {
 	s := d.State
 	switch {
@@ -233,7 +241,7 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
 		if o.Index != NoIndex {
 			each := s.Each[o.Step]
-			each.Skipped = append(each.Skipped, o.Index) // its own end is no news
+			each.Skipped = append(each.Skipped, o.Index) // so that its own end is ignored
 		}
 	}
 	d.ended(o)
@@ -249,7 +257,7 @@ func (d *Decision) ended(o Outcome) {
 	each := s.Each[o.Step]
 	each.Open--
 	if o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped {
-		o.Status, o.Reason = Failed, "cancelled" // not by the run
+		o.Status, o.Reason = Failed, "cancelled" // it was not cancelled by the run
 	}
 	switch o.Status {
 	case Failed:
@@ -269,11 +277,11 @@ func (d *Decision) ended(o Outcome) {
 	d.items(o.Step)
 }
 
-// end gives a step its status.
+// end sets the final status of a step.
 func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 	p, s := &d.Plan.Steps[step], d.State
 	if l == Cancelled && s.Mode == ModeRunning {
-		l, reason = Failed, "cancelled" // by somebody who is not the run
+		l, reason = Failed, "cancelled" // it was not cancelled by the run
 	}
 	if l == Failed && p.Ignore {
 		l = Ignored
@@ -295,7 +303,8 @@ func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 	}
 }
 
-// addPartlyDone adds a step that did not succeed to those to undo if some of its items succeeded.
+// addPartlyDone adds a step that did not succeed to the steps to undo if some of its items
+// succeeded.
 func (d *Decision) addPartlyDone(step int) {
 	each := d.State.Each[step]
 	if each != nil && each.Succeeded > 0 && d.Plan.Steps[step].Undoable {
@@ -303,13 +312,13 @@ func (d *Decision) addPartlyDone(step int) {
 	}
 }
 
-// Cancel asks the run to end. The caller has looked whether it may.
+// Cancel asks the run to end. The caller checks that this is allowed.
 func (d *Decision) Cancel() error {
 	d.stop(ByCancel)
 	return d.done()
 }
 
-// Abort ends the run at once: what is open is asked to end, and nobody waits for it.
+// Abort ends the run at once. It asks open steps to end and does not wait for them.
 func (d *Decision) Abort() error {
 	s := d.State
 	status := ByCancel
@@ -347,7 +356,7 @@ func (d *Decision) Abort() error {
 	return d.err
 }
 
-// Skip ends a step, or an item, by hand that has not ended.
+// Skip ends a step or an item that has not ended, on request of an operator.
 func (d *Decision) Skip(step, index int) error {
 	if d.Status(step) == Open {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
@@ -366,7 +375,7 @@ func (d *Decision) Skip(step, index int) error {
 	return d.done()
 }
 
-// Retry begins a run again that is at its end and did not succeed.
+// Retry restarts a run that has ended and did not succeed.
 func (d *Decision) Retry() error {
 	s := d.State
 	s.Attempt, s.Deadline = 0, time.Time{}
@@ -379,7 +388,7 @@ func (d *Decision) Retry() error {
 	return d.done()
 }
 
-// reset has what did not succeed done again, and what was undone.
+// reset sets the steps that did not succeed or were undone to pending, so that they run again.
 func (d *Decision) reset() {
 	s := d.State
 	clear(d.resolved)
@@ -405,7 +414,7 @@ func (d *Decision) reset() {
 	s.Undone, s.Left = nil, nil
 }
 
-// stop lets nothing new begin, but what cleans up, and asks what is open to end.
+// stop asks open steps to end. After it, only steps that clean up can begin.
 func (d *Decision) stop(cause Cause) {
 	s := d.State
 	if s.Mode == ModeWaiting || s.Mode == ModeResting || s.Cause == NoCause || cause != ByFailure {
@@ -441,12 +450,12 @@ func (d *Decision) stop(cause Cause) {
 	}
 }
 
-// final tells whether no other attempt follows.
+// final reports whether no further attempt follows.
 func (d *Decision) final() bool {
 	return d.State.Cause != ByFailure || d.State.Attempt >= d.Plan.MaxAttempts
 }
 
-// ask asks what does a step to end. Waits are ended by the run itself.
+// ask asks the work of a step to end. The run itself ends waits.
 func (d *Decision) ask(step int) {
 	p := &d.Plan.Steps[step]
 	if p.Each {
@@ -462,7 +471,7 @@ func (d *Decision) ask(step int) {
 	d.checkLater(step, d.Plan.Grace)
 }
 
-// endWaits ends the waits that are open, of some kinds.
+// endWaits ends the open waits for which the function which returns true.
 func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 	for step := range d.statuses {
 		p := &d.Plan.Steps[step]

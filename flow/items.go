@@ -5,9 +5,7 @@ import (
 	"slices"
 )
 
-// The items of a step that is done once for each of them.
-
-// items begins items, as many as may, and ends the step with the last one.
+// items begins as many items of a step as the limits allow. It ends the step after its last item.
 func (d *Decision) items(step int) {
 	p, each := &d.Plan.Steps[step], d.State.Each[step]
 	for !each.Stopped && d.err == nil {
@@ -26,7 +24,7 @@ func (d *Decision) items(step int) {
 		each.Open++
 		d.start(step, index)
 		if d.Status(step) != Open {
-			return // it was the last one, and could not begin
+			return // the last item could not begin and ended the step
 		}
 	}
 	if each.Open > 0 || d.err != nil || d.Status(step) != Open {
@@ -44,7 +42,8 @@ func (d *Decision) items(step int) {
 	}
 }
 
-// stopItems ends the items of a step that are open because too many of its items have failed: what does them is asked to end, waits end at once.
+// stopItems ends the open items of a step because too many of its items have failed. It asks jobs,
+// processes and runs to end. Waits end at once.
 func (d *Decision) stopItems(step int) {
 	if d.Plan.Steps[step].Waits == NoWait {
 		d.askItems(step)
@@ -65,7 +64,8 @@ func (d *Decision) askItems(step int) {
 	}
 }
 
-// dropItems asks the items of a step that are open to end, and waits for none of them: the end of their step is theirs.
+// dropItems asks the open items of a step to end and does not wait for them: they end with their
+// step.
 func (d *Decision) dropItems(step int, reason string) {
 	items, err := d.openItems(step)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *Decision) dropItems(step int, reason string) {
 	}
 }
 
-// endItems ends the items of a step of waits or delays that are open.
+// endItems ends the open items of a step of waits or delays.
 func (d *Decision) endItems(step int, reason string) {
 	items, err := d.openItems(step)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Decision) endItems(step int, reason string) {
 	}
 }
 
-// redo notes which items of a step are to be done again.
+// redo records which items of a step have to run again.
 func (d *Decision) redo(step int, each *Each) {
 	done, err := d.doneItems(step)
 	if err != nil {
@@ -100,7 +100,8 @@ func (d *Decision) redo(step int, each *Each) {
 	*each = redoing(each.Count, done, each.Bytes)
 }
 
-// redoing is a step that has to do its items again, but for those that are done. bytes is the size of their results.
+// redoing returns the progress of a step that has to run its items again, except those that are
+// done. bytes is the size of the results of those.
 func redoing(count int, done []int, bytes int) Each {
 	bits := make([]byte, (count+7)/8)
 	for n := range bits {
@@ -112,8 +113,9 @@ func redoing(count int, done []int, bytes int) Each {
 	return Each{Count: count, Succeeded: len(done), Bytes: bytes, Redo: bits}
 }
 
-// match compares the items of a step that begins again with those that are done. The list may be another one: a done item stays done if the list
-// still has its value, also at another index. All other items are to be done, and what is stored of them goes.
+// match compares the items of a step that begins again with its done items. The list may have
+// changed. A done item stays done if the list still contains its value, even at another index. All
+// other items have to run, and their stored rows are dropped.
 func (d *Decision) match(step int, each *Each, items []int64) {
 	done, err := d.Reader.DoneItems(step)
 	if err != nil {
@@ -133,7 +135,8 @@ func (d *Decision) match(step int, each *Each, items []int64) {
 	d.effect(Effect{Kind: EffectDropItems, Step: step, Index: NoIndex, Kept: kept})
 }
 
-// matchItems finds the done items in a list, at their old index if they are still there. It returns their new indexes by their old ones.
+// matchItems finds the done items in a list, preferably at their old index. It returns a map from
+// old to new indexes.
 func matchItems(done []DoneItem, items []int64) map[int]int {
 	kept := map[int]int{}
 	moved := map[int64][]int{} // old indexes by hash
@@ -155,7 +158,8 @@ func matchItems(done []DoneItem, items []int64) map[int]int {
 	return kept
 }
 
-// openItems lists the items of a step that are open, as this decision has left them so far: the reader knows those of the ones before.
+// openItems returns the open items of a step, including the changes of this decision so far. The
+// reader only knows the changes of previous decisions.
 func (d *Decision) openItems(step int) ([]int, error) {
 	items, err := d.Reader.OpenItems(step)
 	for _, e := range d.Effects {
@@ -172,7 +176,8 @@ func (d *Decision) openItems(step int) ([]int, error) {
 	return items, err
 }
 
-// doneItems lists the items of a step that succeeded, likewise.
+// doneItems returns the items of a step that succeeded, including the changes of this decision so
+// far.
 func (d *Decision) doneItems(step int) ([]int, error) {
 	done, err := d.Reader.DoneItems(step)
 	items := make([]int, 0, len(done))

@@ -6,10 +6,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// defaultGrace is how long waits that were asked to end may take, where the template does not say.
+// defaultGrace is the grace period if the template does not define one.
 const defaultGrace = 30 * time.Second
 
-// Grace is how long steps that were asked to end may take.
+// Grace returns how long steps that were asked to end may take.
 func (t *Template) Grace() time.Duration {
 	policy := t.Source.GetCancelPolicy()
 	switch {
@@ -21,7 +21,8 @@ func (t *Template) Grace() time.Duration {
 	return defaultGrace
 }
 
-// Plan is what decides about the order of the steps. backoff is how long a run waits before an attempt, from 2.
+// Plan returns the plan of a template. backoff returns how long a run waits before an attempt,
+// starting with attempt 2.
 func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
 	p := &Plan{
 		Steps: make([]PlanStep, len(t.Steps)), Linear: t.Linear, MaxAttempts: t.MaxAttempts(), Backoff: backoff,

@@ -6,11 +6,12 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Same tells whether two templates say the same: all but version, times, and whether they are enabled, which EnableTemplate and DisableTemplate
-// change without a version. What is not set is as its default: a template that GetTemplate answered with may be put again.
+// Same reports whether two templates are equal, ignoring the version, the times, and enabled, which
+// EnableTemplate and DisableTemplate change without a new version. Unset fields equal their
+// defaults, so that a response of GetTemplate can be put again.
 func Same(a, b *progressorv1.Template) bool { return proto.Equal(filled(a), filled(b)) }
 
-// filled is a template with its defaults, without what is not of its meaning.
+// filled returns a copy of a template with its defaults, without the fields that Same ignores.
 func filled(t *progressorv1.Template) *progressorv1.Template {
 	t = proto.CloneOf(t)
 	t.Version, t.CreatedTime, t.UpdatedTime, t.Enabled = 0, nil, nil, nil

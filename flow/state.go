@@ -9,43 +9,44 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Plan is what of a template decides about the order of its steps.
+// Plan is the part of a template that determines the order of its steps.
 type Plan struct {
 	Steps       []PlanStep
 	Linear      bool
-	MaxAttempts int32                             // of a run; the first one counted
-	Backoff     func(attempt int32) time.Duration // before that attempt
-	Timeout     time.Duration                     // from the first step's start; 0: none
-	Grace       time.Duration                     // of steps that are asked to end; 0: they end at once
+	MaxAttempts int32                             // attempts of a run, including the first
+	Backoff     func(attempt int32) time.Duration // pause before that attempt
+	Timeout     time.Duration                     // from the start of the first step; 0 means none
+	Grace       time.Duration                     // for steps that are asked to end; 0 means that they end at once
 }
 
-// PlanStep is a step of a plan. Steps are named by their place in it.
+// PlanStep is a step of a plan. Steps are identified by their index in it.
 type PlanStep struct {
 	Deps, Dependants []int
 	Join             progressorv1.JoinRule
 	Conditional      bool // it has a condition
-	Each             bool // once for each item
-	MaxRunning       int  // items at a time; 0: no limit
+	Each             bool // it has for_each
+	MaxRunning       int  // items at a time; 0 means no limit
 	MaxFailures      int  // of items
 	Waits            Waiting
-	Process          bool // a process does it, which an operator may suspend
+	Process          bool // a process runs it, which an operator may suspend
 	Cancelable       bool
-	Ignore           bool // its failure is none of the run
+	Ignore           bool // its failure does not fail the run
 	Undoable         bool // it has a compensation
 }
 
-// Waiting says whether a step waits for something that is no process.
+// Waiting is what a step waits for if no job, process or run does its work.
 type Waiting byte
 
-// What a step waits for.
+// The values of Waiting.
 const (
-	NoWait  Waiting = iota // a job, a process or a run does it
-	Outside                // a worker that polls nothing
+	NoWait  Waiting = iota // a job, a process or a run does the work
+	Outside                // an external system, which answers through the API
 	Person
 	Delay
 )
 
-// StepStatus is the status of a step as states keep it: one letter each, because a run of 1,000 steps writes it at the end of each of them.
+// StepStatus is the status of a step in a state. It is one letter because a run of 1,000 steps
+// stores all of them at the end of each step.
 type StepStatus byte
 
 // The statuses of steps.
@@ -54,25 +55,25 @@ const (
 	Open      StepStatus = 'o' // begun
 	Succeeded StepStatus = 's'
 	Failed    StepStatus = 'f'
-	Ignored   StepStatus = 'i' // failed, which does not fail the run
+	Ignored   StepStatus = 'i' // failed, without failing the run
 	Skipped   StepStatus = 'k' // by its condition or its join rule
-	ByHand    StepStatus = 'h' // skipped by hand: those that depend on it go on as if it had succeeded
+	ByHand    StepStatus = 'h' // skipped by an operator; its dependants proceed as if it had succeeded
 	Cancelled StepStatus = 'c'
 )
 
 func (l StepStatus) ended() bool { return l != Pending && l != Open }
 
-// good tells whether a step counts as a success for those that depend on it.
+// good reports whether a step counts as a success for the steps that depend on it.
 func (l StepStatus) good() bool { return l == Succeeded || l == ByHand }
 
-// Mode is what a run is at.
+// Mode is the phase of a run.
 type Mode string
 
 // The modes of runs.
 const (
-	ModeWaiting      Mode = "waiting" // for its time, or for its scope
+	ModeWaiting      Mode = "waiting" // for its time or its scope
 	ModeRunning      Mode = "running"
-	ModeStopping     Mode = "stopping" // nothing new begins but what cleans up; what is open has to end
+	ModeStopping     Mode = "stopping" // open steps have to end; only steps that clean up may begin
 	ModeResting      Mode = "resting"  // between two attempts
 	ModeCompensating Mode = "compensating"
 	ModeEnded        Mode = "ended"
@@ -89,19 +90,21 @@ const (
 	ByCancel  Cause = "cancelled"
 )
 
-// State is what a run remembers of its steps. The state that a decision leaves is written with what it decided.
+// State is the stored state of the steps of a run. It is written in the same transaction as the
+// effects of the decision that changed it.
 type State struct {
 	Version int    `json:"v"`
 	Mode    Mode   `json:"mode"`
 	Cause   Cause  `json:"cause,omitempty"`
-	Status  Cause  `json:"status,omitempty"` // of one that has ended: as a cause; succeeded
-	Lost    bool   `json:"lost,omitempty"`   // the failure that stops it is that a worker was lost
-	Round   int32  `json:"round,omitempty"`  // of attempts, over all retries: the names of what does its steps end with it
+	Status  Cause  `json:"status,omitempty"` // of a run that has ended: a cause, or "succeeded"
+	Lost    bool   `json:"lost,omitempty"`   // the run stops because a worker was lost
+	Round   int32  `json:"round,omitempty"`  // counts attempts over all retries; process ids end with it
 	Attempt int32  `json:"attempt,omitempty"`
 	Steps   string `json:"steps"`
-	// Each is how far the steps are that are done once for each item.
+	// Each is the progress of the steps with for_each.
 	Each map[int]*Each `json:"each,omitempty"`
-	// Done are the steps that succeeded, or some of whose items did, and can be undone, in the order of their ends. Undone are those that were, Left
+	// Done are the steps to undo in the order of their ends: those that can be undone and
+	// succeeded, at least for some of their items. Undone are those that were undone. Left are
 	// those whose compensation failed.
 	Done    []int `json:"done,omitempty"`
 	Undone  []int `json:"undone,omitempty"`
@@ -109,19 +112,19 @@ type State struct {
 	Undoing *int  `json:"undoing,omitempty"`
 	// Broken is the step that failed the run.
 	Broken    *int       `json:"broken,omitempty"`
-	BadResult string     `json:"bad_result,omitempty"` // why the result of the run could not be made, which failed it
-	Asked     []int      `json:"asked,omitempty"`      // steps that this attempt has asked to end; one that cleans up may begin later
+	BadResult string     `json:"bad_result,omitempty"` // why the result of the run could not be computed
+	Asked     []int      `json:"asked,omitempty"`      // steps that this attempt asked to end
 	Deadlines []Deadline `json:"dues,omitempty"`
-	RunTime   time.Time  `json:"run_time,omitzero"` // of one that waits for its time
+	RunTime   time.Time  `json:"run_time,omitzero"` // start time of a run that waits for it
 	Deadline  time.Time  `json:"deadline,omitzero"` // of the run
-	Rest      time.Time  `json:"rest,omitzero"`     // until the next attempt
-	Grace     time.Time  `json:"grace,omitzero"`    // of waits that were asked to end
-	// CheckAsked is when to look whether processes that were asked to end are suspended.
+	Rest      time.Time  `json:"rest,omitzero"`     // start of the next attempt
+	Grace     time.Time  `json:"grace,omitzero"`    // end of the grace period for waits
+	// CheckAsked is when to check whether processes that were asked to end are suspended.
 	CheckAsked time.Time `json:"check_asked,omitzero"`
-	More       bool      `json:"more,omitempty"` // steps are ready that have not begun: a result begins a part of them
+	More       bool      `json:"more,omitempty"` // ready steps are left, because one decision begins a limited number
 }
 
-// Each is how far a step is that is done once for each item.
+// Each is the progress of a step with for_each.
 type Each struct {
 	Count     int    `json:"count"`
 	Next      int    `json:"next"` // item to begin next
@@ -129,27 +132,27 @@ type Each struct {
 	Succeeded int    `json:"succeeded,omitempty"`
 	Failed    int    `json:"failed,omitempty"`
 	Cancelled int    `json:"cancelled,omitempty"`
-	Bytes     int    `json:"bytes,omitempty"`   // of the results of the items that succeeded
-	Stopped   bool   `json:"stopped,omitempty"` // too many have failed, or the run stops: no other begins
-	Skipped   []int  `json:"skipped,omitempty"` // by hand, while they were open: their ends are no news
-	Redo      []byte `json:"redo,omitempty"`    // one bit for each item that this attempt has to do; nil: all
+	Bytes     int    `json:"bytes,omitempty"`   // total size of the results of the items that succeeded
+	Stopped   bool   `json:"stopped,omitempty"` // no further item begins: too many failed, or the run stops
+	Skipped   []int  `json:"skipped,omitempty"` // items that were skipped while open: their ends are ignored
+	Redo      []byte `json:"redo,omitempty"`    // one bit per item, set if this attempt has to run it; nil means all
 }
 
-// Deadline is when a step has waited long enough. With an index, it is when the first item of a step may have: only the
-// stored items tell which are due.
+// Deadline is the time when a step has waited long enough. With an index, it is the earliest
+// deadline of the items of a step. Only the stored items say which of them are due.
 type Deadline struct {
 	Step  int       `json:"step"`
 	Index int       `json:"index"`
 	At    time.Time `json:"at"`
 }
 
-// NoIndex is the index of a step itself.
+// NoIndex is the index for a step itself.
 const NoIndex = -1
 
-// stateVersion is that of the format of states. A program reads none that is newer.
+// stateVersion is the version of the format of states. A program rejects newer versions.
 const stateVersion = 1
 
-// NewState is that of a run that has not begun.
+// NewState returns the state of a run that has not begun.
 func NewState(p *Plan) *State {
 	letters := make([]byte, len(p.Steps))
 	for n := range letters {
@@ -158,7 +161,7 @@ func NewState(p *Plan) *State {
 	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
-// Fits tells whether a state can be that of a run of the plan.
+// Fits returns an error if the state cannot be that of a run of the plan.
 func (s *State) Fits(p *Plan) error {
 	if s.Version > stateVersion {
 		return fmt.Errorf("the state of the run has version %d, and this program knows %d", s.Version, stateVersion)
@@ -169,10 +172,11 @@ func (s *State) Fits(p *Plan) error {
 	return nil
 }
 
-// StatusOf is the status of a step.
+// StatusOf returns the status of a step.
 func (s *State) StatusOf(step int) StepStatus { return StepStatus(s.Steps[step]) }
 
-// Timer is when the run has something to do by itself; zero: never. It is now where more is to be begun.
+// Timer returns when the run next has to act without a message. It returns now if there are more
+// steps to begin, and the zero time if there is nothing to do.
 func (s *State) Timer(now time.Time) time.Time {
 	if s.More {
 		return now
@@ -204,8 +208,8 @@ func (s *State) Timer(now time.Time) time.Time {
 	return at
 }
 
-// SetDeadline sets when a step, or an item of it, has waited long enough. Of the items of a step, the state keeps the
-// earliest deadline only: 10,000 of them would exceed the size of a state.
+// SetDeadline sets when a step, or an item of it, has waited long enough. Of the items of a step,
+// the state keeps only the earliest deadline: 10,000 of them would exceed the size of a state.
 func (s *State) SetDeadline(step, index int, at time.Time) {
 	for n := range s.Deadlines {
 		d := &s.Deadlines[n]
@@ -220,7 +224,8 @@ func (s *State) SetDeadline(step, index int, at time.Time) {
 	s.Deadlines = append(s.Deadlines, Deadline{Step: step, Index: index, At: at})
 }
 
-// ClearDeadline removes the deadline of a step and of its items. The caller sets that of the items that are still open.
+// ClearDeadline removes the deadlines of a step and of its items. The caller sets the deadline of
+// the items that are still open.
 func (s *State) ClearDeadline(step int) {
 	s.Deadlines = slices.DeleteFunc(s.Deadlines, func(d Deadline) bool { return d.Step == step })
 }

@@ -5,18 +5,20 @@ import (
 	"time"
 )
 
-// checkAgain is the time between two checks for suspended processes, and the shortest time before the first.
+// checkAgain is the time between two checks for suspended processes, and the shortest time before
+// the first.
 const checkAgain = time.Second
 
-// checkLater has the run look after some time whether processes of a step that it has asked to end are suspended: such a
-// process would take the message only when it is resumed.
+// checkLater schedules a check whether the processes of a step that was asked to end are suspended.
+// A suspended process would handle the message only after it is resumed.
 func (d *Decision) checkLater(step int, after time.Duration) {
 	if s := d.State; d.Plan.Steps[step].Process && s.CheckAsked.IsZero() {
 		s.CheckAsked = d.Now.Add(max(after, checkAgain))
 	}
 }
 
-// checkAsked ends suspended processes of steps that were asked to end and are still open, and looks again later.
+// checkAsked ends suspended processes of open steps that were asked to end, and schedules the next
+// check.
 func (d *Decision) checkAsked() {
 	s := d.State
 	s.CheckAsked = time.Time{}

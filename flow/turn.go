@@ -6,7 +6,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// turn is what a step may do that has not begun.
+// turn is what a pending step may do.
 type turn byte
 
 const (
@@ -15,7 +15,7 @@ const (
 	skip
 )
 
-// turnOf tells what a pending step may do now.
+// turnOf returns what a pending step may do now.
 func (d *Decision) turnOf(step int) turn {
 	p := &d.Plan.Steps[step]
 	var ended, good, failed, skipped int
@@ -57,7 +57,8 @@ func (d *Decision) turnOf(step int) turn {
 	return begin
 }
 
-// line tells whether all steps before one of a line have ended, and none failed: one behind may have been skipped by hand before them.
+// line reports whether all steps before a step of a linear template have ended and none failed. It
+// checks all of them because an operator may skip a later one while an earlier one runs.
 func (d *Decision) line(step int) bool {
 	for before := range step {
 		if l := d.Status(before); !l.ended() || l == Failed || l == Cancelled {
@@ -67,8 +68,8 @@ func (d *Decision) line(step int) bool {
 	return true
 }
 
-// allEnded reports whether all steps before one of a line have ended. The one right before it may have been skipped by hand while an earlier
-// one runs.
+// allEnded reports whether all steps before a step of a linear template have ended. It checks all
+// of them because an operator may skip the previous one while an earlier one runs.
 func (d *Decision) allEnded(step int) bool {
 	for before := range step {
 		if !d.Status(before).ended() {
@@ -78,8 +79,9 @@ func (d *Decision) allEnded(step int) bool {
 	return true
 }
 
-// stands tells whether a step of a graph has ended, and what it rests on as well: of a run that is taken up again steps stay done whose own dependencies
-// were undone, or failed, and are to be done again. The next ones began at once with what was undone.
+// stands reports whether a step of a graph has ended, and all steps that it depends on, too. After
+// a retry, a step stays done even if its dependencies failed or were undone and have to run again.
+// Without this check, later steps would begin before those dependencies.
 func (d *Decision) stands(step int) bool {
 	if !d.Status(step).ended() {
 		return false
@@ -104,7 +106,7 @@ func (d *Decision) stands(step int) bool {
 		}
 	}
 	if all || one && p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
-		d.resolved[step] = true // which it does until the next reset
+		d.resolved[step] = true // until the next reset
 		return true
 	}
 	if d.unresolved == nil {
@@ -114,7 +116,7 @@ func (d *Decision) stands(step int) bool {
 	return false
 }
 
-// follow looks at the steps whose turn may have come with the end of one.
+// follow adds the steps that may be ready after the end of a step to those to check.
 func (d *Decision) follow(step int) {
 	d.ends++
 	if !d.Plan.Linear {
@@ -129,7 +131,8 @@ func (d *Decision) follow(step int) {
 	}
 }
 
-// below looks at the steps that depend on one, and behind those of them that have ended: of a run that is taken up again they stay done.
+// below adds the steps that depend on a step to those to check. It looks behind dependants that
+// have ended, because they stay done after a retry.
 func (d *Decision) below(step int, seen map[int]bool) {
 	for _, next := range d.Plan.Steps[step].Dependants {
 		if !d.Status(next).ended() {
@@ -151,7 +154,7 @@ func when(holds bool, t turn) turn {
 	return stay
 }
 
-// work lets steps begin, or be skipped, whose turn it is.
+// work begins or skips the steps that are ready.
 func (d *Decision) work() {
 	for len(d.check) > 0 && d.err == nil {
 		step := d.check[0]
@@ -195,7 +198,8 @@ func (d *Decision) look(step int) {
 	}
 }
 
-// broken fails a step that could not begin: its template does not fit what it met.
+// broken fails a step or an item that could not begin, because its template does not fit the values
+// of the run.
 func (d *Decision) broken(step, index int, err error) {
 	d.effect(Effect{Kind: EffectNotStarted, Step: step, Index: index, Err: err})
 	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed})
@@ -229,7 +233,7 @@ func (d *Decision) begin(step int) {
 	d.items(step)
 }
 
-// start begins what does a step or an item.
+// start begins a step or an item.
 func (d *Decision) start(step, index int) {
 	due, err := d.Reader.Begin(step, index)
 	d.starts++
@@ -243,7 +247,7 @@ func (d *Decision) start(step, index int) {
 	}
 }
 
-// settle looks whether the run has come to rest.
+// settle checks whether the attempt or the compensation is complete and what follows.
 func (d *Decision) settle() {
 	s := d.State
 	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || d.err != nil {
@@ -284,7 +288,8 @@ func (d *Decision) settle() {
 	}
 }
 
-// succeed ends a run whose steps have succeeded. If its result cannot be made, the run fails as by the failure of a step.
+// succeed ends a run whose steps have succeeded. If its result cannot be computed, the run fails as
+// if a step had failed.
 func (d *Decision) succeed() {
 	err := d.Reader.Result()
 	if err == nil {
@@ -295,7 +300,8 @@ func (d *Decision) succeed() {
 	d.mode(ModeStopping)
 }
 
-// rest begins the pause before the next attempt of a run that failed, if there is one.
+// rest begins the pause before the next attempt of a run that failed. It reports whether there is a
+// next attempt.
 func (d *Decision) rest() bool {
 	s := d.State
 	if s.Cause != ByFailure || d.final() {
@@ -307,7 +313,7 @@ func (d *Decision) rest() bool {
 	return true
 }
 
-// compensate undoes one step after the other, the last one first, then ends the run.
+// compensate undoes the steps one by one, the last one first, then ends the run.
 func (d *Decision) compensate() {
 	s := d.State
 	for s.Undoing == nil && len(s.Done) > 0 {
@@ -327,7 +333,7 @@ func (d *Decision) compensate() {
 	d.finish(s.stopped())
 }
 
-// stopped returns the status of a run that ends for the reason why it was stopped.
+// stopped returns the status of a run that was stopped.
 func (s *State) stopped() Cause {
 	if s.Cause == ByFailure && s.Lost {
 		return ByTime
@@ -335,7 +341,7 @@ func (s *State) stopped() Cause {
 	return s.Cause
 }
 
-// undone takes the end of a compensation. A step whose compensation failed stays as it is.
+// undone records the end of a compensation. A step whose compensation failed keeps its status.
 func (d *Decision) undone(step int, l StepStatus, reason string) {
 	d.effect(Effect{Kind: EffectCompensated, Step: step, Index: NoIndex, Status: l, Reason: reason})
 	if l == Succeeded {

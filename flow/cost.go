@@ -8,11 +8,12 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// work is what calls cost. CEL's own count takes each call as 1 where the types are known only when it runs, which is so for all that comes
-// from a payload: payload.items.map(x, payload.text + payload.text) made 2 GB for 40,000 units.
+// work estimates the costs of function calls for CEL. CEL itself counts each call as 1 if the types
+// are only known at run time, which is the case for all values from a payload: payload.items.map(x,
+// payload.text + payload.text) allocated 2 GB for 40,000 units.
 type work struct{}
 
-// textPart is how many bytes of text are one unit.
+// textPart is the number of bytes of text that cost one unit.
 const textPart = 10
 
 func (work) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
@@ -45,7 +46,7 @@ func textSize(v ref.Val) uint64 {
 	return 0
 }
 
-// weight is how much there is in a value, with all that is in it.
+// weight returns the size of a value in units, including all nested values.
 func weight(v ref.Val) uint64 {
 	n := 1 + textSize(v)/textPart
 	switch v := v.(type) {

@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Condition tells whether a step is done; one without a condition is.
+// Condition reports whether a step is to run. It returns true for a step without a condition.
 func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
 	if s.condition == nil {
 		return true, nil
@@ -33,10 +33,11 @@ func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
 	return false, s.condition.errorf("is %s; a condition is true or false", typeOf(result))
 }
 
-// maxItems bounds the items of a step together, in bytes: as much as one message.
+// maxItems limits the total size of the items of a step, in bytes. It is the maximum size of a
+// message.
 const maxItems = process.MaxMessageBytes
 
-// Items are the items of a step with for_each, at most MaxItems.
+// Items returns the items of a step with for_each, at most MaxItems.
 func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	result, err := s.items.eval(t.variables(scope))
 	if err != nil {
@@ -66,14 +67,14 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	return made.GetListValue().GetValues(), nil
 }
 
-// HashItem is a hash of the value of an item. It is the same on all nodes.
+// HashItem returns a hash of the value of an item. It is the same on all nodes.
 func HashItem(item *structpb.Value) int64 {
 	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(canonical(item.AsInterface())) // it came as JSON
+	_ = json.NewEncoder(h).Encode(canonical(item.AsInterface())) // cannot fail: the item came as JSON
 	return int64(h.Sum64())
 }
 
-// Until is when the delay of a step that starts now is over.
+// Until returns when the delay of a step that starts now ends.
 func (t *Template) Until(s *Step, scope *Scope, now time.Time) (time.Time, error) {
 	if s.until == nil {
 		return now.Add(s.Source.GetDelay().GetDuration().AsDuration()), nil
@@ -86,7 +87,7 @@ func (t *Template) Until(s *Step, scope *Scope, now time.Time) (time.Time, error
 	return timeOf(at), err
 }
 
-// Input is the input of a step, or of the item that the scope has.
+// Input returns the input of a step, or of the item in the scope.
 func (t *Template) Input(s *Step, scope *Scope) (*structpb.Value, error) {
 	switch {
 	case s.input != nil:
@@ -97,7 +98,7 @@ func (t *Template) Input(s *Step, scope *Scope) (*structpb.Value, error) {
 	return orNull(scope.Payload), nil
 }
 
-// Payload is the payload of the run that a step starts.
+// Payload returns the payload of the run that a step starts.
 func (t *Template) Payload(s *Step, scope *Scope) (*structpb.Value, error) {
 	if s.runs == nil {
 		return t.Input(s, scope)
@@ -105,15 +106,16 @@ func (t *Template) Payload(s *Step, scope *Scope) (*structpb.Value, error) {
 	return s.runs.eval(t, scope)
 }
 
-// Title is the title of a wait.
+// Title returns the title of a wait.
 func (t *Template) Title(s *Step, scope *Scope) (string, error) {
 	return s.title.string(t.variables(scope))
 }
 
-// maxAssignees is that of the contract.
+// maxAssignees is the limit that the proto rules set, too.
 const maxAssignees = 1000
 
-// Assignees are those of a wait; empty: anyone. One that is an expression may be a list, each of whose items is one.
+// Assignees returns the assignees of a wait. If there are none, anyone may answer. An expression
+// may evaluate to a list of assignees.
 func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
 	var all []string
 	for _, a := range s.assignees {
@@ -121,7 +123,7 @@ func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Nobody assigned would be everybody.
+		// An empty list would let anyone answer.
 		if len(made) == 0 {
 			return nil, a.failed("names nobody, and then anyone could answer")
 		}
@@ -173,10 +175,11 @@ func (v *value) assigned(vars variables) ([]string, error) {
 	return names, nil
 }
 
-// HasResult tells whether the template says what the result of a run is. Without it, it is that of the last step that succeeded.
+// HasResult reports whether the template defines the result of a run. Otherwise, the result of a
+// run is that of the last step that succeeded.
 func (t *Template) HasResult() bool { return t.result != nil }
 
-// Result is the result of a run that succeeded, as the template says it.
+// Result returns the result of a run that succeeded, as the template defines it.
 func (t *Template) Result(scope *Scope) (*structpb.Value, error) {
 	if t.result == nil {
 		return null, nil
@@ -184,26 +187,28 @@ func (t *Template) Result(scope *Scope) (*structpb.Value, error) {
 	return t.result.eval(t, scope)
 }
 
-// Default values of the messages, so that the rules about them stand in one place.
+// The following methods apply the default values of the messages, so that they are defined in one
+// place.
 
-// MaxAttempts is how many attempts a run has, the first one counted.
+// MaxAttempts returns the number of attempts of a run, including the first.
 func (t *Template) MaxAttempts() int32 { return max(t.Source.GetRetryPolicy().GetMaxAttempts(), 1) }
 
-// Repeatable tells whether a run may be started again after it succeeded.
+// Repeatable reports whether a run may be started again after it succeeded.
 func (t *Template) Repeatable() bool { return isTrue(t.Source.Repeatable) }
 
-// Schedulable tells whether a cron may start it.
+// Schedulable reports whether a cron may start runs of the template.
 func (t *Template) Schedulable() bool { return isTrue(t.Source.Schedulable) }
 
-// Enabled tells whether runs of it may be started.
+// Enabled reports whether runs of the template may be started.
 func (t *Template) Enabled() bool { return isTrue(t.Source.Enabled) }
 
-// Cancelable tells whether its runs may be cancelled.
+// Cancelable reports whether runs of the template may be cancelled.
 func (t *Template) Cancelable() bool {
 	return t.Source.GetCancelPolicy() == nil || isTrue(t.Source.GetCancelPolicy().Supported)
 }
 
-// Concurrency is what becomes of a run that finds another one with its dedupe key; never UNSPECIFIED.
+// Concurrency returns the policy for a run that finds another one with its dedupe key. It is never
+// UNSPECIFIED.
 func (t *Template) Concurrency() progressorv1.ScopePolicy {
 	if p := t.Source.GetConcurrencyPolicy(); p != progressorv1.ScopePolicy_SCOPE_POLICY_UNSPECIFIED {
 		return p
@@ -211,7 +216,7 @@ func (t *Template) Concurrency() progressorv1.ScopePolicy {
 	return progressorv1.ScopePolicy_SCOPE_POLICY_ALLOW
 }
 
-// isTrue is a setting that is true by default.
+// isTrue returns the value of a setting that is true by default.
 func isTrue(b *bool) bool { return b == nil || *b }
 
 func orNull(v *structpb.Value) *structpb.Value {

@@ -13,21 +13,25 @@ import (
 )
 
 const (
-	// maxCost bounds what an expression that is evaluated once may cost, in units of CEL and of work: about 0.1 s, within a transaction. A
-	// filter and a map over 10,000 items cost 325,000, and take 16 ms.
+	// maxCost limits the cost of an expression that is evaluated once, in units of CEL and of work.
+	// The limit is about 0.1 s within a transaction. A filter and a map over 10,000 items cost
+	// 325,000 units and take 16 ms.
 	maxCost = 1_000_000
-	// maxItemCost is for what is evaluated for each item of a for_each: of 10,000 items one after the other, so about 1 ms for each.
+	// maxItemCost limits the cost of an expression that is evaluated for each item of a for_each.
+	// Up to 10,000 items are evaluated one after the other, so each has about 1 ms.
 	maxItemCost = 10_000
-	// maxDepth bounds how deep an expression is. The checker's work grows with its cube where lists without a type are in lists: 240 brackets
-	// took 2.7 s.
+	// maxDepth limits the depth of an expression. The time of the checker grows with the cube of
+	// the depth of nested lists without a type: 240 brackets took 2.7 s.
 	maxDepth = 60
-	// maxExpression is that of the contract's fields, for what stands in a value.
+	// maxExpression limits the length of an expression within a value, in bytes. The proto rules
+	// set the same limit for fields that are expressions.
 	maxExpression = 16 << 10
 )
 
-// ExpressionError is an expression that has no value in a scope, or none that is of use.
+// ExpressionError reports that an expression has no value in a scope, or a value that cannot be
+// used.
 type ExpressionError struct {
-	Path       string // where it stands in the template
+	Path       string // of the expression in the template
 	Expression string
 	Message    string
 }
@@ -36,7 +40,7 @@ func (e *ExpressionError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Path, quote(e.Expression), e.Message)
 }
 
-// quote is how an expression stands in a message.
+// quote formats an expression for a message.
 func quote(text string) string { return "`" + shortened(text) + "`" }
 
 func shortened(text string) string {
@@ -47,7 +51,7 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// want is what the value of an expression is for.
+// want is the use of the value of an expression. It determines the types that are allowed.
 type want int
 
 const (
@@ -57,28 +61,28 @@ const (
 	wantValue
 )
 
-// whole is the place of what is of no step.
+// whole is the step of a place outside of all steps.
 const whole = -1
 
-// place says where an expression stands, and so what it may name.
+// place is the context of an expression. It determines the names that the expression may use.
 type place struct {
 	step   int
-	item   bool // under for_each
-	target bool // of a cron
+	item   bool // evaluated for each item of for_each
+	target bool // part of the target of a cron
 }
 
-// expression is one that was checked.
+// expression is an expression that was checked.
 type expression struct {
 	path, text string
-	plain      *plainPath // nil: CEL
+	plain      *plainPath // nil if CEL evaluates it
 	program    func() (cel.Program, error)
-	steps      []int // that it names
+	steps      []int // indexes of the steps that it names
 }
 
-// environments are those of CEL for the places of one template. Names with a dot in them are variables of their own, so that run.idd is
-// an error of the template, and not a run that fails.
+// environments holds the CEL environments for the places of one template. Names with a dot are
+// separate variables, so that run.idd is an error of the template and not of a run.
 type environments struct {
-	steps [3]*cel.Env // with the steps of the template
+	steps [3]*cel.Env // including the steps of the template
 }
 
 var baseEnvironments = sync.OnceValues(func() ([3]*cel.Env, error) {
@@ -102,7 +106,7 @@ var baseEnvironments = sync.OnceValues(func() ([3]*cel.Env, error) {
 	return envs, errors.Join(errs...)
 })
 
-// names are what an expression in a place may name.
+// names returns the names that an expression in a place may use.
 func (p place) names() []string {
 	switch {
 	case p.target:
@@ -113,7 +117,8 @@ func (p place) names() []string {
 	return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID"}
 }
 
-// of is the environment of a place; steps: with the steps of the template, which take about 3 µs each.
+// of returns the environment of a place. If steps is set, it includes the steps of the template, at
+// about 3 µs each.
 func (e *environments) of(p place, t *Template, steps bool) (*cel.Env, error) {
 	n := 0
 	switch {
@@ -146,7 +151,7 @@ func (e *environments) of(p place, t *Template, steps bool) (*cel.Env, error) {
 
 var stepFields = []string{"status", "result", "failure"}
 
-// expression checks an expression. What it answers with may be evaluated where there was no problem.
+// expression checks an expression. The result may be evaluated only if there was no problem.
 func (c *compiler) expression(path, text string, at place, w want) *expression {
 	e := &expression{path: path, text: strings.TrimSpace(text)}
 	c.bytes += len(text)
@@ -154,9 +159,9 @@ func (c *compiler) expression(path, text string, at place, w want) *expression {
 	case len(text) > maxExpression:
 		c.add(path, "an expression has at most %d bytes, this one has %d", maxExpression, len(text))
 		return e
-	case c.bytes > maxExpressions: // Compile says so
+	case c.bytes > maxExpressions: // Compile reports it
 		return e
-	case text == "" && (w == wantList || w == wantTime): // the contract says so
+	case text == "" && (w == wantList || w == wantTime): // the proto rules report it
 		return e
 	case e.text == "":
 		c.add(path, "is an empty expression: write one, as payload.name")
@@ -173,7 +178,7 @@ func (c *compiler) expression(path, text string, at place, w want) *expression {
 	return e
 }
 
-// check has CEL parse and check an expression.
+// check parses and checks an expression with CEL.
 func (c *compiler) check(e *expression, at place, w want) {
 	env, err := c.envs.of(at, c.template, false)
 	if err != nil {
@@ -222,7 +227,8 @@ func (c *compiler) check(e *expression, at place, w want) {
 	}
 }
 
-// source is an expression that names no step: it is compiled once, however often it stands in a template.
+// source identifies an expression that names no step. Such an expression is compiled once, even if
+// it occurs several times in a template.
 type source struct {
 	text  string
 	place place
@@ -231,9 +237,9 @@ type source struct {
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)'`)
 
-// issues tells what CEL found wrong, in the words of a template.
+// issues adds the errors that CEL found, in the terms of a template.
 func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
-	const most = 3 // what follows a syntax error is mostly its echo
+	const most = 3 // errors after a syntax error are mostly its consequences
 	for _, issue := range issues.Errors()[:min(len(issues.Errors()), most)] {
 		message := issue.Message
 		if m := undeclared.FindStringSubmatch(message); m != nil {
@@ -250,7 +256,7 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 	}
 }
 
-// mayRead notes that an expression names a step, where it may.
+// mayRead records that an expression names a step, if that is allowed, and reports whether it is.
 func (c *compiler) mayRead(e *expression, at place, id string) bool {
 	i, ok := c.template.byID[id]
 	switch {
@@ -274,12 +280,13 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 	return true
 }
 
-// walker finds what an expression names, before CEL checks it: names of steps are told by more than CEL would.
+// walker finds the names in an expression before CEL checks it. Its messages about steps are more
+// specific than those of CEL.
 type walker struct {
 	*compiler
 	expression *expression
 	place      place
-	steps      bool // it names some
+	steps      bool // the expression names steps
 	wrong      bool
 }
 
@@ -331,7 +338,7 @@ func (w *walker) all(list []celast.Expr) {
 	}
 }
 
-// chain are the names of a.b.c; nil where it does not begin with a name.
+// chain returns the names of a.b.c, or nil if the expression does not begin with a name.
 func chain(e celast.Expr) []string {
 	var names []string
 	for ; e.Kind() == celast.SelectKind; e = e.AsSelect().Operand() {
@@ -345,10 +352,10 @@ func chain(e celast.Expr) []string {
 	return names
 }
 
-// name looks at a name with its fields. has: it stands in has().
+// name checks a name with its fields. If has is set, the name is the argument of has().
 func (w *walker) name(names []string, has bool) {
 	if w.place.target {
-		return // CEL says that it is not there
+		return // CEL reports unknown names
 	}
 	switch names[0] {
 	case "run":
@@ -377,7 +384,7 @@ func (w *walker) name(names []string, has bool) {
 	}
 }
 
-// misfit says why the type of an expression is not the one that is wanted, "" where it may be.
+// misfit returns why an expression of type t cannot be used for w, or "" if it can.
 func misfit(t *cel.Type, w want) string {
 	switch kind := t.Kind(); {
 	case kind == cel.DynKind:
@@ -396,7 +403,7 @@ func misfit(t *cel.Type, w want) string {
 	return ""
 }
 
-// notJSON says why a value of a type cannot be JSON.
+// notJSON returns why values of a type cannot be JSON, or "" if they can.
 func notJSON(t *cel.Type) string {
 	switch t.Kind() {
 	case cel.ListKind:
@@ -416,7 +423,7 @@ func notJSON(t *cel.Type) string {
 	return ""
 }
 
-// eval answers with a *structpb.Value for a plain path into JSON, else with a value of CEL.
+// eval returns a *structpb.Value for a plain path into JSON, and a CEL value otherwise.
 func (e *expression) eval(v variables) (any, error) {
 	if e.plain != nil {
 		return e.plain.resolve(e, v)

@@ -22,18 +22,19 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// maxExact is the largest integer of which a double has each one up to it: what is beyond is a string, as in protobuf's JSON.
+// maxExact is the largest integer up to which a double can represent every integer. Larger integers
+// become strings, as in protobuf's JSON mapping.
 const maxExact = 1<<53 - 1
 
 var null = structpb.NewNullValue()
 
-// conversion makes JSON of the results of expressions, by protobuf's mapping. What it makes is bounded: a list can have the payload in it
-// 10,000 times, and cost CEL next to nothing.
+// conversion converts the results of expressions to JSON, using protobuf's mapping. It limits the
+// size of what it makes: a list can contain the payload 10,000 times at almost no cost in CEL.
 type conversion struct {
-	size, most int // bytes, about
+	size, most int // in bytes, approximately
 }
 
-// value is the result of an expression as JSON.
+// value converts the result of an expression to JSON.
 func (c *conversion) value(result any) (*structpb.Value, error) {
 	if v, ok := result.(*structpb.Value); ok {
 		return v, c.grow(proto.Size(v))
@@ -118,10 +119,10 @@ func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 	return structpb.NewListValue(list), nil
 }
 
-// errNullText refuses null within a text: "Dear null" helps nobody.
+// errNullText rejects null within a text, because a text such as "Dear null" is useless.
 var errNullText = errors.New("is null, which has no text: write another one for it, as in ${EXPR != null ? EXPR : 'none'}")
 
-// text is the result of an expression within other text.
+// text converts the result of an expression within a text.
 func (c *conversion) text(result any) (string, error) {
 	text, err := c.words(result)
 	if err != nil {
@@ -135,7 +136,7 @@ func (c *conversion) words(result any) (string, error) {
 	case types.String:
 		return string(v), nil
 	case types.Int:
-		return strconv.FormatInt(int64(v), 10), nil // all its digits: this is no number of JSON
+		return strconv.FormatInt(int64(v), 10), nil // with all digits: this is text, not a number in JSON
 	case types.Uint:
 		return strconv.FormatUint(uint64(v), 10), nil
 	case types.Bytes:
@@ -158,13 +159,13 @@ func (c *conversion) words(result any) (string, error) {
 	return compact(made)
 }
 
-// protoText is a time or a duration as protobuf's JSON has it.
+// protoText formats a timestamp or a duration as protobuf's JSON mapping does.
 func protoText(m proto.Message) (string, error) {
 	text, err := protojson.Marshal(m)
 	return strings.Trim(string(text), `"`), err
 }
 
-// compact is JSON with its keys sorted and without spaces, which protojson puts in by chance.
+// compact formats v as JSON with sorted keys and without spaces. protojson adds spaces at random.
 func compact(v *structpb.Value) (string, error) {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
@@ -175,7 +176,7 @@ func compact(v *structpb.Value) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// typeOf names the type of a result.
+// typeOf describes the type of a result for messages.
 func typeOf(result any) string {
 	switch v := result.(type) {
 	case *structpb.Value:
@@ -188,5 +189,5 @@ func typeOf(result any) string {
 	return fmt.Sprintf("of type %T", result)
 }
 
-// timeOf is what CEL has of a time, without a zone of its own.
+// timeOf converts a CEL timestamp to a time in UTC.
 func timeOf(t types.Timestamp) time.Time { return t.UTC() }

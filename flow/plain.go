@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// rootKind is what the root of a plain path is.
+// rootKind is the type of the root of a plain path.
 type rootKind int
 
 const (
@@ -16,27 +16,30 @@ const (
 	kindTime
 )
 
-// wantKinds are the kinds of roots that fit as they are; of the others CEL says what is wrong.
+// wantKinds contains the kinds of roots that fit a use without a check by CEL. For other kinds, CEL
+// reports the errors.
 var wantKinds = map[want]rootKind{wantTime: kindTime}
 
-// plainPath is an expression that only names something: payload.user.id. It means what it means to CEL, and is resolved without it.
+// plainPath is an expression that is only a path, such as payload.user.id. It has the same meaning
+// as in CEL, but is resolved without CEL.
 type plainPath struct {
 	root   string // the variable
-	step   string // that it names, or ""
+	step   string // id of the step that it names, or ""
 	kind   rootKind
 	fields []string
 }
 
 var plainName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// celWords are those that CEL does not take as names.
+// celWords are the words that CEL does not accept as names.
 var celWords = map[string]bool{
 	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true, "function": true, "if": true,
 	"import": true, "in": true, "let": true, "loop": true, "package": true, "namespace": true, "null": true, "return": true, "true": true,
 	"var": true, "void": true, "while": true,
 }
 
-// parsePlain takes an expression as a plain path; nil where it is something else, also where it is none that is good here.
+// parsePlain parses a plain path. It returns nil if the expression is not a plain path or is not
+// valid in this place.
 func parsePlain(text string, at place) *plainPath {
 	names := strings.Split(text, ".")
 	for _, name := range names {
@@ -98,7 +101,7 @@ func (p *plainPath) resolve(e *expression, vars variables) (any, error) {
 	return v, nil
 }
 
-// kindOf names what a JSON value is.
+// kindOf describes the type of a JSON value for messages.
 func kindOf(v *structpb.Value) string {
 	switch v.GetKind().(type) {
 	case *structpb.Value_BoolValue:

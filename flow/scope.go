@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Scope is what expressions of a run see at one moment. It is for one goroutine; Item and Index may change between two evaluations, and
-// what a value has in it may not.
+// Scope is the environment of the expressions of a run at one moment. It is not safe for concurrent
+// use. Item and Index may change between two evaluations. The values themselves must not change.
 type Scope struct {
 	Payload     *structpb.Value
 	Scope       string
@@ -24,25 +24,26 @@ type Scope struct {
 	Attempt     int32
 	CreatedTime time.Time
 
-	// Step answers for a step by its index. It is called only for steps that the expression names, at most once in each evaluation;
-	// its error is the answer of the evaluation, as it is.
+	// Step returns the outcome of a step by index. It is called only for steps that the expression
+	// names, at most once per evaluation. An evaluation returns its error unchanged.
 	Step func(index int) (Ended, error)
 
-	// Of an item of for_each.
+	// Item and Index are set while an item of for_each is evaluated.
 	Item  *structpb.Value
 	Index int
 
-	native map[*structpb.Value]ref.Val // what expressions asked for before, as CEL has it
+	native map[*structpb.Value]ref.Val // values that expressions used before, converted for CEL
 }
 
-// Ended is a step as the expressions of later ones see it.
+// Ended is the outcome of a step, as expressions of later steps see it.
 type Ended struct {
 	Status  string          // in lower case, as in the tables: succeeded, skipped, failed, …
-	Result  *structpb.Value // nil: null
+	Result  *structpb.Value // nil means null
 	Failure *progressorv1.Failure
 }
 
-// FailureValue is a failure as expressions and templates see it, null where there is none.
+// FailureValue converts a failure to the form that expressions and templates see. It returns null
+// if f is nil.
 func FailureValue(f *progressorv1.Failure) *structpb.Value {
 	if f == nil {
 		return structpb.NewNullValue()
@@ -57,13 +58,14 @@ func FailureValue(f *progressorv1.Failure) *structpb.Value {
 	}})
 }
 
-// variables are what an evaluation asks for its names: JSON as *structpb.Value, all else as CEL's values.
+// variables resolves the names in an evaluation. It returns JSON as *structpb.Value and everything
+// else as CEL values.
 type variables interface {
 	lookup(name string) (any, bool, error)
 	nativeOf(v *structpb.Value) ref.Val
 }
 
-// runVariables are those of a run, for one evaluation.
+// runVariables are the variables of a run for one evaluation.
 type runVariables struct {
 	*Scope
 	template *Template
@@ -133,10 +135,10 @@ func (v *runVariables) step(i int) (Ended, error) {
 	return e, nil
 }
 
-// activation is variables as CEL asks for them.
+// activation adapts variables to CEL.
 type activation struct {
 	variables
-	failed error // of the lookup
+	failed error // error of the lookup
 }
 
 func (a *activation) ResolveName(name string) (any, bool) {
@@ -153,13 +155,14 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// native is JSON as CEL has it, with maps and lists of Go: a filter over 10,000 items took 300 ms on the messages of protobuf, which CEL wraps
-// anew each time that it comes across one.
+// native converts JSON for CEL, using Go maps and slices. With protobuf messages, which CEL wraps
+// again on each access, a filter over 10,000 items took 300 ms.
 func native(v *structpb.Value) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(process.PlainNumbers(v.AsInterface()))
 }
 
-// nativeOf keeps what it made but for items, of which each is asked for in one evaluation or two.
+// nativeOf caches the converted values, except items: each item is used in one or two evaluations
+// only.
 func (s *Scope) nativeOf(v *structpb.Value) ref.Val {
 	if v == s.Item {
 		return native(v)

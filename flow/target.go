@@ -10,13 +10,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Target is what a cron starts runs with.
+// Target is the compiled target of a cron that starts runs.
 type Target struct {
 	Source  *progressorv1.StartRunTarget
 	payload *value
 }
 
-// CompileTarget checks what a cron starts runs with. Where there are problems there is no Target.
+// CompileTarget checks the target of a cron that starts runs. If there are problems, it returns
+// them and no Target.
 func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
 	c := newCompiler(nil)
 	c.contract(t)
@@ -34,14 +35,14 @@ func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
 	return target, nil
 }
 
-// Fire is a fire of a cron, as the template of its payload sees it.
+// Fire is one fire of a cron, as its payload template sees it.
 type Fire struct {
 	CronID  string
 	Time    time.Time
 	Attempt int32 // from 1
 }
 
-// Payload is the payload of the run that a fire starts; null where the target has none.
+// Payload returns the payload of the run that a fire starts. It is null if the target has none.
 func (t *Target) Payload(f Fire) (*structpb.Value, error) {
 	switch {
 	case t.payload == nil:

@@ -14,28 +14,28 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// value is a value marked "template", ready to be evaluated.
+// value is a compiled value of a field that is marked "template".
 type value struct {
 	path string
 	root node
 }
 
-// node is a part of a value: what is the same in every run stands in constant.
+// node is a part of a value. If it is the same in every run, constant is set.
 type node struct {
 	constant   *structpb.Value
-	expression *expression // a string that is one ${}
-	parts      []part      // a string with ${} in it
+	expression *expression // of a string that consists of one ${…}
+	parts      []part      // of a string that contains ${…}
 	list       []node
 	fields     map[string]node
 }
 
-// part of a string: an expression, or text as it is.
+// part is an expression or a literal text within a string.
 type part struct {
 	text       string
 	expression *expression
 }
 
-// value compiles a value. It answers with the steps that its expressions name, too.
+// value compiles a value. It also returns the steps that its expressions name.
 func (c *compiler) value(path string, v *structpb.Value, at place) (*value, []int) {
 	b := &builder{compiler: c, place: at}
 	if !c.plain(path, v, 0) {
@@ -44,7 +44,7 @@ func (c *compiler) value(path string, v *structpb.Value, at place) (*value, []in
 	return &value{path: path, root: b.node(path, v)}, b.steps
 }
 
-// builder makes the nodes of one value.
+// builder compiles the nodes of one value.
 type builder struct {
 	*compiler
 	place place
@@ -127,7 +127,8 @@ func (b *builder) text(path string, v *structpb.Value, text string) node {
 	return node{parts: parts}
 }
 
-// closing is where the expression at the beginning of text ends: at the } that is none of its own, of a map or within a string. -1: nowhere.
+// closing returns the index of the } that ends the expression at the beginning of text, or -1 if
+// there is none. It skips braces of maps and within strings.
 func closing(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -165,13 +166,13 @@ func closing(text string) int {
 	return -1
 }
 
-// isRaw tells whether a string that begins after before is a raw one: r"…", br'…'.
+// isRaw reports whether a string that begins after before is a raw string: r"…", br'…'.
 func isRaw(before string) bool {
 	prefix := before[len(strings.TrimRight(before, "rRbB")):]
 	return strings.ContainsAny(prefix, "rR")
 }
 
-// quoted is the length of the string of CEL at the beginning of text, -1 where it does not end.
+// quoted returns the length of the CEL string at the beginning of text, or -1 if it has no end.
 func quoted(text string, raw bool) int {
 	quote := text[:1]
 	if strings.HasPrefix(text, strings.Repeat(quote, 3)) {
@@ -190,7 +191,7 @@ func quoted(text string, raw bool) int {
 
 var plainKey = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
 
-// joined is the path of a field in an object.
+// joined returns the path of a field in an object.
 func joined(path, field string) string {
 	if !plainKey.MatchString(field) {
 		return fmt.Sprintf("%s[%.100q]", path, field)
@@ -201,7 +202,8 @@ func joined(path, field string) string {
 	return path + "." + field
 }
 
-// plain tells whether a value is JSON that is stored: not deeper than any other, and without NaN.
+// plain reports whether a value is JSON that can be stored: it is not nested too deeply and
+// contains no NaN or infinity.
 func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 	if depth > process.MaxJSONDepth {
 		c.add(path, "has objects and lists more than %d deep", process.MaxJSONDepth)
@@ -225,7 +227,8 @@ func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 	return ok
 }
 
-// evaluation is one of a value. What its expressions put into it is bounded together, for each could put the whole payload there.
+// evaluation is one evaluation of a value. It limits the total size of the results of its
+// expressions, because each of them could insert the whole payload.
 type evaluation struct {
 	variables
 	conversion
@@ -235,7 +238,8 @@ func evaluate(vars variables) *evaluation {
 	return &evaluation{variables: vars, conversion: conversion{most: process.MaxPayloadBytes}}
 }
 
-// eval makes the value. Parts of it are shared with the template and the scope: nothing of it may be changed.
+// eval evaluates the value. The result shares parts with the template and the scope and must not be
+// modified.
 func (v *value) eval(t *Template, s *Scope) (*structpb.Value, error) {
 	if v.root.constant != nil {
 		return v.root.constant, nil
@@ -315,7 +319,7 @@ func (v *value) string(vars variables) (string, error) {
 	return made.GetStringValue(), err
 }
 
-// timestampOf is a result that is a time.
+// timestampOf returns a result that is a timestamp, or an error if it has another type.
 func timestampOf(e *expression, result any) (types.Timestamp, error) {
 	switch result := result.(type) {
 	case types.Timestamp:

@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// maxJobTimeout is that of every job.
+// maxJobTimeout is the maximum timeout of every job.
 const maxJobTimeout = 365 * 24 * time.Hour
 
 func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
@@ -23,7 +23,8 @@ func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
 	c.options(s.path("job.options"), job.GetOptions())
 }
 
-// options refuses what a flow says in its own way: when a step starts, what is the same as another, what becomes of a result.
+// options rejects job options that a flow defines in another way: the start time, uniqueness and
+// the retention of results.
 func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	if o.GetRunTime() != nil {
 		c.add(path+".run_time", "is refused in a flow: put a step with a delay before this one")
@@ -79,7 +80,8 @@ func (c *compiler) wait(s *Step, w *progressorv1.WaitAction) {
 	}
 }
 
-// run refuses a template that starts itself without end: where nothing on the way may be left out.
+// run rejects a template that would start itself endlessly: no step on the way to s, nor s itself,
+// may be skipped.
 func (c *compiler) run(s *Step, r *progressorv1.RunAction) {
 	if r.GetType() != c.template.Source.GetType() || c.before == nil {
 		return

@@ -12,10 +12,12 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// maxDedupeKey bounds a key; of a longer one its digest stands there. A row of a B-tree has room for 2,704 bytes.
+// maxDedupeKey is the maximum length of a dedupe key in bytes. A longer key is replaced by its
+// digest. A row of a B-tree index has room for 2,704 bytes.
 const maxDedupeKey = 512
 
-// dedupeKeys checks what makes two runs the same. Their order does not matter.
+// dedupeKeys checks the dedupe keys and returns them sorted, because their order does not matter.
+// The default is scope and scope_id.
 func (c *compiler) dedupeKeys(keys []string) []string {
 	if len(keys) == 0 {
 		return []string{"scope", "scope_id"}
@@ -23,7 +25,7 @@ func (c *compiler) dedupeKeys(keys []string) []string {
 	for i, key := range keys {
 		path := fmt.Sprintf("dedupe_keys[%d]", i)
 		switch {
-		case key == "": // the contract says so
+		case key == "": // the proto rules report it
 		case slices.Contains(strings.Split(key, "."), ""):
 			c.add(path, "%.100q is no path: write scope, scope_id, or a field of the payload, as in user.id", key)
 		case slices.Contains(keys[:i], key):
@@ -35,8 +37,9 @@ func (c *compiler) dedupeKeys(keys []string) []string {
 	return sorted
 }
 
-// DedupeKey is what two runs of the template have in common that are the same: the JSON of the values by their names, or its digest. "":
-// all values are empty (not there, null, "", {} or []), and the run is the same as no other.
+// DedupeKey returns the key that two runs of the template share if they are duplicates: the JSON of
+// the values by name, or its digest. It returns "" if all values are empty (missing, null, "", {}
+// or []); such a run is never a duplicate.
 func (t *Template) DedupeKey(scope, scopeID string, payload *structpb.Value) string {
 	empty := true
 	values := make(map[string]any, len(t.dedupe))
@@ -59,7 +62,7 @@ func (t *Template) DedupeKey(scope, scopeID string, payload *structpb.Value) str
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(values); err != nil { // of what came as JSON
+	if err := encoder.Encode(values); err != nil { // impossible for values that came as JSON
 		return fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, values)))
 	}
 	key := strings.TrimSuffix(b.String(), "\n")
@@ -69,7 +72,7 @@ func (t *Template) DedupeKey(scope, scopeID string, payload *structpb.Value) str
 	return key
 }
 
-// payloadAt is a field of the payload, nil where it is not there.
+// payloadAt returns a field of the payload, or nil if it is missing.
 func payloadAt(v *structpb.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		v = v.GetStructValue().GetFields()[name]
@@ -77,7 +80,7 @@ func payloadAt(v *structpb.Value, path string) any {
 	return canonical(process.PlainNumbers(v.AsInterface()))
 }
 
-// canonical has one form for each number: -0 is 0.
+// canonical normalizes numbers: -0 becomes 0.
 func canonical(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// set is a set of steps by their indexes.
+// set is a set of step indexes.
 type set []uint64
 
 func newSet(n int) set { return make(set, (n+63)/64) }
@@ -19,7 +19,8 @@ func (s set) addAll(o set) {
 	}
 }
 
-// link connects the steps: in a line each depends on the one before, in a graph as depends_on says.
+// link connects the steps. In a linear template, each step depends on the previous one. In a graph,
+// depends_on lists the dependencies.
 func (c *compiler) link() {
 	steps := c.template.Steps
 	for i := range steps {
@@ -55,10 +56,10 @@ func (c *compiler) link() {
 	c.order()
 }
 
-// order finds for each step which ones come before it. A cycle is a problem, written out once.
+// order computes for each step which steps come before it. It reports each cycle as a problem.
 func (c *compiler) order() {
 	steps := c.template.Steps
-	open := make([]int, len(steps)) // of the steps that it depends on
+	open := make([]int, len(steps)) // number of dependencies that are not ordered yet
 	var ready []int
 	for i := range steps {
 		if open[i] = len(steps[i].DependsOn); open[i] == 0 {
@@ -89,7 +90,8 @@ func (c *compiler) order() {
 	}
 }
 
-// cycles tells of the cycles among the steps that never become ready: one through each of them that is not in one told before.
+// cycles reports the cycles among the steps that never become ready: one for each such step that is
+// not in a cycle already reported.
 func (c *compiler) cycles(open []int) {
 	steps := c.template.Steps
 	const unseen, entered, left = 0, 1, 2
@@ -98,7 +100,8 @@ func (c *compiler) cycles(open []int) {
 		if open[start] == 0 || state[start] != unseen {
 			continue
 		}
-		// A walk in depth, by hand: 1,000 steps in a row are no reason for 1,000 calls.
+		// An iterative depth-first search, so that 1,000 steps in a row do not need 1,000 nested
+		// calls.
 		way, next := []int{start}, []int{0}
 		state[start] = entered
 		for len(way) > 0 {
@@ -122,7 +125,8 @@ func (c *compiler) cycles(open []int) {
 	}
 }
 
-// cycle tells of one, from its first step as listed on. way goes from each step to one that it depends on.
+// cycle reports one cycle, starting from the step that is listed first. In way, each step depends
+// on the next.
 func (c *compiler) cycle(way []int) {
 	first := slices.Index(way, slices.Min(way))
 	ids := make([]string, 0, len(way)+1)
@@ -134,14 +138,15 @@ func (c *compiler) cycle(way []int) {
 	}
 	s := &c.template.Steps[way[first]]
 	on := slices.Index(s.DependsOn, way[(first+1)%len(way)])
-	// Where a name before it is no step the two lists differ; then the index is that of the name.
+	// The two lists differ if an earlier name is not a step. The message needs the index in the
+	// source.
 	given := slices.Index(s.Source.GetDependsOn(), c.template.Steps[s.DependsOn[on]].ID)
 	c.add(s.path(fmt.Sprintf("depends_on[%d]", given)), "closes a cycle, %s, in which each waits for the next: take one of these dependencies out", strings.Join(ids, " → "))
 }
 
-// known names the steps that there are, or the one that was meant.
+// known returns a hint for an unknown step: the most similar id, or the ids that exist.
 func (c *compiler) known(id string) string {
-	const most = 20 // suggestions in one answer: each is compared with all steps
+	const most = 20 // suggestions per template, because each compares the name with all steps
 	steps := c.template.Steps
 	best, distance := "", len(id)/3+2
 	if c.guesses++; c.guesses > most {
@@ -165,7 +170,7 @@ func (c *compiler) known(id string) string {
 	return "there are " + strings.Join(ids, ", ")
 }
 
-// editDistance is Levenshtein's, or limit where it is not below.
+// editDistance returns the Levenshtein distance, or limit if the distance is not smaller.
 func editDistance(a, b string, limit int) int {
 	if len(a) > 64 || len(b) > 64 || max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit

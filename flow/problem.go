@@ -15,9 +15,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Problem is one thing that is wrong, with what would be right.
+// Problem is an error in a template, a target or a value. Its message says what is valid.
 type Problem struct {
-	Path    string // as in steps[2].depends_on[0]; "" is the whole
+	Path    string // such as steps[2].depends_on[0]; "" for the whole message
 	Message string
 }
 
@@ -28,10 +28,11 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// maxProblems bounds an answer: a template of 16 MiB could have millions of them.
+// maxProblems limits the number of problems in an answer. A template of 16 MiB could have millions
+// of them.
 const maxProblems = 1000
 
-// problems collects what is wrong.
+// problems collects problems.
 type problems struct {
 	list []Problem
 	more int
@@ -45,7 +46,7 @@ func (p *problems) add(path, format string, args ...any) {
 	p.list = append(p.list, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// all are the problems in the order of the steps that they are of, what is of no step first.
+// all returns the problems in the order of their steps. Problems that belong to no step come first.
 func (p *problems) all() []Problem {
 	slices.SortStableFunc(p.list, func(a, b Problem) int { return stepOf(a.Path) - stepOf(b.Path) })
 	if p.more > 0 {
@@ -54,7 +55,7 @@ func (p *problems) all() []Problem {
 	return p.list
 }
 
-// stepOf is the number of the step that a path is of, -1 where it is of none.
+// stepOf returns the index of the step that a path belongs to, or -1 if it belongs to none.
 func stepOf(path string) int {
 	rest, ok := strings.CutPrefix(path, "steps[")
 	if !ok {
@@ -68,12 +69,13 @@ func stepOf(path string) int {
 	return n
 }
 
-// rules are those of the contract, for what a file or a configuration says without going through the API.
+// rules validates messages against the rules in the proto files. Messages from a file or a
+// configuration did not pass through the API, which checks the same rules.
 var rules = sync.OnceValues(func() (protovalidate.Validator, error) {
 	return protovalidate.New(protovalidate.WithMessages(&progressorv1.Template{}, &progressorv1.StartRunTarget{}))
 })
 
-// contract holds a message to the limits that its fields are annotated with.
+// contract checks a message against the rules in the annotations of its fields.
 func (p *problems) contract(m proto.Message) {
 	validator, err := rules()
 	if err == nil {
@@ -92,7 +94,7 @@ func (p *problems) contract(m proto.Message) {
 	}
 }
 
-// named are the patterns of names, in words.
+// named maps the patterns of names to descriptions for messages.
 var named = map[string]string{
 	"^[a-z0-9_.-]{1,128}$": "must be 1 to 128 of a-z, 0-9, _, . and -",
 	"^[a-z0-9_]{1,64}$":    "must be 1 to 64 of a-z, 0-9 and _",
@@ -125,7 +127,8 @@ func violation(v *protovalidate.Violation) string {
 	return message
 }
 
-// choices are the fields of the oneof of a step, or of a delay, of which none is set.
+// choices returns the fields of the required oneof of a step or a delay, for the message that none
+// of them is set.
 func choices(v *protovalidate.Violation) string {
 	path := v.Proto.GetField().GetElements()
 	messages := map[string]protoreflect.MessageDescriptor{

@@ -18,23 +18,24 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// schema is a JSON Schema of a template.
+// schema is a compiled JSON Schema of a template.
 type schema struct{ compiled *jsonschema.Schema }
 
 const (
-	// documentURL is where a schema would be: the base of the references in it.
+	// documentURL is the base URL of the references in a schema.
 	documentURL = "https://schema.invalid/document"
 	dialect     = "https://json-schema.org/draft/2020-12/schema"
 )
 
-// onlyInside refuses what a schema refers to outside of its document: what a template means is the same on each node and at all times.
+// onlyInside rejects references to other documents, so that a template has the same meaning on each
+// node and at all times.
 type onlyInside struct{}
 
 var errOutside = errors.New("only references inside the document are followed")
 
 func (onlyInside) Load(string) (any, error) { return nil, errOutside }
 
-// schema compiles a schema; nil where there is none, or none that is good.
+// schema compiles a schema. It returns nil if there is none or if it is invalid.
 func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 	if s == nil || !c.plain(path, structpb.NewStructValue(s), 0) {
 		return nil
@@ -75,13 +76,13 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 	return nil
 }
 
-// CheckPayload tells in which places a payload breaks the schema of the template.
+// CheckPayload returns the violations of the template's schema in a payload.
 func (t *Template) CheckPayload(v *structpb.Value) []Problem { return t.payload.check("payload", v) }
 
-// CheckAnswer tells in which places the answer to a wait breaks the schema of the step.
+// CheckAnswer returns the violations of the step's schema in the answer to a wait.
 func (s *Step) CheckAnswer(v *structpb.Value) []Problem { return s.answer.check("result", v) }
 
-// check answers with all that v breaks, as paths from name on.
+// check returns all violations in v. Their paths start with name.
 func (s *schema) check(name string, v *structpb.Value) []Problem {
 	if s == nil {
 		return nil
@@ -98,7 +99,7 @@ func (s *schema) check(name string, v *structpb.Value) []Problem {
 	return flatten(name, instance, violated)
 }
 
-// flattening makes a list of the tree that the validator answers with.
+// flattening converts the tree of errors from the validator to a list.
 type flattening struct {
 	problems
 	name     string
@@ -148,9 +149,9 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 	}
 }
 
-// branches tells what each of several schemas wants, where one of them would do.
+// branches reports what each of several alternative schemas requires.
 func (f *flattening) branches(path string, e *jsonschema.ValidationError, format string) {
-	const most = 5 // schemas that are told of
+	const most = 5 // maximum number of schemas in a message
 	var told []string
 	for i, cause := range e.Causes[:min(len(e.Causes), most)] {
 		var wants []string
@@ -170,7 +171,8 @@ func (f *flattening) branches(path string, e *jsonschema.ValidationError, format
 
 var english = message.NewPrinter(language.English)
 
-// words are what would be right; of keywords that are rare they are the validator's.
+// words describes a violation by what is valid. For rare keywords, it returns the message of the
+// validator.
 func (f *flattening) words(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
@@ -216,8 +218,9 @@ func number(r *big.Rat) string {
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// owner is the path of the object with a property, so many levels down; of several the first by its name. The validator (6.0.3) tells of a
-// propertyNames a location that it has used for other values since.
+// owner returns the path of the object that has a property, depth levels below v. If there are
+// several, it returns the first by name. It searches because the validator (6.0.3) reports a wrong
+// location for propertyNames: it reuses the memory of the location for other values.
 func (f *flattening) owner(path string, v any, depth int, property string) string {
 	if depth < 0 {
 		return ""
@@ -242,7 +245,7 @@ func (f *flattening) owner(path string, v any, depth int, property string) strin
 	return ""
 }
 
-// path writes the place of a value in the instance.
+// path formats the location of a value in the instance.
 func (f *flattening) path(tokens []string) string {
 	path, at := f.name, f.instance
 	for _, token := range tokens {

@@ -8,21 +8,24 @@ import (
 )
 
 const (
-	// maxApplied bounds how many schemas one value is held to, 6 µs each: 20 definitions that each refer twice to the next one are 1,000,000.
+	// maxApplied limits how many schemas apply to one value, at 6 µs each. For example, 20
+	// definitions that each refer twice to the next one make 1,000,000.
 	maxApplied = 10_000
-	// maxVisited bounds the same with the fields and items below, to where a definition comes back to itself.
+	// maxVisited limits the same number including the fields and items below, up to where a
+	// definition refers to itself.
 	maxVisited = 1_000_000
 )
 
-// schemaWork counts the schemas that a value is held to.
+// schemaWork counts the schemas that apply to a value.
 type schemaWork struct {
 	applied map[*jsonschema.Schema]int
 	visited map[*jsonschema.Schema]int
 	open    map[*jsonschema.Schema]bool
-	circle  string // where a schema comes back to itself without going into the value
+	circle  string // location of a schema that refers to itself for the same value
 }
 
-// tooMuchWork says why a schema would take for ever, "" where it does not.
+// tooMuchWork returns the location of a schema whose validation would take too long and the reason,
+// or "" if there is none.
 func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 	w := &schemaWork{applied: map[*jsonschema.Schema]int{}, visited: map[*jsonschema.Schema]int{}, open: map[*jsonschema.Schema]bool{}}
 	var walk func(s *jsonschema.Schema)
@@ -49,7 +52,7 @@ func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 	return strings.TrimPrefix(where, documentURL), message
 }
 
-// apply counts the schemas that hold for the same value as s.
+// apply counts the schemas that apply to the same value as s.
 func (w *schemaWork) apply(s *jsonschema.Schema) int {
 	if n, ok := w.applied[s]; ok {
 		return n
@@ -70,7 +73,7 @@ func (w *schemaWork) apply(s *jsonschema.Schema) int {
 	return n
 }
 
-// visit counts those below, too, and follows nothing twice on one way down.
+// visit also counts the schemas below s. It stops where a schema contains itself.
 func (w *schemaWork) visit(s *jsonschema.Schema) int {
 	if n, ok := w.visited[s]; ok {
 		return n
@@ -90,7 +93,7 @@ func (w *schemaWork) visit(s *jsonschema.Schema) int {
 	return n
 }
 
-// inPlace are the schemas that hold for the same value as s.
+// inPlace returns the schemas that apply to the same value as s.
 func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := slices.Concat([]*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf)
 	if s.DynamicRef != nil {
@@ -102,7 +105,7 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	return list
 }
 
-// below are the schemas for what is in the value.
+// below returns the schemas that apply to the fields and items of the value.
 func below(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := slices.Concat([]*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}, s.PrefixItems)
 	if next, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {

@@ -10,14 +10,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Template is a template that Compile found good. Nothing of it may be changed: runs share it.
+// Template is a compiled template. It must not be modified, because runs share it.
 type Template struct {
 	Source *progressorv1.Template
-	Steps  []Step // as listed
+	Steps  []Step // in source order
 	Linear bool
 
 	byID    map[string]int
-	result  *value // nil: that of the last step that succeeded
+	result  *value // nil for the result of the last step that succeeded
 	payload *schema
 	dedupe  []string
 }
@@ -41,51 +41,52 @@ type Step struct {
 	Source     *progressorv1.StepTemplate
 	Action     Action
 	Join       progressorv1.JoinRule // never UNSPECIFIED
-	DependsOn  []int                 // in a line the step before, in a graph as depends_on says
-	Dependants []int                 // the steps that depend on this one, as listed
+	DependsOn  []int                 // the previous step in a linear template, or depends_on in a graph
+	Dependants []int                 // the steps that depend on this one, in source order
 	Weight     int64
 	Cancelable bool
 	Reads      []int // the steps that its expressions name, ascending
 
-	condition *expression // nil: always
-	items     *expression // nil: no for_each
+	condition *expression // nil means always
+	items     *expression // nil if it has no for_each
 	until     *expression
-	input     *value // nil: the payload, or the item
-	runs      *value // the payload of a run; nil: the input
+	input     *value // nil for the payload, or the item
+	runs      *value // the payload of a run; nil for the input
 	title     *value
 	assignees []*value
 	answer    *schema
 }
 
-// Index is the index of a step by its id.
+// Index returns the index of a step by its id.
 func (t *Template) Index(id string) (int, bool) {
 	i, ok := t.byID[id]
 	return i, ok
 }
 
-// ForEach tells whether the step is done for each item of a list.
+// ForEach reports whether the step runs once for each item of a list.
 func (s *Step) ForEach() bool { return s.items != nil }
 
-// path is where a field of the step stands.
+// path returns the path of a field of the step.
 func (s *Step) path(field string) string { return fmt.Sprintf("steps[%d].%s", s.Index, field) }
 
-// The limits that the annotations of the contract do not state.
+// The limits that the rules in the proto files do not contain.
 const (
-	// MaxItems bounds the list of a for_each.
+	// MaxItems limits the length of the list of a for_each.
 	MaxItems = 10_000
 	maxSteps = 1000
-	// maxExpressions bounds the expressions of a template together, in bytes: CEL's parser and checker take about 2 µs a byte, so half a second.
+	// maxExpressions limits the total length of the expressions of a template, in bytes. The parser
+	// and the checker of CEL take about 2 µs per byte, so half a second.
 	maxExpressions = 256 << 10
 )
 
-// compiler makes a Template of its source.
+// compiler compiles the source of a template.
 type compiler struct {
 	problems
 	template *Template
-	before   []set // of each step those that have ended when it starts; nil in a template with a cycle
+	before   []set // for each step, the steps that have ended when it starts; nil if there is a cycle
 	envs     environments
 	programs map[source]func() (cel.Program, error)
-	guesses  int // at what a name that is no step was meant to be
+	guesses  int // suggestions for unknown step ids so far
 	bytes    int // of expressions
 }
 
@@ -93,7 +94,7 @@ func newCompiler(t *progressorv1.Template) *compiler {
 	return &compiler{template: &Template{Source: t, byID: map[string]int{}}, programs: map[source]func() (cel.Program, error){}}
 }
 
-// Compile checks a template and makes what decisions need of it. Where there are problems there is no Template.
+// Compile checks and compiles a template. If there are problems, it returns them and no Template.
 func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	c := newCompiler(t)
 	if n := len(t.GetSteps()); n > maxSteps {
@@ -117,7 +118,8 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	return c.template, nil
 }
 
-// Refused lists what Compile accepts, because stored templates have it, and new versions may not have.
+// Refused returns the problems that new versions of templates must not have. Compile accepts them
+// because stored templates have them.
 func Refused(t *progressorv1.Template) (list []Problem) {
 	for n, step := range t.GetSteps() {
 		if step.GetTimeout().AsDuration() == 0 {
@@ -134,7 +136,7 @@ func Refused(t *progressorv1.Template) (list []Problem) {
 	return list
 }
 
-// steps takes the steps as listed.
+// steps adds the steps of the source.
 func (c *compiler) steps() {
 	t := c.template
 	t.Steps = make([]Step, len(t.Source.GetSteps()))
@@ -170,7 +172,7 @@ func (c *compiler) steps() {
 	}
 }
 
-// whole checks what is of no step.
+// whole checks the parts that belong to no step.
 func (c *compiler) whole() {
 	t, source := c.template, c.template.Source
 	t.payload = c.schema("payload_schema", source.GetPayloadSchema())

@@ -8,7 +8,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What a decision finds in a template.
+// TestCompiled checks the properties of compiled steps that decisions use.
 func TestCompiled(t *testing.T) {
 	c := compile(t, graph(job("a", ""), job("b", `, "dependsOn": ["a"], "weight": 5, "cancelable": false`), job("c", `, "dependsOn": ["a"]`),
 		job("d", `, "dependsOn": ["b", "c"], "joinRule": "JOIN_RULE_ANY_SUCCEEDED", "condition": "steps.a.status == 'succeeded'", "input": {"b": "${steps.b.result.x}"}`)))

@@ -13,23 +13,24 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// world is what a run meets in a test: what has begun and not ended, what succeeded, and what the conditions say.
+// world is the environment of a run in a test: the work that is open, its outcomes, and the values
+// of the conditions.
 type world struct {
 	t         *rapid.T
 	plan      *flow.Plan
 	state     *flow.State
 	now       time.Time
 	items     map[int]int
-	open      map[[2]int]bool // begun, and not at its end
+	open      map[[2]int]bool // begun and not ended
 	asked     map[[2]int]bool
 	succeeded map[[2]int]bool         // and not undone
-	stored    map[[2]int]bool         // what is stored as succeeded or skipped, of whatever attempt
+	stored    map[[2]int]bool         // stored as succeeded or skipped, in any attempt
 	redone    map[[2]int]bool         // items that have succeeded or were skipped since their step was undone
 	ends      map[int]flow.StepStatus // of the steps that have ended
-	stale     map[int]bool            // steps that were undone, and not done again
+	stale     map[int]bool            // steps that were undone and have not run again
 	order     []int                   // steps in the order of their success
-	due       map[[2]int]time.Time    // of what is open
-	undoing   int                     // -1: none
+	due       map[[2]int]time.Time    // of open work
+	undoing   int                     // -1 if none
 	undone    []int
 	left      []int // their compensation failed
 	cancelled bool
@@ -77,7 +78,7 @@ func (w *world) itemsOf(set map[[2]int]bool, step int) (list []int) {
 	return list
 }
 
-// drawPlan makes a graph without cycles.
+// drawPlan draws a plan without cycles.
 func drawPlan(t *rapid.T) *flow.Plan {
 	n := rapid.IntRange(1, 12).Draw(t, "steps")
 	p := &flow.Plan{
@@ -115,8 +116,9 @@ func drawPlan(t *rapid.T) *flow.Plan {
 	return p
 }
 
-// TestRunsOfRandomGraphs drives runs of random graphs with random ends, cancels, skips and retries. What begins is checked against the rules by
-// looking at all of the graph, as no decision does; every run has to come to its end.
+// TestRunsOfRandomGraphs drives runs of random graphs with random outcomes, cancels, skips and
+// retries. It checks each step that begins against the rules by looking at the whole graph, which
+// decisions avoid. Every run has to end.
 func TestRunsOfRandomGraphs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -143,7 +145,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 	})
 }
 
-// again has a run that did not succeed tried again, now and then.
+// again retries a run that did not succeed, at random.
 func (w *world) again() bool {
 	if w.state.Status == "succeeded" || rapid.IntRange(0, 2).Draw(w.t, "retry") != 0 {
 		return false
@@ -166,7 +168,7 @@ func (w *world) again() bool {
 	return true
 }
 
-// something lets one thing happen.
+// something lets one random event happen.
 func (w *world) something() {
 	before := w.state.Mode
 	switch n := rapid.IntRange(0, 30).Draw(w.t, "event"); {
@@ -202,7 +204,7 @@ func (w *world) something() {
 	}
 }
 
-// endDue ends what a deadline is for: a step, or those items of a step whose time has come.
+// endDue ends the step or the due items of a deadline.
 func (w *world) endDue(due flow.Deadline) {
 	keys := [][2]int{{due.Step, due.Index}}
 	if due.Index != flow.NoIndex {
@@ -224,7 +226,7 @@ func (w *world) endDue(due flow.Deadline) {
 	}
 }
 
-// checkDeadlines checks that what waits for a time is not forgotten.
+// checkDeadlines checks that no deadline of open work is lost.
 func (w *world) checkDeadlines() {
 	for k, at := range w.due {
 		known := slices.ContainsFunc(w.state.Deadlines, func(d flow.Deadline) bool {
@@ -262,7 +264,7 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 		return err
 	})
 	if w.plan.Steps[k[0]].Each || w.open[k] {
-		return // of an item the state does not remember that it has ended: its message comes once
+		return // the state does not record which items have ended: each message arrives once
 	}
 	w.decide(func(d *flow.Decision) error {
 		known, err := d.Ended(o)
@@ -292,7 +294,7 @@ func (w *world) skip() {
 	}
 }
 
-// decide makes a decision and takes its effects.
+// decide makes a decision and applies its effects.
 func (w *world) decide(event func(*flow.Decision) error) {
 	text, err := json.Marshal(w.state)
 	if err != nil {
@@ -386,7 +388,8 @@ func (w *world) take(e flow.Effect) {
 	}
 }
 
-// begins checks that everything is done that a step depends on, over any number of steps, and that nothing of it was undone and not done again.
+// begins checks that everything that a step depends on is done, over any number of steps, and that
+// none of it was undone and has not run again.
 func (w *world) begins(step int) {
 	if !w.rests(step) {
 		w.t.Fatalf("%d begins before what it depends on has ended: %v", step, w.ends)
@@ -407,7 +410,8 @@ func (w *world) begins(step int) {
 	look(step)
 }
 
-// rests tells whether all has ended that a step depends on; where the first success is enough, one way to it.
+// rests reports whether everything that a step depends on has ended. If the first success is
+// enough, it looks for one path.
 func (w *world) rests(step int) bool {
 	all, one := true, false
 	for _, dep := range w.plan.Steps[step].Deps {
@@ -419,7 +423,7 @@ func (w *world) rests(step int) bool {
 	return all || one && w.plan.Steps[step].Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED
 }
 
-// atEnd checks what has to hold of a run at its end.
+// atEnd checks the invariants of a run that has ended.
 func (w *world) atEnd() {
 	if w.state.Status == "succeeded" {
 		for step := range w.plan.Steps {

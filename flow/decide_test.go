@@ -15,16 +15,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// play drives a run by hand. It keeps what the rows of steps and items would say.
+// play drives a run by hand. It keeps what the rows of steps and items would contain.
 type play struct {
 	t     *testing.T
 	plan  *flow.Plan
 	state *flow.State
 	now   time.Time
 	items []string        // of every step with for_each
-	due   time.Duration   // of every wait; 0: none
-	rows  map[string]byte // letters by step, or step.index
-	said  []string        // the effects of the last decision, in short
+	due   time.Duration   // of every wait; 0 means none
+	rows  map[string]byte // status letters by step, or step.index
+	said  []string        // the effects of the last decision, abbreviated
 
 	values   map[string]string // of items by their names
 	noResult error
@@ -95,7 +95,7 @@ func (p *play) itemsIn(step int, letters string) (list []int) {
 	return list
 }
 
-// decide makes a decision, and notes its effects.
+// decide makes a decision and records its effects.
 func (p *play) decide(event func(*flow.Decision) error) {
 	p.t.Helper()
 	d := flow.Decide(p.plan, p.state, p, p.now)
@@ -154,7 +154,8 @@ func (p *play) want(steps string, mode flow.Mode) {
 	}
 }
 
-// Too many items of a step of waits fail: the others end, and with them the step and the run.
+// TestItemsThatWaitFail checks that too many failed items of a step of waits end the other items,
+// the step and the run.
 func TestItemsThatWaitFail(t *testing.T) {
 	for _, waits := range []flow.Waiting{flow.Outside, flow.Person, flow.Delay} {
 		p := newPlay(t, flow.PlanStep{Each: true, Waits: waits})
@@ -169,7 +170,8 @@ func TestItemsThatWaitFail(t *testing.T) {
 	}
 }
 
-// A step that cleans up begins while the run stops. A timeout, and then a cancel, reach it as any other step.
+// TestCleanUpIsStopped checks that a timeout, and then a cancel, reach a step that cleans up and
+// began while the run stops.
 func TestCleanUpIsStopped(t *testing.T) {
 	graph := func() *play {
 		p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
@@ -201,7 +203,8 @@ func TestCleanUpIsStopped(t *testing.T) {
 	}
 }
 
-// A run is retried, and the list of its items is another one. What is done and still in the list stays done; everything else is done once.
+// TestRetryWithAnotherList checks a retry with a changed list of items. Done items that are still
+// in the list stay done, and all others run once.
 func TestRetryWithAnotherList(t *testing.T) {
 	for _, test := range []struct {
 		before, done, now, want string // one letter for each item
@@ -249,7 +252,8 @@ func TestRetryWithAnotherList(t *testing.T) {
 	}
 }
 
-// In a line, a step that cleans up waits for all steps before it, also if the one right before it was skipped by hand.
+// TestCleanUpOfALine checks that a step that cleans up in a linear template waits for all steps
+// before it, even if the previous one was skipped by hand.
 func TestCleanUpOfALine(t *testing.T) {
 	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}}, flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
 	p.plan.Linear = true
@@ -260,7 +264,8 @@ func TestCleanUpOfALine(t *testing.T) {
 	p.want("sho", flow.ModeRunning)
 }
 
-// A run whose result cannot be made fails as by a step: it has its attempts, and then undoes what was done.
+// TestNoResult checks that a run whose result cannot be computed fails as if a step had failed: it
+// uses its attempts, then undoes its steps.
 func TestNoResult(t *testing.T) {
 	p := newPlay(t, flow.PlanStep{Undoable: true})
 	p.plan.MaxAttempts = 2

@@ -14,7 +14,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// scope is that of a run of which step a has succeeded, b has failed and c was skipped.
+// scope returns the scope of a run of which step a succeeded, b failed and c was skipped.
 func scope(t testing.TB) *flow.Scope {
 	return &flow.Scope{
 		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}], "price": 1.5, "total": {"$float": 1200}, "big": 9007199254740993,
@@ -31,7 +31,7 @@ func scope(t testing.TB) *flow.Scope {
 	}
 }
 
-// evaluated is the input of a last step, with all that it may name.
+// evaluated returns the input of a last step, which may use all names.
 func evaluated(t testing.TB, input string) (*structpb.Value, error) {
 	t.Helper()
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""), job("d", `, "forEach": {"items": "[1]"}, "input": `+input)))
@@ -92,7 +92,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What has no value names the expression, where it stands, and why.
+// TestErrors checks that an error names the expression, its path and the reason.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct{ input, want string }{
 		{`{"x": ["${payload.user.email}"]}`, "steps[3].input.x[0]: `payload.user.email`: there is no field \"email\" in payload.user"},
@@ -118,7 +118,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What an expression makes is bounded, and what it costs, also where CEL's own count would be 1 for each call.
+// TestBounds checks the limits on the size and the cost of results, even where CEL itself would
+// count 1 per call.
 func TestBounds(t *testing.T) {
 	var items []any
 	for i := range 10_000 {
@@ -146,7 +147,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A constant is the value of the template itself.
+// TestConstants checks that a constant is the value of the template itself.
 func TestConstants(t *testing.T) {
 	c := compile(t, linear(job("a", `, "input": {"x": ["a", 1, null, {"y": "$"}]}`)))
 	s := scope(t)
@@ -160,7 +161,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// Only steps that an expression comes by are asked for, once each; what the lookup fails with is the answer.
+// TestLazy checks that only steps that an evaluation reaches are looked up, once each, and that an
+// error of the lookup is returned.
 func TestLazy(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
 		job("d", `, "condition": "payload.on || steps.a.result.x == 1", "input": ["${steps.b.result}", "${steps.b.status}", "${[1, 2].all(i, steps.b.status != steps.c.status)}"]`)))
@@ -253,7 +255,8 @@ func TestItemsAreBounded(t *testing.T) {
 	}
 }
 
-// Without an input a step has the payload, under for_each its item; a run without a payload has the input.
+// TestDefaultInputs checks that a step without an input gets the payload, or its item under
+// for_each, and that a run without a payload gets the input.
 func TestDefaultInputs(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`), `{"stepId": "c", "input": {"x": "${scope}"}, "run": {"type": "other"}}`,
 		`{"stepId": "d", "run": {"type": "other", "payload": ["${scope_id}"]}}`))

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// source reads a template from JSON. What it leaves out of namespace and type is filled.
+// source reads a template from JSON. It sets the namespace and the type if they are missing.
 func source(t testing.TB, text string) *progressorv1.Template {
 	t.Helper()
 	m := &progressorv1.Template{}
@@ -63,13 +63,13 @@ func text(t testing.TB, v *structpb.Value) string {
 	return strings.ReplaceAll(string(b), " ", "")
 }
 
-// linear makes a template of steps, each a job.
+// linear returns a linear template with the given steps.
 func linear(fields ...string) string { return `{"steps": [` + strings.Join(fields, ",") + `]}` }
 
-// graph makes a template of steps that say what they depend on.
+// graph returns a graph template with the given steps.
 func graph(fields ...string) string {
 	return `{"stepOrder": "STEP_ORDER_GRAPH", "steps": [` + strings.Join(fields, ",") + `]}`
 }
 
-// job is a step that is a job, with more fields.
+// job returns a step that is a job, with additional fields.
 func job(id, more string) string { return `{"stepId": "` + id + `", "job": {}` + more + `}` }

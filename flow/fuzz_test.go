@@ -13,7 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Whatever a template has in it, Compile answers; what it takes can be evaluated.
+// FuzzCompile checks that Compile returns for any template, and that templates without problems can
+// be evaluated.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		graph(job("a", ""), job("b", `, "dependsOn": ["a", "b", "zz"], "condition": "steps.a.status == 'x'", "input": {"x": ["${payload.a}", "$${"]}`)),
@@ -71,7 +72,8 @@ func known(t *testing.T, err error) {
 	}
 }
 
-// A value with any text in it: it is refused with its path, or has a value, or says why it has none. Without ${ it is what it was.
+// FuzzValue checks values with any text. A value is rejected with its path, evaluates to a result,
+// or returns an error. Without ${, it stays unchanged.
 func FuzzValue(f *testing.F) {
 	for _, seed := range []string{"", "$", "${", "${}", "$${", "${payload}", "a${item}b", "${'}'}", "${{'a': 1}}", "${payload.list.map(x, x + x)}", "${r'\\'}", "${`a b`}", "${1u - 2u}",
 		"${'a'.matches(payload.yes)}", "${[1].map(i, [1].map(j, i))}", "${bytes('x')}", "${google.protobuf.Struct{}}", "${google.protobuf.Any{}}", "${type(1) == int}", "${payload.?a}",

@@ -12,7 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// reaches is who depends on whom, over any number of steps: Warshall's, which is slow and simple.
+// reaches returns which steps depend on which, over any number of steps. It uses Warshall's
+// algorithm, which is slow and simple.
 func reaches(n int, edges [][2]int) [][]bool {
 	r := make([][]bool, n)
 	for i := range r {
@@ -31,7 +32,8 @@ func reaches(n int, edges [][2]int) [][]bool {
 	return r
 }
 
-// A graph with a cycle is refused by a cycle that is one; without a cycle a step may name exactly those before it.
+// TestCycles checks that a reported cycle is one, and that a step of a graph without cycles may
+// name exactly the steps before it.
 func TestCycles(t *testing.T) {
 	cyclic := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,7 +105,8 @@ func checkCycles(t *rapid.T, edges [][2]int, problems []flow.Problem) {
 	}
 }
 
-// 1,000 steps in a row, and 1,000 that all depend on all before them: nothing grows with the square but what is asked for.
+// TestThousandSteps compiles 1,000 steps in a row, and 1,000 steps that depend on all previous
+// ones. The time must only grow with the number of dependencies.
 func TestThousandSteps(t *testing.T) {
 	steps := func(n int, dependsOn func(int) []string) string {
 		var list []string

@@ -50,7 +50,8 @@ func TestDedupeKeys(t *testing.T) {
 	}
 }
 
-// Two runs have one key exactly where their values are equal.
+// TestDedupeKeysAreUnambiguous checks that two runs have the same key exactly if their values are
+// equal.
 func TestDedupeKeysAreUnambiguous(t *testing.T) {
 	c := keyed(t, `"scope", "a", "b.c"`)
 	texts := rapid.OneOf(rapid.SampledFrom([]string{"", "a", `"`, `","b.c":"`, "null", "1", "ä", "\x00", "\\"}), rapid.String())
@@ -152,7 +153,7 @@ func TestPayloads(t *testing.T) {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", payload, got, want)
 		}
 	}
-	// A tree goes into the value before it comes back to itself.
+	// A tree descends into the value before it refers to itself.
 	tree := compile(t, `{"payloadSchema": {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}, "unevaluatedProperties": false}, "steps": [`+job("a", "")+`]}`)
 	if got := lines(tree.CheckPayload(value(t, `{"left": {"right": {"n": "x"}}}`))); got != "payload.left.right.n: must be of type number, and is of type string" {
 		t.Error(got)

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// drawValue draws JSON of few names, so that paths meet them.
+// drawValue draws JSON with few names, so that paths often match.
 func drawValue(t *rapid.T, depth int) *structpb.Value {
 	kinds := 5
 	if depth > 0 {
@@ -42,8 +42,8 @@ func drawValue(t *rapid.T, depth int) *structpb.Value {
 	return structpb.NewStructValue(object)
 }
 
-// A plain path has the value that CEL gives it, and has none where CEL has none. What it answers with is what stands in the JSON, through
-// CEL and back, too.
+// TestPlainPathsAreCEL checks that a plain path has the same value as in CEL, or no value if it has
+// none in CEL. The value equals the one in the JSON, also after a round trip through CEL.
 func TestPlainPathsAreCEL(t *testing.T) {
 	source := &progressorv1.Template{Namespace: "n", Type: "t", Steps: []*progressorv1.StepTemplate{
 		{StepId: "a", Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}},

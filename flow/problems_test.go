@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/problems.txt anew: read the difference")
 
-// sections are the parts of a file by their names, of which each begins with "== NAME".
+// sections returns the sections of a file by name. Each begins with "== NAME".
 func sections(t *testing.T, name string) map[string]string {
 	content, err := os.ReadFile(name)
 	if err != nil && !*update {
@@ -29,7 +29,7 @@ func sections(t *testing.T, name string) map[string]string {
 	return parts
 }
 
-// doubling are 40 definitions of which each refers twice to the next one.
+// doubling returns 40 definitions, each of which refers twice to the next one.
 func doubling(definition string) string {
 	var list []string
 	for i := range 40 {
@@ -39,7 +39,7 @@ func doubling(definition string) string {
 	return strings.Join(append(list, `"a40": {"type": "object"}`), ",")
 }
 
-// Each thing that is wrong is told with its path, and with what would be right.
+// TestProblems checks that each problem is reported with its path and with what is valid.
 func TestProblems(t *testing.T) {
 	const schema = `"payloadSchema": {"type": "object", "properties": %s}, "steps": [{"stepId": "a", "job": {}}]`
 	wait := func(fields string) string { return linear(`{"stepId": "a", "wait": {` + fields + `}}`) }

@@ -27,7 +27,8 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"engine/crons/", "engine/flows/", "engine/jobs/", "flow/",
+	"engine/crons/", "engine/flows/", "engine/jobs/", "flow/eval_test.go", "flow/expression.go",
+	"flow/problems_test.go",
 }
 
 // Files under these paths still contain lines over the column limits. This list, too, only shrinks.

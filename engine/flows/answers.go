@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Complete answers a wait. The same answer again returns the run, also after its end.
+// Complete answers a wait. If the same answer is repeated, it returns the run, even after the end
+// of the run.
 func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
 	o := &command{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
 	var err error
@@ -39,7 +40,8 @@ func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepReques
 	return run, err
 }
 
-// answeredBefore returns the run if its wait has ended as the rejected answer o says: the client repeats an answer that was stored.
+// answeredBefore returns the run if its wait has ended with the outcome in the rejected answer o:
+// the client repeats an answer that was stored.
 func (f *Flows) answeredBefore(
 	ctx context.Context, r *progressorv1.CompleteStepRequest, o *command, rejected *StatusError,
 ) (*progressorv1.Run, error) {

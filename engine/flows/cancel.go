@@ -35,7 +35,7 @@ func (f *Flows) Cancel(
 		slices.ContainsFunc(run.GetSteps(), runs) {
 		return run, err
 	}
-	// No worker has anything of it: it is CANCELLED at once.
+	// No worker has a job of the run, so it is CANCELLED at once.
 	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), cancelWait)
 }
 
@@ -43,17 +43,17 @@ func (f *Flows) Cancel(
 func (f *Flows) repairBroken(ctx context.Context, key process.Key, by process.Actor) error {
 	row, err := flows.Get(ctx, f.store, key.Namespace, key.ProcessID[len(process.FlowPrefix):])
 	if err != nil || row.ProcessStatus != process.StatusError {
-		return nil //nolint:nilerr // the command tells of it
+		return nil //nolint:nilerr // the command reports it
 	}
 	_, err = f.engine.Repair(ctx, engine.RepairParams{Key: key, Simple: true, Actor: by})
 	return err
 }
 
-// cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. They end by messages, which
-// takes milliseconds.
+// cancelWait is how long a cancel waits for the jobs of a run that no worker has taken. They end by
+// messages, which takes milliseconds.
 const cancelWait = 2 * time.Second
 
-// ask asks what does a step, or an item, to end. A wait or a delay is ended by the run itself.
+// ask asks the work of a step or an item to end. The run itself ends waits and delays.
 func (t *task) ask(p place, reason string) {
 	s := &t.template.Steps[p.step]
 	if s.ForEach() && p.index == noIndex {
@@ -82,7 +82,8 @@ func (t *task) ask(p place, reason string) {
 	t.messages = append(t.messages, cancel)
 }
 
-// cancelEvent tells on the run how the cancel of a job or process of a step ended: its worker stopped, or its grace was over.
+// cancelEvent adds an event that says how the cancel of a job or process of a step ended: its
+// worker stopped, or its grace period expired.
 func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
 	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
 	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, key)
@@ -95,8 +96,9 @@ func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
 	return nil
 }
 
-// endSuspended cancels the processes of asked steps that an operator has suspended, so that the run does not wait for
-// their resume. They are CANCELLED at once, as by CancelProcess, and the run is told of their ends like of others.
+// endSuspended cancels the processes of asked steps that an operator has suspended, so that the run
+// does not wait until they are resumed. They are CANCELLED at once, as by CancelProcess, and their
+// ends are reported to the run as usual.
 func (t *task) endSuspended() error {
 	if len(t.endsSuspended) == 0 {
 		return nil

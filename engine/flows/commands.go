@@ -22,7 +22,7 @@ const (
 	stepCancelled = "cancelled"
 )
 
-// carryOut does what an order says. A rejected one changes nothing.
+// carryOut executes a command. A rejected command changes nothing.
 func (t *task) carryOut() error {
 	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
@@ -72,7 +72,7 @@ func (t *task) cancel(o *command) error {
 		t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
 		return t.decision.Abort()
 	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
-		return nil // it is answered as it is
+		return nil // the cancel was already requested
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
 		if t.isNotification() {
 			return nil
@@ -87,7 +87,8 @@ func (t *task) cancel(o *command) error {
 	return t.decision.Cancel()
 }
 
-// askTurn has a run ask again for the dedupe key that it waits for: the run that had it was removed, and nobody has given it away.
+// askTurn asks again for the dedupe key that the run waits for. The run that held the key was
+// removed without passing it on.
 func (t *task) askTurn() error {
 	if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
 		return nil
@@ -104,7 +105,8 @@ func (t *task) askTurn() error {
 	return t.turn(holder.Done)
 }
 
-// turn begins a run that has waited for its dedupe key. done: a run that has succeeded with that meanwhile, where only one may.
+// turn begins a run that has waited for its dedupe key. done is the run that succeeded with that
+// key meanwhile, if only one run may succeed.
 func (t *task) turn(done string) error {
 	t.state.Blocked = ""
 	if done == "" {
@@ -116,7 +118,7 @@ func (t *task) turn(done string) error {
 	return t.decision.Cancel()
 }
 
-// retry begins a run again that is at its end.
+// retry restarts a run that has ended.
 func (t *task) retry(o *command) error {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
@@ -150,12 +152,13 @@ func (t *task) again() error {
 	return t.decision.Retry()
 }
 
-// refuse says no to an order for a run that was reopened for it: it ends again as it was, which a rejection would not do.
+// refuse refuses a command for a run that was reopened for it. The run ends again with its previous
+// status, which a rejection would not do.
 func (t *task) refuse(format string, args ...any) {
 	t.answer = &answered{Refused: fmt.Sprintf(format, args...)}
 }
 
-// move goes on with the newest version of the template.
+// move changes the run to the newest version of its template.
 func (t *task) move() (moved bool, err error) {
 	newest, err := t.flows.template(t.ctx, t.key.Namespace, t.state.Type, 0)
 	if err != nil {
@@ -197,7 +200,7 @@ func (t *task) move() (moved bool, err error) {
 	return true, nil
 }
 
-// find is the place that an order names.
+// find returns the place that a command names.
 func (t *task) find(o *command) (place, error) {
 	step, ok := t.template.Index(o.StepID)
 	if !ok {
@@ -241,7 +244,7 @@ func (t *task) skip(o *command) error {
 	return t.decision.Skip(p.step, p.index)
 }
 
-// wait finds the wait that an order answers, and checks that it may.
+// wait finds the wait that a command answers, and checks that it may be answered.
 func (t *task) wait(o *command) (place, error) {
 	p, err := t.find(o)
 	if err != nil {
@@ -327,7 +330,7 @@ func (t *task) report(o *command) error {
 	return nil
 }
 
-// word is the status of a run as messages say it.
+// word formats the status of a run for messages.
 func word(s flows.Status) string {
 	if s == flows.Active || s == flows.CancelRequested {
 		return "not at its end"
@@ -344,7 +347,7 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// statusOf is the status of a step as messages and events show it.
+// statusOf returns the status of a step as messages and events show it.
 func statusOf(l flow.StepStatus) flows.StepStatus {
 	switch l {
 	case flow.Open:

@@ -22,7 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// Flows keeps and runs the runs of one node.
+// Flows provides the operations on the runs of flows on one node and executes their tasks.
 type Flows struct {
 	engine    *engine.Engine
 	store     *storage.Store
@@ -34,15 +34,17 @@ type Flows struct {
 	metrics   *metrics
 }
 
-// NewJob makes what is stored of a job that is to be enqueued; path is put before the names of fields in its errors.
+// NewJob converts the request to enqueue a job to its stored form. It prefixes field names in
+// errors with path.
 type NewJob func(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error)
 
-// New makes the flows of an engine and its store. Their kind has to be added to it. Without a registerer they show no metrics.
+// New returns the flows of an engine and its store. The caller adds their Kind to the engine.
+// Without a registerer, there are no metrics.
 func New(e *engine.Engine, store *storage.Store, newJob NewJob, registerer ...prometheus.Registerer) *Flows {
 	return &Flows{engine: e, store: store, newJob: newJob, metrics: newMetrics(registerer)}
 }
 
-// Kind is what the engine has to know of flows.
+// Kind returns the process kind of runs for the engine.
 func (f *Flows) Kind() engine.Kind {
 	return engine.Kind{Name: flows.Kind, Processor: processor.Func(f.process)}
 }
@@ -51,18 +53,18 @@ func keyOf(namespace, runID string) process.Key {
 	return process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 }
 
-// priority is that of orders: somebody waits for them.
+// priority is the priority of commands. It is high because clients wait for them.
 const priority = math.MinInt32
 
-// command is what a client, or another run, wants of a run: the args of the task that does it.
+// command is a command to a run from a client or another run. It is the args of a task.
 type command struct {
-	Method string `json:"method"` // of the API, or TakeTurn
+	Method string `json:"method"` // of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
 
-	// Of StartRun.
+	// The following fields are those of StartRun.
 	Type     string          `json:"type,omitempty"`
-	Version  int32           `json:"version,omitempty"` // 0: the newest one
+	Version  int32           `json:"version,omitempty"` // 0 means the newest version
 	Scope    string          `json:"scope,omitempty"`
 	ScopeID  string          `json:"scope_id,omitempty"`
 	Payload  json.RawMessage `json:"payload,omitempty"`
@@ -71,8 +73,8 @@ type command struct {
 	FireTime time.Time       `json:"fire_time,omitzero"`
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
-	Invalid  string          `json:"invalid,omitempty"` // why a cron has no payload for it
-	Request  uint64          `json:"request,omitempty"` // with a key: a number of this request alone, by which its answer is told from that to an earlier one
+	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
+	Request  uint64          `json:"request,omitempty"` // random, if there is an idempotency key: tells its answer from earlier ones
 
 	Reason  string `json:"reason,omitempty"`
 	Force   bool   `json:"force,omitempty"`  // of CancelRun
@@ -81,12 +83,12 @@ type command struct {
 	Index   int    `json:"index,omitempty"`
 	Token   string `json:"token,omitempty"`
 	Worker  string `json:"worker,omitempty"`
-	Outcome string `json:"outcome,omitempty"` // of CompleteStep: succeeded, failed, cancelled
+	Outcome string `json:"outcome,omitempty"` // of CompleteStep: succeeded, failed or cancelled
 	// Result and Failure are JSON.
 	Result   json.RawMessage `json:"result,omitempty"`
 	Failure  json.RawMessage `json:"failure,omitempty"`
 	Progress json.RawMessage `json:"progress,omitempty"`
-	Due      time.Duration   `json:"due,omitempty"` // of ReportStep; 0: unchanged
+	Due      time.Duration   `json:"due,omitempty"` // of ReportStep; 0 means unchanged
 }
 
 // The methods.
@@ -97,27 +99,28 @@ const (
 	methodComplete = "CompleteStep"
 	methodReport   = "ReportStep"
 	methodSkip     = "SkipStep"
-	methodTurn     = "TakeTurn" // the run that had its dedupe key has ended
-	methodAskTurn  = "AskTurn"  // it was removed
+	methodTurn     = "TakeTurn" // the run that held the dedupe key has ended
+	methodAskTurn  = "AskTurn"  // the run that held the dedupe key was removed
 )
 
-// answered is what an order is answered with.
+// answered is the response of a run to a command.
 type answered struct {
-	Outcome   string    `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found, disabled
-	Holder    string    `json:"holder,omitempty"`  // the run that is there
+	Outcome   string    `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found or disabled
+	Holder    string    `json:"holder,omitempty"`  // the existing run
 	Message   string    `json:"message,omitempty"`
-	Fresh     *freshRun `json:"fresh,omitempty"`     // of StartRun; nil: what the run is like has to be read
-	Request   uint64    `json:"request,omitempty"`   // of StartRun: which one has made it, as in order
-	Refused   string    `json:"refused,omitempty"`   // why a RetryRun does nothing
+	Fresh     *freshRun `json:"fresh,omitempty"`     // of StartRun; nil if the run has to be read
+	Request   uint64    `json:"request,omitempty"`   // of StartRun: the number of the request that started the run
+	Refused   string    `json:"refused,omitempty"`   // why a RetryRun did nothing
 	Directive int32     `json:"directive,omitempty"` // of ReportStep
 	Reason    string    `json:"reason,omitempty"`
 
-	// Of the task with which a run ends: how it did, for its parent or its cron.
-	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled, expired
+	// The following fields tell the parent or the cron how a run ended. They are set by its last
+	// task.
+	Status  string          `json:"status,omitempty"` // succeeded, failed, cancelled or expired
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure json.RawMessage `json:"failure,omitempty"`
-	// InRow says that Result and Failure are too large for a message: the row of the run has them. Message is the
-	// beginning of the failure's message.
+	// InRow means that Result and Failure are too large for a message and have to be read from the
+	// row of the run. Message is the beginning of the failure's message.
 	InRow bool `json:"in_row,omitempty"`
 }
 
@@ -130,26 +133,27 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte{'\n'}), err
 }
 
-// freshRun is what a StartRun has made where nothing of it can be anything but a job that nobody has taken.
+// freshRun describes a run that a StartRun created. It is set only if all open steps are jobs that
+// no worker has taken.
 type freshRun struct {
 	Time      time.Time `json:"time"`
 	Version   int32     `json:"version,omitempty"`
 	Attempt   int32     `json:"attempt,omitempty"`
 	BlockedOn string    `json:"blocked_on,omitempty"`
-	Begun     []int     `json:"begun,omitempty"` // steps
+	Begun     []int     `json:"begun,omitempty"` // indexes of steps
 }
 
 // The outcomes of a StartRun.
 const (
 	outcomeStarted  = "started"
 	outcomeExists   = "exists" // another run has the dedupe key
-	outcomeDone     = "done"   // one has succeeded, and its template is not repeatable
+	outcomeDone     = "done"   // a run has succeeded, and the template is not repeatable
 	outcomeInvalid  = "invalid"
 	outcomeNotFound = "not_found"
 	outcomeDisabled = "disabled"
 )
 
-// The reasons of rejections; the details of an invalid one are its field.
+// The reasons of rejections. The details of an invalid command are the name of the field.
 const (
 	rejectedInvalid = "invalid"
 	rejectedStatus  = "status"
@@ -157,7 +161,7 @@ const (
 	rejectedStep    = "step_not_found"
 )
 
-// StatusError refuses what the status of a run, or of a step, does not allow.
+// StatusError reports that the status of a run or a step does not allow a command.
 type StatusError struct {
 	Run     string
 	Message string
@@ -166,16 +170,16 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return "run " + e.Run + ": " + e.Message }
 
-// ScopeError refuses a run whose dedupe key another run has.
+// ScopeError reports that another run holds the dedupe key.
 type ScopeError struct {
-	Namespace, RunID string // the one that is there
+	Namespace, RunID string // the existing run
 }
 
 func (e *ScopeError) Error() string {
 	return fmt.Sprintf("run %s/%s of the same scope is not at its end", e.Namespace, e.RunID)
 }
 
-// TemplateError refuses what the template does not allow.
+// TemplateError reports that the template does not allow a command.
 type TemplateError struct{ Message string }
 
 func (e *TemplateError) Error() string { return e.Message }
@@ -201,7 +205,7 @@ func (f *Flows) runCommand(ctx context.Context, namespace, runID string, o *comm
 	return a, nil
 }
 
-// refused turns an error of the process into that of the run.
+// refused converts an error of the process to an error of the run.
 func refused(runID string, err error) error {
 	var status *process.WrongStatusError
 	if errors.As(err, &status) {
@@ -231,7 +235,7 @@ func refused(runID string, err error) error {
 	return err
 }
 
-// Start stores a run, or answers with the one that is there.
+// Start stores a run, or returns the existing one.
 func (f *Flows) Start(ctx context.Context, r *progressorv1.StartRunRequest, by process.Actor) (*progressorv1.StartRunResponse, error) {
 	return f.start(ctx, r, "", by)
 }
@@ -298,14 +302,14 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
 	said, err := f.started(ctx, r.GetNamespace(), runID, t, &a)
-	if isFresh && errors.Is(err, process.ErrRunNotFound) { // it was started, and is gone: what was said of it is all that there is
+	if isFresh && errors.Is(err, process.ErrRunNotFound) { // it was started and already removed: return what the start reported
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
 	return said, err
 }
 
-// asked is what a client that asks again says again: it comes by another connection, and the newest version may be another one by then.
-// nil: the request has no key.
+// asked returns the part of a request that is the same if the client repeats it. The connection and
+// the newest version may differ then. It returns nil if the request has no idempotency key.
 func (o *command) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 	if r.GetIdempotencyKey() == "" {
 		return nil, nil
@@ -315,7 +319,8 @@ func (o *command) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 	return json.Marshal(&same)
 }
 
-// fresh is a run that has just been stored, and whose steps, if any has begun, are jobs that nobody has taken: it need not be read.
+// fresh builds a run that has just been stored, so that it need not be read. Its open steps, if
+// any, are jobs that no worker has taken.
 func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *answered) *progressorv1.Run {
 	run := &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID, Payload: r.GetPayload(),
@@ -338,7 +343,7 @@ func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *templat
 	return run
 }
 
-// started answers a StartRun.
+// started returns the response to a StartRun.
 func (f *Flows) started(ctx context.Context, namespace, runID string, t *template, a *answered) (*progressorv1.StartRunResponse, error) {
 	switch a.Outcome {
 	case outcomeStarted:
@@ -356,7 +361,7 @@ func (f *Flows) started(ctx context.Context, namespace, runID string, t *templat
 	return &progressorv1.StartRunResponse{Run: run, Started: a.Outcome == outcomeStarted}, err
 }
 
-// wouldStart answers what a StartRun would meet, and stores nothing.
+// wouldStart returns the response of a StartRun without storing anything.
 func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *command) (*progressorv1.StartRunResponse, error) {
 	key := t.DedupeKey(r.GetScope(), r.GetScopeId(), r.GetPayload())
 	holder, err := flows.Peek(ctx, f.store, t.scope(r.GetNamespace(), key, r.GetRunId()))
@@ -375,7 +380,8 @@ func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest,
 	}}, nil
 }
 
-// maxRunID leaves room for the ids of what does the steps: the id of a process has 256 bytes.
+// maxRunID limits the length of run ids. The ids of the steps' processes contain it, and the id of
+// a process has at most 256 bytes.
 const maxRunID = 160
 
 func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
@@ -389,7 +395,7 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 	return id.String(), err
 }
 
-// Skip ends a step by hand.
+// Skip skips a step for an operator.
 func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
 	o := &command{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}
 	var err error
@@ -399,7 +405,7 @@ func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by pr
 	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), o, by)
 }
 
-// Retry takes a run up again that is at its end and did not succeed.
+// Retry restarts a run that has ended and did not succeed.
 func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by process.Actor) (*progressorv1.Run, error) {
 	row, err := flows.Get(ctx, f.store, r.GetNamespace(), r.GetRunId())
 	if err != nil {
@@ -434,7 +440,7 @@ func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by
 	return resp.GetRun(), err
 }
 
-// changed carries an order out and shows what the run is then.
+// changed executes a command and returns the run as it is afterwards.
 func (f *Flows) changed(ctx context.Context, namespace, runID string, o *command, by process.Actor) (*progressorv1.Run, error) {
 	if _, err := f.runCommand(ctx, namespace, runID, o, by); err != nil {
 		return nil, err
@@ -442,7 +448,7 @@ func (f *Flows) changed(ctx context.Context, namespace, runID string, o *command
 	return f.Get(ctx, namespace, runID, 0)
 }
 
-// indexOf is the index of an item, or of the step itself.
+// indexOf returns the index of an item, or noIndex for the step itself.
 func indexOf(index *int32) int {
 	if index == nil {
 		return noIndex

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ListTemplates lists the newest version of each template of a namespace, in the order of their types.
+// ListTemplates returns the newest version of each template of a namespace, ordered by type.
 func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (list []*progressorv1.Template, next string, err error) {
 	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
@@ -52,8 +52,8 @@ func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplates
 	return list, "", nil
 }
 
-// ListRuns lists the runs of a namespace that match a filter (see storage/search), without their steps. A page may hold fewer than asked for, or
-// none, and still have a next.
+// ListRuns returns the runs of a namespace that match a filter (see storage/search), without their
+// steps. A page may have fewer runs than requested, or none, and still have a next page.
 func (f *Flows) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (list []*progressorv1.Run, next string, err error) {
 	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
@@ -80,7 +80,8 @@ func (f *Flows) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (
 	return list, page.NextPageToken, nil
 }
 
-// listed is a run of a list: as Get shows it, but for its steps. known are the templates of the runs before it; nil: gone.
+// listed converts a row of a list to a run, as Get returns it but without its steps. known caches
+// the templates of the previous runs. A nil template was deleted.
 func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.RunStep, known map[templateKey]*template) (*progressorv1.Run, error) {
 	r := flows.Run(*row)
 	run, err := runOf(&r)
@@ -125,7 +126,7 @@ func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.
 	return run, nil
 }
 
-// newSteps are the steps of a run that has not begun, as the template lists them.
+// newSteps returns the steps of a run that has not begun, in the order of the template.
 func newSteps(t *template) []step {
 	all := make([]step, len(t.Steps))
 	for i := range t.Steps {
@@ -135,7 +136,7 @@ func newSteps(t *template) []step {
 	return all
 }
 
-// unknownProgress is the progress of a run whose template is gone.
+// unknownProgress returns the progress of a run whose template was deleted.
 func unknownProgress(run *progressorv1.Run) *progressorv1.Progress {
 	p := &progressorv1.Progress{}
 	if run.GetStatus() == progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
@@ -155,7 +156,7 @@ func progressOf(text []byte) (*progressorv1.Progress, error) {
 	return m, nil
 }
 
-// kept is what of the state of a run its row does not say.
+// kept contains the fields of a run's state that its row does not have.
 type kept struct {
 	Stored int64 `json:"stored"`
 	Run    struct {
@@ -171,7 +172,7 @@ func keptOf(row *flows.Run) (*kept, error) {
 	return k, nil
 }
 
-// ListOpenWaits lists the waits of a namespace that are open, the soonest due first.
+// ListOpenWaits returns the open waits of a namespace, ordered by due time.
 func (f *Flows) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (list []*progressorv1.OpenWait, next string, err error) {
 	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err

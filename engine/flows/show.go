@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// Get reads a run with its steps, and waits for its end at most so long.
+// Get returns a run with its steps. It first waits for the end of the run, for at most wait.
 func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Duration) (*progressorv1.Run, error) {
 	if wait > 0 {
 		limited, cancel := context.WithTimeout(ctx, wait)
@@ -61,7 +61,8 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 	return run, nil
 }
 
-// templateOfRow gives the version of a template that a run keeps; nil: it was deleted, which the end of the run allows.
+// templateOfRow returns the version of a template that a run uses. It returns nil if the template
+// was deleted, which is allowed after the end of the run.
 func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, error) {
 	if t := f.templates.get(key); t != nil {
 		return t, nil
@@ -73,7 +74,7 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 	return t, err
 }
 
-// bare shows the steps of a run whose template is gone: those that have rows.
+// bare sets the steps of a run whose template was deleted: those that have rows.
 func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
 	rows, _, err := flows.Steps(ctx, f.store, allSteps(run.GetNamespace(), run.GetRunId(), maxPage))
 	if err != nil {
@@ -125,7 +126,7 @@ func stamp(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// runOf is a run as its row says it; what its steps add comes with summarize.
+// runOf converts a row to a run. The fields that depend on its steps are set by summarize.
 func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 	m = &progressorv1.Run{
 		Namespace: row.Namespace, RunId: row.RunID, TemplateType: row.TemplateType, TemplateVersion: row.TemplateVersion, Scope: row.Scope, ScopeId: row.ScopeID,
@@ -146,14 +147,14 @@ func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 	return m, err
 }
 
-// step is a step with what only the run looks at.
+// step is a step with additional facts for the summary of the run.
 type step struct {
 	*progressorv1.Step
 	action flow.Action
-	queued bool // it has a job that nobody has taken
+	queued bool // it has a job that no worker has taken
 }
 
-// steps reads the steps of a run, as the template lists them. What has no row has not begun.
+// steps reads the steps of a run, in the order of the template. Steps without a row have not begun.
 func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template, items map[int]*flow.Each) ([]step, error) {
 	rows, _, err := flows.Steps(ctx, f.store, allSteps(namespace, runID, len(t.Steps)+1))
 	if err != nil {
@@ -167,7 +168,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 	for n := range rows {
 		i, ok := t.Index(rows[n].StepID)
 		if !ok {
-			continue // of the version before RetryRun went on with the newest one
+			continue // of the version before RetryRun changed to the newest one
 		}
 		name := all[i].GetName()
 		if all[i].Step, err = stepOf(&rows[n]); err != nil {
@@ -188,7 +189,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 		}
 	}
 	for i, e := range items {
-		rest := int64(e.Count) // those that have not begun have no row
+		rest := int64(e.Count) // items that have not begun have no row
 		for _, n := range all[i].GetItemsByStatus() {
 			rest -= n
 		}
@@ -202,7 +203,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 	return all, err
 }
 
-// stepOf is a step, or an item, as its row says it.
+// stepOf converts a row to a step or an item.
 func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	m = &progressorv1.Step{
 		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID, WorkerId: row.WorkerID, Reason: row.Reason,
@@ -241,7 +242,7 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 
 const waitsForWorker = "waits for a worker"
 
-// waitsFor says what a step waits for that has begun.
+// waitsFor describes what an open step waits for.
 func waitsFor(row *flows.Step) string {
 	switch {
 	case row.Token != "" && row.DueTime != nil:
@@ -256,19 +257,21 @@ func waitsFor(row *flows.Step) string {
 	return ""
 }
 
-// queued tells whether a step has a job that nobody has taken.
+// queued reports whether a step has a job that no worker has taken.
 func queued(row *flows.Step) bool {
 	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, process.StepPrefix)
 }
 
-// summarize adds what follows from its steps: what an active run is at, its phase and its progress. The view run_list, and the filters of
-// storage/search, ask the same of the rows.
+// summarize sets the fields of a run that depend on its steps: the status of an active run, its
+// phase and its progress. The view run_list and the filters of storage/search compute the same from
+// the rows.
 func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*flow.Each) {
 	run.MaxAttempts = t.MaxAttempts()
 	var done, weight float64
 	var newest *progressorv1.Step
 	held, waits, others := false, false, false
-	// Of a run that ended without success only what succeeded is progress: steps that failed, and those that were skipped for that, would make it 100.
+	// In a run that ended without success, only steps that succeeded count as progress. With failed
+	// steps, and those skipped because of them, it could be 100.
 	lost := run.GetFinishedTime() != nil && run.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED
 	pending := ""
 	for i := range steps {
@@ -292,13 +295,14 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 			} else {
 				held = true
 			}
-		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // nothing of it was done
+		case progressorv1.StepStatus_STEP_STATUS_CANCELLED: // none of it was done
 		default:
 			if !lost || s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_SUCCEEDED {
 				done += share
 			}
 		}
-		// What a step has told is told of the run as long as the step runs, and of a run at its end.
+		// The summary of a step is shown for the run while the step runs, and after the run has
+		// ended.
 		tells := s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_RUNNING || run.GetFinishedTime() != nil
 		if p := s.GetProgress(); tells && p.GetSummary() != "" && (newest == nil || s.GetRunningTime().AsTime().After(newest.GetRunningTime().AsTime())) {
 			newest = s.Step
@@ -318,7 +322,7 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 	run.Progress = &progressorv1.Progress{Percent: math.Floor(100 * done / max(weight, 1)), Summary: newest.GetProgress().GetSummary()}
 }
 
-// reported is the part of a step that runs which is done.
+// reported returns the fraction of a running step that is done.
 func reported(s *progressorv1.Step, items *flow.Each) float64 {
 	if items != nil {
 		return float64(items.Succeeded+items.Failed+items.Cancelled) / float64(max(items.Count, 1))
@@ -326,13 +330,13 @@ func reported(s *progressorv1.Step, items *flow.Each) float64 {
 	return s.GetProgress().GetPercent() / 100
 }
 
-// The number of steps of a page.
+// The number of steps on a page.
 const (
 	defaultPage = 100
 	maxPage     = 1000
 )
 
-// ListSteps lists the steps of a run that have begun or ended, and their items, in their order.
+// ListSteps returns the steps of a run that have begun or ended, and their items, in order.
 func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (list []*progressorv1.Step, next string, err error) {
 	q := flows.StepsQuery{Namespace: r.GetNamespace(), RunID: r.GetRunId(), StepID: r.GetStepId(), AfterOrd: -1, Limit: defaultPage, MaxBytes: storage.ListBytes}
 	if r.GetPageSize() > 0 {
@@ -365,7 +369,8 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 	return list, next, err
 }
 
-// knowsStep tells whether the template of a run has a step, none of which has begun.
+// knowsStep returns an error if the template of a run does not have a step. It is used if the step
+// has no row.
 func (f *Flows) knowsStep(ctx context.Context, row *flows.Run, stepID string) error {
 	k, err := keptOf(row)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// mayStart reads the template of a StartRun, and refuses what that does not let start; but not what has started: with the key of a run that is there
-// it is the same request again, whatever its template says by now.
+// mayStart reads the template of a StartRun and returns an error if the template does not allow the
+// start. If a run with the same idempotency key exists, it is the same request again and allowed,
+// even if the template has changed.
 func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (*template, error) {
 	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
@@ -46,24 +47,24 @@ func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (
 	return t, nil
 }
 
-// starting are the runs that requests to this node wait for, with what each request has read: the INIT task of a run, which follows at once, need not
-// read its template again.
+// starting caches the templates that open StartRun requests to this node have read. The INIT task
+// of such a run, which follows at once, need not read the template again.
 type starting struct {
 	mu  sync.Mutex
 	all map[process.Key]read
 }
 
-// read is a template as it was read.
+// read is a template with the time when it was read.
 type read struct {
 	*template
 	at time.Time
 }
 
-// stillRead is how long a template counts as just read. An INIT task that comes later, having waited for a place, reads again: meanwhile its template
-// may have been deleted.
+// stillRead is how long a cached template may be used. An INIT task that had to wait longer for a
+// slot reads the template again, because it may have been deleted.
 const stillRead = time.Second
 
-// put notes what a request has read, until it is answered.
+// put caches the template that a request has read, until the returned function is called.
 func (s *starting) put(key process.Key, t *template) (answered func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,8 @@ func (s *starting) put(key process.Key, t *template) (answered func()) {
 	}
 }
 
-// get gives the template that an order to start wants; nil: nobody here has just read it.
+// get returns the template for a command to start, or nil if no request on this node has just read
+// it.
 func (s *starting) get(key process.Key, o *command) *template {
 	s.mu.Lock()
 	t, known := s.all[key]

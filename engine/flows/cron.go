@@ -21,13 +21,14 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// targets are the compiled targets of crons that this node has met last.
+// targets caches the compiled targets of crons that this node used last.
 type targets struct {
 	mu  sync.Mutex
-	all map[string]*flow.Target // by their protobuf
+	all map[string]*flow.Target // by their encoded protobuf message
 }
 
-// get compiles a target unless it is known. There are as many at the most as templates.
+// get returns the compiled target, from the cache if possible. The cache has at most maxTemplates
+// entries.
 func (c *targets) get(t *progressorv1.StartRunTarget) (*flow.Target, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(t)
 	if err != nil {
@@ -53,8 +54,9 @@ func (c *targets) get(t *progressorv1.StartRunTarget) (*flow.Target, error) {
 	return compiled, nil
 }
 
-// CheckStart refuses what a cron could not start at a fire: with the template as it is now, and the payload as it would be. A template that
-// is disabled is let be: it may be enabled until then. Its errors are *process.InvalidError with paths from the target.
+// CheckStart returns an error if a cron could not start a run at a fire, with the current template
+// and the payload of that fire. It accepts a disabled template, which may be enabled before the
+// fire. Its errors are *process.InvalidError with paths relative to the target.
 func (f *Flows) CheckStart(ctx context.Context, namespace string, target *progressorv1.StartRunTarget, fire flow.Fire) error {
 	compiled, err := f.targets.get(target)
 	if err != nil {
@@ -91,7 +93,7 @@ func (f *Flows) CheckStart(ctx context.Context, namespace string, target *progre
 	return invalid(problems)
 }
 
-// noTemplate and notSchedulable say why no run starts.
+// noTemplate and notSchedulable format the reasons why a run does not start.
 func noTemplate(templateType string, version int32) string {
 	if version != 0 {
 		return fmt.Sprintf("there is no version %d of template %s", version, templateType)
@@ -103,7 +105,8 @@ func notSchedulable(templateType string) string {
 	return fmt.Sprintf("template %s lets no cron start it: set schedulable in it to true", templateType)
 }
 
-// StartMessage starts the run of a fire. Where its payload cannot be made the run is refused with the reason, which is then the end of the fire.
+// StartMessage returns the message that starts the run of a fire. If the payload cannot be
+// computed, the run is rejected with that error, which becomes the result of the fire.
 func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error) {
 	o := &command{
 		Method: methodStart, Actor: process.CronPrefix + fire.CronID, Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
@@ -128,19 +131,20 @@ func payloadOf(t *flow.Target, fire flow.Fire) ([]byte, error) {
 	return resultJSON("payload", payload)
 }
 
-// CancelMessage asks a run to end.
+// CancelMessage returns the message that asks a run to end.
 func (f *Flows) CancelMessage(key process.Key, reason string) storage.Message {
 	return commandTo(key, &command{Method: methodCancel, Reason: reason})
 }
 
-// EndOf says how the run of a fire ended; cron.Skipped: another one of its scope has kept it from starting. ok: it has told it.
+// EndOf returns how the run of a fire ended. The status is cron.Skipped if another run of its scope
+// prevented the start. ok is false if child does not contain an outcome.
 func (f *Flows) EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail string, ok bool) {
 	var a answered
 	if err := json.Unmarshal(child.GetResponse(), &a); err != nil {
 		return 0, "", false
 	}
 	switch child.GetStatus() {
-	case progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED: // its process is removed
+	case progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED: // its process was removed
 		switch a.Outcome {
 		case outcomeExists, outcomeDone:
 			return cron.Skipped, a.Message, true
@@ -152,7 +156,7 @@ func (f *Flows) EndOf(child *progressorv1.ChildEnd) (status cron.Status, detail 
 	default:
 		return 0, "", false
 	}
-	failure, _ := wire.Failure(a.Failure) // what cannot be read says nothing
+	failure, _ := wire.Failure(a.Failure) // an unreadable failure is ignored
 	detail = cmp.Or(failure.GetMessage(), failure.GetReason(), a.Message)
 	switch flows.Status(a.Status) {
 	case flows.Succeeded:

@@ -14,10 +14,10 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// succeeded is the status of a run that did.
+// succeeded is the status of a run that succeeded.
 const succeeded = "succeeded"
 
-// The types of job events that runs and steps have beside changes of their status.
+// The types of job events of runs and steps.
 const (
 	eventStatus             = "status_changed"
 	eventStepStatus         = "step_status_changed"
@@ -31,7 +31,7 @@ const (
 	eventCompensated        = "compensation_changed"
 )
 
-// status is what the row of the run says.
+// status returns the status in the row of the run.
 func (t *task) status() flows.Status {
 	s := t.state.Run
 	switch s.Mode {
@@ -48,7 +48,7 @@ func (t *task) status() flows.Status {
 	return flows.Active
 }
 
-// change is what the row of the run says of its state.
+// change returns the fields of the run's row that follow from its state.
 func (t *task) change() flows.Change {
 	s := t.state.Run
 	c := flows.Change{RunID: t.runID, TemplateVersion: t.state.Version, Status: t.status(), Attempt: s.Attempt, Cancels: t.state.Cancel != "" || s.Cause == flow.ByCancel}
@@ -78,7 +78,7 @@ func (t *task) event(kind string, p place, from, to, message string) *storage.Jo
 	return e
 }
 
-// row is what is written of a step or an item.
+// row returns the change to the row of a step or an item. It creates the change if necessary.
 func (t *task) row(p place) *flows.StepChange {
 	row, ok := t.rows[p]
 	if !ok {
@@ -141,7 +141,7 @@ func (t *task) apply(e *flow.Effect) error {
 	return nil
 }
 
-// ended writes the end of a step or an item.
+// ended records the end of a step or an item.
 func (t *task) ended(p place, e *flow.Effect) error {
 	row := t.row(p)
 	from := flows.StepPending // it was skipped or cancelled before it began
@@ -162,7 +162,7 @@ func (t *task) ended(p place, e *flow.Effect) error {
 			row.Reason = how.reason
 		}
 		if how.failure != nil {
-			row.Failure, _ = wire.FailureJSON(how.failure) // it has been cleaned, or is made of plain strings
+			row.Failure, _ = wire.FailureJSON(how.failure) // cannot fail: the failure was cleaned or has plain strings
 		}
 	}
 	message := row.Reason
@@ -174,7 +174,7 @@ func (t *task) ended(p place, e *flow.Effect) error {
 	return nil
 }
 
-// done makes the result of the task.
+// done returns the result of the task.
 func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	for n := range t.decision.Effects {
 		if err := t.apply(&t.decision.Effects[n]); err != nil {
@@ -207,7 +207,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		if now.Status == flows.Cancelled {
 			t.answer.Reason = t.state.Cancel
 		}
-	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) && (s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) { // one that is due needs no other
+	} else if at := s.Run.Timer(t.now); !at.Equal(s.Timer) && (s.Timer.IsZero() || at.IsZero() || at.After(t.now) || s.Timer.After(t.now)) { // a timer that is due is not set again
 		s.Timer = at
 		if at.IsZero() {
 			result.UnsetTimers()
@@ -235,23 +235,25 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	return result.AuxState(text).Done()
 }
 
-// response returns the answer as JSON. A result or failure that is too large for a message stays in the row of the run.
+// response returns the answer as JSON. A result or failure that is too large for a message stays in
+// the row of the run.
 func (t *task) response() ([]byte, error) {
 	text, err := encode(t.answer)
 	if err != nil || len(text) <= process.MaxPayloadBytes {
 		return text, err
 	}
 	short := *t.answer
-	failure, _ := wire.Failure(short.Failure) // the row has all of it
+	failure, _ := wire.Failure(short.Failure) // the row has the full failure
 	short.InRow, short.Message = true, shorten(orElse(failure.GetMessage(), failure.GetReason()))
 	short.Result, short.Failure = nil, nil
 	return encode(&short)
 }
 
-// maxFresh bounds what an answer says of steps that have begun.
+// maxFresh limits the number of changed steps in a freshRun.
 const maxFresh = 20
 
-// fresh is what a StartRun has made; nil: it is more than jobs that nobody has taken.
+// fresh describes the run that a StartRun created. It returns nil if the run has other open steps
+// than jobs that no worker has taken.
 func (t *task) fresh(now *flows.Change) *freshRun {
 	if now.Status != flows.Active && now.Status != flows.Pending || len(t.order) > maxFresh {
 		return nil
@@ -266,7 +268,7 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	return r
 }
 
-// collect gives the steps that are done once for each item, and have succeeded with this task, their results.
+// collect sets the results of the steps with for_each that succeed in this task.
 func (t *task) collect() error {
 	for _, p := range t.order {
 		row := t.rows[p]
@@ -282,7 +284,8 @@ func (t *task) collect() error {
 	return nil
 }
 
-// results are those of the items of a step that has succeeded with this task, in the order of the items.
+// results returns the results of the items of a step that succeeds in this task, in the order of
+// the items.
 func (t *task) results(step int) ([]byte, error) {
 	whole := place{step, noIndex}
 	if e := t.ends[whole]; e != nil {
@@ -296,7 +299,8 @@ func (t *task) results(step int) ([]byte, error) {
 	return text, nil
 }
 
-// itemResults returns the results of the items of a step, in the order of the items: null for those that did not succeed.
+// itemResults returns the results of the items of a step in the order of the items. The result is
+// null for items that did not succeed.
 func (t *task) itemResults(step int) ([]byte, error) {
 	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
 	if err != nil {
@@ -314,7 +318,7 @@ func (t *task) itemResults(step int) ([]byte, error) {
 	for _, item := range rows {
 		set(int(item.Index), item.Result)
 	}
-	for p, e := range t.ends { // of this task: their rows are not written yet
+	for p, e := range t.ends { // items that end in this task: their rows are not written yet
 		if p.step == step {
 			set(p.index, e.result)
 		}
@@ -322,7 +326,7 @@ func (t *task) itemResults(step int) ([]byte, error) {
 	return encode(results)
 }
 
-// finish gives a run that has come to its end its result, and one that fails its failure.
+// finish sets the result of a run that succeeds, and the failure of a run that fails.
 func (t *task) finish(now *flows.Change) error {
 	s := t.state.Run
 	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.Status != flows.Succeeded {
@@ -336,7 +340,7 @@ func (t *task) finish(now *flows.Change) error {
 	case t.failure != nil:
 		now.Failure = t.failure
 	case s.BadResult != "" && s.Cause == flow.ByFailure:
-		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).failure) // plain strings
+		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).failure) // cannot fail: plain strings
 	case s.Cause == flow.ByTime:
 		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
@@ -344,12 +348,12 @@ func (t *task) finish(now *flows.Change) error {
 		if err != nil {
 			return err
 		}
-		now.Failure, _ = wire.FailureJSON(failure) // it was stored, or is made of plain strings
+		now.Failure, _ = wire.FailureJSON(failure) // cannot fail: it was stored, or has plain strings
 	}
 	return nil
 }
 
-// broke is why the step failed that failed the run.
+// broke returns the failure of the step that failed the run.
 func (t *task) broke(step int) (*progressorv1.Failure, error) {
 	delete(t.values, step)
 	v, err := t.value(step)
@@ -361,7 +365,7 @@ func (t *task) broke(step int) (*progressorv1.Failure, error) {
 	}
 	id := t.template.Steps[step].ID
 	if t.template.Steps[step].ForEach() {
-		message := "items of step " + id + " failed" // where they are to be done again, and are counted no more
+		message := "items of step " + id + " failed" // without numbers if the items are to run again, because the counts were reset
 		if each := t.state.Run.Each[step]; each != nil && each.Redo == nil {
 			message = fmt.Sprintf("%d of %d items of step %s failed", each.Failed, each.Count, id)
 			if each.Count == 1 {
@@ -380,7 +384,8 @@ func (t *task) broke(step int) (*progressorv1.Failure, error) {
 	return &progressorv1.Failure{Reason: reasonCancelled, Message: "step " + id + " was cancelled"}, nil
 }
 
-// firstFailed is the first item of a step that has failed, and why; nil: none has, or it says nothing.
+// firstFailed returns the first item of a step that failed, and its failure. The failure is nil if
+// no item failed or the failure is empty.
 func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, err error) {
 	index, text, err := flows.FirstFailed(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
 	if err != nil {
@@ -390,7 +395,7 @@ func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, 
 	if failure, err = wire.Failure(text); err != nil {
 		return 0, nil, err
 	}
-	for p, e := range t.ends { // of this task: their rows are not written yet
+	for p, e := range t.ends { // items that end in this task: their rows are not written yet
 		if p.step == step && p.index != noIndex && e.failure != nil && (failure == nil || p.index < first) {
 			first, failure = p.index, e.failure
 		}
@@ -401,14 +406,14 @@ func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, 
 // Result implements flow.Reader.
 func (t *task) Result() error {
 	if !t.template.HasResult() {
-		return nil // it is that of a step
+		return nil // the run has the result of a step
 	}
 	var err error
 	t.made, err = t.result()
 	return err
 }
 
-// result is that of a run that succeeded.
+// result returns the result of a run that succeeded.
 func (t *task) result() ([]byte, error) {
 	if t.made != nil {
 		return t.made, nil
@@ -441,7 +446,7 @@ func (t *task) result() ([]byte, error) {
 	return nil, nil
 }
 
-// write puts everything that was gathered beside the result.
+// write adds the changes of rows, events and messages to the result of the task.
 func (t *task) write(now *flows.Change) {
 	a := t.attempt
 	nowhere := place{noIndex, noIndex}

@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// The reasons of failures that are the flow's own.
+// The reasons of failures that flows create.
 const (
 	reasonNotStarted = "not_started"
 	reasonExpression = "expression"
@@ -28,7 +28,7 @@ const (
 	reasonRun        = "run_failed"
 )
 
-// notified is told the ends of what does its steps, or takes the order of another run.
+// notified handles the ends of the work of steps, or a command of another run.
 func (t *task) notified() error {
 	ends, err := t.attempt.ChildEnds()
 	if err != nil {
@@ -58,7 +58,8 @@ type attemptFacts struct {
 	started time.Time
 }
 
-// attemptOf reads the facts about the last attempt of a job that has ended, if it is a job and they are not known.
+// attemptOf returns the facts about the last attempt of a job that has ended. It reads them if they
+// are not known. They are empty if child is not a job.
 func (t *task) attemptOf(child *progressorv1.ChildEnd, known *attemptFacts) (attemptFacts, error) {
 	if known != nil && !known.started.IsZero() {
 		return *known, nil
@@ -74,9 +75,10 @@ func (t *task) attemptOf(child *progressorv1.ChildEnd, known *attemptFacts) (att
 	return attemptFacts{rows[0].WorkerID, rows[0].RunningTime.UTC()}, nil
 }
 
-// childEnded is told the end of what does a step. attempt is the last attempt of a job, if that is known.
+// childEnded handles the end of the work of a step. attempt contains facts about the last attempt
+// of a job, if they are known.
 func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *attemptFacts) error {
-	clear(t.values) // steps have another status than for the end before
+	clear(t.values) // earlier ends in this task changed the status of steps
 	var by input
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
 		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
@@ -87,7 +89,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *at
 		if broke {
 			t.letGo(job.key, "its run has gone on without it")
 		}
-		return nil // of an attempt that is over
+		return nil // of an earlier attempt
 	}
 	o := flow.Outcome{Step: by.Step, Index: by.Index, Round: by.Round, Undo: by.Undo}
 	e, letter, err := t.endOf(p, child, by.Undo)
@@ -121,7 +123,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *at
 	case broke:
 		t.letGo(job.key, "its run has gone on without it")
 	}
-	if !known && !by.Undo { // it has another end, such as a skip, or none that counts
+	if !known && !by.Undo { // the step ended in another way, such as a skip, or the message is a duplicate
 		if delete(t.ends, p); before != nil {
 			t.ends[p] = before
 		}
@@ -129,7 +131,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *at
 	return err
 }
 
-// endOf says how what does a step ended.
+// endOf returns how the work of a step ended.
 func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
@@ -143,7 +145,7 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 		return &end{result: resultOf(child.GetResponse())}, flow.Succeeded, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		reason := cmp.Or(child.GetDetail(), "it was cancelled")
-		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // it was asked to end by its run
+		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // its run asked it to end
 			var err error
 			if reason, err = t.why(); err != nil {
 				return nil, 0, err
@@ -167,7 +169,7 @@ func failed(reason, message string) *end {
 	return &end{failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
 }
 
-// reasonOf returns the reason of the failure of a step that a decision has failed with err.
+// reasonOf returns the reason of a failure that a decision caused with err.
 func reasonOf(err error) string {
 	if _, large := errors.AsType[*flow.SizeError](err); large {
 		return reasonTooLarge
@@ -175,11 +177,11 @@ func reasonOf(err error) string {
 	return reasonExpression
 }
 
-// runEnd is the end of a step that is a run.
+// runEnd returns the end of a step that is a run.
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
-		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // it is told
+		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // the failure reports it
 	}
 	if o.InRow {
 		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(), child.GetProcessId()[len(process.FlowPrefix):])
@@ -204,7 +206,8 @@ func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, erro
 	return &end{failure: failure}, flow.Failed, nil
 }
 
-// resultOf is the response of a job or a process as a value: JSON as it is, other text as a string, anything else in base64.
+// resultOf converts the response of a job or a process to a value: JSON is kept, other text becomes
+// a string, and binary data a base64 string.
 func resultOf(response []byte) []byte {
 	switch {
 	case len(response) == 0:
@@ -212,14 +215,14 @@ func resultOf(response []byte) []byte {
 	case json.Valid(response):
 		return response
 	case utf8.Valid(response):
-		text, _ := encode(wire.Plain(string(response))) // a string
+		text, _ := encode(wire.Plain(string(response))) // cannot fail: a string
 		return text
 	}
-	text, _ := json.Marshal(base64.StdEncoding.EncodeToString(response)) // a string
+	text, _ := json.Marshal(base64.StdEncoding.EncodeToString(response)) // cannot fail: a string
 	return text
 }
 
-// failureOf asks why a job or a process broke.
+// failureOf reads the failure of a job or a process that is in ERROR.
 func (t *task) failureOf(child *progressorv1.ChildEnd, action flow.Action) (failure *progressorv1.Failure, err error) {
 	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
 	if action == flow.ActionJob {
@@ -228,7 +231,7 @@ func (t *task) failureOf(child *progressorv1.ChildEnd, action flow.Action) (fail
 			return nil, err
 		}
 		if len(rows) > 0 && rows[0] != nil {
-			all, _ := wire.JobFailures(rows[0].Failures) // what cannot be read says nothing
+			all, _ := wire.JobFailures(rows[0].Failures) // unreadable failures are ignored
 			if len(all) > 0 {
 				failure, _ = wire.Failure(all[len(all)-1].Failure)
 			}

@@ -8,28 +8,31 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// A job of a step that has failed for good is in ERROR, as any job, and stands in the lists of what needs an operator. Its run is what he takes up, and
-// once that has done the step again, or has gone on without it, nothing is left to be done about the job: so the run asks it to end.
+// A job of a step that failed for good is in ERROR, like any other job, and is listed for
+// operators. Operators retry the run, not the job. Once the run has repeated the step, or has
+// continued without it, the job needs no operator. The run then asks the job to end.
 
-// failedJob is a job that has failed for good, with the step that it did.
+// failedJob is a job that failed for good, with its step.
 type failedJob struct {
 	place
 	key process.Key
 }
 
-// failedWith is the job that broke with the end of a child, if that did a step.
+// failedWith returns the job that failed with the end of a child. ok is false if the child is not a
+// failed job of a step.
 func (t *task) failedWith(p place, child *progressorv1.ChildEnd, undo bool) (j failedJob, ok bool) {
 	ok = child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !undo && t.template.Steps[p.step].Action == flow.ActionJob
 	return failedJob{p, process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}}, ok
 }
 
-// letGo asks a job that has failed to end.
+// letGo asks a failed job to end.
 func (t *task) letGo(key process.Key, reason string) {
 	t.messages = append(t.messages, storage.Message{Kind: storage.MessageCancel, Target: key, Reason: reason})
 }
 
-// letGoFailed asks the jobs to end that have failed and count no more: of steps that are done again, or whose failure is ignored, and all of a run that
-// is at an end which nobody has to look at. The jobs of a run that is FAILED or EXPIRED stay: it can be taken up.
+// letGoFailed asks the failed jobs to end that need no operator: those of steps that run again or
+// whose failure is ignored, and all of a run that is SUCCEEDED or CANCELLED. The jobs of a run that
+// is FAILED or EXPIRED stay, because it can be retried.
 func (t *task) letGoFailed(now flows.Status) error {
 	again := map[int]bool{}
 	reads := false

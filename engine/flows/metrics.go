@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// metrics count what this node stores.
+// metrics counts the runs that end on this node.
 type metrics struct {
 	runs *prometheus.CounterVec
 }
@@ -22,7 +22,7 @@ func newMetrics(registerers []prometheus.Registerer) *metrics {
 	return m
 }
 
-// over says with the event of the end of a run that it is one, and counts it once it is stored.
+// over marks the last event as the end of the run, and counts the run once the result is stored.
 func (t *task) over(status flows.Status) {
 	if n := len(t.events); n > 0 {
 		t.events[n-1].EndsJob = true

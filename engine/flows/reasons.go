@@ -2,7 +2,8 @@ package flows
 
 import "github.com/progressor-engine/progressor/flow"
 
-// why says why the run stops, for its steps that end with that: which step failed it, who asked it to end.
+// why returns the reason for the steps that end because the run stops, such as the step that failed
+// it or the reason of the cancel.
 func (t *task) why() (string, error) {
 	switch t.state.Run.Cause {
 	case flow.ByCancel:
@@ -35,10 +36,11 @@ func shorten(s string) string {
 	return s
 }
 
-// maxWhy is how much of a failure the steps repeat that end with it: it may be long, and they may be many.
+// maxWhy limits the length of a failure, in characters, that each step repeats when it ends with
+// its run. Failures may be long and steps may be many.
 const maxWhy = 200
 
-// asks says why what does a step is asked to end.
+// asks returns the reason why the work of a step is asked to end.
 func (t *task) asks() string {
 	s := t.state.Run
 	switch {

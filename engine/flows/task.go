@@ -20,34 +20,35 @@ import (
 	"github.com/progressor-engine/progressor/storage/flows"
 )
 
-// state is what a run's process keeps.
+// state is the stored state of a run's process.
 type state struct {
 	Type    string    `json:"type"`
 	Version int32     `json:"version"`
-	Stored  int64     `json:"stored"` // of the version; see templateKey
+	Stored  int64     `json:"stored"` // when the version was stored; see templateKey
 	Created time.Time `json:"created"`
 	Scope   string    `json:"scope,omitempty"`
 	ScopeID string    `json:"scope_id,omitempty"`
-	Key     string    `json:"key,omitempty"` // the dedupe key that it has, or waits for
-	// Payload is what it was started with, unless that is large: then it is read from flow_runs where it is asked for.
+	Key     string    `json:"key,omitempty"` // the dedupe key that it holds or waits for
+	// Payload is the payload of the run. A large payload is not kept here, but read from flow_runs
+	// when it is needed.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Large   bool            `json:"large,omitempty"`
-	Blocked string          `json:"blocked,omitempty"` // on which run
+	Blocked string          `json:"blocked,omitempty"` // id of the run that it waits for
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
-	Timer   time.Time       `json:"timer,omitzero"`    // what the default timer stands at
-	Trace   string          `json:"trace,omitempty"`   // that it was started in, and its steps are a part of
+	Timer   time.Time       `json:"timer,omitzero"`    // value of the default timer
+	Trace   string          `json:"trace,omitempty"`   // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }
 
-// maxKeptPayload is the longest payload that is written with each state.
+// maxKeptPayload is the longest payload that is stored in each state, in bytes.
 const maxKeptPayload = 1 << 10
 
 const noIndex = flow.NoIndex
 
-// place is a step, or an item of it.
+// place identifies a step or an item.
 type place struct{ step, index int }
 
-// task is one task of a run's process: what happens, and everything that follows from it.
+// task is one task of a run's process, with all its consequences.
 type task struct {
 	flows    *Flows
 	ctx      context.Context
@@ -59,15 +60,15 @@ type task struct {
 	state    *state
 	template *template
 	decision *flow.Decision
-	before   flows.Change // what the row of the run said
-	were     string       // the letters of the steps before the decision
+	before   flows.Change // the row of the run before the task
+	were     string       // status letters of the steps before the decision
 
-	created *flows.NewRun // of an INIT
-	cancels bool          // an order to end came
+	created *flows.NewRun // set for an INIT task
+	cancels bool          // a command to end the run was received
 	by      process.Actor
 	answer  *answered
-	failure []byte // of the run, where no step has it; JSON
-	made    []byte // the result of the run, if its template says it; JSON
+	failure []byte // failure of the run if no step has it, as JSON
+	made    []byte // result of the run if its template defines it, as JSON
 
 	ends     map[place]*end
 	begun    map[place]*begun
@@ -77,17 +78,17 @@ type task struct {
 	payload  *structpb.Value
 	events   []*storage.JobEvent
 	messages []storage.Message
-	failed   []failedJob // whose end this task was told
+	failed   []failedJob // whose ends this task handles
 	removes  bool
 
-	endsSuspended []string // steps whose suspended processes are to be ended
+	endsSuspended []string // ids of steps whose suspended processes are to be ended
 
-	// fault is why something could not be read that was asked for. What follows from it, such as the failure of a step that needs it, is not decided:
-	// the task is tried again.
+	// fault is the error of a failed read. The consequences, such as the failure of a step that
+	// needs the value, are not stored. The task is retried.
 	fault error
 }
 
-// faulted notes such an error.
+// faulted records a failed read.
 func (t *task) faulted(err error) error {
 	if err != nil {
 		t.fault = err
@@ -95,9 +96,9 @@ func (t *task) faulted(err error) error {
 	return err
 }
 
-// end is how a step, or an item, ended.
+// end describes how a step or an item ended.
 type end struct {
-	result  []byte // JSON; nil: null
+	result  []byte // JSON; nil means null
 	failure *progressorv1.Failure
 	worker  string
 	started time.Time // when the last attempt of a job began; zero if it is no job
@@ -107,7 +108,7 @@ type end struct {
 // process runs a task of a run.
 func (f *Flows) process(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	response, err := f.decide(ctx, r)
-	if errors.Is(err, process.ErrUnavailable) { // nothing was decided: it is tried again, where a failure would break the run
+	if errors.Is(err, process.ErrUnavailable) { // nothing was decided: retry, because a failure would break the run
 		err = &processor.UnreachableError{Err: err}
 	}
 	return response, err
@@ -136,7 +137,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	return response, err
 }
 
-// handle does a task of a run that is there.
+// handle executes a task of a run that exists.
 func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var err error
 	switch r.GetType() {
@@ -159,7 +160,7 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 	return t.done()
 }
 
-// gone is the answer of a run that is not started.
+// gone returns the response of a run that does not start.
 func (t *task) gone(err error) (*progressorv1.ProcessResponse, error) {
 	if err != nil {
 		return nil, err
@@ -192,7 +193,7 @@ func (t *task) decide() {
 	t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now)
 }
 
-// create stores a run, and begins it unless it waits for something.
+// create stores a run, and begins it unless it has to wait.
 func (t *task) create() error {
 	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
@@ -217,7 +218,7 @@ func (t *task) create() error {
 	if err != nil {
 		return err
 	}
-	if o.Parent != "" || o.CronID != "" { // nobody has checked it
+	if o.Parent != "" || o.CronID != "" { // a run from a run or a cron was not checked before
 		if t.checked(&o, payload); t.removes {
 			return nil
 		}
@@ -252,7 +253,8 @@ func (t *task) create() error {
 	return nil
 }
 
-// checked turns away a run whose template does not let it start, or whose payload is not what that wants.
+// checked rejects a run that its template does not allow to start, or whose payload violates the
+// schema.
 func (t *task) checked(o *command, payload *structpb.Value) {
 	problems := t.template.CheckPayload(payload)
 	switch {
@@ -265,7 +267,7 @@ func (t *task) checked(o *command, payload *structpb.Value) {
 	}
 }
 
-// enter asks for the dedupe key of the run. started: it may be stored.
+// enter requests the dedupe key of the run. started reports whether the run may be stored.
 func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	s := t.template.scope(t.key.Namespace, "", t.runID)
 	if !s.Alone && !s.Once {
@@ -299,27 +301,27 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	return true, nil
 }
 
-// reject answers that the run does not start; its process goes.
+// reject answers that the run does not start. Its process is removed.
 func (t *task) reject(outcome, holder, format string, args ...any) {
 	t.answer, t.removes = &answered{Outcome: outcome, Holder: holder, Message: fmt.Sprintf(format, args...)}, true
 }
 
-// sendCommand orders another run of the namespace.
+// sendCommand sends a command to another run of the namespace.
 func (t *task) sendCommand(runID string, o *command) {
 	t.messages = append(t.messages, commandTo(keyOf(t.key.Namespace, runID), o))
 }
 
-// commandTo is the message that orders a run something.
+// commandTo returns the message with a command to a run.
 func commandTo(key process.Key, o *command) storage.Message {
-	args, _ := encode(o) // plain fields
+	args, _ := encode(o) // cannot fail: plain fields
 	return storage.Message{Kind: storage.MessageNotify, Target: key, Args: args}
 }
 
-// tick does what its time has come for.
+// tick handles everything that is due.
 func (t *task) tick() error {
 	s := t.state.Run
 	if s.Mode == flow.ModeEnded {
-		return nil // it was reopened, and nobody has ordered anything
+		return nil // it was reopened, and has not received a command yet
 	}
 	if err := t.startClock(); err != nil {
 		return err
@@ -341,8 +343,8 @@ func (t *task) tick() error {
 	return t.decision.Tick()
 }
 
-// startClock moves the deadline of a run that would pass its timeout now, if its first step has begun later than the
-// clock was set, or has not begun: no worker has taken a job yet.
+// startClock moves the deadline of a run that would exceed its timeout now, if its first step began
+// later than the clock was set, or has not begun because no worker has taken a job yet.
 func (t *task) startClock() error {
 	s, timeout := t.state.Run, t.template.plan.Timeout
 	if s.Mode != flow.ModeRunning || s.Deadline.IsZero() || s.Deadline.After(t.now) {
@@ -359,10 +361,10 @@ func (t *task) startClock() error {
 	return nil
 }
 
-// maxDueItems bounds the items that one task ends because their time has come.
+// maxDueItems limits the number of due items that one task ends.
 const maxDueItems = 500
 
-// endDueItems ends the open items of a step whose time has come, and sets the deadline of the next ones.
+// endDueItems ends the due items of a step, and sets the deadline of the next ones.
 func (t *task) endDueItems(step int) error {
 	source := t.template.Steps[step].Source
 	items, err := flows.DueItems(
@@ -386,10 +388,10 @@ func (t *task) endDueItems(step int) error {
 	return nil
 }
 
-// endDue ends a step, or an item of it, whose time has come.
+// endDue ends a step or an item that is due.
 func (t *task) endDue(p place) error {
 	if t.decision.Status(p.step) != flow.Open {
-		return nil // it has ended with another one
+		return nil // it has ended with an earlier one
 	}
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, Status: flow.Succeeded}
 	switch t.template.Steps[p.step].Action {
@@ -405,7 +407,7 @@ func (t *task) endDue(p place) error {
 	return err
 }
 
-// overdue ends a wait whose due time has come.
+// overdue ends a wait that is due.
 func (t *task) overdue(p place) flow.StepStatus {
 	w := t.template.Steps[p.step].Source.GetWait()
 	switch w.GetDueAction() {
@@ -413,7 +415,7 @@ func (t *task) overdue(p place) flow.StepStatus {
 		t.ends[p] = &end{reason: "nobody answered in time"}
 		return flow.Skipped
 	case progressorv1.WaitAction_DUE_ACTION_SUCCEED:
-		text, _ := resultJSON("due_result", w.GetDueResult()) // it was checked with the template
+		text, _ := resultJSON("due_result", w.GetDueResult()) // cannot fail: it was checked with the template
 		t.ends[p] = &end{result: text}
 		return flow.Succeeded
 	}

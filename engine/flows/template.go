@@ -20,22 +20,22 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// template is a version of a template, ready to decide by.
+// template is a compiled version of a template with its plan.
 type template struct {
 	*flow.Template
 	plan    *flow.Plan
-	stored  int64 // when, in microseconds
-	enabled bool  // when it was read
+	stored  int64 // when it was stored, in microseconds
+	enabled bool  // at the time of reading
 }
 
-// templateKey names a version of a template.
+// templateKey identifies a version of a template.
 type templateKey struct {
 	namespace, templateType string
 	version                 int32
-	stored                  int64 // microseconds; a template that was deleted and put again begins at version 1 once more
+	stored                  int64 // in microseconds; a template that is put again after a delete restarts at version 1
 }
 
-// templates are the compiled versions that this node has met. A version never changes.
+// templates caches the compiled versions that this node has used. A version never changes.
 type templates struct {
 	mu  sync.Mutex
 	all map[templateKey]*template
@@ -47,7 +47,7 @@ func (c *templates) get(key templateKey) *template {
 	return c.all[key]
 }
 
-// templateOfRun gives the version of a template that a run keeps.
+// templateOfRun returns the version of a template that a run uses.
 func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (*template, error) {
 	if t := f.templates.get(templateKey{namespace, s.Type, s.Version, s.Stored}); t != nil {
 		return t, nil
@@ -55,7 +55,7 @@ func (f *Flows) templateOfRun(ctx context.Context, namespace string, s *state) (
 	return f.template(ctx, namespace, s.Type, s.Version)
 }
 
-// templateToStart gives the template that an order to start names.
+// templateToStart returns the template that a command to start names.
 func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command) (*template, error) {
 	if t := f.starting.get(key, o); t != nil {
 		return t, nil
@@ -63,10 +63,10 @@ func (f *Flows) templateToStart(ctx context.Context, key process.Key, o *command
 	return f.template(ctx, key.Namespace, o.Type, o.Version)
 }
 
-// maxTemplates bounds them: one has some 100 KB at most.
+// maxTemplates limits the number of cached templates. Each takes at most some 100 KB.
 const maxTemplates = 1000
 
-// template reads a version of a template; 0: the newest one.
+// template reads a version of a template. Version 0 means the newest.
 func (f *Flows) template(ctx context.Context, namespace, templateType string, version int32) (*template, error) {
 	head, err := flows.HeadTemplate(ctx, f.store, namespace, templateType, version)
 	if err != nil {
@@ -103,7 +103,7 @@ func (f *Flows) template(ctx context.Context, namespace, templateType string, ve
 	return t, nil
 }
 
-// scope is what a run asks for that has a dedupe key.
+// scope returns the request of a run for its dedupe key.
 func (t *template) scope(namespace, key, runID string) flows.Scope {
 	p := t.Concurrency()
 	return flows.Scope{
@@ -118,10 +118,10 @@ func (t *template) rejectsDuplicates() bool {
 	return p == progressorv1.ScopePolicy_SCOPE_POLICY_REJECT_SAME_SCOPE || p == progressorv1.ScopePolicy_SCOPE_POLICY_RETURN_SAME_SCOPE
 }
 
-// invalid is problems as the error of a request: the first one names the field.
+// invalid converts problems to the error of a request. The field is that of the first problem.
 func invalid(problems []flow.Problem) error { return invalidBy(problems) }
 
-// breaksSchema is invalid of the payload of a run.
+// breaksSchema is like invalid, for the payload of a run.
 func breaksSchema(problems []flow.Problem) error {
 	wrong := invalidBy(problems)
 	wrong.Schema = true
@@ -136,7 +136,7 @@ func invalidBy(problems []flow.Problem) *process.InvalidError {
 	return &process.InvalidError{Field: cmp.Or(problems[0].Path, "template"), Message: problems[0].Message + text}
 }
 
-// PutTemplate stores the next version of a template, or checks it alone.
+// PutTemplate stores the next version of a template, or only checks it.
 func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor) (*progressorv1.PutTemplateResponse, error) {
 	t := proto.CloneOf(r.GetTemplate())
 	if _, err := f.engine.GetNamespace(ctx, t.GetNamespace()); err != nil {
@@ -177,7 +177,7 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 	return &progressorv1.PutTemplateResponse{Template: got.GetTemplate(), Created: created}, err
 }
 
-// GetTemplate reads a version of a template.
+// GetTemplate returns a version of a template.
 func (f *Flows) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
 	row, err := flows.GetTemplate(ctx, f.store, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
@@ -206,7 +206,7 @@ func templateOf(row flows.Listed) (*progressorv1.Template, error) {
 	return m, nil
 }
 
-// EnableTemplate lets new runs of a template start, or not.
+// EnableTemplate enables or disables starting new runs of a template.
 func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType string, enabled bool, by ...process.Actor) (*progressorv1.Template, error) {
 	if err := flows.Enable(ctx, f.store, namespace, templateType, enabled, by); err != nil {
 		return nil, f.missingTemplate(ctx, namespace, templateType, err)
@@ -215,7 +215,7 @@ func (f *Flows) EnableTemplate(ctx context.Context, namespace, templateType stri
 	return got.GetTemplate(), err
 }
 
-// DeleteTemplate deletes a template with all its versions, unless a run of it is not at its end.
+// DeleteTemplate deletes a template with all its versions, unless a run of it has not ended.
 func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType string, by ...process.Actor) error {
 	open, err := flows.Delete(ctx, f.store, namespace, templateType, by)
 	if err != nil {
@@ -234,7 +234,7 @@ func (f *Flows) missingTemplate(ctx context.Context, namespace, templateType str
 	return fmt.Errorf("template %s/%s: %w", namespace, templateType, err)
 }
 
-// resultJSON is a result as it is stored; nil: null.
+// resultJSON returns a value in its stored form. The field is used in errors.
 func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 	text, err := wire.ValueJSON(v)
 	if err != nil {

@@ -23,16 +23,16 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// begun is what begins with a step, or an item.
+// begun is the work that begins with a step or an item.
 type begun struct {
-	message *storage.Message // nil: a wait or a delay
-	input   []byte           // JSON; nil: the payload
+	message *storage.Message // nil for a wait or a delay
+	input   []byte           // JSON; nil for the payload
 	token   string
 	wait    []byte // JSON
 	hash    int64  // of the value of an item
 }
 
-// waitOf is what a row of a wait says of it: the column wait.
+// waitOf is the content of the column wait of a wait.
 type waitOf struct {
 	Kind      string          `json:"kind"`
 	Title     string          `json:"title,omitempty"`
@@ -40,7 +40,7 @@ type waitOf struct {
 	Schema    json.RawMessage `json:"resultSchema,omitempty"`
 }
 
-// marked is the metadata of what does a step.
+// marked is the metadata of the work of a step.
 type marked struct {
 	RunID  string `json:"progressor.run_id"`
 	StepID string `json:"progressor.step_id"`
@@ -54,7 +54,7 @@ type input struct {
 	Undo  bool  `json:"undo,omitempty"`
 }
 
-// scope is what expressions of a step see.
+// scope returns the scope of the expressions of the run.
 func (t *task) scope() (*flow.Scope, error) {
 	if t.payload == nil {
 		text := []byte(t.state.Payload)
@@ -76,7 +76,7 @@ func (t *task) scope() (*flow.Scope, error) {
 	}, nil
 }
 
-// value is a step as the expressions of later ones see it.
+// value returns the outcome of a step for the expressions of later steps.
 func (t *task) value(step int) (flow.Ended, error) {
 	if v, ok := t.values[step]; ok {
 		return v, nil
@@ -129,13 +129,14 @@ func (t *task) Items(step int) ([]int64, error) {
 	return list.hashes, nil
 }
 
-// itemList is the items of a step.
+// itemList is the items of a step and their hashes.
 type itemList struct {
 	values []*structpb.Value
 	hashes []int64
 }
 
-// listKey names the items of a step; its expression sees nothing that changes within a round.
+// listKey identifies the items of a step. The values that its expression can see do not change
+// within a round.
 type listKey struct {
 	process.Key
 	created int64
@@ -143,7 +144,8 @@ type listKey struct {
 	round   int32
 }
 
-// lists are the items of the steps that this node has begun last: a step of 10,000 items begins them 100 at a time, or each as another one ends.
+// lists caches the items of the steps that this node began last. A step of 10,000 items begins them
+// 100 at a time, or one whenever another ends.
 type lists struct {
 	mu  sync.Mutex
 	all map[listKey]*itemList
@@ -212,7 +214,8 @@ func (t *task) DoneItems(step int) ([]flow.DoneItem, error) {
 	return done, t.faulted(err)
 }
 
-// doer is the id of what does a step, an item, or undoes a step.
+// doer returns the process id, without its prefix, of the work of a step or an item, or of the
+// compensation of a step.
 func (t *task) doer(p place, undo bool) string {
 	id := t.runID + "/" + t.template.Steps[p.step].ID
 	if p.index != noIndex {
@@ -272,7 +275,8 @@ func (t *task) Begin(step, index int) (due time.Time, err error) {
 	return due, err
 }
 
-// timeoutOf is when the process or the run of a step that begins now passes its timeout; zero if it has none.
+// timeoutOf returns when the process or the run of a step that begins now exceeds its timeout, or
+// the zero time if it has none.
 func (t *task) timeoutOf(s *flow.Step) (due time.Time) {
 	if timeout := s.Source.GetTimeout().AsDuration(); timeout > 0 {
 		due = t.now.Add(timeout)
@@ -315,7 +319,8 @@ func (t *task) Undo(step int) error {
 	return err
 }
 
-// job enqueues the job of a step, or that which undoes it. Its cancel has the grace of the template.
+// job returns the message that enqueues the job of a step or of its compensation. Its cancel has
+// the grace period of the template.
 func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo bool, args *structpb.Value) (*storage.Message, error) {
 	options := proto.CloneOf(action.GetOptions())
 	if options == nil {
@@ -344,18 +349,18 @@ func (t *task) job(s *flow.Step, action *progressorv1.JobAction, p place, undo b
 	return &m, nil
 }
 
-// mark is the metadata of what does a step, where the template says none: whose it is.
+// mark returns the default metadata of the work of a step: the ids of its run and step.
 func (t *task) mark(stepID string) []byte {
-	text, _ := json.Marshal(marked{t.runID, stepID}) // plain strings
+	text, _ := json.Marshal(marked{t.runID, stepID}) // cannot fail: plain strings
 	return text
 }
 
 func (t *task) inputOf(p place, undo bool) []byte {
-	text, _ := json.Marshal(input{p.step, p.index, t.state.Run.Round, undo}) // plain fields
+	text, _ := json.Marshal(input{p.step, p.index, t.state.Run.Round, undo}) // cannot fail: plain fields
 	return text
 }
 
-// start begins the process of a step.
+// start returns the message that starts the process of a step.
 func (t *task) start(s *flow.Step, p place, input *structpb.Value) (*storage.Message, error) {
 	action := s.Source.GetProcess()
 	args := action.GetArgs()
@@ -379,7 +384,7 @@ func (t *task) start(s *flow.Step, p place, input *structpb.Value) (*storage.Mes
 	}, nil
 }
 
-// run begins the run of a step.
+// run returns the message that starts the run of a step.
 func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, error) {
 	payload, err := t.template.Payload(s, scope)
 	if err != nil {
@@ -428,7 +433,7 @@ func (t *task) open(s *flow.Step, b *begun, scope *flow.Scope) (due time.Time, e
 	return due, nil
 }
 
-// valueOf reads JSON; nil: there is none.
+// valueOf decodes JSON. It returns nil if there is none.
 func valueOf(text []byte) (*structpb.Value, error) { return wire.Value(text) }
 
 func orNull(v *structpb.Value) *structpb.Value {

@@ -19,7 +19,7 @@ func (n *node) retry(t testing.TB, r *progressorv1.RetryRunRequest) {
 	}
 }
 
-// ask reads a text from the database.
+// ask returns the text that a query selects.
 func (n *node) ask(t testing.TB, query string, args ...any) (text string) {
 	t.Helper()
 	if err := n.db.QueryRow(context.Background(), query, args...).Scan(&text); err != nil {
@@ -36,7 +36,8 @@ func (n *node) do(t testing.TB, name, args, reason string) {
 	n.answer(t, l, `"did `+args+`"`, reason)
 }
 
-// TestSecondRetry takes up a run twice whose items were compensated: the second time, the items count that succeeded since.
+// TestSecondRetry retries a run twice whose items were compensated. The second retry counts the
+// items that succeeded since the first.
 func TestSecondRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -68,7 +69,8 @@ func TestSecondRetry(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "SUCCEEDED: each SUCCEEDED 3 last SUCCEEDED 2")
 }
 
-// TestAnswerWaitsBehindTheEnd repeats an answer. The run ends while the repeated answer waits to be run.
+// TestAnswerWaitsBehindTheEnd repeats an answer. The run ends while the repeated answer waits to be
+// executed.
 func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 	t.Parallel()
 	n, ctx := start(t, storagetest.DSN(t)), context.Background()
@@ -84,7 +86,7 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Rollback(ctx) // where the test has failed
+	defer lock.Rollback(ctx) // if the test fails
 	if _, err := lock.Exec(ctx, "LOCK TABLE flow_steps"); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 	answers.Wait()
 }
 
-// TestWaitsOfItemsFail lets too many answers of a for_each be failures: the waits that are open end, and the run with them.
+// TestWaitsOfItemsFail checks that too many failed answers of a for_each end the open waits and the
+// run.
 func TestWaitsOfItemsFail(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -139,7 +142,8 @@ func TestCleanUpIsCancelled(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r")), "CANCELLED: a FAILED clean CANCELLED")
 }
 
-// TestRetryWithAnotherList takes up a run whose newest template makes another list. Items that are done and still in the list keep their results.
+// TestRetryWithAnotherList retries a run whose newest template returns another list. Done items
+// that are still in the list keep their results.
 func TestRetryWithAnotherList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -168,7 +172,8 @@ func TestRetryWithAnotherList(t *testing.T) {
 	}
 }
 
-// TestCancelledWhenDue lets two waits be due at once: the failure of the first cancels the second, which shows no result of its own timeout.
+// TestCancelledWhenDue checks two waits that are due at the same time. The failure of the first
+// cancels the second, which shows no result of its own timeout.
 func TestCancelledWhenDue(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -183,7 +188,7 @@ func TestCancelledWhenDue(t *testing.T) {
 	}
 }
 
-// TestBadResult undoes what a run has done whose result cannot be made.
+// TestBadResult checks that a run whose result cannot be computed is compensated.
 func TestBadResult(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -199,7 +204,8 @@ func TestBadResult(t *testing.T) {
 	}
 }
 
-// TestStepTimeouts lets steps pass their timeouts: runs, and items that are runs. Each is cancelled, and its step fails.
+// TestStepTimeouts checks that steps and items that are runs and exceed their timeouts are
+// cancelled and fail.
 func TestStepTimeouts(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -231,7 +237,8 @@ func TestStepTimeouts(t *testing.T) {
 	}
 }
 
-// TestPartOfItemsIsUndone undoes a step some of whose items succeeded. The compensation gets the results of these.
+// TestPartOfItemsIsUndone checks the compensation of a step of which only some items succeeded. It
+// gets the results of these.
 func TestPartOfItemsIsUndone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -260,7 +267,8 @@ func TestPartOfItemsIsUndone(t *testing.T) {
 	same(t, runSummary(r)+" "+r.GetResult().String(), `SUCCEEDED: list SUCCEEDED 2 `+value(t, `["again","again","again"]`).String())
 }
 
-// TestPartOfItemsIsUndoneAfterBackoff undoes the items that succeeded in the attempt before if the run is cancelled while it waits for the next one.
+// TestPartOfItemsIsUndoneAfterBackoff checks that items that succeeded in the previous attempt are
+// compensated if the run is cancelled before the next one.
 func TestPartOfItemsIsUndoneAfterBackoff(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -18,7 +18,8 @@ func (n *node) fill(t *testing.T, sql string) {
 	}
 }
 
-// A page of steps ends with the step that passes 8 MiB, and the next page begins after it.
+// TestListStepsIsBoundedInBytes checks that a page of steps ends with the step that exceeds 8 MiB,
+// and that the next page begins after it.
 func TestListStepsIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -51,8 +52,8 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 	same(t, strings.Join(pages, " "), "8 4")
 }
 
-// A run shows all its steps. Values of more than 8 MiB are omitted, which the steps say, and
-// ListSteps returns them.
+// TestGetRunIsBoundedInBytes checks that a run shows all its steps. Values of more than 8 MiB are
+// omitted, which the steps say, and ListSteps returns them.
 func TestGetRunIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -102,7 +103,8 @@ func TestGetRunIsBoundedInBytes(t *testing.T) {
 	same(t, show(r), want)
 }
 
-// What a list reads of templates is bounded in bytes, too, however many it is asked for.
+// TestListTemplatesIsBoundedInBytes checks that a page of templates is limited in bytes, whatever
+// the page size.
 func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -33,7 +33,7 @@ func (n *node) cancel(t testing.TB, namespace, runID string) *progressorv1.Run {
 	return r
 }
 
-// TestWorkedExample goes through the worked example line by line.
+// TestWorkedExample executes the worked example line by line.
 func TestWorkedExample(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -43,7 +43,7 @@ func TestWorkedExample(t *testing.T) {
 		n.answer(t, n.lease(t, "prepare"), "", "")
 	}
 
-	// execute fails once: PENDING, and later attempt 2 begins at execute.
+	// execute fails once: the run is PENDING, and attempt 2 begins at execute.
 	begin("retry")
 	n.answer(t, n.lease(t, "execute"), "", "broken")
 	n.answer(t, n.lease(t, "execute"), "", "")
@@ -54,7 +54,7 @@ func TestWorkedExample(t *testing.T) {
 		t.Fatalf("attempt %d", r.GetAttempt())
 	}
 
-	// Cancel during execute: CANCEL_REQUESTED, acknowledged: CANCELLED.
+	// Cancel during execute: CANCEL_REQUESTED, then CANCELLED by the acknowledgement.
 	begin("execute")
 	l := n.lease(t, "execute")
 	same(t, runSummary(n.cancel(t, "pull", "execute")), "CANCEL_REQUESTED: prepare SUCCEEDED execute RUNNING finalize CANCELLED")
@@ -62,7 +62,7 @@ func TestWorkedExample(t *testing.T) {
 	n.acknowledge(t, l)
 	same(t, runSummary(n.ended(t, "pull", "execute")), "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED")
 
-	// Cancel during finalize: it ends, and the run has succeeded.
+	// Cancel during finalize: the step ends, and the run has succeeded.
 	begin("finalize")
 	n.answer(t, n.lease(t, "execute"), "", "")
 	l = n.lease(t, "finalize")
@@ -78,7 +78,7 @@ func TestWorkedExample(t *testing.T) {
 		t.Fatalf("a worker gets %v, %v", l, err)
 	}
 
-	// A worker that ignores it: CANCELLED when the grace is over, which an event says.
+	// A worker that ignores the cancel: CANCELLED when the grace period expires, with an event.
 	n.put(t, "pull", strings.NewReplacer("demo_long_task", "deaf", "30s", "0.1s").Replace(demo))
 	n.run(t, "pull", "deaf", "deaf", `{"target": "deaf"}`)
 	n.answer(t, n.lease(t, "prepare"), "", "")
@@ -98,7 +98,7 @@ func TestWorkedExample(t *testing.T) {
 	}
 }
 
-// TestCancelWhilePending ends a run that waits for its time, or between two attempts.
+// TestCancelWhilePending cancels a run that waits for its time, or between two attempts.
 func TestCancelWhilePending(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -118,7 +118,7 @@ func TestCancelWhilePending(t *testing.T) {
 	same(t, runSummary(n.cancel(t, "pull", "resting")), "CANCELLED: a CANCELLED")
 }
 
-// TestRunExpires ends a run that has passed its timeout.
+// TestRunExpires checks that a run ends when it exceeds its timeout.
 func TestRunExpires(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -129,7 +129,8 @@ func TestRunExpires(t *testing.T) {
 	same(t, r.GetFailure().GetReason(), "timeout")
 }
 
-// TestNotCancellable refuses to cancel what its template does not let be cancelled, and what is at its end.
+// TestNotCancellable checks that a cancel is rejected if the template does not support it or the
+// run has ended.
 func TestNotCancellable(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -149,7 +150,8 @@ func TestNotCancellable(t *testing.T) {
 	refused()
 }
 
-// patientProcess is a process that waits until it is called or cancelled. It sends the time that each CANCEL task has.
+// patientProcess returns a processor that waits until it is called or cancelled. It sends the time
+// that each CANCEL task has.
 func patientProcess(cancels chan<- time.Duration) processor.Func {
 	return func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch r.GetType() {
@@ -163,7 +165,8 @@ func patientProcess(cancels chan<- time.Duration) processor.Func {
 	}
 }
 
-// The cancel policy of a template holds for the processes of its steps.
+// TestCancelPolicyOfProcesses checks that the cancel policy of a template applies to the processes
+// of its steps.
 func TestCancelPolicyOfProcesses(t *testing.T) {
 	t.Parallel()
 	cancels := make(chan time.Duration, 10)
@@ -189,7 +192,8 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 	}
 }
 
-// A run that asks its steps to end does not wait for the resume of a suspended process.
+// TestStopOfSuspendedProcess checks that a run that asks its steps to end does not wait until a
+// suspended process is resumed.
 func TestStopOfSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	n := startWith(t, storagetest.DSN(t), patientProcess(make(chan time.Duration, 10)))

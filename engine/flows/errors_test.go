@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestFailedRunsAreErrors lists the runs that an operator may take up, and them alone: no jobs of their steps, no runs in them, none that was cancelled.
+// TestFailedRunsAreErrors checks that the list of errors contains exactly the runs that an operator
+// may retry, and not the jobs of their steps, the runs in them, or cancelled runs.
 func TestFailedRunsAreErrors(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

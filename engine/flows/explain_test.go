@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestExplainRun says of a run which step waits for whom, and of a job of a step that failed what takes it up.
+// TestExplainRun checks that the explanation of a run says what each step waits for, and that the
+// one of a failed job of a step says what retries it.
 func TestExplainRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

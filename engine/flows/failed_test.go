@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// jobsIn lists the jobs that are in a status, in the order of their ids.
+// jobsIn returns the ids of the jobs with a status, in order.
 func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	t.Helper()
 	err := n.db.QueryRow(context.Background(), "SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job' AND status = $1::process_status", status).Scan(&list)
@@ -27,8 +27,8 @@ func (n *node) letGo(t testing.TB, inError, cancelled string) {
 	})
 }
 
-// TestFailedJobsOfStepsThatAreDoneAgain leaves no job in ERROR about which nobody can do anything: it stays while its run is FAILED, and is CANCELLED
-// with the retry of that, which alone can be ordered.
+// TestFailedJobsOfStepsThatAreDoneAgain checks that no job stays in ERROR that no operator can act
+// on. A failed job stays while its run is FAILED, and is CANCELLED by the retry of the run.
 func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -45,7 +45,8 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	}
 	n.letGo(t, "", "~job/r1/ship ~job/r1/ship~2")
 	n.answer(t, n.lease(t, "ship"), "", "")
-	// Too many items fail: they are done again. Then one fails, which may, and stays until the run has succeeded without it.
+	// Too many items fail and run again. Then one item fails, which is allowed, and stays until the
+	// run has succeeded without it.
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
 	n.answer(t, n.lease(t, "each"), "", "broken")
@@ -55,7 +56,8 @@ func TestFailedJobsOfStepsThatAreDoneAgain(t *testing.T) {
 	n.letGo(t, "", "~job/r1/each.0~3 ~job/r1/each.0~4 ~job/r1/each.1~3 ~job/r1/ship ~job/r1/ship~2")
 }
 
-// TestFailedJobsThatAreIgnored are CANCELLED as soon as their run goes on without them.
+// TestFailedJobsThatAreIgnored checks that ignored failed jobs are CANCELLED as soon as their run
+// continues.
 func TestFailedJobsThatAreIgnored(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -64,7 +66,7 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	n.letGo(t, "", "~job/r1/a")
 
-	// The end of one whose step was skipped by hand meanwhile is no news.
+	// The end of a job is ignored if its step was skipped by hand meanwhile.
 	n.run(t, "pull", "ignores", "r2", "")
 	l := n.lease(t, "a")
 	if _, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "r2", StepId: "a"}, kim); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A run whose own task has failed for more than a minute is reported, and no longer once the task
-// has succeeded.
+// TestFailingRunIsReported checks that a run whose own task has failed for more than a minute is
+// reported until the task succeeds.
 func TestFailingRunIsReported(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -25,7 +25,7 @@ func TestFailingRunIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Rollback(context.Background()) // where the test has failed
+	defer lock.Rollback(context.Background()) // if the test fails
 	if _, err := lock.Exec(t.Context(), "LOCK TABLE flow_steps"); err != nil {
 		t.Fatal(err)
 	}

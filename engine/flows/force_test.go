@@ -17,8 +17,9 @@ func (n *node) force(t testing.TB, runID string) *progressorv1.Run {
 	return r
 }
 
-// TestForceCancel ends runs that nothing else ends: one whose compensation no worker takes, one with a step that is not
-// cancelable, and one whose process is in ERROR. A run whose compensation was ended can be taken up again.
+// TestForceCancel ends runs that nothing else ends: one whose compensation no worker takes, one
+// with a step that is not cancelable, and one whose process is in ERROR. A run whose compensation
+// was ended can be retried.
 func TestForceCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -54,7 +55,7 @@ func TestForceCancel(t *testing.T) {
 	}
 }
 
-// breaks puts the process of a run into ERROR, as a failure of the engine does.
+// breaks sets the process of a run to ERROR, as a failure of the engine does.
 func (n *node) breaks(t testing.TB, runID string) {
 	t.Helper()
 	for _, sql := range []string{

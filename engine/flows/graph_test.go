@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestGraph runs a graph with a condition, a for_each, a process, a delay, a run of another template and a join.
+// TestGraph runs a graph with a condition, a for_each, a process, a delay, a run of another
+// template and a join.
 func TestGraph(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -45,7 +46,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestItemsGiveTheNextStepTheirResults begins a step with the result of a for_each in the decision that ends it.
+// TestItemsGiveTheNextStepTheirResults checks that the decision that ends a for_each can begin a
+// step with its result.
 func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -55,7 +57,8 @@ func TestItemsGiveTheNextStepTheirResults(t *testing.T) {
 	same(t, strings.ReplaceAll(r.GetResult().GetStringValue(), " ", ""), `sum["each\"a\"","each\"b\""]`)
 }
 
-// TestFailureAndCompensation fails a step for good: what runs is asked to end, what cleans up runs, what succeeded is undone, the last one first.
+// TestFailureAndCompensation checks a step that fails for good: running steps are asked to end,
+// steps that clean up run, and succeeded steps are undone, the last one first.
 func TestFailureAndCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -83,7 +86,7 @@ func TestFailureAndCompensation(t *testing.T) {
 	same(t, runSummary(r), "FAILED: book SUCCEEDED undo SUCCEEDED pay SUCCEEDED undo FAILED side CANCELLED ship FAILED thank CANCELLED clean SUCCEEDED")
 	same(t, r.GetFailure().GetReason(), "lost_at_sea")
 
-	// Taken up again: what was undone is done again, what could not be undone is not.
+	// Retry: steps that were undone run again, and a step that could not be undone does not.
 	if _, err := n.Retry(context.Background(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "s1"}, kim); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +98,8 @@ func TestFailureAndCompensation(t *testing.T) {
 	same(t, runSummary(r), "SUCCEEDED: book SUCCEEDED 2 pay SUCCEEDED undo FAILED side SUCCEEDED 2 ship SUCCEEDED 2 thank SUCCEEDED clean SUCCEEDED")
 }
 
-// TestUndoneAsItSucceeds has a step succeed that was told to stop, because another has failed: it is undone in the turn that sees its success.
+// TestUndoneAsItSucceeds checks that a step that succeeds after it was asked to stop is undone in
+// the same decision.
 func TestUndoneAsItSucceeds(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -120,8 +124,8 @@ func TestUndoneAsItSucceeds(t *testing.T) {
 	}
 }
 
-// TestRetryWaitsForWhatWasUndone takes up a run whose first step was undone, behind one that stays done: the next one waits until it is done again, and
-// sees its new result.
+// TestRetryWaitsForWhatWasUndone retries a run whose first step was undone while the second stays
+// done. The third step waits until the first has run again, and sees its new result.
 func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -150,7 +154,8 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 		same(t, runSummary(r), "QUEUED: charge PENDING 2 pack SUCCEEDED ship PENDING")
 	}
 
-	// A step that is to be done again and is cancelled before it begins shows no duration: that would begin with its last attempt.
+	// A step that is to run again and is cancelled before it begins shows no duration, which would
+	// count from its last attempt.
 	again()
 	r, err := n.Cancel(context.Background(), &progressorv1.CancelRunRequest{Namespace: "pull", RunId: "s1"}, kim)
 	if err != nil {
@@ -178,7 +183,7 @@ func TestRetryWaitsForWhatWasUndone(t *testing.T) {
 	}
 }
 
-// TestItemsFail lets more items fail than may.
+// TestItemsFail checks a step of which more items fail than allowed.
 func TestItemsFail(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -195,7 +200,7 @@ func TestItemsFail(t *testing.T) {
 	n.answer(t, byItem["c"], "", "bad")
 	n.until(t, "pull", "i1", "RUNNING: each RUNNING after PENDING")
 	n.acknowledge(t, byItem["d"])
-	// The second attempt does what did not succeed.
+	// The second attempt runs the items that did not succeed.
 	for range 3 {
 		l := n.lease(t)
 		if args := l.GetJob().GetArgs().GetStringValue(); args == "a" {
@@ -214,7 +219,8 @@ func TestItemsFail(t *testing.T) {
 	same(t, strings.Join(results, ""), "ABCD")
 }
 
-// TestExpressionFails fails a step whose expression meets what it cannot take, with the path.
+// TestExpressionFails checks that a step fails with the path of an expression that cannot be
+// evaluated.
 func TestExpressionFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -228,7 +234,7 @@ func TestExpressionFails(t *testing.T) {
 	}
 }
 
-// TestNestedRunFails tells the failure of the inner run.
+// TestNestedRunFails checks that the step has the failure of the inner run.
 func TestNestedRunFails(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -241,7 +247,8 @@ func TestNestedRunFails(t *testing.T) {
 	same(t, r.GetFailure().GetReason()+": "+r.GetFailure().GetMessage(), "not_started: there is no template nothing")
 }
 
-// TestStepFailsForNoFaultOfTheDatabase breaks the connection by which a run reads what the next step needs: the step begins a moment later.
+// TestStepFailsForNoFaultOfTheDatabase terminates the connection on which a run reads the values
+// for the next step. The step begins a moment later.
 func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	n, ctx := start(t, storagetest.DSN(t)), context.Background()
@@ -255,13 +262,13 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Rollback(ctx) // where the test has failed
+	defer lock.Rollback(ctx) // if the test fails
 	if _, err := lock.Exec(ctx, `LOCK TABLE flow_steps`); err != nil {
 		t.Fatal(err)
 	}
 	n.answer(t, b, `"of b"`, "")
 	enginetest.Eventually(t, patience, "the reader of steps is cut off", func() bool {
-		var cut int // in a transaction of its own: each sees pg_stat_activity as it was at its first look
+		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read
 		if err := n.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {
 			t.Fatal(err)
@@ -277,7 +284,8 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "j1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED c SUCCEEDED")
 }
 
-// TestFailedItemsSayWhy tells with the failure of a step why the first of its items failed, also where the run ends later.
+// TestFailedItemsSayWhy checks that the failure of a step contains the failure of its first failed
+// item, even if the run ends later.
 func TestFailedItemsSayWhy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -296,7 +304,7 @@ func TestFailedItemsSayWhy(t *testing.T) {
 	same(t, n.ended(t, "pull", "i2").GetFailure().GetMessage(), "the only item of step each failed, item 0: as told")
 }
 
-// TestNothingOfThatName names what there is not: a step, or a version of a template.
+// TestNothingOfThatName checks the errors for unknown steps and versions of templates.
 func TestNothingOfThatName(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

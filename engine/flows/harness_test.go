@@ -27,12 +27,14 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// patience is how long a test waits for a condition. It is much longer than usual, because the
+// machine may be busy.
 const patience = time.Minute
 
 var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
-// node is an engine of a test that runs flows. Its namespace "ns" pushes jobs to the processor obey, its namespace "pull" leaves them to workers.
+// node is an engine that runs flows in a test. It pushes the jobs of namespace "ns" to the
+// processor obey. Workers poll the jobs of namespace "pull".
 type node struct {
 	*engine.Engine
 	*flows.Flows
@@ -48,7 +50,7 @@ func start(t testing.TB, dsn string) *node {
 	return startWith(t, dsn, processor.Func(obey))
 }
 
-// startWith runs an engine whose namespace "ns" has another processor.
+// startWith starts an engine with another processor for namespace "ns".
 func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 	t.Helper()
 	var f *flows.Flows
@@ -63,12 +65,13 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 	return &node{n.Engine, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
-// obey does a job, or a process, as its args say: {"fail": "why"} fails, anything else succeeds with the name of the job and its args.
+// obey executes a job or a process as its args say. {"fail": "why"} fails. Anything else succeeds
+// with the name of the job and its args.
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Fail map[string]string `json:"fail"` // by job name
 	}
-	_ = json.Unmarshal(r.GetArgs(), &args) // other args say nothing
+	_ = json.Unmarshal(r.GetArgs(), &args) // other args are ignored
 	if why := args.Fail[r.GetJobName()]; why != "" {
 		return nil, processor.Fail("broken", "%s", why).NonRetryable()
 	}
@@ -80,7 +83,7 @@ func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Proc
 	}}}, nil
 }
 
-// put stores a template that is written as JSON, in a namespace.
+// put stores a template, given as JSON, in a namespace.
 func (n *node) put(t testing.TB, namespace, text string) *progressorv1.Template {
 	t.Helper()
 	m := &progressorv1.Template{}
@@ -95,7 +98,7 @@ func (n *node) put(t testing.TB, namespace, text string) *progressorv1.Template 
 	return r.GetTemplate()
 }
 
-// run starts a run of a template with a payload that is written as JSON.
+// run starts a run of a template with a payload given as JSON.
 func (n *node) run(t testing.TB, namespace, templateType, runID, payload string) *progressorv1.Run {
 	t.Helper()
 	r, err := n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: namespace, Type: templateType, RunId: runID, Payload: value(t, payload)}, kim)
@@ -117,7 +120,7 @@ func value(t testing.TB, text string) *structpb.Value {
 	return v
 }
 
-// ended waits for the end of a run.
+// ended waits for the end of a run and returns it.
 func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 	t.Helper()
 	r, err := n.Get(context.Background(), namespace, runID, patience)
@@ -130,7 +133,7 @@ func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 	return r
 }
 
-// until reads a run once it is told so.
+// until waits until a run has the wanted status and returns it.
 func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.Run {
 	t.Helper()
 	var r *progressorv1.Run
@@ -144,7 +147,7 @@ func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.
 	return r
 }
 
-// runSummary is a run in short: its status, and those of its steps with their attempts.
+// runSummary returns the status of a run and those of its steps with their attempts.
 func runSummary(r *progressorv1.Run) string {
 	s := strings.TrimPrefix(r.GetStatus().String(), "RUN_STATUS_") + ":"
 	for _, step := range r.GetSteps() {
@@ -179,7 +182,7 @@ func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 	return leases[0]
 }
 
-// answer ends a lease: with a failure, if there is a reason.
+// answer ends a lease. It fails the job if there is a reason.
 func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string) {
 	t.Helper()
 	resp := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: value(t, result)}}}
@@ -193,7 +196,7 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, result, reason string
 
 func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration(n) * time.Second) }
 
-// acknowledge ends a lease as a worker does that was told to stop, once it is told so.
+// acknowledge waits until the worker is asked to stop, then ends the lease like such a worker.
 func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
 	t.Helper()
 	enginetest.Eventually(t, patience, "the worker is told to stop", func() bool {

@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// manyStatuses starts runs and brings them to every status that there is. It gives what each of them is, by its id.
+// manyStatuses starts runs and brings them to every status. It returns their statuses by id.
 func manyStatuses(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	ctx := context.Background()
@@ -93,7 +93,7 @@ func namespaceOf(runID string) string {
 	return "pull"
 }
 
-// list reads all pages of a list of runs, two on each.
+// list returns all runs of a list, reading two per page.
 func (n *node) list(t testing.TB, namespace, filter, orderBy string) (list []*progressorv1.Run) {
 	t.Helper()
 	q := &progressorv1.ListRunsRequest{Namespace: namespace, Filter: filter, OrderBy: orderBy, PageSize: 2}
@@ -117,7 +117,7 @@ func ids(list []*progressorv1.Run) string {
 	return strings.Join(all, " ")
 }
 
-// A list, its filters and the view say of each run what GetRun says.
+// TestListRunsAsGetRun checks that lists, their filters and the view agree with GetRun.
 func TestListRunsAsGetRun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -170,7 +170,7 @@ func values(all map[string][]string, without string) (list [][]string) {
 	return list
 }
 
-// finds compares the runs that a filter finds in namespace "pull", in all orders.
+// finds checks which runs of namespace "pull" a filter finds, in all orders.
 func (n *node) finds(t *testing.T, filter string, want []string) {
 	t.Helper()
 	slices.Sort(want)
@@ -196,7 +196,8 @@ func (n *node) finds(t *testing.T, filter string, want []string) {
 	}
 }
 
-// Pages of a list neither repeat nor leave out a run when others are started between them.
+// TestListRunsWhileRunsStart checks that pages neither repeat nor omit a run if other runs start
+// between them.
 func TestListRunsWhileRunsStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -237,7 +238,7 @@ func refusedField(t *testing.T, err error, field, says string) {
 	}
 }
 
-// The fields of a run are found by what it was started with.
+// TestListRunsByFields checks that runs are found by the fields that they were started with.
 func TestListRunsByFields(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -285,7 +286,8 @@ func TestListRunsByFields(t *testing.T) {
 	}
 }
 
-// Waits that are open come by their due times, with what their run asks of them; one that was answered does not.
+// TestListOpenWaits checks that open waits are ordered by due time and contain the request of their
+// run, and that answered waits are not listed.
 func TestListOpenWaits(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -349,7 +351,7 @@ func TestListOpenWaits(t *testing.T) {
 	}
 }
 
-// Templates come by their types, page by page.
+// TestListTemplates checks that templates are ordered by type, page by page.
 func TestListTemplates(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -374,7 +376,8 @@ func TestListTemplates(t *testing.T) {
 	refusedField(t, err, "page_token", "no token")
 }
 
-// A run at its end is shown without its template, when that is gone or was made anew.
+// TestRunsOfDeletedTemplates checks that a run that has ended is shown without its template if that
+// was deleted or put again.
 func TestRunsOfDeletedTemplates(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -388,7 +391,7 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 		if again {
 			n.put(t, "ns", `{"type": "gone", "steps": [{"step_id": "x", "job": {}}, {"step_id": "y", "job": {}}]}`)
 		}
-		other := start(t, n.db.Config().ConnString()) // it has met no template
+		other := start(t, n.db.Config().ConnString()) // it has not read any template
 		for _, node := range []*node{n, other} {
 			r, err := node.Get(t.Context(), "ns", "r", 0)
 			if err != nil {
@@ -403,7 +406,8 @@ func TestRunsOfDeletedTemplates(t *testing.T) {
 	}
 }
 
-// step_list has each step of a run, those too that have not begun, and each item.
+// TestStepList checks that step_list contains each step of a run, including those that have not
+// begun, and each item.
 func TestStepList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -427,7 +431,8 @@ func TestStepList(t *testing.T) {
 	}
 }
 
-// What comes after the last item sees the results of all, whether that item is the only one of its task or not.
+// TestItemsResultsReachTheNextStep checks that the step after a for_each sees the results of all
+// items, whether or not the last one ended in a task of its own.
 func TestItemsResultsReachTheNextStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -442,7 +447,8 @@ func TestItemsResultsReachTheNextStep(t *testing.T) {
 	same(t, r.GetResult().GetStringValue(), "c 3")
 }
 
-// Who has changed what a template lets start is noted with it; what changes nothing is not.
+// TestTemplatesAreNoted checks that the audit records who changed what a template allows to start,
+// and records no request that changes nothing.
 func TestTemplatesAreNoted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -16,19 +16,20 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// row says what a verb does to a run, or to a step, in one status. want: what the run is afterwards, once what follows has followed; "another: …" is
-// the run that the verb started; a word in capital letters and a colon the reason of the refusal, which leaves the run as it was.
+// row is the expected result of a verb on a run or a step in one status. want is the status of the
+// run after all consequences; "another: " and the run that the verb started; or an error reason in
+// capital letters with a colon, if the verb is rejected and the run stays unchanged.
 type row struct{ status, verb, want string }
 
-// scene brings a run to a status, in which a verb comes to it.
+// scene is a run in a certain status, to which a verb is applied.
 type scene struct {
 	n       *node
-	id      string // of the run, and of its template; its jobs are named by it and their step
-	target  string // the step that the verb names; "": the first
+	id      string // of the run and its template; the names of its jobs contain it and their step
+	target  string // the step that the verb names; "" for the first
 	index   *int32
 	token   string
 	starts  int               // in its scope
-	another *progressorv1.Run // that a verb started
+	another *progressorv1.Run // run that a verb started
 	request *progressorv1.StartRunRequest
 }
 
@@ -90,7 +91,7 @@ func (s *scene) do(ctx context.Context, verb string) (err error) {
 	return err
 }
 
-// refusal is the reason of an error, as clients are told it.
+// refusal returns the reason of an error, as clients see it.
 func refusal(err error) string {
 	var status *flows.StatusError
 	var scope *flows.ScopeError
@@ -121,7 +122,7 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// now is the run as it is, with its items; "gone" where it is removed.
+// now returns the current run with its items, or "gone" if it was removed.
 func (s *scene) now(t testing.TB) string {
 	t.Helper()
 	r, err := s.n.Get(context.Background(), "pull", s.id, 0)
@@ -140,13 +141,14 @@ func (s *scene) now(t testing.TB) string {
 	return text
 }
 
-// leases takes the jobs of steps of the run, one after the other.
+// lease leases the job of a step of the run.
 func (s *scene) lease(t testing.TB, step string) *progressorv1.Lease {
 	t.Helper()
 	return s.n.lease(t, s.id+"-"+step)
 }
 
-// TestMatrix has every verb of FlowService that changes something come to a run and to a step in every status that there is.
+// TestMatrix applies every verb of FlowService that changes something to a run and a step in every
+// status.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -188,7 +190,7 @@ func letterOrDigit(r rune) rune {
 	return '_'
 }
 
-// check lets the verb of a row come to the run, and looks what follows.
+// check applies the verb of a row to the run and checks the result.
 func (s *scene) check(t testing.TB, r row) {
 	t.Helper()
 	was := s.now(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// counted is how many runs have ended, by how.
+// counted returns the numbers of ended runs by status.
 func (n *node) counted(t *testing.T) string {
 	t.Helper()
 	families, err := n.shown.Gather()
@@ -28,7 +28,8 @@ func (n *node) counted(t *testing.T) string {
 	return strings.Join(list, ", ")
 }
 
-// Runs that end are counted by how; one that is taken up again ends again, and one that did not start has not ended.
+// TestEndsAreCounted checks that ended runs are counted by status. A retried run ends again. A run
+// that did not start has not ended.
 func TestEndsAreCounted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

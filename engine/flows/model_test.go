@@ -30,15 +30,15 @@ var (
 )
 
 const (
-	modelRuns     = 10  // of a batch
-	modelCommands = 4   // at most that many for a run
-	modelRounds   = 400 // of the driver before the batch has to end
+	modelRuns     = 10  // per batch
+	modelCommands = 4   // maximum number per run
+	modelRounds   = 400 // rounds of the driver before the batch has to end
 )
 
-// TestRandomRuns drives runs of random templates on an engine with workers: random results, failures, lost workers,
-// cancels, retries, skips and restarts of the engine. Every run has to end, and what is stored of it has to agree with
-// what the workers did. A seed makes the same templates and commands again, but not the same order of what happens
-// concurrently.
+// TestRandomRuns drives runs of random templates on an engine with workers: random results,
+// failures, lost workers, cancels, retries, skips and restarts of the engine. Every run has to end,
+// and its stored rows have to agree with the results of the workers. A seed repeats the templates
+// and commands, but not the order of concurrent events.
 func TestRandomRuns(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -57,7 +57,7 @@ func TestRandomRuns(t *testing.T) {
 	}
 }
 
-// model is one batch of runs and what happened to them.
+// model is one batch of runs and their history.
 type model struct {
 	t    *testing.T
 	dsn  string
@@ -66,12 +66,12 @@ type model struct {
 	runs []*modelRun
 
 	node   *node
-	calm   bool // workers do everything at once and well
+	calm   bool // workers answer everything at once with success
 	stop   chan struct{}
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	held   []*progressorv1.Lease
-	done   map[string]string // results that were stored as far as a worker knows, by job
-	lost   map[string]bool   // jobs of which a worker does not know whether its answer was stored
+	done   map[string]string // results by job that were stored as far as a worker knows
+	lost   map[string]bool   // jobs for which a worker does not know whether its answer was stored
 	worker sync.WaitGroup
 }
 
@@ -105,7 +105,7 @@ func (m *model) run() {
 	m.node.stop()
 }
 
-// startModel runs an engine whose workers lose their jobs soon.
+// startModel starts an engine with short leases.
 func startModel(t *testing.T, dsn string) *node {
 	n := startWith(t, dsn, processor.Func(modelProcess))
 	pull := &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{LeaseDuration: seconds(1)}}
@@ -117,13 +117,13 @@ func startModel(t *testing.T, dsn string) *node {
 	return n
 }
 
-// modelProcess does the process of a step as its args say.
+// modelProcess executes the process of a step as its args say.
 func modelProcess(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Do    string `json:"do"`
 		Bytes int    `json:"bytes"`
 	}
-	_ = json.Unmarshal(r.GetArgs(), &args) // other args say nothing
+	_ = json.Unmarshal(r.GetArgs(), &args) // other args are ignored
 	switch {
 	case r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT, args.Do == "nothing":
 		return processor.Result().Done()
@@ -133,7 +133,7 @@ func modelProcess(_ context.Context, r *progressorv1.ProcessRequest) (*progresso
 	return processor.Result().JSONResponse(strings.Repeat("<", args.Bytes)).Complete().Done()
 }
 
-// work has a worker poll and answer until stop is closed.
+// work starts a worker that polls and answers until stop is closed.
 func (m *model) work() {
 	m.stop = make(chan struct{})
 	m.worker.Go(func() {
@@ -216,7 +216,8 @@ func (m *model) current() *node {
 	return m.node
 }
 
-// store sends an answer until it is known whether it was stored. result is the digest of the result in the answer.
+// store sends an answer until the worker knows whether it was stored. result is the digest of the
+// result in the answer.
 func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string) {
 	job, unsure := l.GetJob().GetJobId(), false
 	for {
@@ -246,7 +247,7 @@ func (m *model) store(l *progressorv1.Lease, a engine.LeaseAnswer, result string
 	}
 }
 
-// step lets one random thing happen beside the work.
+// step lets one random event happen, in addition to the work.
 func (m *model) step() {
 	ctx := context.Background()
 	switch r := m.runs[m.rand.IntN(len(m.runs))]; m.rand.IntN(60) {
@@ -270,7 +271,7 @@ func (m *model) restart() {
 	m.node = n
 }
 
-// command gives a run a random command. It may be rejected.
+// command sends a random command to a run. It may be rejected.
 func (m *model) command(r *modelRun) {
 	if r.commands++; r.commands > modelCommands {
 		return
@@ -327,10 +328,11 @@ func (m *model) answerWait(ctx context.Context) {
 		text := strings.Repeat("<", m.size())
 		r.Outcome = &progressorv1.CompleteStepRequest_Result{Result: structpb.NewStringValue(text)}
 	}
-	_, _ = m.node.Complete(ctx, r, kim) // it may have ended meanwhile, or be too large
+	_, _ = m.node.Complete(ctx, r, kim) // the wait may have ended meanwhile, or the answer may be too large
 }
 
-// end waits until all runs have ended, without failures. For one that does not, a command has to end it.
+// end waits until all runs have ended, without failures. Runs that do not end get a command that
+// ends them.
 func (m *model) end() {
 	m.mu.Lock()
 	m.calm = true
@@ -351,7 +353,7 @@ func (m *model) end() {
 		return enginetest.Count(m.t, m.node.db, `SELECT count(*) FROM processes
 			WHERE status NOT IN ('COMPLETED', 'CANCELLED', 'ERROR') AND removed_time IS NULL`)
 	}
-	for left() > 0 && time.Now().Before(over) { // what did steps of runs that did not wait for it
+	for left() > 0 && time.Now().Before(over) { // processes and runs of steps whose run did not wait for them
 		m.answerWait(context.Background())
 	}
 	if n := left(); n > 0 {

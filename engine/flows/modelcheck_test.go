@@ -74,7 +74,7 @@ func (m *model) steps(r *modelRun) (all []modelStep) {
 	return all
 }
 
-// check compares what is stored of a run that has ended with what the workers did.
+// check compares the stored rows of a run that has ended with the results of the workers.
 func (m *model) check(r *modelRun) {
 	run, err := m.node.Get(context.Background(), "pull", r.id, 0)
 	if err != nil {
@@ -119,10 +119,10 @@ func someSucceeded(steps []modelStep, step string) bool {
 	return false
 }
 
-// checkEffects checks that nothing is done twice that was not undone in between, and that no job succeeded without its
-// step.
+// checkEffects checks that nothing ran twice without being undone in between, and that no job
+// succeeded without its step.
 func (m *model) checkEffects(r *modelRun) {
-	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as ids of jobs have them
+	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as in the ids of jobs
 	for _, e := range m.events(r) {
 		name := e.Step
 		if e.Index >= 0 {

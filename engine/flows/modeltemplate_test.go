@@ -18,7 +18,7 @@ func (m *model) payload() string {
 		strings.Repeat("<", pick(m.rand, 1, 1, 2000, 300_000)))
 }
 
-// template makes a template without its type.
+// template returns a random template without its type.
 func (m *model) template() string {
 	var fields []string
 	graph := m.one(2)
@@ -110,7 +110,7 @@ func (m *model) jobOptions() string {
 		m.rand.IntN(2), m.rand.IntN(2), pick(m.rand, "0s", "0.1s", "1s"))
 }
 
-// size is that of a result: in most cases small, at times larger than is allowed.
+// size returns a random size of a result: usually small, sometimes larger than allowed.
 func (m *model) size() int { return modelSize(m.rand) }
 
 func modelSize(r *rand.Rand) int {

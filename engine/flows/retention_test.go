@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestRunsLeaveWhole keeps the jobs of a run as long as the run, and lets them leave together; those of a run whose id only begins alike stay.
+// TestRunsLeaveWhole checks that the jobs of a run are kept as long as the run and removed with it.
+// The jobs of a run whose id begins with the same text stay.
 func TestRunsLeaveWhole(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -23,7 +24,7 @@ func TestRunsLeaveWhole(t *testing.T) {
 	n.put(t, "ns", `{"type": "whole", "steps": [
 		{"step_id": "each", "job": {}, "for_each": {"items": "payload"}}, {"step_id": "other", "job": {"namespace": "pull"}}, {"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`)
 	items := `[0`
-	for i := 1; i < 130; i++ { // more than leave at once
+	for i := 1; i < 130; i++ { // more than one batch of removals
 		items += fmt.Sprintf(",%d", i)
 	}
 	n.run(t, "ns", "whole", "r", items+"]")
@@ -78,7 +79,8 @@ func TestRunsLeaveWhole(t *testing.T) {
 	}
 }
 
-// RemoveRun removes a run that has ended, its steps and its jobs, but not those of a run whose id begins alike.
+// TestRemoveRun checks that RemoveRun removes a run that has ended, its steps and its jobs, but not
+// those of a run whose id begins with the same text.
 func TestRemoveRun(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

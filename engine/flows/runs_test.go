@@ -6,7 +6,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestLine runs the steps of a line one after the other, each with the input that its template says.
+// TestLine checks that the steps of a linear template run one after the other, each with the input
+// of its template.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -22,7 +22,7 @@ func (n *node) startIn(runID, scopeID string) (*progressorv1.StartRunResponse, e
 	return n.Flows.Start(context.Background(), &progressorv1.StartRunRequest{Namespace: "pull", Type: "scoped", RunId: runID, Scope: "user", ScopeId: scopeID}, kim)
 }
 
-// started starts a run, which has to start.
+// started starts a run, which has to succeed.
 func (n *node) started(t testing.TB, runID, scopeID string) {
 	t.Helper()
 	r, err := n.startIn(runID, scopeID)
@@ -31,7 +31,7 @@ func (n *node) started(t testing.TB, runID, scopeID string) {
 	}
 }
 
-// TestScopeQueues starts runs of the same scope one after the other, in their order.
+// TestScopeQueues checks that runs of the same scope run one after the other, in order.
 func TestScopeQueues(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -52,7 +52,8 @@ func TestScopeQueues(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "q3")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestScopeQueuesOnce lets no run of a scope begin that waited while another one succeeded, where only one may.
+// TestScopeQueuesOnce checks that a waiting run of a scope does not begin after another one
+// succeeded, if only one may succeed.
 func TestScopeQueuesOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -75,7 +76,7 @@ func TestScopeQueuesOnce(t *testing.T) {
 	}
 }
 
-// TestScopeCancels has a new run take the place of one that runs.
+// TestScopeCancels checks that a new run replaces a running one.
 func TestScopeCancels(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -88,7 +89,7 @@ func TestScopeCancels(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "new")), "SUCCEEDED: a SUCCEEDED")
 }
 
-// TestScopeReturns answers with the run that is there.
+// TestScopeReturns checks that a start returns the existing run.
 func TestScopeReturns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -100,7 +101,8 @@ func TestScopeReturns(t *testing.T) {
 	}
 }
 
-// TestNotRepeatable answers with the run that has succeeded, for ever; one that has failed may be followed by another.
+// TestNotRepeatable checks that a start always returns the run that succeeded. A failed run may be
+// followed by another.
 func TestNotRepeatable(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -121,7 +123,8 @@ func TestNotRepeatable(t *testing.T) {
 	}
 }
 
-// TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time: one starts, and all others name it.
+// TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time. One starts, and all
+// others return it.
 func TestScopeFromTwoNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -157,7 +160,7 @@ func TestScopeFromTwoNodes(t *testing.T) {
 	}
 }
 
-// TestRepeat starts a run with the payload of an old one.
+// TestRepeat checks that a new run can be started with the payload of an old one.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -172,7 +175,8 @@ func TestRepeat(t *testing.T) {
 	same(t, r.GetRepeatOfRunId()+" "+r.GetResult().GetStringValue(), `old a {"n":1}`)
 }
 
-// TestRetryWithTheNewestVersion goes on with what the template says now.
+// TestRetryWithTheNewestVersion checks that a retry can continue with the newest version of the
+// template.
 func TestRetryWithTheNewestVersion(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -201,8 +205,8 @@ func TestRetryWithTheNewestVersion(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED new SUCCEEDED b SUCCEEDED 2")
 }
 
-// TestStartIsAskedAgain answers a start that is asked again with the run that is there: it comes by another connection, and the template has another
-// version by then.
+// TestStartIsAskedAgain checks that a repeated start returns the existing run, even if it uses
+// another connection and the template has a new version.
 func TestStartIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -231,7 +235,8 @@ func TestStartIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestWhySteps says of steps that end with their run which step failed it, and why; or who asked it to end.
+// TestWhySteps checks that the reason of a step that ends with its run names the step that failed
+// the run and its failure, or the reason of the cancel.
 func TestWhySteps(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

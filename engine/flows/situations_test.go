@@ -20,7 +20,8 @@ const (
 	rests   = rejects + `"retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},`
 )
 
-// situations bring a run to a status, those of "step …" a step of it.
+// situations contains functions that bring a run to a status. Those with names "step …" bring a
+// step of it to a status.
 var situations = map[string]func(testing.TB, *scene){
 	"PENDING, its time has not come": func(t testing.TB, s *scene) {
 		s.request = &progressorv1.StartRunRequest{RunTime: timestamppb.New(time.Now().Add(time.Hour))}
@@ -183,7 +184,7 @@ var situations = map[string]func(testing.TB, *scene){
 	},
 }
 
-// begin puts a template of its own and starts the run.
+// begin puts a template for the scene and starts the run.
 func (s *scene) begin(t testing.TB, want, more string, steps ...string) {
 	t.Helper()
 	if !strings.Contains(more, "cancel_policy") {
@@ -207,7 +208,7 @@ func (s *scene) until(t testing.TB, want string) {
 	s.n.until(t, "pull", s.id, want)
 }
 
-// verb lets a verb come to the run, which has to be taken, and waits for what it makes of it.
+// verb applies a verb to the run, which has to be accepted, and waits for the result.
 func (s *scene) verb(t testing.TB, verb, want string) {
 	t.Helper()
 	if err := s.do(context.Background(), verb); err != nil {
@@ -219,7 +220,7 @@ func (s *scene) verb(t testing.TB, verb, want string) {
 	}
 }
 
-// running has a worker hold the job of the first step.
+// running lets a worker hold the job of the first step.
 func (s *scene) running(t testing.TB) {
 	t.Helper()
 	s.begin(t, "QUEUED", rejects, jobA, jobB)
@@ -243,7 +244,7 @@ func (s *scene) failed(t testing.TB) {
 	s.until(t, "FAILED")
 }
 
-// behind has the run wait for another one of its scope.
+// behind lets the run wait for another one of its scope.
 func (s *scene) behind(t testing.TB) {
 	t.Helper()
 	other := s.id + "-before"
@@ -255,20 +256,20 @@ func (s *scene) behind(t testing.TB) {
 	s.begin(t, "PENDING", queues, jobA, jobB)
 }
 
-// waiting has the first step wait.
+// waiting lets the first step wait.
 func (s *scene) waiting(t testing.TB, more, step string) {
 	t.Helper()
 	s.begin(t, "WAITING_WORKER", more, step, jobB)
 	s.token = s.n.token(t, s.id, "a")
 }
 
-// items has the first step wait for two of three items.
+// items lets the first step wait for two of three items.
 func (s *scene) items(t testing.TB) {
 	t.Helper()
 	s.begin(t, "WAITING_WORKER", rejects, `{"step_id": "a", "wait": {}, "for_each": {"items": "[1, 2, 3]", "max_running": 2}}`, jobB)
 }
 
-// item names an item that waits.
+// item selects an item that waits.
 func (s *scene) item(t testing.TB, index int32) {
 	t.Helper()
 	s.index = &index
@@ -277,7 +278,7 @@ func (s *scene) item(t testing.TB, index int32) {
 	}
 }
 
-// soon tells whether something comes to be the case within the patience of a test.
+// soon waits until a condition is met, and reports whether it was met in time.
 func soon(met func() bool) bool {
 	end := time.NewTimer(patience)
 	defer end.Stop()

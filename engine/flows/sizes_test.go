@@ -12,13 +12,13 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// text returns a string as JSON: n times s.
+// text returns a JSON string of n times s.
 func text(s string, n int) string { return `"` + strings.Repeat(s, n) + `"` }
 
 const mib = 1 << 20
 
-// TestLargeResults ends runs whose results are as large as a step's may be, by each kind of task that can end a run,
-// and gives each to a run around it.
+// TestLargeResults ends runs with the largest allowed results, by each kind of task that can end a
+// run, and passes each result to an outer run.
 func TestLargeResults(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -57,8 +57,8 @@ func TestLargeResults(t *testing.T) {
 	}
 }
 
-// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message. A job keeps the
-// first 4 KiB of it.
+// TestLargeFailures ends runs, and runs around them, with a failure that is larger than a message.
+// A job keeps the first 4 KiB of it.
 func TestLargeFailures(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -80,8 +80,8 @@ func TestLargeFailures(t *testing.T) {
 	}
 }
 
-// TestLargeItems collects results of items that are larger together than a payload, and fails the step with a reason
-// where they are too large.
+// TestLargeItems checks that results of items may be larger in total than a payload, and that a
+// step fails with a reason if they are too large.
 func TestLargeItems(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -102,7 +102,8 @@ func TestLargeItems(t *testing.T) {
 	same(t, runSummary(r)+" "+r.GetFailure().GetReason(), "FAILED: a FAILED result_too_large")
 }
 
-// TestLargeCompensation undoes a step whose input and result are larger together than the args of other jobs may be.
+// TestLargeCompensation checks a compensation whose input and result are larger in total than the
+// args of other jobs may be.
 func TestLargeCompensation(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -119,7 +120,7 @@ func TestLargeCompensation(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "u")), "FAILED: a SUCCEEDED undo SUCCEEDED b FAILED")
 }
 
-// TestCompensationWithoutInput says why a compensation cannot begin.
+// TestCompensationWithoutInput checks that the run says why a compensation cannot begin.
 func TestCompensationWithoutInput(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -137,7 +138,8 @@ func TestCompensationWithoutInput(t *testing.T) {
 	}
 }
 
-// Two steps of 10,000 delays each: the due times do not make the state of the run too large.
+// TestManyDelays checks that two steps of 10,000 delays each do not make the state of the run too
+// large.
 func TestManyDelays(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// stepEvents returns the events of the steps of a run that match a condition, in their order.
+// stepEvents returns the events of the steps of a run that match a condition, in order.
 func (n *node) stepEvents(t *testing.T, runID, condition string) (events string) {
 	t.Helper()
 	row := n.db.QueryRow(context.Background(), `SELECT coalesce(string_agg(concat_ws(' ', step_id, type, to_status, worker_id), ', ' ORDER BY event_id), '')
@@ -20,7 +20,8 @@ func (n *node) stepEvents(t *testing.T, runID, condition string) (events string)
 	return events
 }
 
-// The row and the event of a step that has ended name the worker of its job, and the row tells when that began.
+// TestStepNamesItsWorker checks that the row and the event of a step that has ended name the worker
+// of its job, and that the row contains the start of the job.
 func TestStepNamesItsWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -49,7 +50,8 @@ func TestStepNamesItsWorker(t *testing.T) {
 	}
 }
 
-// The timeout of a run counts from the start of its first step, not from StartRun.
+// TestTimeoutCountsFromFirstStep checks that the timeout of a run counts from the start of its
+// first step, not from StartRun.
 func TestTimeoutCountsFromFirstStep(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -63,7 +65,7 @@ func TestTimeoutCountsFromFirstStep(t *testing.T) {
 	same(t, runSummary(n.ended(t, "pull", "short")), "EXPIRED: a CANCELLED")
 }
 
-// The events of a run tell how the cancels of its jobs ended.
+// TestCancelEventsOfSteps checks that the events of a run say how the cancels of its jobs ended.
 func TestCancelEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

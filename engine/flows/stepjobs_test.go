@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestStepJobIsCancelled cancels the jobs of steps by themselves: a step or an item that the run has not asked to end fails, and a
-// compensation is left.
+// TestStepJobIsCancelled cancels the jobs of steps directly. A step or an item that the run did not
+// ask to end fails, and a compensation is left undone.
 func TestStepJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -39,7 +39,7 @@ func TestStepJobIsCancelled(t *testing.T) {
 	same(t, runSummary(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
 }
 
-// TestStepJobIsUpdated changes an option of the job of a step.
+// TestStepJobIsUpdated checks that an option of the job of a step can be changed.
 func TestStepJobIsUpdated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

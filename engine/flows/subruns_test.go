@@ -7,7 +7,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestRunsOfRunsAreChecked fails a step whose run its template does not let start, also where the step names its version.
+// TestRunsOfRunsAreChecked checks that a step fails if the template of its run does not allow the
+// start, even if the step names a version.
 func TestRunsOfRunsAreChecked(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -29,13 +30,13 @@ func TestRunsOfRunsAreChecked(t *testing.T) {
 	}
 }
 
-// TestInputsAsLongAsTheyMayBe gives a process and a run as much as a payload may have.
+// TestInputsAsLongAsTheyMayBe passes the largest payload to a process and a run.
 func TestInputsAsLongAsTheyMayBe(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	n.put(t, "ns", `{"type": "inner", "steps": [{"step_id": "a", "delay": {"duration": "0s"}}]}`)
 	n.put(t, "ns", `{"type": "outer", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "sub", "run": {"type": "inner"}}, {"step_id": "p", "process": {}}]}`)
-	// JSON as it is stored has a space here and there.
+	// The stored JSON contains additional spaces.
 	payload := `{"a":"` + strings.Repeat("x", 1<<20-40) + `","b":[1,2,3]}`
 	n.run(t, "ns", "outer", "long", payload)
 	r := n.ended(t, "ns", "long")

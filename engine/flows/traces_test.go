@@ -14,7 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The steps of a run, and those of the runs that it starts, are in the trace of the request that started it, whenever they begin.
+// TestTraceOfARun checks that the steps of a run, and those of its inner runs, are in the trace of
+// the request that started it, whenever they begin.
 func TestTraceOfARun(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)

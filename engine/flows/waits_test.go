@@ -14,7 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// token reads the token of a wait, as ListOpenWaits shows it.
+// token returns the token of a wait, as ListOpenWaits shows it.
 func (n *node) token(t testing.TB, runID, stepID string) (token string) {
 	t.Helper()
 	err := n.db.QueryRow(context.Background(), "SELECT coalesce(token, '') FROM flow_steps WHERE run_id = $1 AND step_id = $2 AND index = -1", runID, stepID).Scan(&token)
@@ -38,7 +38,8 @@ func (n *node) completeIn(runID, stepID, token string, r *progressorv1.CompleteS
 	return n.Complete(context.Background(), r, kim)
 }
 
-// TestExternalWait is answered once, by who has its token, with what its schema says.
+// TestExternalWait checks that a wait accepts one answer, only with its token and only if the
+// answer matches the schema.
 func TestExternalWait(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -87,7 +88,8 @@ func TestExternalWait(t *testing.T) {
 	same(t, runSummary(r)+" "+r.GetResult().GetStringValue()+" "+r.GetSteps()[0].GetWorkerId(), "SUCCEEDED: outside SUCCEEDED sign SUCCEEDED kim outside")
 }
 
-// TestAnswerIsRepeated returns the run for the same answer again, while the run goes on and after its end. Another answer changes nothing.
+// TestAnswerIsRepeated checks that the same answer again returns the run, before and after its end.
+// Another answer changes nothing.
 func TestAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -148,7 +150,8 @@ func TestAnswerIsRepeated(t *testing.T) {
 
 func errOf(_ *progressorv1.Run, err error) error { return err }
 
-// TestWaitIsCancelled takes only the acknowledgement of a cancel; a person's wait is cancelled at once.
+// TestWaitIsCancelled checks that a cancelled wait accepts only an acknowledgement. The wait of a
+// person is cancelled at once.
 func TestWaitIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -171,7 +174,8 @@ func TestWaitIsCancelled(t *testing.T) {
 	same(t, runSummary(r), "CANCELLED: outside CANCELLED person CANCELLED")
 }
 
-// TestWaitIgnoresCancel is cancelled when its grace is over, which an event says.
+// TestWaitIgnoresCancel checks that a wait is cancelled when its grace period expires, with an
+// event.
 func TestWaitIgnoresCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -185,7 +189,7 @@ func TestWaitIgnoresCancel(t *testing.T) {
 	}
 }
 
-// TestWaitIsOverdue does at the due time what the template says.
+// TestWaitIsOverdue checks the action of the template at the due time.
 func TestWaitIsOverdue(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -199,7 +203,7 @@ func TestWaitIsOverdue(t *testing.T) {
 	same(t, r.GetSteps()[1].GetResult().GetStringValue()+" "+r.GetFailure().GetReason(), "late timeout")
 }
 
-// TestSkip ends steps by hand: those that depend on them go on.
+// TestSkip checks that the steps that depend on a skipped step continue.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

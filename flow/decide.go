@@ -101,8 +101,8 @@ type Outcome struct {
 	Reason      string     // of an item that the run itself ends, and of a compensation
 }
 
-// startsAtOnce is the maximum number of steps that one decision begins. It limits the messages to
-// other processes that one result contains.
+// startsAtOnce is the maximum number of steps and items that one decision begins. It limits the
+// messages to other processes that one result contains.
 const startsAtOnce = 100
 
 // Decision is a run while a decision about it is made.

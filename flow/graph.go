@@ -56,7 +56,7 @@ func (c *compiler) link() {
 	c.order()
 }
 
-// order computes for each step which steps come before it. It reports each cycle as a problem.
+// order computes for each step which steps come before it. It reports cycles as problems.
 func (c *compiler) order() {
 	steps := c.template.Steps
 	open := make([]int, len(steps)) // number of dependencies that are not ordered yet

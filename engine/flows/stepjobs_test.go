@@ -12,7 +12,7 @@ import (
 )
 
 // TestStepJobIsCancelled cancels the jobs of steps directly. A step or an item that the run did not
-// ask to end fails, and a compensation is left undone.
+// ask to end fails. A cancelled compensation leaves the status of its step.
 func TestStepJobIsCancelled(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -124,7 +124,7 @@ func (c *Crons) request(ctx context.Context, run process.Key, w *work, target *p
 	case ctx.Err() != nil: // the node stops: another one repeats the request
 		return nil, ctx.Err()
 	case errors.Is(timed.Err(), context.DeadlineExceeded) && limit == w.Timeout:
-		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as that of the cron, which checks at the same moment
+		return &outcome{cron.Timeout, passedTimeout(limit)}, nil // the same text as in task.look
 	case errors.Is(timed.Err(), context.DeadlineExceeded):
 		if stalled, ok := errors.AsType[*bodyError](err); ok {
 			return &outcome{cron.Timeout, stalled.stalledFor(limit)}, nil

@@ -34,8 +34,8 @@ func refuses(reason string) engine.LeaseAnswer {
 	return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: &progressorv1.Rejection{Reason: reason}}}}
 }
 
-// The answer that is stored is confirmed however often it comes; another one under the same token is lost, and changes nothing. What is not kept
-// cannot differ.
+// A repeated answer that equals the stored one is confirmed. A different answer with the same token
+// is lost and changes nothing. A result that is not kept cannot be compared.
 func TestAnswersAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -76,7 +76,8 @@ func TestAnswersAgain(t *testing.T) {
 	}
 }
 
-// A result is compared with that of its own attempt: once the job was retried it is another's, and once it was fetched it is gone.
+// A result is compared only with the stored result of its own attempt. That is gone after a retry
+// or a fetch.
 func TestAnswerAgainAfterOthers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -97,7 +98,7 @@ func TestAnswerAgainAfterOthers(t *testing.T) {
 	}
 }
 
-// A failure after which a job waits to be tried again is known until the next attempt begins. What was given back has not failed.
+// A failure is remembered until the next attempt begins. A released attempt has not failed.
 func TestFailureAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -127,7 +128,7 @@ func TestFailureAgain(t *testing.T) {
 	l := n.one(t, "w")
 	_, err := n.Cancel(t.Context(), key("pull", "cancelled"), "", process.Actor{})
 	must(t, err)
-	for range 2 { // it is not tried again
+	for range 2 { // it is not retried
 		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), breaks("x", 1)))
 	}
 	n.job(t, "pull", "cancelled", cancelled)

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A Poll hands out only so many bytes of tasks. The others come with the next one, also if places of groups wait.
+// The tasks in the response of a Poll are bounded in bytes. The next poll returns the others, also
+// if members of groups wait.
 func TestPollIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -42,7 +43,8 @@ func TestPollIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A job keeps its newest failures, with short texts. All of them count: it is tried again max_retry times and no more.
+// A job keeps its newest failures, with shortened texts. All of them count: it is retried max_retry
+// times and no more.
 func TestFailuresAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -75,7 +77,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// More failures than a job keeps may have been stored before there was a limit.
+// A job may have more failures than the limit, from before there was one.
 func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -90,7 +92,7 @@ func TestFailuresOfBeforeTheLimit(t *testing.T) {
 	}
 }
 
-// A heartbeat with too much progress is refused by the name of the field, and extends nothing.
+// A heartbeat with too much progress is rejected with the name of the field, and extends no lease.
 func TestProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -106,7 +108,8 @@ func TestProgressIsBounded(t *testing.T) {
 	wantField(t, beat(process.MaxProgressBytes-100), "")
 }
 
-// The results of many workers fit into one job: those that come too late are left out, and its end says how many.
+// The results of many workers fit into one job. Results over the limit are left out, and the end of
+// the job says how many.
 func TestResultsOfAGroupAreBounded(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

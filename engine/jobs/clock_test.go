@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A forward step of the database's clock takes no lease from a worker that renews it.
+// A forward step of the database clock does not end the lease of a worker that renews it.
 func TestForwardClockStepKeepsLeases(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

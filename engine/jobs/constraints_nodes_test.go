@@ -19,17 +19,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// watch counts what runs of each key, and what limits hold.
+// watch counts the running jobs by key, and records the limits.
 type watch struct {
 	mu      sync.Mutex
 	running map[string]int
-	limits  []int // as they were put, one after the other
-	putting bool  // the last of them is being put: the one before it may hold still
-	most    int   // that ran of one key
+	limits  []int // in the order in which they were put
+	putting bool  // the last one is being put: the one before it may still be in force
+	most    int   // the highest number of running jobs of one key
 	faults  []string
 }
 
-// polls notes that a poll begins: the limits since then may hold for what it brings.
+// polls returns the index of the first limit that may be in force for a poll that begins now.
 func (w *watch) polls() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +59,8 @@ func (w *watch) ends(key string) {
 	w.running[key]--
 }
 
-// Whatever happens to jobs on two nodes, and however the limit changes: never do more of a key run than the limit says, and all come to their end.
+// Whatever happens to jobs on two nodes, and however the limit changes, no more jobs of a key run
+// than the limit allows. All jobs end.
 func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	const jobs, workers = 150, 6
@@ -71,11 +72,11 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	w := &watch{running: map[string]int{}, limits: []int{2}}
 	put := func(limit int) {
 		w.mu.Lock()
-		w.limits, w.putting = append(w.limits, limit), true // it may hold from now on
+		w.limits, w.putting = append(w.limits, limit), true // it may be in force from now on
 		w.mu.Unlock()
 		nodes[random.IntN(2)].limit(t, &progressorv1.Constraint{Name: "region", Key: byRegion, MaxRunning: int32(limit)})
 		w.mu.Lock()
-		w.limits, w.putting = append(w.limits, limit), false // and no other one any more
+		w.limits, w.putting = append(w.limits, limit), false // and no other one
 		w.mu.Unlock()
 	}
 	put(2)
@@ -99,7 +100,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		case 0:
 			put(1 + random.IntN(3))
 		case 1:
-			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why", process.Actor{}) // it may be at its end
+			_, _ = nodes[random.IntN(2)].Cancel(ctx, key("pull", fmt.Sprint("j", random.IntN(k+1))), "why", process.Actor{}) // it may have ended
 		}
 	}
 	db := nodes[0].db
@@ -116,19 +117,19 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	}
 }
 
-// work takes jobs and ends them in one way or another.
+// work leases jobs and ends them in different ways.
 func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, ended *atomic.Int64) {
 	for ctx.Err() == nil {
 		since := w.polls()
 		leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond})
 		if err != nil {
-			continue // the test is over
+			continue // the test has ended
 		}
 		for _, l := range leases {
 			w.starts(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue(), since)
 		}
 		for _, l := range leases {
-			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue()) // before it is said: then the next may start
+			w.ends(l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue()) // before the next job may start
 			switch random.IntN(5) {
 			case 0:
 				_ = n.fail(l, "no") // it may have been cancelled
@@ -142,7 +143,8 @@ func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, 
 	}
 }
 
-// A node that does not know yet of a constraint, or of a change, runs nothing under the old one: what it claims it gives back, to be evaluated.
+// A node that does not know a change of a constraint yet runs nothing under the old version. It
+// releases what it claims, and the job is evaluated again.
 func TestNodeThatIsBehind(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -150,7 +152,7 @@ func TestNodeThatIsBehind(t *testing.T) {
 	for k := range 20 {
 		b.limited(t, "pull", fmt.Sprint("j", k), "eu", nil)
 	}
-	a.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // what waits is being looked through, and b claims meanwhile
+	a.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // b claims during the evaluation
 	var leased []*progressorv1.Lease
 	for range 20 {
 		leased = append(leased, b.look(t, "w")...)
@@ -167,7 +169,8 @@ func TestNodeThatIsBehind(t *testing.T) {
 	}
 }
 
-// Of jobs with a rate no more start in any time than the burst and what the rate gives; in a namespace of workers and of a processor.
+// In any period, no more jobs start than the burst and the rate allow, with workers and with a
+// processor.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -187,7 +190,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// A job that waits for a rate is told when the next one starts.
+// blocked_on of a job that waits for a rate says when the next job starts.
 func TestBlockedOnRate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -207,8 +210,9 @@ func TestBlockedOnRate(t *testing.T) {
 	}
 }
 
-// A bucket that has a start to give is not looked at for that, and goes once it is full; that of a rate which is no more goes with it. A bucket
-// that stayed due was looked at without an end, a hundred times a second.
+// A bucket that has a start to give is not due, and is deleted once it is full. The bucket of a
+// deleted rate is deleted with it. Before, such a bucket stayed due and was read a hundred times a
+// second.
 func TestBucketsRest(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -227,7 +231,7 @@ func TestBucketsRest(t *testing.T) {
 	}
 }
 
-// Who has put or deleted a constraint is noted with it; a delete that finds none is not.
+// The audit log has who put or deleted a constraint. It does not have a delete that found none.
 func TestConstraintsAreNoted(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

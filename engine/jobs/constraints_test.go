@@ -32,7 +32,7 @@ func (n *node) limit(t testing.TB, c *progressorv1.Constraint) {
 	}
 }
 
-// limited enqueues a job whose args are the region that the tests' constraints look at.
+// limited enqueues a job whose args contain the region that the constraints of these tests use.
 func (n *node) limited(t testing.TB, namespace, id, region string, o *progressorv1.JobOptions) {
 	t.Helper()
 	args, err := structpb.NewValue(map[string]any{"region": region})
@@ -44,7 +44,7 @@ func (n *node) limited(t testing.TB, namespace, id, region string, o *progressor
 	}
 }
 
-// placed waits until so many jobs of a namespace wait for a place.
+// placed waits until the given number of jobs of a namespace wait for a slot.
 func (n *node) placed(t testing.TB, namespace string, want int) {
 	t.Helper()
 	enginetest.Eventually(t, patience, fmt.Sprintf("%d wait for a place", want), func() bool {
@@ -67,7 +67,8 @@ func ids(leases []*progressorv1.Lease) string {
 
 const byRegion = "job.args.region"
 
-// Of each key so many jobs run at a time; a key that is taken holds up nobody else, and who waits is told what for.
+// The limit holds for each key. A key in use does not block jobs with other keys, and a blocked job
+// says what it waits for.
 func TestMaxRunningOfAKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -104,7 +105,8 @@ func TestMaxRunningOfAKey(t *testing.T) {
 	}
 }
 
-// A job needs all keys that it matches; it takes none before it has all of them.
+// A job needs the keys of all constraints that it matches. It takes none before it can have all of
+// them.
 func TestJobNeedsAllItsKeys(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -118,7 +120,7 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	if got := ids(leases); got != "eu0 us0" {
 		t.Fatalf("leased %s", got)
 	}
-	if err := n.succeed(leases[1], nil); err != nil { // us0: its place in "all" is for whoever may run
+	if err := n.succeed(leases[1], nil); err != nil { // us0: its place in "all" is free for any job
 		t.Fatal(err)
 	}
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "us1" {
@@ -126,7 +128,8 @@ func TestJobNeedsAllItsKeys(t *testing.T) {
 	}
 }
 
-// Jobs of one key and of two are in front of their lines at the same moment: what needs both gets both or none.
+// Jobs of one key and jobs of two are at the front of their queues at the same time. A job that
+// needs both keys gets both or none.
 func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -157,7 +160,8 @@ func TestJobsOfOneKeyAndOfTwo(t *testing.T) {
 	}
 }
 
-// However an attempt ends, its keys are free, once: answered, failed, given back, cancelled, removed, lost with its worker, suspended.
+// Every end of an attempt frees its keys once: success, failure, release, cancel, removal, a lost
+// worker and suspension.
 func TestEveryEndFreesItsKeys(t *testing.T) {
 	t.Parallel()
 	later := &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
@@ -209,7 +213,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A job that was given back, or retries, waits in line again, behind nobody who came later.
+// A job that is released or retried waits in the queue again, ahead of all jobs that came later.
 func TestReleasedJobWaitsInLine(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -224,7 +228,8 @@ func TestReleasedJobWaitsInLine(t *testing.T) {
 	}
 }
 
-// A job whose time comes waits in line then: it is not claimed past its constraint, in a namespace of workers or of a processor.
+// A delayed job enters its queue when its time comes. It is not claimed without its key, with
+// workers or with a processor.
 func TestDelayedJobGoesToItsLine(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range []string{"pull", "ns"} {
@@ -253,7 +258,8 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 	}
 }
 
-// A limit holds at once when it changes, for those that wait and counting those that run; without it all may run.
+// A changed limit holds at once, for waiting jobs and counting running ones. Without a constraint
+// all jobs may run.
 func TestLimitsChangeLive(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -287,7 +293,8 @@ func TestLimitsChangeLive(t *testing.T) {
 	}
 }
 
-// What waits is evaluated again when a constraint changes: a job that does not match any more goes on, one that does waits for its new key.
+// A changed constraint is evaluated again for waiting jobs. A job that no longer matches may run,
+// and one that matches waits for its new key.
 func TestChangedMatchAndKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -309,7 +316,7 @@ func TestChangedMatchAndKey(t *testing.T) {
 	}
 }
 
-// UpdateJob has a job evaluated again whose tags constraints look at.
+// UpdateJob evaluates a job again if constraints use its tags.
 func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -329,7 +336,8 @@ func TestUpdatedJobIsEvaluatedAgain(t *testing.T) {
 	}
 }
 
-// A constraint is checked when it is put: the error names the field and where in the text it is.
+// A constraint is validated when it is put. The error names the field and the position in the
+// expression.
 func TestConstraintIsChecked(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -359,7 +367,8 @@ func TestConstraintIsChecked(t *testing.T) {
 	}
 }
 
-// A job that is suspended in its line, or with its key, holds up nobody; resumed it waits in line again.
+// A suspended job blocks no other job, whether it waits in its queue or has its key. When it is
+// resumed, it waits in the queue again.
 func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -368,7 +377,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
 	n.limited(t, "pull", "third", "", nil)
-	for _, id := range []string{"second", "first"} { // the one in line, then the one that may be claimed
+	for _, id := range []string{"second", "first"} { // the one in the queue, then the one that can be claimed
 		_, err := n.SuspendProcess(context.Background(), key("pull", id), "why", process.Actor{})
 		must(t, err)
 	}
@@ -389,7 +398,8 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 	}
 }
 
-// Keys that no job holds any more become free, however many there are; one that is held stays.
+// Keys that are held by jobs that no longer exist become free, however many there are. A key that a
+// job holds stays held.
 func TestKeysOfNobody(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

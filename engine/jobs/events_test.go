@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// story are the events of a job, oldest first, a line each.
+// story returns the events of a job, oldest first, one per line.
 func (n *node) story(t testing.TB, namespace, id string) string {
 	t.Helper()
 	list, next, err := n.ListJobEvents(context.Background(), &progressorv1.ListJobEventsRequest{Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id)})
@@ -44,7 +44,7 @@ var (
 	soon = &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Millisecond)}}
 )
 
-// What happens to a job is told, each thing once, by whom and by which worker.
+// Everything that happens to a job has one event, with its actor and its worker.
 func TestJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -149,7 +149,8 @@ func TestJobEvents(t *testing.T) {
 	}
 }
 
-// What comes from SQL, runs on a processor of the engine, and is cancelled by a message is told too; and only what the namespace keeps.
+// Jobs from SQL, jobs of a processor of the engine, and cancels by message have events, too, but
+// only those that the namespace keeps.
 func TestKeptJobEvents(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -190,7 +191,7 @@ func TestKeptJobEvents(t *testing.T) {
 	}
 }
 
-// watched are the events that a watch has brought.
+// watched has the events that a watch has returned.
 type watched struct {
 	mu     sync.Mutex
 	ids    []int64
@@ -207,7 +208,7 @@ func (w *watched) from(ctx context.Context, n *node, filter string, pause time.D
 		if w.cursor = r.GetCursor(); r.GetEvent() != nil {
 			w.ids = append(w.ids, r.GetEvent().GetEventId())
 			if pause > 0 && len(w.ids)%50 == 0 {
-				return context.Canceled // the client goes, and comes back
+				return context.Canceled // the client disconnects and reconnects
 			}
 		}
 		return nil
@@ -220,8 +221,9 @@ func (w *watched) count() int {
 	return len(w.ids)
 }
 
-// A watch brings every event once, those of a job in their order, while two nodes write them, whether the client stays, comes and goes between nodes, or
-// begins with the history. One with a filter brings what that holds for.
+// A watch returns every event once, and those of a job in order, while two nodes write them. This
+// holds if the client stays connected, reconnects to other nodes, or begins with the history. A
+// watch with a filter returns the matching events.
 func TestWatchJobEvents(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -298,7 +300,8 @@ func TestWatchJobEvents(t *testing.T) {
 	}
 }
 
-// The counts are what there is, by name; the oldest job that could run is known, also in the line of a constraint; names without jobs go.
+// The counts match the jobs, by name. The age of the oldest job that could run is known, also if it
+// waits for a constraint. Names without jobs are deleted.
 func TestQueueStats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each failed attempt says its number, who ran it, when it failed, and whether it was a takeover; not what the worker says of these.
+// Each failed attempt has its number, its worker, its time and whether it was a takeover. Values of
+// these that the worker sends are ignored.
 func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -28,7 +29,7 @@ func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leases := func(d time.Duration) { // of the attempts to come
+	leases := func(d time.Duration) { // of later attempts
 		if _, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
 			Namespace: "pull", JobId: "j", Options: &progressorv1.JobOptions{LeaseDuration: durationpb.New(d), HeartbeatInterval: durationpb.New(d / 2)},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"lease_duration", "heartbeat_interval"}},

@@ -20,12 +20,13 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// workers are the options of a job that so many workers run, out of some.
+// workers returns options of a job that needs count workers, from ids if any.
 func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true}
 }
 
-// members waits until a job has so many places whose member has not ended, all of which stand where a worker may take them, or are taken.
+// members waits until a job has want members that have not ended, and each of them is running or
+// can be leased.
 func (n *node) members(t testing.TB, id string, want int) {
 	t.Helper()
 	enginetest.Eventually(t, patience, fmt.Sprintf("%s has %d members", id, want), func() bool {
@@ -34,7 +35,7 @@ func (n *node) members(t testing.TB, id string, want int) {
 	})
 }
 
-// runs tells what became of each worker: those that have no place yet first.
+// runs returns the state of each worker of a job. Places without a worker are first.
 func runs(job *progressorv1.Job) string {
 	var all []string
 	for _, r := range job.GetWorkerRuns() {
@@ -67,7 +68,8 @@ func wantBlockedOn(t testing.TB, job *progressorv1.Job, want string) {
 
 func result(of string) *structpb.Value { return structpb.NewStringValue("by " + of) }
 
-// A broadcast: each worker that is named runs the job once, nobody else does, and it ends with the results of all. They are handed out once.
+// A broadcast: each named worker runs the job once, and no other worker does. It ends with the
+// results of all workers, which can be fetched once.
 func TestBroadcast(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -109,8 +111,8 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// Of one priority the place that is for this worker comes before one that any may take, though that has waited longer; of several priorities the
-// smallest comes first, whomever it is for.
+// If the priorities are equal, a worker gets a place that is reserved for it before a place for any
+// worker, even if that is older. Otherwise the smallest priority goes first.
 func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -119,7 +121,7 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	for _, j := range []struct {
 		id string
 		o  *progressorv1.JobOptions
-	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"urgent", urgent}} { // the named one is the younger of the two
+	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"urgent", urgent}} { // named is newer than any
 		n.enqueue(t, "pull", j.id, j.o)
 		n.members(t, j.id, 1)
 	}
@@ -130,8 +132,8 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	}
 }
 
-// A quorum: two of three have to succeed, and one may fail. What failed is tried again by the same worker, as often as it says; then another
-// worker gets a place.
+// A quorum: two of three workers have to succeed, and one may fail. The same worker retries a
+// failed attempt up to max_retry times. Then another worker gets a place.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -170,7 +172,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// A job that several workers run has begun once its members are made: one more with its key waits behind it.
+// A job for several workers has begun once its members are created. Another job with its unique key
+// waits behind it.
 func TestUniqueBehindAGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -187,7 +190,8 @@ func TestUniqueBehindAGroup(t *testing.T) {
 	}
 }
 
-// A job that has failed is retried when enough of its members have succeeded meanwhile: it has succeeded at once, and its events say that it did not run.
+// If enough members have succeeded in the meantime, a failed job that is retried succeeds at once.
+// Its events show that it did not run.
 func TestGroupRetriedWhenDone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -215,8 +219,8 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	}
 }
 
-// A job fails when more workers have failed than may, or when too few are left; those that still run are asked to end. RetryJob keeps those that
-// succeeded, unless it is told otherwise.
+// A job fails if more workers have failed than allowed, or if too few are left. Running members are
+// asked to end. RetryJob keeps the successes, unless the request clears them.
 func TestGroupFailsAndIsRetried(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -280,10 +284,11 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.job(t, "pull", "few", failed) // one is left for two
+	n.job(t, "pull", "few", failed) // one worker is left for two successes
 }
 
-// A member whose worker is lost frees its place: for any worker, the same one too. Past max_takeovers the worker has failed.
+// A member whose worker is lost frees its place for any worker, even the same one. After
+// max_takeovers the worker has failed.
 func TestMemberLost(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -293,7 +298,7 @@ func TestMemberLost(t *testing.T) {
 	n.enqueue(t, "pull", "lost", o)
 	n.members(t, "lost", 2)
 	a, b := n.one(t, "w1"), n.one(t, "w2")
-	n.beat(t, "w1", a) // it has reached its worker: this attempt counts
+	n.beat(t, "w1", a) // it has reached its worker, so this attempt counts
 	n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 hour' WHERE worker_id = 'w2'")
 	taken := n.one(t, "w3")
 	if err := n.succeed(a, nil); err == nil {
@@ -309,11 +314,11 @@ func TestMemberLost(t *testing.T) {
 	})
 }
 
-// What a worker gives back costs nothing and is anybody's.
+// A place that a worker releases is free for any worker and uses up nothing.
 func TestMemberReleased(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
-	id := strings.Repeat("i", 256) // its member has a shorter one
+	id := strings.Repeat("i", 256) // the ID of its member is shorter
 	n.enqueue(t, "pull", id, workers(1, 0, "w1", "w2"))
 	n.members(t, id, 1)
 	if err := n.ReleaseLeases(t.Context(), []string{n.one(t, "w1").GetLeaseToken()}); err != nil {
@@ -329,8 +334,8 @@ func TestMemberReleased(t *testing.T) {
 	wantRuns(t, n.job(t, "pull", id, succeeded), "w2 succeeded 1 by w2")
 }
 
-// Two engines and many workers that poll, fail, give back and are killed: no worker ever runs two members of a job at a time or one after its
-// success, and every job ends.
+// With two engines and many workers that poll, fail, release and are killed, no worker runs two
+// members of a job at the same time, or one after its success. Every job ends.
 func TestGroupsByTwoEngines(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -398,7 +403,8 @@ func TestGroupsByTwoEngines(t *testing.T) {
 	}
 }
 
-// A node died before it looked at a group to which something had come: another one is told by the collector's pass that it waits.
+// A node died before it decided a group that was due. Another node finds the group with the next
+// pass of the collector.
 func TestGroupThatWasLeft(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

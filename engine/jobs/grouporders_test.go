@@ -17,8 +17,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Cancel: members that wait end at once, those that run are told; the job ends when all have. Past the grace the engine ends it. With enough
-// successes it has succeeded.
+// A cancel ends waiting members at once and asks running ones to end. The job ends when all members
+// have ended. After the grace the engine ends it. With enough successes it has succeeded.
 func TestCancelGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -42,7 +42,7 @@ func TestCancelGroup(t *testing.T) {
 	}
 	wantRuns(t, n.job(t, "pull", "asked", cancelled), " cancelled 0, w1 cancelled 1 broken")
 
-	for _, suspended := range []bool{false, true} { // nobody has taken a place
+	for _, suspended := range []bool{false, true} { // no worker has taken a place
 		id := fmt.Sprint("waits ", suspended)
 		n.enqueue(t, "pull", id, workers(2, 0))
 		n.members(t, id, 2)
@@ -85,7 +85,8 @@ func TestCancelGroup(t *testing.T) {
 	n.job(t, "pull", "quicker", succeeded)
 }
 
-// A suspended job goes on where it was when it is resumed, with what its members have done meanwhile. Removed, its members are asked to end.
+// A suspended job continues when it is resumed, with what its members have done meanwhile. If it is
+// removed, its members are asked to end.
 func TestGroupSuspendedAndRemoved(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -114,7 +115,7 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
 	}
-	// The same id again is another job, whatever is left of the members of the first.
+	// A new job with the same ID is independent of the remaining members of the first.
 	enginetest.Eventually(t, patience, "its id is free", func() bool {
 		_, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
 		return err == nil
@@ -125,7 +126,8 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	n.job(t, "pull", "held", succeeded)
 }
 
-// Who may run it changes: a worker that may no more has lost it, without a failed attempt, and somebody else takes its place.
+// The allowed workers change. A worker that is no longer allowed loses its lease without a failed
+// attempt, and another worker gets its place.
 func TestUpdateGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -173,7 +175,7 @@ func TestUpdateGroup(t *testing.T) {
 	}
 }
 
-// Members need the keys of constraints, each its own; the job itself needs none.
+// Each member needs the keys of constraints, but the job itself does not.
 func TestGroupUnderConstraint(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -200,7 +202,8 @@ func TestGroupUnderConstraint(t *testing.T) {
 	n.job(t, "pull", "three", succeeded)
 }
 
-// A group whose time has not come has no members; by then it has. A cron's job may be one, and its creator is told of its end.
+// A delayed group has no members before its time. A cron may start a group, and the creator gets
+// its end.
 func TestGroupLater(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -222,7 +225,7 @@ func TestGroupLater(t *testing.T) {
 	n.job(t, "pull", "later", succeeded)
 }
 
-// What makes no sense is refused by name.
+// Invalid options are rejected with the name of the field.
 func TestGroupRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -21,10 +21,12 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// patience is how long a test waits for an event that normally happens soon. It is long because the
+// machine may be busy.
 const patience = time.Minute
 
-// node is an engine of a test that keeps jobs. Its namespace "ns" pushes them to a processor, its namespace "pull" leaves them to workers.
+// node is an engine of a test with jobs. Namespace "ns" pushes them to a processor, and workers
+// poll namespace "pull".
 type node struct {
 	*engine.Engine
 	*jobs.Jobs
@@ -64,7 +66,7 @@ func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOp
 	return r
 }
 
-// poll leases at most limit tasks of namespace "pull", and waits for them.
+// poll leases at most limit tasks of namespace "pull". It waits for them.
 func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: patience})
@@ -74,7 +76,7 @@ func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*
 	return leases
 }
 
-// look leases what there is now.
+// look leases the tasks that are available now.
 func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 100})
@@ -93,14 +95,14 @@ func (n *node) one(t testing.TB, worker string) *progressorv1.Lease {
 	return leases[0]
 }
 
-// succeed answers a lease with a result.
+// succeed completes a lease with a result.
 func (n *node) succeed(l *progressorv1.Lease, result *structpb.Value) error {
 	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
 		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{JobResult: result}},
 	}})
 }
 
-// fail answers a lease with a failure.
+// fail completes a lease with a failure.
 func (n *node) fail(l *progressorv1.Lease, reason string) error {
 	return n.CompleteLease(context.Background(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
 		Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: reason, Message: "as told"}},
@@ -116,7 +118,7 @@ func (n *node) beat(t testing.TB, worker string, l *progressorv1.Lease) *progres
 	return d[0]
 }
 
-// job reads a job once it is in a state.
+// job waits until a job has a state, and returns the job.
 func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobState) *progressorv1.Job {
 	t.Helper()
 	var job *progressorv1.Job
@@ -130,7 +132,7 @@ func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobStat
 	return job
 }
 
-// holding is a processor that tells of each job, and keeps it until free is closed.
+// holding is a processor that sends the ID of each job to held and runs until free is closed.
 func holding(held chan<- string, free <-chan struct{}) processor.Processor {
 	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		held <- r.GetProcess().GetProcessId()
@@ -142,7 +144,7 @@ func holding(held chan<- string, free <-chan struct{}) processor.Processor {
 	})
 }
 
-// tellStatus is a process that answers the end of a child with its status.
+// tellStatus is a processor that responds to the end of a child with the status of the child.
 func tellStatus() processor.Processor {
 	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return processor.Result().Response([]byte(strings.TrimPrefix(r.GetChild().GetStatus().String(), "PROCESS_STATUS_"))).Done()

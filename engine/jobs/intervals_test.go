@@ -33,8 +33,8 @@ func (n *node) update(t testing.TB, id string, o *progressorv1.JobOptions, paths
 	return err
 }
 
-// A running job gets its new lease and its new interval with the same heartbeat, so that its worker is not told to beat more
-// rarely than its lease allows.
+// The same heartbeat gives a running job its new lease and its new interval, so the interval always
+// fits the lease.
 func TestIntervalChangesWithTheLease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -72,7 +72,7 @@ func TestIntervalIsAtMostHalfOfTheLease(t *testing.T) {
 	}
 }
 
-// A lease and an interval that do not fit each other are refused, and so are durations of zero.
+// A lease and an interval that do not fit are rejected, and so are durations of zero.
 func TestIntervalIsChecked(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

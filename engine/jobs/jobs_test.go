@@ -28,7 +28,7 @@ const (
 	asked     = progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 )
 
-// scripted runs a job as its args say.
+// scripted runs a job according to its args.
 func scripted() processor.Processor {
 	return processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch args := r.GetJobArgs().GetStringValue(); args {
@@ -44,7 +44,7 @@ func scripted() processor.Processor {
 	})
 }
 
-// A pushed job runs once to its end; its result is kept until it was fetched, and stands nowhere else.
+// A pushed job runs once. Its result is kept until it is fetched, and is stored only once.
 func TestPushedJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -67,8 +67,8 @@ func TestPushedJob(t *testing.T) {
 	}
 }
 
-// A failed attempt is made again until the retries are spent; each failure is kept. A job that was rejected is not tried again. RetryJob brings
-// both back with all their attempts.
+// A failed attempt is retried until no retry is left, and each failure is kept. A rejected job is
+// not retried. RetryJob runs both again and keeps their attempts.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -105,7 +105,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A worker leases, beats and answers; what it held is nobody else's meanwhile.
+// A worker leases a job, sends heartbeats and completes it. No other worker gets the job meanwhile.
 func TestPulledJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -123,7 +123,7 @@ func TestPulledJob(t *testing.T) {
 	if d := n.beat(t, "w1", l); d.GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("directive %v", d)
 	}
-	for range 2 { // an answer that comes twice is the same answer
+	for range 2 { // a repeated answer is confirmed
 		if err := n.succeed(l, structpb.NewNumberValue(7)); err != nil {
 			t.Fatal(err)
 		}
@@ -136,15 +136,16 @@ func TestPulledJob(t *testing.T) {
 	}
 }
 
-// Who has ended a job is told from its task: of one that succeeds and keeps no result the row is not written again, which was a seventh of
-// what PostgreSQL did for a pulled job. The quick statement and the whole one both write it.
+// The worker that ended a job is read from its task. If a job succeeds without a kept result, its
+// row is not updated: that was a seventh of the work of PostgreSQL for a pulled job. Both the fast
+// path and the general statement store the worker.
 func TestWorkerThatEndedAJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	for worker, id := range map[string]string{"w1": "quick", "w2": "whole"} {
 		n.enqueue(t, "pull", id, nil)
 		l := n.one(t, worker)
-		if id == "whole" { // another task waits: the quick statement passes it over
+		if id == "whole" { // because another task waits, the fast path skips the process
 			n.exec(t, `INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time) VALUES ('pull', 'whole', nextval('task_ids'), 'CALL', 'process', now())`)
 		}
 		if err := n.succeed(l, nil); err != nil {
@@ -162,7 +163,7 @@ func TestWorkerThatEndedAJob(t *testing.T) {
 	}
 }
 
-// A worker that is silent loses its job to another; its answer counts no more, and no retry is used up.
+// A silent worker loses its job to another one. Its answer is too late, and no retry is used up.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -182,7 +183,8 @@ func TestTakeover(t *testing.T) {
 	n.job(t, "pull", "j", succeeded)
 }
 
-// In a namespace whose zombie policy is ERROR no other worker takes a job over by itself, unless the job says so.
+// In a namespace with the zombie policy ERROR, no other worker takes a job over unless the job
+// allows it.
 func TestTakeoverByPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -201,7 +203,7 @@ func TestTakeoverByPolicy(t *testing.T) {
 	}
 }
 
-// A lease that is given back is taken by another worker at once, and no attempt is counted.
+// A released lease goes to another worker at once, and the attempt is not counted.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -223,8 +225,8 @@ func TestRelease(t *testing.T) {
 	n.job(t, "pull", "j", failed)
 }
 
-// A job that waits is cancelled at once. Of one that runs the worker is told, and who succeeds first wins; one that fails after the request
-// is not tried again.
+// A waiting job is cancelled at once. The worker of a running job is told. If it succeeds first,
+// the job has succeeded. If it fails after the request, the job is not retried.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -274,7 +276,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// An attempt that passes its timeout has failed however well its worker beats.
+// An attempt that passes its timeout has failed, even if its worker sends heartbeats.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -285,7 +287,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// At most one job holds a unique key; of the scope WAITING one more can wait behind the one that runs.
+// At most one job has a unique key. With the scope WAITING, one more can wait behind the running
+// one.
 func TestUnique(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

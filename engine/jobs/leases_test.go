@@ -17,8 +17,8 @@ import (
 
 const lost = progressorv1.LeaseDirective_DIRECTIVE_LOST
 
-// A lease is of whoever has its token, random part and all: one that is guessed extends nothing, answers nothing and gives nothing back; nor does
-// another worker's heartbeat.
+// Only the exact token, with its random part, gives access to a lease. A guessed token cannot
+// extend, complete or release it, and neither can the heartbeat of another worker.
 func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -51,7 +51,8 @@ func TestLeaseTokenIsNotGuessed(t *testing.T) {
 	}
 }
 
-// A heartbeat that names one lease twice is refused: it was told that the second one is lost, and stopped what lives.
+// A heartbeat that names one lease twice is rejected. Before, the second one was reported as lost,
+// and the worker stopped a task that was alive.
 func TestLeaseBeatsOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -73,7 +74,7 @@ func TestLeaseBeatsOnce(t *testing.T) {
 	}
 }
 
-// An attempt that passes its timeout has failed, however well its worker beats.
+// An attempt that passes its timeout has failed, even if its worker sends heartbeats.
 func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -85,20 +86,20 @@ func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	}
 }
 
-// A lease that nobody beats for may never have reached its worker: it runs out after two intervals, and the attempt is not counted. With its first
-// heartbeat it lasts as long as it says.
+// A lease without any heartbeat may never have reached its worker. It expires after two intervals,
+// and the attempt is not counted. The first heartbeat extends it to its full duration.
 func TestLeaseThatNeverBeats(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{
 		Timeout: durationpb.New(time.Hour), LeaseDuration: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
 	})
-	n.one(t, "w1") // whose answer is lost
+	n.one(t, "w1") // its response is lost
 	l := n.one(t, "w2")
 	if l.GetJob().GetAttempt() != 1 {
 		t.Errorf("attempt %d, the one before was not made", l.GetJob().GetAttempt())
 	}
-	if n.beat(t, "w2", l).GetDirective() == lost { // a busy machine was slower than two intervals
+	if n.beat(t, "w2", l).GetDirective() == lost { // a busy machine took longer than two intervals
 		l = n.one(t, "w2")
 		n.exec(t, "UPDATE leases SET expires_time = now() + interval '1 minute'")
 		n.beat(t, "w2", l)
@@ -114,12 +115,13 @@ func TestLeaseThatNeverBeats(t *testing.T) {
 	}
 }
 
-// Also of a job with a short timeout the attempt is not counted if its lease never reached the worker.
+// If the lease never reached the worker, the attempt is not counted, even if the timeout of the job
+// is short.
 func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(300 * time.Millisecond)})
-	l := n.one(t, "w1") // whose response is lost
+	l := n.one(t, "w1") // its response is lost
 	if got := l.GetHeartbeatInterval().AsDuration(); got > 150*time.Millisecond {
 		t.Errorf("the interval is %s", got)
 	}
@@ -128,7 +130,7 @@ func TestLeaseThatNeverBeatsByItsTimeout(t *testing.T) {
 	}
 }
 
-// A worker that is lost uses up no retry: the one that is left is there when an attempt fails.
+// A lost worker uses up no retry. The retry is still left when an attempt fails.
 func TestLostLeaseUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

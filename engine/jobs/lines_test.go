@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// In no time do more jobs start than the burst and what the rate gives for that time, however late those start that were given one, and however
-// often anybody looks.
+// In any period, no more jobs start than the burst and the rate allow, however late jobs use their
+// starts, and however often the bucket is refilled.
 func TestNoMoreStartsThanTheRate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -52,7 +52,8 @@ func TestNoMoreStartsThanTheRate(t *testing.T) {
 	})
 }
 
-// Keys of an argument are the same text whatever JSON number or string they come as, and never too long for an index.
+// Keys of an argument are the same for every form of a JSON number or string, and never too long
+// for an index.
 func TestKeyText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, key, want string }{
@@ -74,7 +75,7 @@ func TestKeyText(t *testing.T) {
 	}
 }
 
-// An expression that fails for a job, or costs too much, does not match it.
+// If an expression fails for a job or costs too much, the job does not match.
 func TestFailingMatch(t *testing.T) {
 	t.Parallel()
 	for match, want := range map[string]bool{

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// figures are what a registry shows of namespace pull, without what is 0: of a histogram its count.
+// figures returns the metrics of namespace pull that are not 0. For a histogram it returns the
+// count.
 func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -44,7 +45,7 @@ func figures(t testing.TB, registry *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// Each metric of jobs moves by what it counts; of names that nobody bounds only some have figures of their own.
+// Each metric counts its events. Only a limited number of job names have their own metrics.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

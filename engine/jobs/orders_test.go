@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// exec runs a statement as an application does.
+// exec runs a statement like an application.
 func (n *node) exec(t testing.TB, sql string, args ...any) {
 	t.Helper()
 	if _, err := n.db.Exec(context.Background(), sql, args...); err != nil {
@@ -32,7 +32,7 @@ func (n *node) count(t testing.TB, sql string, args ...any) int {
 	return enginetest.Count(t, n.db, sql, args...)
 }
 
-// letter waits for the dead letter of a kind to a job.
+// letter waits for the dead letter of a message to a job.
 func (n *node) letter(t testing.TB, kind, id, outcome string) {
 	t.Helper()
 	enginetest.Eventually(t, patience, "the "+kind+" to "+id+" is dropped", func() bool {
@@ -40,8 +40,9 @@ func (n *node) letter(t testing.TB, kind, id, outcome string) {
 	})
 }
 
-// A cancel that comes as a message does what CancelJob does: a job that waits ends at once, suspended or not, the worker of one that runs is told,
-// and has the grace of the job. One that is at its end is left alone, also when it runs again.
+// A cancel message has the effect of CancelJob. A waiting job ends at once, even if it is
+// suspended. The worker of a running job is told, and the job has its grace. A job that has ended
+// is not changed, even if it runs again later.
 func TestCancelByMessage(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -92,7 +93,7 @@ func TestCancelByMessage(t *testing.T) {
 	}
 }
 
-// A timeout of 0 is refused wherever it is given: it is not the default.
+// A timeout of 0 is rejected everywhere. It does not mean the default.
 func TestNoTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -111,7 +112,8 @@ func TestNoTimeout(t *testing.T) {
 	}
 }
 
-// What makes no sense for a job is refused by name, and stores nothing: nobody calls or repairs one, and its id is taken.
+// Requests that are not valid for a job are rejected and store nothing: a job cannot be called or
+// repaired, and its ID is taken.
 func TestNotForJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -123,7 +125,7 @@ func TestNotForJobs(t *testing.T) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
-	for range 2 { // while it runs, and once it has failed
+	for range 2 { // while it runs, and after it has failed
 		for _, accepted := range []bool{false, true} {
 			_, err := n.Call(t.Context(), engine.CallParams{Key: key("pull", "j"), Accepted: accepted})
 			refused("call", "it is a job, which takes no calls", err)
@@ -152,7 +154,7 @@ func TestNotForJobs(t *testing.T) {
 	}
 }
 
-// child enqueues a job whose end is told to process parent of ns.
+// child enqueues a job that reports its end to process parent of namespace ns.
 func (n *node) child(t testing.TB, id, options string) {
 	t.Helper()
 	n.exec(t, `INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, notify_parent_args, job, created_time)
@@ -160,7 +162,7 @@ func (n *node) child(t testing.TB, id, options string) {
 	enginetest.Eventually(t, patience, id+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1 })
 }
 
-// told waits until the parent was told of the end of a job, once.
+// told waits until the parent has received the end of a job once.
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
 	enginetest.Eventually(t, patience, "the end of "+id+" is told", func() bool {
@@ -171,8 +173,9 @@ func (n *node) told(t testing.TB, id, status string) {
 	}
 }
 
-// Who enqueued a job and asked for its end is told once, whatever that is: also where it was to be tried again, or was given back, and its cancel came
-// first. What becomes of it by RetryJob is not told again: the first end counts.
+// The creator of a job gets its end once if it asked for it, whatever the end is. This holds also
+// if the job was to be retried or was released, and its cancel came first. The end after a RetryJob
+// is not reported: the first end counts.
 func TestParentIsTold(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), tellStatus())
@@ -228,8 +231,8 @@ func TestParentIsTold(t *testing.T) {
 	}
 }
 
-// A job that is suspended is not handed out until it is resumed; what runs of it goes on to its end, or waits for the operator with its next attempt.
-// A cancel ends it meanwhile.
+// A suspended job is not leased until it is resumed. A running attempt continues to its end, or the
+// job stops before its next attempt. A cancel ends the job meanwhile.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -291,7 +294,8 @@ func TestSuspend(t *testing.T) {
 	n.job(t, "pull", "cancelled", cancelled)
 }
 
-// A job that is removed while a worker has it is gone: the worker is told, and its answer counts no more.
+// A job that is removed while it runs no longer exists. Its worker is told, and its answer is too
+// late.
 func TestRemoveRunning(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -310,14 +314,14 @@ func TestRemoveRunning(t *testing.T) {
 		t.Errorf("get: %v", err)
 	}
 	enginetest.Eventually(t, patience, "its rows go", func() bool { return n.count(t, "SELECT count(*) FROM jobs") == 0 })
-	n.enqueue(t, "pull", "j", nil) // its id is free again
+	n.enqueue(t, "pull", "j", nil) // its ID is free again
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "j", succeeded)
 }
 
-// In a paused namespace nothing is handed out, pushed or pulled; what runs goes on, and what is enqueued waits.
+// In a paused namespace no job starts, pushed or pulled. Running jobs continue, and new jobs wait.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -355,7 +359,7 @@ func TestPausedNamespace(t *testing.T) {
 	}
 }
 
-// A poll that waits in a paused namespace gets a job as soon as the namespace is resumed, on any node.
+// A poll in a paused namespace gets a job as soon as the namespace is resumed on any node.
 func TestResumedNamespaceWakesPolls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -384,7 +388,7 @@ func TestResumedNamespaceWakesPolls(t *testing.T) {
 	}
 }
 
-// An explanation and the views say of a job who has it and until when, and why it failed last.
+// Explanations and views show the worker of a job, the end of its lease, and its last failure.
 func TestJobIsExplained(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -419,7 +423,7 @@ func TestJobIsExplained(t *testing.T) {
 	explain("Worker w1 holds attempt 1", "it has beaten", "max_retry is 1")
 	shows("RUNNING 1 1 w1 t")
 	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond', heartbeat_interval = interval '1 millisecond'")
-	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or it was collected already
+	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or the collector has already ended it
 		t.Error("a lease that is over is not in zombie_list")
 	}
 	enginetest.Eventually(t, patience, "the lease is lost", func() bool { return n.count(t, "SELECT takeovers FROM jobs") == 1 })

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Each outcome has its own retention. What is not set follows retention, and 0 keeps without limit.
+// Each outcome has its own retention. An outcome without one uses retention, and 0 keeps without
+// limit.
 func TestRetentionByOutcome(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -49,7 +50,7 @@ func TestRetentionByOutcome(t *testing.T) {
 	}
 }
 
-// ended leaves a job in each end state, which is its ID.
+// ended creates a job in each end state. The ID of the job is the state.
 func (n *node) ended(t *testing.T) {
 	t.Helper()
 	n.enqueue(t, "pull", "succeeded", nil)

@@ -16,14 +16,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// unhurried are options with which nothing but a cancel ends an attempt within the time of a test.
+// unhurried returns options with which only a cancel ends an attempt within the time of a test.
 func unhurried() *progressorv1.JobOptions {
 	hour := durationpb.New(time.Hour)
 	return &progressorv1.JobOptions{Timeout: hour, CancelGrace: hour, MaxRetry: 3}
 }
 
-// A processor that runs a job gets its cancel at once, and not when the grace is over: its context ends. The cancel may be a request
-// to the node that runs the job, or come by a message, of which the node learns from the database.
+// The context of a processor ends as soon as its job is cancelled, not after the grace. The cancel
+// may be a request to the node that runs the job, or a message that the node reads from the
+// database.
 func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"request", "message"} {
@@ -58,7 +59,7 @@ func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 	}
 }
 
-// A processor that succeeds although its job was cancelled has succeeded.
+// A job whose processor succeeds after the cancel has succeeded.
 func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
@@ -75,7 +76,8 @@ func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
 	n.job(t, "ns", "j", succeeded)
 }
 
-// A job whose processor is busy is sent again until its timeout is over, however few attempts the namespace's policy allows.
+// A job with a busy processor is sent again until its timeout, whatever the number of attempts in
+// the namespace's policy.
 func TestPushedJobOfABusyProcessor(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -94,7 +96,7 @@ func TestPushedJobOfABusyProcessor(t *testing.T) {
 	}
 }
 
-// A job whose processor stays busy has failed once its timeout is over, with the reason unavailable.
+// A job whose processor stays busy fails after its timeout with the reason unavailable.
 func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

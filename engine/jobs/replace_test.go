@@ -41,8 +41,9 @@ func (n *node) debounce(
 	return resp
 }
 
-// A second Enqueue gives the first job its args and its time while that waits. While it runs, a second job waits with
-// the scope WAITING, and nothing is replaced with the scope ACTIVE.
+// A second Enqueue replaces the args and the time of the first job while that job waits. While the
+// first job runs, a second job waits with the scope WAITING, and nothing is replaced with the scope
+// ACTIVE.
 func TestUniqueReplace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -96,7 +97,8 @@ func TestUniqueReplaceRepeated(t *testing.T) {
 	}
 }
 
-// Of many requests at a time, each enqueues the one job or replaces its args, while that job is polled and ends.
+// Each of many concurrent requests either enqueues the only job or replaces its args, while that
+// job is polled and ends.
 func TestUniqueReplaceAtOnce(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -127,7 +129,7 @@ func TestUniqueReplaceAtOnce(t *testing.T) {
 	}
 }
 
-// replace is refused where it can have no effect.
+// replace is rejected if it can have no effect.
 func TestUniqueReplaceRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -146,8 +148,8 @@ func TestUniqueReplaceRefused(t *testing.T) {
 	}
 }
 
-// UpdateJob changes the args of a job that waits, for its first or for a later attempt, and evaluates its constraints
-// again.
+// UpdateJob changes the args of a job that waits for its first or a later attempt, and evaluates
+// its constraints again.
 func TestUpdateArgs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -24,8 +24,8 @@ func (n *node) limitTags(t *testing.T, tags ...string) {
 	}
 }
 
-// runUntil lets a worker run one job after the other of those that it has leased, the oldest first,
-// until it gets a job. It returns how many have ended before.
+// runUntil lets a worker run its leased jobs one after the other, oldest first, until it gets the
+// given job. It returns how many jobs have ended before.
 func (n *node) runUntil(t *testing.T, id string, limit int) int {
 	t.Helper()
 	held := n.poll(t, "w", 4)
@@ -40,7 +40,7 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 			held = n.poll(t, "w", 1)
 			continue
 		}
-		// The key of the job that has ended goes to the next job in line, or is kept.
+		// The key of the job that has ended goes to the next job in the queue, or is kept.
 		enginetest.Eventually(t, patience, "the turn after a job has ended", func() bool {
 			return enginetest.Count(t, n.db, `SELECT count(*) FROM constraint_holds h
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
@@ -91,7 +91,7 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 	n.tagged(t, "b1", 0, "b")
 	n.tagged(t, "a3", 0, "a")
 	n.tagged(t, "b2", 0, "b")
-	must(t, n.succeed(first["a1"], nil)) // both moves to the line of b
+	must(t, n.succeed(first["a1"], nil)) // both moves to the queue of b
 	a := n.one(t, "w")
 	if got := a.GetJob().GetJobId(); got != "a2" {
 		t.Fatalf("leased %s, want a2", got)
@@ -138,7 +138,7 @@ func TestReservedKeyIsKept(t *testing.T) {
 	}
 }
 
-// However a job leaves that has reserved keys, they are free for others.
+// The reserved keys of a job become free however the job leaves its queue.
 func TestReservationEnds(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *node){

@@ -19,7 +19,7 @@ func startForgetful(t *testing.T) *node {
 	return n
 }
 
-// removed ends the next job with f, and waits until retention has removed it and its history.
+// removed ends the next job with f. It waits until retention has removed the job and its history.
 func (n *node) removed(t *testing.T, f func(*progressorv1.Lease) error) {
 	t.Helper()
 	l := n.one(t, "w")

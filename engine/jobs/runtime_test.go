@@ -15,7 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A job has another run_time while it waits, or the update is refused as a whole: one that runs would not heed it when it waits again.
+// UpdateJob changes run_time only while a job waits. Otherwise the whole update is rejected,
+// because a running job would ignore it when it waits again.
 func TestRunTimeOfARunningJob(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// fromSQL enqueues a job by a statement, and gives its id.
+// fromSQL enqueues a job by a statement and returns its ID.
 func (n *node) fromSQL(t testing.TB, args string) (id string) {
 	t.Helper()
 	if err := n.db.QueryRow(context.Background(), "SELECT progressor.enqueue("+args+")").Scan(&id); err != nil {
@@ -24,7 +24,7 @@ func (n *node) fromSQL(t testing.TB, args string) (id string) {
 	return id
 }
 
-// awaited waits until a job that was enqueued by SQL is there.
+// awaited waits until a job that was enqueued by SQL exists.
 func (n *node) awaited(t testing.TB, namespace, id string) {
 	t.Helper()
 	enginetest.Eventually(t, patience, id+" is there", func() bool {
@@ -32,7 +32,8 @@ func (n *node) awaited(t testing.TB, namespace, id string) {
 	})
 }
 
-// What an application's transaction enqueues is enqueued when it commits, with all that was said of it, and never where it rolls back.
+// A job from the transaction of an application is enqueued with all of its options when the
+// transaction commits, and never if it rolls back.
 func TestEnqueueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -58,7 +59,7 @@ func TestEnqueueFromSQL(t *testing.T) {
 		result_ttl => '1 day', max_takeovers => 0, cancel_grace => '5 seconds', tags => '{a,b}', metadata => '{"team": "x"}', unique_key => 'k', unique_ttl => '1 minute'`)
 	n.awaited(t, "pull", "j")
 	n.fromSQL(t, "'pull', 'mail', job_id => 'twin', unique_key => 'k'")
-	n.fromSQL(t, "'pull', 'mail', job_id => 'j'") // is there already
+	n.fromSQL(t, "'pull', 'mail', job_id => 'j'") // exists already
 	enginetest.Eventually(t, patience, "all is delivered", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
 	l := n.one(t, "w1")
 	job := l.GetJob()
@@ -83,7 +84,8 @@ func TestEnqueueFromSQL(t *testing.T) {
 	}
 }
 
-// Of many that are enqueued at the same moment with one unique key, by SQL and by Enqueue, one runs.
+// Of many jobs with one unique key that are enqueued at the same time, by SQL and by Enqueue, one
+// runs.
 func TestUniqueFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -110,7 +112,7 @@ func TestUniqueFromSQL(t *testing.T) {
 	}
 }
 
-// What cannot be enqueued is refused at once, by the name of what is wrong.
+// Invalid jobs are rejected at once, with the name of the argument.
 func TestEnqueueFromSQLRefuses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -134,7 +136,7 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 	if k := n.count(t, "SELECT count(*) FROM messages") + n.count(t, "SELECT count(*) FROM jobs"); k != 0 {
 		t.Errorf("%d are stored", k)
 	}
-	// What is at its limits is taken, and can be read.
+	// Values at their limits are accepted and can be read.
 	id := n.fromSQL(t, "'pull', 'work', '9007199254740992', timeout => '1 microsecond', result_ttl => '100 years', backoff => '{}', tags => '{}', priority => NULL, max_retry => NULL")
 	n.awaited(t, "pull", id)
 	if job := n.job(t, "pull", id, available); job.GetArgs().GetNumberValue() != 1<<53 || job.GetOptions().GetMaxRetry() != 0 {
@@ -142,7 +144,8 @@ func TestEnqueueFromSQLRefuses(t *testing.T) {
 	}
 }
 
-// A job that comes by a message keeps to the constraints of its namespace, and gives its key back when a message cancels it.
+// A job that was enqueued by a message obeys the constraints of its namespace. It frees its key
+// when a message cancels it.
 func TestConstrainedFromSQL(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -59,7 +59,8 @@ func TestGroupWithoutWorkersFails(t *testing.T) {
 	n.members(t, "waits", 2)
 }
 
-// A job for several workers says when no worker runs it: before the first one comes, and after the last one has left.
+// blocked_on of a job for several workers says when no worker polls: before the first one polls,
+// and after the last one has gone.
 func TestGroupThatNoWorkerRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// unique enqueues a job without args, and tells which one the engine answered with.
+// unique enqueues a job without args and returns the ID in the response.
 func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
 	t.Helper()
 	r, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u}})
@@ -25,7 +25,7 @@ func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
 	return r.GetJob().GetJobId()
 }
 
-// failing is a unique job that has FAILED.
+// failing enqueues a unique job that fails.
 func (n *node) failing(t *testing.T, id string, u *progressorv1.Unique) {
 	t.Helper()
 	n.unique(t, id, u)
@@ -35,7 +35,7 @@ func (n *node) failing(t *testing.T, id string, u *progressorv1.Unique) {
 	n.job(t, "pull", id, failed)
 }
 
-// done ends the job of a lease.
+// done completes the job of a lease and waits until it has succeeded.
 func (n *node) done(t *testing.T, l *progressorv1.Lease) {
 	t.Helper()
 	if err := n.succeed(l, nil); err != nil {
@@ -44,7 +44,7 @@ func (n *node) done(t *testing.T, l *progressorv1.Lease) {
 	n.job(t, "pull", l.GetJob().GetJobId(), succeeded)
 }
 
-// retried asks a job to run again; holder: who keeps it from that.
+// retried retries a job. holder is the job that must prevent it, or "".
 func (n *node) retried(t *testing.T, id, holder string) {
 	t.Helper()
 	_, err := n.Retry(t.Context(), key("pull", id), false)
@@ -57,7 +57,7 @@ func (n *node) retried(t *testing.T, id, holder string) {
 	}
 }
 
-// A job that is retried takes its unique key again, or is refused where another one has it meanwhile.
+// A retried job takes its unique key again. The retry is rejected if another job has the key.
 func TestRetryOfUnique(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -77,7 +77,7 @@ func TestRetryOfUnique(t *testing.T) {
 	}
 }
 
-// What keeps a job from its key when it is retried is what would have kept it from being enqueued.
+// A retry is rejected in the same cases as an enqueue would be.
 func TestRetryOfUniqueByScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -103,7 +103,8 @@ func TestRetryOfUniqueByScope(t *testing.T) {
 	}
 }
 
-// A request that was answered with the holder of its unique key gets that answer again, also when the key is free.
+// A repeated request with an idempotency key gets the same job again, even if the unique key is
+// free.
 func TestKeyedTwinOfUnique(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

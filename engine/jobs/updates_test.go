@@ -12,7 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Updates of different options that come at the same time all take effect.
+// Concurrent updates of different options all take effect.
 func TestConcurrentUpdates(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -43,7 +43,7 @@ func (n *node) tell(t testing.TB, worker string, d progressorv1.WorkerDirective,
 	}
 }
 
-// Workers are known by their polls, with what they hold, and page by page.
+// ListWorkers returns the workers that have polled, with their leases, in pages.
 func TestListWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -97,7 +97,7 @@ func TestListWorkers(t *testing.T) {
 	}
 }
 
-// A worker that is QUIET is handed nothing new and keeps what it holds; CONTINUE takes that back.
+// A QUIET worker gets nothing new and keeps its leases. CONTINUE reverts that.
 func TestQuietWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -128,8 +128,8 @@ func TestQuietWorker(t *testing.T) {
 	}
 }
 
-// What a worker still holds when the grace of its STOP is over goes to others: no attempt is counted, nothing has failed, and its answer
-// comes too late.
+// After the grace of a STOP, the remaining leases of a worker go to others. No attempt is counted,
+// nothing has failed, and the worker's answer is too late.
 func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -158,7 +158,7 @@ func TestStoppedWorker(t *testing.T) {
 	}
 }
 
-// An order reaches polls that wait, on other nodes too; and is refused where nobody would get it.
+// A command reaches waiting polls, also on other nodes. It is rejected if no worker would get it.
 func TestStopReachesPolls(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -192,7 +192,7 @@ func TestStopReachesPolls(t *testing.T) {
 	}
 }
 
-// A worker that nobody has heard of for a day is forgotten.
+// A worker that has been silent for a day is forgotten.
 func TestForgetWorkers(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -212,7 +212,7 @@ func TestForgetWorkers(t *testing.T) {
 	}
 }
 
-// A list of jobs shows where each stands.
+// A list of jobs shows the state of each job.
 func TestListJobs(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -13,7 +13,8 @@ import (
 // january is a time before the crons of these tests were created.
 var january = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// backfillRequest is a backfill of a cron of every minute: the minutes after january.
+// backfillRequest returns a backfill of a cron that fires every minute: the first minutes after
+// january.
 func backfillRequest(id string, minutes int) *progressorv1.BackfillCronRequest {
 	return &progressorv1.BackfillCronRequest{
 		Namespace: "ns", CronId: id, FromTime: stamp(january),
@@ -28,24 +29,24 @@ func (n *node) backfill(t testing.TB, r *progressorv1.BackfillCronRequest, want 
 	}
 }
 
-// repeated is a ledger with the same row several times.
+// repeated returns a ledger with the same row k times.
 func repeated(k int, row string) string {
 	return strings.TrimSuffix(strings.Repeat(row+", ", k), ", ")
 }
 
-// By default, a backfill runs its fire times one after the other, in order. It neither waits for the other runs of
-// the cron nor keeps them from starting.
+// By default, a backfill runs its fire times one after the other, in order. It does not wait for
+// the other runs of the cron, and does not block them.
 func TestBackfillInOrder(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	c := starts("c", "* * * * *", "wait")
-	c.Paused = true // no fires but those of the backfill
+	c.Paused = true // only the backfill fires
 	n.create(t, c)
 	regular := n.trigger(t, "c")
 	n.backfill(t, backfillRequest("c", 10), 10)
 	ended := repeated(1, "FIRED SUCCESS 1")
 	for k := range 10 {
-		rows := "FIRED RUNNING 1, FIRED RUNNING 1" // the next of the backfill, and the regular one
+		rows := "FIRED RUNNING 1, FIRED RUNNING 1" // the next one of the backfill, and the regular one
 		if k > 0 {
 			rows = ended + ", " + rows
 		}
@@ -68,7 +69,8 @@ func TestBackfillInOrder(t *testing.T) {
 	}
 }
 
-// max_concurrency runs of a backfill run at the same time, also of two backfills. StopBackfills drops the others.
+// At most max_concurrency runs of a backfill run at the same time, for each of two backfills.
+// StopBackfills drops the remaining ones.
 func TestBackfillConcurrencyAndStop(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -104,7 +106,7 @@ func TestBackfillConcurrencyAndStop(t *testing.T) {
 	}
 }
 
-// A backfill skips the fire times that have rows, however many they are, and ends.
+// A backfill skips the fire times that have rows, even if there are many, and ends.
 func TestBackfillAmongExistingRows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

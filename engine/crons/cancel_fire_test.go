@@ -18,7 +18,8 @@ func (n *node) cancelFire(t testing.TB, id string, f *progressorv1.Fire) (*progr
 	return n.CancelFire(t.Context(), &progressorv1.CancelFireRequest{Namespace: "ns", CronId: id, FireTime: f.GetFireTime(), Reason: "wrong data"}, kim)
 }
 
-// everyTarget returns a cron for each kind of target. Their runs do not end before the gate of n is closed.
+// everyTarget returns a cron for each kind of target. Their runs do not end before the gate of n is
+// closed.
 func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -68,7 +69,7 @@ func TestCancelFire(t *testing.T) {
 	}
 }
 
-// A fire that waits is taken out of the queue, and the next one takes its turn.
+// A waiting fire is removed from the queue, and the next one moves up.
 func TestCancelFireThatWaits(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

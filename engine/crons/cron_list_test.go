@@ -44,7 +44,7 @@ func (n *node) listed(t *testing.T, id string) listedCron {
 	return row
 }
 
-// SQL reads every field of a definition, and what a cron does next.
+// The view has every field of a definition, and the next fire of a cron.
 func TestCronList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -116,7 +116,8 @@ func TestCronList(t *testing.T) {
 	}
 }
 
-// A definition that is cut off yields fewer fields, and no error. Neither do characters that text cannot have.
+// A truncated definition has fewer fields, but causes no error. Neither do characters that are not
+// valid in text.
 func TestCronListReadsAnyState(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -136,7 +137,7 @@ func TestCronListReadsAnyState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n.count(t, "SELECT count(*) FROM (SELECT l::text FROM progressor.cron_list l) x") == 0 {
-			break // the line of JSON is cut off, too
+			break // the line of JSON is truncated, too
 		}
 	}
 }

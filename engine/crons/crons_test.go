@@ -18,7 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A cron fires at its times, each of them once, starts a process, and is told of its end.
+// A cron fires once at each of its times, starts a process, and receives its end.
 func TestFires(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -54,7 +54,7 @@ func TestFires(t *testing.T) {
 	}
 }
 
-// A person's order goes through overlap and concurrency, by the action that it names.
+// A trigger obeys overlap and concurrency, with the action that it names.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -87,7 +87,7 @@ func TestOrders(t *testing.T) {
 	n.awaits(t, "c", "FIRED SUCCESS 1, SKIPPED_CONCURRENCY SKIPPED, FIRED CANCELLED 1, SKIPPED_OVERLAP SKIPPED, FIRED RUNNING 1")
 }
 
-// An update needs the newest etag, where it says one, and counts from then on.
+// An update with an etag needs the newest one. The new spec applies from then on.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -122,7 +122,7 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	c.Spec.EndTime = stamp(c.GetSpec().GetStartTime().AsTime().Add(time.Second))
 	n.create(t, c)
 	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
-		t.Fatal(err) // nobody looks
+		t.Fatal(err) // the timer does not run
 	}
 	eventually(t, "the fire time passes", func() bool { return time.Now().After(c.GetSpec().GetEndTime().AsTime()) })
 	c.Target = target("c", server.URL).GetTarget()
@@ -136,7 +136,8 @@ func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	}
 }
 
-// What was due before an update is decided by the policy of before, and what comes after it by the new one.
+// Fire times that were due before an update are decided by the old policy, later ones by the new
+// policy.
 func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -144,7 +145,7 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	c.Policy.MaxConcurrency = 100
 	n.create(t, c)
 	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET scheduled_time = now() + interval '1 hour' WHERE process_id = '~cron/c'"); err != nil {
-		t.Fatal(err) // nobody looks
+		t.Fatal(err) // the timer does not run
 	}
 	passes := time.Now().Truncate(time.Second).Add(3100 * time.Millisecond)
 	eventually(t, "three fire times pass", func() bool { return time.Now().After(passes) })
@@ -164,7 +165,8 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 	eventually(t, "it goes on", func() bool { return len(n.fires(t, "c")) > len(fires) })
 }
 
-// A paused cron fires nothing but what a person triggers. Resumed, it makes up the pause only if it is asked to.
+// A paused cron fires only if it is triggered. A resume catches up the pause only if the request
+// asks for it.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -208,7 +210,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// A deleted cron leaves nothing but its runs, and its id is free.
+// A deleted cron leaves only its runs, and its ID is free.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -242,14 +244,14 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// Lists go by id, page by page, and by a filter over the crons.
+// Lists are ordered by ID, have pages, and can be filtered.
 func TestList(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	for _, id := range []string{"a-1", "a-2", "b-1"} {
 		c := starts(id, never, "complete")
 		c.Metadata, _ = structpb.NewStruct(map[string]any{"team": id[:1]})
-		// What stands in its texts and args is not what it is.
+		// The filter does not match the texts and args of a cron.
 		c.PauseNote, c.Paused, c.Target.GetStartProcess().Args = `"paused":true`, id == "a-2", []byte(`{"paused":true}`)
 		n.create(t, c)
 	}
@@ -297,7 +299,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What cannot be is refused by the path of its field, and nothing is stored.
+// An invalid cron is rejected with the path of its field, and nothing is stored.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -344,7 +346,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A preview needs no cron.
+// A preview does not need a cron.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

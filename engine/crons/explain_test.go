@@ -8,7 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestExplainCron says of a cron that is paused by whom, why and since when: a person, or the cron itself.
+// TestExplainCron checks that the explanation of a paused cron says who paused it, why and since
+// when, for a pause by a person and by the cron itself.
 func TestExplainCron(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -31,7 +32,7 @@ func TestExplainCron(t *testing.T) {
 	}
 	n.create(t, starts("nightly", never, "complete"))
 	says("nightly", "Cron nightly waits for its next fire time.")
-	for _, note := range []string{"", "the bank is closed"} { // who pauses a paused one changes the note, and not since when
+	for _, note := range []string{"", "the bank is closed"} { // a second pause changes the note but not the time
 		if _, err := n.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "nightly", Note: note}, kim); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// putTemplate stores a template that is written as JSON.
+// putTemplate stores a template that is given as JSON.
 func (n *node) putTemplate(t testing.TB, text string) {
 	t.Helper()
 	m := &progressorv1.Template{}
@@ -29,12 +29,12 @@ func (n *node) putTemplate(t testing.TB, text string) {
 	}
 }
 
-// asks is a template of one step, which waits for an answer.
+// asks returns a template of one step that waits for an answer.
 func asks(more string) string {
 	return `{"type": "ask", ` + more + ` "steps": [{"step_id": "a", "wait": {}}]}`
 }
 
-// runs is a cron whose runs are of the template "ask", with a payload that is written as JSON.
+// runs returns a cron that starts runs of the template "ask" with a payload that is given as JSON.
 func runs(t testing.TB, id, payload string) *progressorv1.Cron {
 	t.Helper()
 	target := &progressorv1.StartRunTarget{Type: "ask", Scope: "cron", ScopeId: id}
@@ -49,7 +49,7 @@ func runs(t testing.TB, id, payload string) *progressorv1.Cron {
 	return c
 }
 
-// runOf is the id of the run that a fire started.
+// runOf returns the ID of the run that a fire started.
 func runOf(t testing.TB, f *progressorv1.Fire) string {
 	t.Helper()
 	id, ok := strings.CutPrefix(f.GetProcessId(), "~flow/")
@@ -59,7 +59,7 @@ func runOf(t testing.TB, f *progressorv1.Fire) string {
 	return id
 }
 
-// waits waits until a run waits for its answer, and gives it.
+// waits waits until a run waits for its answer, and returns the run.
 func (n *node) waits(t testing.TB, runID string) (r *progressorv1.Run) {
 	t.Helper()
 	eventually(t, runID+" waits", func() bool {
@@ -73,7 +73,7 @@ func (n *node) waits(t testing.TB, runID string) (r *progressorv1.Run) {
 	return r
 }
 
-// complete answers the wait of a run: with a failure, if there is a reason.
+// complete answers the wait of a run, with a failure if reason is not empty.
 func (n *node) complete(t testing.TB, runID, reason string) {
 	t.Helper()
 	r := &progressorv1.CompleteStepRequest{Namespace: "ns", RunId: runID, StepId: "a", Outcome: &progressorv1.CompleteStepRequest_Result{}}
@@ -102,7 +102,8 @@ func (n *node) cancelRun(t testing.TB, runID string) {
 	}
 }
 
-// A run of a flow knows its fire, and its end is that of the fire: once, whatever becomes of the run later.
+// A run of a flow has the time of its fire. Its first end is the end of the fire, whatever happens
+// to the run later.
 func TestEndsOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -162,7 +163,8 @@ func TestEndsOfFlows(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its template, or that of its cron, is TIMEOUT; the latter is cancelled.
+// A run that passes the timeout of its template or of its cron is TIMEOUT. In the second case it is
+// cancelled.
 func TestFlowsThatAreTooLate(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -190,7 +192,8 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 	}
 }
 
-// A run that its scope keeps from starting makes its fire SKIPPED_CONCURRENCY: as if it had not been started.
+// If a run is refused because of its scope, its fire is SKIPPED_CONCURRENCY, as if it had not been
+// started.
 func TestFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -209,7 +212,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	if d := got.GetFiresByDecision(); d["fired"] != 1 || d["skipped_concurrency"] != 1 || len(got.GetRunningProcessIds()) != 1 {
 		t.Errorf("the cron: %v", got)
 	}
-	// The run before is the first one, which fails: the next one is attempt 2.
+	// The previous run is the first one, which fails, so the next one is attempt 2.
 	n.complete(t, first, "broken")
 	n.awaits(t, "scoped", "FIRED FAILED 1, SKIPPED_CONCURRENCY SKIPPED")
 	second := runOf(t, n.trigger(t, "scoped"))
@@ -227,7 +230,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	}
 }
 
-// With CANCEL_PREV the run before is cancelled, and one that waits for its scope begins when it is.
+// With CANCEL_PREV the previous run is cancelled. A run that waits for its scope begins after that.
 func TestOverlapOfFlows(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -257,7 +260,7 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.awaits(t, "skip", "FIRED SUCCESS 1, SKIPPED_OVERLAP SKIPPED")
 }
 
-// A queued fire whose run is refused is SKIPPED_CONCURRENCY, too, and gives its place to the next one.
+// A queued fire whose run is refused is SKIPPED_CONCURRENCY, too, and the next one moves up.
 func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -288,7 +291,7 @@ func TestQueuedFlowsOfTheSameScope(t *testing.T) {
 	n.awaits(t, "holder", "FIRED SUCCESS 1")
 }
 
-// What a template does not let start has FAILED, with the reason.
+// If a template does not allow a run to start, the fire has FAILED with the reason.
 func TestFlowsThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -321,7 +324,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	}
 	expect("there is no template ask")
 
-	// A payload that cannot be made: attempt 3 divides by zero.
+	// A payload that cannot be evaluated: attempt 3 divides by zero.
 	n.putTemplate(t, asks(""))
 	c := runs(t, "divides", `{"part": "${10 / (3 - attempt)}"}`)
 	c.Policy.FailureAction = progressorv1.FailureAction_FAILURE_ACTION_RETRY
@@ -351,7 +354,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	}
 }
 
-// A cron whose runs could not start is refused, with the path of what is wrong.
+// A cron whose runs could not start is rejected, with the path of the field.
 func TestFlowsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -387,7 +390,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", tt.field, err)
 		}
 	}
-	// The longest id of a cron has runs with the longest id.
+	// The longest ID of a cron yields the longest ID of a run.
 	n.putTemplate(t, asks(""))
 	long := strings.Repeat("c", 132)
 	n.create(t, runs(t, long, ""))
@@ -397,7 +400,8 @@ func TestFlowsThatAreRefused(t *testing.T) {
 	n.awaits(t, long, "FIRED SUCCESS 1")
 }
 
-// Two nodes fire crons of one scope every second: never two runs of it at a time, and each fire has its row.
+// Two nodes fire crons of one scope every second. Two runs of the scope never run at the same time,
+// and each fire has a row.
 func TestFlowsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

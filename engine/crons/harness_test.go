@@ -25,16 +25,17 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may be busy.
+// patience is how long a test waits for an event that normally happens soon. It is long because the
+// machine may be busy.
 const patience = time.Minute
 
-// eventually waits until cond holds.
+// eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	enginetest.Eventually(t, patience, what, cond)
 }
 
-// kim is who gives orders here.
+// kim is the author of the commands of these tests.
 var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
 // node is an engine of a test that runs crons.
@@ -48,10 +49,10 @@ type node struct {
 	db       *pgxpool.Pool
 	registry *prometheus.Registry
 	stop     func()
-	gate     chan struct{} // what holds goes on when it is closed
+	gate     chan struct{} // runs with the args hold continue when it is closed
 }
 
-// start runs an engine with the namespace "ns".
+// start starts an engine with the namespace "ns".
 func start(t testing.TB, dsn string) *node {
 	t.Helper()
 	var c *crons.Crons
@@ -69,8 +70,9 @@ func start(t testing.TB, dsn string) *node {
 	return &node{n.Engine, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
 }
 
-// obey is a run that ends as its args say: complete (at once), fail, timeout (as if the step had), hold (its place, until the gate is
-// closed), or else goes on until it is called with one of these, or cancelled.
+// obey runs a process according to its args. complete and fail end it, and timeout fails it with
+// the reason of a step timeout. hold keeps its slot until the gate is closed. Otherwise the process
+// runs until it is called with one of these args, or cancelled.
 func obey(gate <-chan struct{}) processor.Processor {
 	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		switch string(r.GetArgs()) {
@@ -92,7 +94,7 @@ func obey(gate <-chan struct{}) processor.Processor {
 
 func key(id string) process.Key { return process.Key{Namespace: "ns", ProcessID: id} }
 
-// starts is a cron whose runs are processes with these args.
+// starts returns a cron whose runs are processes with the given args.
 func starts(id, expression, args string) *progressorv1.Cron {
 	return &progressorv1.Cron{
 		Namespace: "ns", CronId: id, Spec: &progressorv1.CronSpec{Expressions: []string{expression}},
@@ -101,7 +103,7 @@ func starts(id, expression, args string) *progressorv1.Cron {
 	}
 }
 
-// never is an expression whose next fire is far off.
+// never is an expression whose next fire is far in the future.
 const never = "0 0 1 1 *"
 
 func (n *node) create(t testing.TB, c *progressorv1.Cron) *progressorv1.Cron {
@@ -122,7 +124,7 @@ func (n *node) get(t testing.TB, id string) *progressorv1.Cron {
 	return c
 }
 
-// fires is the whole ledger of a cron, the oldest first.
+// fires returns the whole ledger of a cron, oldest first.
 func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
 	t.Helper()
 	var all []*progressorv1.Fire
@@ -140,7 +142,7 @@ func (n *node) fires(t testing.TB, id string) []*progressorv1.Fire {
 	}
 }
 
-// showFires is a ledger in short: decision, status and attempt of each fire.
+// showFires formats a ledger: decision, status and attempt of each fire.
 func showFires(fires []*progressorv1.Fire) string {
 	var list []string
 	for _, f := range fires {
@@ -153,7 +155,7 @@ func showFires(fires []*progressorv1.Fire) string {
 	return strings.Join(list, ", ")
 }
 
-// awaits waits until the ledger of a cron is as it should be.
+// awaits waits until the ledger of a cron is as expected, and returns it.
 func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
 	t.Helper()
 	var got []*progressorv1.Fire
@@ -169,7 +171,7 @@ func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
 	}
 }
 
-// call has a run do something.
+// call calls the process of a run with args.
 func (n *node) call(t testing.TB, id, args string) {
 	t.Helper()
 	_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args), Timeout: patience})
@@ -178,7 +180,7 @@ func (n *node) call(t testing.TB, id, args string) {
 	}
 }
 
-// count is the one number that a query gives.
+// count returns the number that a query selects.
 func (n *node) count(t testing.TB, sql string, args ...any) int {
 	t.Helper()
 	return enginetest.Count(t, n.db, sql, args...)

@@ -12,14 +12,15 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// inits is a cron whose runs end with the INIT task of their process.
+// inits returns a cron whose runs end with the INIT task of their process.
 func inits(id, args string) *progressorv1.Cron {
 	c := starts(id, never, args)
 	c.Target.GetStartProcess().RunEnd = progressorv1.StartProcessTarget_RUN_END_INIT
 	return c
 }
 
-// A run ends with the INIT task where the cron says so: the process lives on, knows its fire, and is the one that the ledger names.
+// With RUN_END_INIT a run ends with the INIT task of its process. The process continues, has the
+// time of its fire, and is named in the ledger.
 func TestRunEndsWithInit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -57,7 +58,8 @@ func TestRunEndsWithInit(t *testing.T) {
 	}
 }
 
-// A process whose INIT takes longer than the cron allows, or whose place another takes, is cancelled behind its INIT.
+// If INIT takes longer than the timeout of the cron, or another run replaces it, the process is
+// cancelled after its INIT.
 func TestRunEndsBeforeInit(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// enqueues is a cron whose runs are jobs that workers take in namespace "pull".
+// enqueues returns a cron whose runs are jobs for the workers of namespace "pull".
 func enqueues(id string, o *progressorv1.JobOptions) *progressorv1.Cron {
 	c := starts(id, never, "")
 	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{
@@ -24,7 +24,7 @@ func enqueues(id string, o *progressorv1.JobOptions) *progressorv1.Cron {
 	return c
 }
 
-// startPull runs an engine that has the namespace of enqueues.
+// startPull starts an engine that has the namespace of enqueues.
 func startPull(t *testing.T) *node {
 	t.Helper()
 	n := start(t, storagetest.DSN(t))
@@ -34,7 +34,7 @@ func startPull(t *testing.T) *node {
 
 func pulled(id string) process.Key { return process.Key{Namespace: "pull", ProcessID: id} }
 
-// take leases the job that is a run.
+// take leases the job of a run.
 func (n *node) take(t testing.TB, run string) *progressorv1.Lease {
 	t.Helper()
 	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: patience})
@@ -55,7 +55,8 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, failure *progressorv1
 	}
 }
 
-// A run is a job, which knows its fire, and its end is that of the run: once, whatever becomes of the job later.
+// A job of a run has the time of its fire. Its first end is the end of the run, whatever happens to
+// the job later.
 func TestEndsOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -111,12 +112,13 @@ func TestEndsOfJobs(t *testing.T) {
 	if f := n.awaits(t, "gone", "FIRED FAILED 1")[0]; f.GetDetail() != "the process was removed" {
 		t.Errorf("removed: %v", f)
 	}
-	// What came of the jobs that were retried has changed nothing.
+	// The results of the retried jobs have changed nothing.
 	n.awaits(t, "fail", "FIRED FAILED 1")
 	n.awaits(t, "timeout", "FIRED TIMEOUT 1")
 }
 
-// An attempt that its worker does not answer in time is ended by the engine, and the run is TIMEOUT: what the worker says then is too late.
+// If a worker does not complete an attempt in time, the engine ends it, and the run is TIMEOUT. A
+// later answer of the worker is too late.
 func TestTimeoutOfAJob(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -139,14 +141,14 @@ func TestTimeoutOfAJob(t *testing.T) {
 	n.awaits(t, "silent", "FIRED TIMEOUT 1")
 }
 
-// awaitsJob waits until a job is there.
+// awaitsJob waits until a job exists.
 func (n *node) awaitsJob(t testing.TB, run string) {
 	t.Helper()
 	eventually(t, run+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", run) == 1 })
 }
 
-// Two runs of which the first one goes on: by SKIP the second is not made; by CANCEL_PREV the worker of the first is asked to stop, one that waits
-// is CANCELLED at once.
+// The first of two runs is still running. With SKIP the second one is not created. With CANCEL_PREV
+// the worker of the first one is asked to stop, and a waiting job is CANCELLED at once.
 func TestOverlapOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -188,7 +190,8 @@ func TestOverlapOfJobs(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its cron is TIMEOUT, and its job is cancelled; one whose unique key another job holds has FAILED.
+// A run that passes the timeout of its cron is TIMEOUT, and its job is cancelled. A run whose
+// unique key another job has is FAILED.
 func TestJobsThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

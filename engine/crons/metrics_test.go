@@ -14,8 +14,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// metrics are all metrics of crons by name and labels, without the namespace, which is the same in all; of a histogram the number of its
-// observations, and of failures in a row their sum too.
+// metrics returns all metrics of crons by name and labels, without the label namespace. For a
+// histogram it returns the count, and for consecutive failures also the sum.
 func (n *node) metrics(t testing.TB) map[string]float64 {
 	t.Helper()
 	families, err := n.registry.Gather()
@@ -49,7 +49,7 @@ func (n *node) metrics(t testing.TB) map[string]float64 {
 	return found
 }
 
-// Each metric moves by what it counts, and by nothing else.
+// Each metric counts its own events only.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// once tells what is wrong with the ledger of a cron that fires every second, from its first row to its last: each time has one row, and
-// each of these one run.
+// once checks the ledger of a cron that fires every second. From the first row to the last, each
+// time has one row, and each row has one run.
 func (n *node) once(t testing.TB, id string) {
 	t.Helper()
 	fires := n.fires(t, id)
@@ -27,14 +27,14 @@ func (n *node) once(t testing.TB, id string) {
 	}
 }
 
-// everySecond is a cron whose runs may overlap.
+// everySecond returns a cron whose runs may overlap.
 func everySecond(id string) *progressorv1.Cron {
 	c := starts(id, "* * * * * *", "complete")
 	c.Policy.MaxConcurrency = 100
 	return c
 }
 
-// Of two nodes one decides each fire.
+// Each fire is decided by one of two nodes.
 func TestNodesFireOnce(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -54,14 +54,14 @@ func TestNodesFireOnce(t *testing.T) {
 	})
 }
 
-// A node that dies leaves nothing undecided: another one decides all that has come since, each once.
+// After a node has died, another one decides all fires since then, each of them once.
 func TestNodeDies(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	a := start(t, dsn)
 	a.create(t, everySecond("c"))
 	eventually(t, "it fires", func() bool { return a.count(t, "SELECT count(*) FROM cron_fires") >= 1 })
-	a.store.Close() // nothing is given back, and its row stays
+	a.store.Close() // nothing is released, and its row remains
 	before := a.count(t, "SELECT count(*) FROM cron_fires")
 	passes := time.Now().Add(2100 * time.Millisecond)
 	eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
@@ -76,7 +76,7 @@ func TestNodeDies(t *testing.T) {
 	b.once(t, "c")
 }
 
-// A cron fires while others have all places and stand in line for them.
+// A cron fires while other processes use all slots and wait for them.
 func TestFiresWhileAllIsBusy(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -93,7 +93,7 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 		}
 	}
 	eventually(t, "the place is held", func() bool {
-		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1 // 2, where a scan was under way with the places of before
+		return n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") >= 1 // 2 if a scan had begun with the old number of slots
 	})
 	before := n.count(t, "SELECT count(*) FROM cron_fires")
 	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
@@ -103,7 +103,8 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 	close(n.gate)
 }
 
-// The ledger, and the tasks of a cron that lives on, are dropped past their retention; what has not ended stays.
+// Old rows of the ledger and old tasks of an existing cron are deleted after their retention.
+// Unfinished ones stay.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -133,7 +134,7 @@ func TestForget(t *testing.T) {
 	n.trigger(t, "c")
 }
 
-// forget drops what is old, as the collector does.
+// forget deletes old rows, like the collector.
 func (n *node) forget(t testing.TB) {
 	t.Helper()
 	for more := true; more; {
@@ -144,7 +145,8 @@ func (n *node) forget(t testing.TB) {
 	}
 }
 
-// What passed while nobody looked is decided by the misfire policy, all of it at the first look.
+// The misfire policy decides the fire times that passed while no node ran, all of them at the first
+// check.
 func TestMisfires(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -174,7 +176,7 @@ func TestMisfires(t *testing.T) {
 	for id := range policies {
 		var missed, fired, skipped int
 		eventually(t, "the first look is stored", func() bool {
-			// That of the step which decided the most: those after it decide one or two.
+			// The step that decided the most fire times. Later steps decide one or two.
 			return b.db.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE decision = 'MISSED'), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE decision = 'SKIPPED_CONCURRENCY')
 				FROM cron_fires WHERE cron_id = $1 GROUP BY decided_time HAVING count(*) >= 4 ORDER BY count(*) DESC LIMIT 1`, id).Scan(&missed, &fired, &skipped) == nil
 		})
@@ -183,7 +185,7 @@ func TestMisfires(t *testing.T) {
 		case "now":
 			ok = missed == 0 && skipped == 0
 		case "single":
-			ok = fired == 1 && missed >= 3 && skipped == 0 || fired == 0 && skipped >= 3 // a run goes on
+			ok = fired == 1 && missed >= 3 && skipped == 0 || fired == 0 && skipped >= 3 // a run is still running
 		case "limited":
 			ok = fired == 2 && skipped == 0
 		case "skip":
@@ -197,7 +199,7 @@ func TestMisfires(t *testing.T) {
 	}
 }
 
-// A cron whose process broke is brought back by a resume.
+// A resume repairs a cron whose process is broken.
 func TestResumeOfABrokenCron(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -220,7 +222,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 		return p.GetStatus().String()
 	}
 	eventually(t, "it is broken", func() bool {
-		spoil(`{"v":1,`, `{"v":9,`) // as a later version of this program would have written it
+		spoil(`{"v":1,`, `{"v":9,`) // like a state of a later version
 		return status() == "PROCESS_STATUS_ERROR"
 	})
 	spoil(`{"v":9,`, `{"v":1,`)
@@ -231,7 +233,7 @@ func TestResumeOfABrokenCron(t *testing.T) {
 	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") > before+1 })
 }
 
-// A run may be in another namespace than its cron, which is told of its end.
+// A run may be in another namespace than its cron. The cron receives its end.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

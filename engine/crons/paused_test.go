@@ -10,7 +10,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// In a paused namespace crons are made, changed and deleted, for that runs nothing; they fire when it goes on, as they are then.
+// In a paused namespace crons can be created, changed and deleted, because these run nothing. They
+// fire after the resume, with their current definition.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -42,7 +43,7 @@ func TestPausedNamespace(t *testing.T) {
 	if c, err := n.Update(ctx, &progressorv1.UpdateCronRequest{Cron: change}, kim); err != nil || c.GetEtag() == made.GetEtag() {
 		t.Errorf("update: %v, %v", c, err)
 	}
-	for range 2 { // a resume decides nothing either
+	for range 2 { // the resume of a cron decides nothing, either
 		if c, err := n.Pause(ctx, &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "held"}, kim); err != nil || !c.GetPaused() {
 			t.Errorf("pause: %v, %v", c, err)
 		}
@@ -85,7 +86,7 @@ func TestPausedNamespace(t *testing.T) {
 	}
 }
 
-// A run that was decided before its namespace was paused starts when that goes on.
+// A run that was decided before its namespace was paused starts when the namespace is resumed.
 func TestRunInAPausedNamespace(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -32,7 +32,8 @@ func (n *node) mustRerun(t testing.TB, id string, f *progressorv1.Fire) *progres
 	return again
 }
 
-// A fire whose run was cancelled is run again, whatever its target is, and the new run can be cancelled, too.
+// A fire whose run was cancelled can be run again for every kind of target, and the new run can be
+// cancelled, too.
 func TestRerunFire(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)
@@ -70,7 +71,7 @@ func TestRerunFire(t *testing.T) {
 	}
 }
 
-// A rerun of a skipped fire starts in parallel to the other runs, and does not count for the policies.
+// A rerun of a skipped fire runs in parallel with the other runs, and the policies ignore it.
 func TestRerunOfASkippedFire(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -100,7 +101,8 @@ func TestRerunOfASkippedFire(t *testing.T) {
 	}
 }
 
-// A fire that a pause missed is run again on the paused cron. A row of several fire times is not.
+// A fire that was missed in a pause can be run again while the cron is paused. A row of several
+// fire times cannot.
 func TestRerunOfAMissedFire(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -134,7 +136,7 @@ func TestRerunOfAMissedFire(t *testing.T) {
 	}
 }
 
-// The end of an earlier run of the same fire, which comes late, does not end the rerun.
+// A late end of an earlier run of the same fire does not end the rerun.
 func TestLateEndBeforeARerun(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -157,7 +159,7 @@ func TestLateEndBeforeARerun(t *testing.T) {
 	n.awaits(t, "c", "FIRED SUCCESS 2")
 }
 
-// A rerun that its scope refuses is skipped. The next rerun has a new ID.
+// A rerun that is refused because of its scope is skipped. The next rerun has a new ID.
 func TestRerunThatIsRefused(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

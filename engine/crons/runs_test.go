@@ -28,7 +28,8 @@ func (n *node) trigger(t testing.TB, id string) *progressorv1.Fire {
 	return f
 }
 
-// How a process ends says how its run ended; where there is no process the run failed.
+// The end of a process determines the end of its run. If the process was removed or could not be
+// started, the run has failed.
 func TestEndsOfRuns(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -65,8 +66,8 @@ func TestEndsOfRuns(t *testing.T) {
 	}
 }
 
-// A run that passes the timeout of its cron is TIMEOUT at once, and is asked to end; that it ends then changes nothing. The next run is
-// the next attempt.
+// A run that passes the timeout of its cron is TIMEOUT at once, and is cancelled. Its own end then
+// changes nothing. The next run is the next attempt.
 func TestTimeoutAndRetry(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -93,7 +94,7 @@ func TestTimeoutAndRetry(t *testing.T) {
 	}
 }
 
-// metric sums a counter over its labels. What has just been stored is counted a moment later.
+// metric sums a counter over its labels. A stored event is counted shortly after it is stored.
 func (n *node) metric(t testing.TB, name string) (sum float64) {
 	t.Helper()
 	families, err := n.registry.Gather()
@@ -110,7 +111,7 @@ func (n *node) metric(t testing.TB, name string) (sum float64) {
 	return sum
 }
 
-// What finds no place waits for one, in order; what finds no place in the queue is dropped.
+// A fire without a free slot is queued, in order. If the queue is full, the fire is dropped.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -130,7 +131,8 @@ func TestQueue(t *testing.T) {
 	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED SUCCESS 1, DROPPED SKIPPED")
 }
 
-// A backfill decides the times that have no row, those before the cron was made too, however many, once.
+// A backfill decides the times that have no row once, also those before the cron was created, and
+// however many there are.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -169,13 +171,13 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
-// asked is what an HTTP target was asked.
+// asked is a request that an HTTP target has received.
 type asked struct {
 	method, path, body string
 	header             http.Header
 }
 
-// target is a cron with an HTTP target.
+// target returns a cron with an HTTP target.
 func target(id, url string) *progressorv1.Cron {
 	c := starts(id, never, "")
 	c.Target = &progressorv1.CronTarget{Target: &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{
@@ -184,7 +186,8 @@ func target(id, url string) *progressorv1.Cron {
 	return c
 }
 
-// An HTTP target is asked once for a run, knows its fire, and its answer is the end of the run.
+// An HTTP target gets one request per run, with the time of the fire. Its response is the end of
+// the run.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	requests := make(chan asked, 100)
@@ -246,7 +249,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// No cron asks a link-local address or one where clouds tell secrets, by whatever name; what is wrong is told before it is stored.
+// A cron cannot call a link-local address or a metadata address of a cloud, under any name. Invalid
+// targets are rejected before they are stored.
 func TestHTTPAddresses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -278,7 +282,8 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
-// A request may take as long as the policy says, or 10 s, whatever the step timeout of the namespace is.
+// A request may take as long as the policy allows, or 10 s, whatever the step timeout of the
+// namespace is.
 func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -313,7 +318,8 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	}
 }
 
-// A response that stalls or is cut off after its status says so. One that is no success is FAILED with its status.
+// The end of a run says if the response stalled or was cut off after its status. A response without
+// success is FAILED with its status.
 func TestCutResponses(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -348,7 +354,7 @@ func TestCutResponses(t *testing.T) {
 	}
 }
 
-// A notification is given once, and the run ends with its task.
+// A notification is sent once, and the run ends with its task.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A fire begins a trace that its run is a part of; one that somebody has asked for is in the trace of the request. A request of a run names its span.
+// A fire starts a trace that includes its run. A triggered fire belongs to the trace of the
+// request. The request of a run carries the span of the run.
 func TestTraceOfAFire(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)

@@ -27,7 +27,8 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // of a path, then remove it. Never add a path. TestExemptions fails for a path that is no longer
 // needed.
 var phrasesExempt = []string{
-	"engine/crons/metrics.go", "engine/jobs/constraints_test.go", "engine/jobs/unique_test.go", "flow/eval_test.go", "flow/expression.go",
+	"engine/crons/metrics.go", "engine/jobs/constraints_test.go",
+	"engine/jobs/unique_test.go", "flow/eval_test.go", "flow/expression.go",
 	"flow/problems_test.go",
 }
 

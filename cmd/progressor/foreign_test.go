@@ -81,7 +81,7 @@ func TestNodeClient(t *testing.T) {
 
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	for _, protocol := range []string{"connect", "grpc", "grpc-web"} {
-		for script, methods := range map[string]string{"shop.js": "30 of 30", "queue.js": "54 of 54"} {
+		for script, methods := range map[string]string{"shop.js": "30 of 30", "queue.js": "59 of 59"} {
 			if out := output(t, dir, "node", script, d.url, protocol); !strings.HasPrefix(out, protocol+": "+methods+" methods") {
 				t.Errorf("%s %s: %s", script, protocol, out)
 			}

@@ -272,7 +272,7 @@ func TestListRunsByFields(t *testing.T) {
 		n.finds(t, filter, strings.Fields(want))
 	}
 	for filter, says := range map[string]string{
-		"state = FAILED": `there is no field "state": want status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
+		"state = FAILED": `there is no field "state": want run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
 		"status = ERROR": `"ERROR" is not a status: want one of PENDING, QUEUED,`, "created_time > yesterday": "is not a time", "payload = 5": "want payload.KEY",
 		"scope.a = 5": "only payload or metadata has",
 	} {

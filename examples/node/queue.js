@@ -142,6 +142,15 @@ async function tryCrons() {
   const { fires } = await crons.backfillCron({ namespace, cronId: "nightly", fromTime: timestampFromMs(from), toTime: timestampFromMs(from + 86_400_000) });
   assert.equal(fires, 1);
   await finish(await lease("report"), null);
+  await crons.stopBackfills({ namespace, cronId: "nightly" });
+
+  // A fire is cancelled before a worker has its job, and run again.
+  const late = (await crons.triggerCron({ namespace, cronId: "nightly" })).fire;
+  const byTime = { namespace, cronId: "nightly", fireTime: late.fireTime };
+  await crons.cancelFire({ ...byTime, reason: "too late" });
+  while ((await crons.listFires({ namespace, cronId: "nightly" })).fires[0].status === FireStatus.RUNNING);
+  await crons.rerunFire(byTime);
+  await finish(await lease("report"), null);
   assert.equal((await crons.listCrons({ namespace })).crons[0].cronId, updated.cronId);
   await crons.deleteCron({ namespace, cronId: "nightly" });
 }
@@ -191,6 +200,8 @@ async function tryFlows() {
   assert.equal((await flows.getRun({ ...run("run-2"), awaitEnd: seconds(10) })).run.status, RunStatus.CANCELLED);
   const { runs } = await flows.listRuns({ namespace, filter: "status = SUCCEEDED" });
   assert.equal(runs.length, 2);
+  await flows.removeRun(run("run-2"));
+  await refused(Code.NotFound, flows.getRun(run("run-2")));
 
   await flows.putTemplate({ template: { ...template, type: "unused" } });
   await flows.deleteTemplate({ namespace, type: "unused" });
@@ -219,6 +230,8 @@ async function tryEvents() {
   }
   enough.abort();
   assert.deepEqual(seen, ["available", "running", "succeeded"]);
+  await jobs.removeJob(job("add-2"));
+  await refused(Code.NotFound, jobs.getJob(job("add-2")));
 }
 
 async function tryWorkers() {

@@ -3262,11 +3262,11 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\tbackfills\x18\x11 \x03(\v2\x17.progressor.v1.BackfillR\tbackfills\x1aB\n" +
 	"\x14FiresByDecisionEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xe6\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xf0\x01\n" +
 	"\bBackfill\x127\n" +
 	"\tfrom_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bfromTime\x123\n" +
-	"\ato_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12C\n" +
-	"\x0eoverlap_action\x18\x03 \x01(\x0e2\x1c.progressor.v1.OverlapActionR\roverlapAction\x12'\n" +
+	"\ato_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06toTime\x12M\n" +
+	"\x0eoverlap_action\x18\x03 \x01(\x0e2\x1c.progressor.v1.OverlapActionB\b\xbaH\x05\x82\x01\x02\x10\x01R\roverlapAction\x12'\n" +
 	"\x0fmax_concurrency\x18\x04 \x01(\x05R\x0emaxConcurrency\"\xf6\x03\n" +
 	"\bCronSpec\x125\n" +
 	"\vexpressions\x18\x01 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10d\"\ar\x05 \x01(\x80\x02R\vexpressions\x12$\n" +

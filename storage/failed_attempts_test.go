@@ -29,7 +29,7 @@ func TestDeleteOrphanedAttempts(t *testing.T) {
 	attempts("z-gone", 1, 1500)
 	batches := 0
 	for after := (storage.AttemptKey{}); batches == 0 || after != (storage.AttemptKey{}); batches++ {
-		last, err := b.Store.DeleteOrphanedAttempts(t.Context(), after)
+		last, err := b.DeleteOrphanedAttempts(t.Context(), after)
 		after = must(t, last, err)
 	}
 	equal(t, "the number of batches for 3006 rows", batches, 4)

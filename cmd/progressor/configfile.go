@@ -61,7 +61,8 @@ func parseConfigFile(text []byte, keys map[string]bool) (configFile, error) {
 			return file, err
 		}
 	}
-	return file, file.applyDefaults(defaults)
+	err = file.applyDefaults(defaults)
+	return file, err
 }
 
 // add adds the setting with this key, or the settings below it.

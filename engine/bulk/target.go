@@ -103,7 +103,7 @@ func (b *Bulks) matches(
 ) (bool, error) {
 	if o.Kind != "" {
 		target := b.targets[o.Kind]
-		filter := fmt.Sprintf(`%s AND %s = %s AND created_time = "%s"`, o.textFilter(target, began), target.IDField,
+		filter := fmt.Sprintf(`%s AND %s = %s AND created_time = %q`, o.textFilter(target, began), target.IDField,
 			search.Quote(at.ProcessID, false), at.CreatedTime.UTC().Format(time.RFC3339Nano))
 		found, _, err := target.Find(ctx, namespace, filter, "", 1)
 		return len(found) > 0, err
@@ -120,7 +120,7 @@ func (b *Bulks) matches(
 func (o *command) textFilter(target Target, began time.Time) string {
 	text := fmt.Sprintf(`(%s) AND NOT %s = "~*"`, o.Filter, target.IDField)
 	if !began.IsZero() {
-		text += fmt.Sprintf(` AND created_time <= "%s"`, began.UTC().Format(time.RFC3339Nano))
+		text += fmt.Sprintf(` AND created_time <= %q`, began.UTC().Format(time.RFC3339Nano))
 	}
 	return text
 }

@@ -6,6 +6,6 @@
 // keys, constraints, and jobs that several workers run. Leases and polls are in package engine,
 // because other processes have them, too.
 //
-// Start with jobs.go (requests) and decide.go (results). admit.go and lines.go assign keys of
+// Start with jobs.go (requests) and decide.go (results). admit.go and key_queues.go assign keys of
 // constraints.
 package jobs

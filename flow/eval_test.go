@@ -154,7 +154,7 @@ func TestConstants(t *testing.T) {
 	s.Step = func(int) (flow.Ended, error) { return flow.Ended{}, errors.New("nothing names a step") }
 	got, err := c.Input(&c.Steps[0], s)
 	if err != nil || got != c.Source.GetSteps()[0].GetInput() {
-		t.Error("a constant was made anew:", got, err)
+		t.Error("a constant was made again:", got, err)
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = c.Input(&c.Steps[0], s) }); n != 0 {
 		t.Error("a constant takes", n, "allocations")

@@ -376,7 +376,7 @@ func (w *walker) name(names []string, has bool) {
 		case !slices.Contains(stepFields, names[2]):
 			w.refuse("a step has status, result and failure, and no %s: its result is steps.%s.result", names[2], names[1])
 		case has && len(names) == 3:
-			w.refuse("steps.%s.%s needs no has, it is null where there is none: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
+			w.refuse("steps.%s.%s needs no has, it is null if the step has no value: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
 		default:
 			w.steps = true
 			w.wrong = !w.mayRead(w.expression, w.place, names[1]) || w.wrong

@@ -29,7 +29,7 @@ func TestFlushThatTimesOutIsHalved(t *testing.T) {
 				PERFORM nextval('progressor.attempts_at_slow'); ` + slow + `; RETURN NEW; END $$`)
 			b.exec(`CREATE TRIGGER slow BEFORE INSERT ON processes FOR EACH ROW WHEN (NEW.process_id = 'slow') EXECUTE FUNCTION slow()`)
 			registry := prometheus.NewRegistry()
-			s := open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}).WaitForLocks().FlushTimeout(3 * time.Second)
+			s := open(t, b.dsn, storage.Config{Lanes: 1, Registerer: registry}).WaitForLocks().FlushTimeout(5 * time.Second)
 			release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
 			first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", keyed("first", "x"))) })
 			const others = 15
@@ -39,9 +39,7 @@ func TestFlushThatTimesOutIsHalved(t *testing.T) {
 				started = append(started, later(func() (storage.Prepared, error) { return s.PrepareInit(newInit(id, keyedInit(id, "x"))) }))
 			}
 			alone := later(func() (storage.Prepared, error) { return s.PrepareInit(newInit("slow", keyedInit("slow", "x"))) })
-			for s.Pending() < others+2 {
-				b.waits(1) // until all are in progress
-			}
+			b.until("all are in progress", func() bool { return s.Pending() == others+2 })
 			release()
 			must(t, 0, second(first()))
 			for _, f := range started {

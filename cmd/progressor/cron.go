@@ -277,12 +277,15 @@ func (c *cronTriggerCmd) Run(a *app) error {
 	})
 }
 
-type cronCancelCmd struct {
+// fireArgs names a fire for a command.
+type fireArgs struct {
 	cronArgs
 	clientFlags
 	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
 	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
 }
+
+type cronCancelCmd struct{ fireArgs }
 
 func (cronCancelCmd) Help() string {
 	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A
@@ -292,22 +295,17 @@ fire that waits is taken out of the queue and never starts. The answer is its ro
 }
 
 func (c *cronCancelCmd) Run(a *app) error {
-	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
-	var err error
-	if req.FireTime, err = timeFrom("FIRE_TIME", c.Fire); err != nil {
+	at, err := timeFrom("FIRE_TIME", c.Fire)
+	if err != nil {
 		return err
 	}
+	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
 	return ask(a, c.outputFlag, c.client().Cron.CancelFire, req, func(resp *progressorv1.CancelFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 	})
 }
 
-type cronRerunCmd struct {
-	cronArgs
-	clientFlags
-	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
-	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
-}
+type cronRerunCmd struct{ fireArgs }
 
 func (cronRerunCmd) Help() string {
 	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed, timed out or was
@@ -318,11 +316,11 @@ not count for the policies of the cron. The answer is its row of the ledger.
 }
 
 func (c *cronRerunCmd) Run(a *app) error {
-	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
-	var err error
-	if req.FireTime, err = timeFrom("FIRE_TIME", c.Fire); err != nil {
+	at, err := timeFrom("FIRE_TIME", c.Fire)
+	if err != nil {
 		return err
 	}
+	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
 	return ask(a, c.outputFlag, c.client().Cron.RerunFire, req, func(resp *progressorv1.RerunFireResponse) error {
 		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
 	})

@@ -39,7 +39,7 @@ const (
 // check validates and completes a command. verbs are those of its kind.
 func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	if verbs == nil {
-		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is no kind that bulks act on", o.Kind)}
+		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is not a kind of bulks: want job, flow or nothing", o.Kind)}
 	}
 	if _, ok := verbs[o.Verb]; !ok {
 		return &process.InvalidError{Field: "verb", Message: "want one of " + verbNames(verbs)}

@@ -122,7 +122,7 @@ func (t *task) obey(ctx context.Context, o *command) error {
 		t.answer = answered{Backfills: int32(len(t.state.Backfills)), Now: t.now} //nolint:gosec // at most 20
 		t.state.Backfills = nil
 	default:
-		return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
+		return processor.Reject(processor.ReasonBadArgs, "unknown command %s", o.Method)
 	}
 	return nil
 }

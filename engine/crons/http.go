@@ -69,7 +69,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	to, err := url.Parse(t.GetUrl())
 	switch {
 	case err != nil:
-		return invalid(field+"url", "it is no URL: %s", errors.Unwrap(err))
+		return invalid(field+"url", "not a URL: %s", errors.Unwrap(err))
 	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
 		return invalid(field+"url", "want http://HOST/PATH or https://HOST/PATH")
 	case to.User != nil:
@@ -81,7 +81,7 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 		}
 	}
 	if t.GetMethod() != "" && !token(t.GetMethod()) {
-		return invalid(field+"method", "%q is no method: want one such as POST or GET", t.GetMethod())
+		return invalid(field+"method", "%q is not a method: want one such as POST or GET", t.GetMethod())
 	}
 	for name, value := range t.GetHeaders() {
 		at := field + "headers[" + strconv.Quote(name) + "]"

@@ -40,7 +40,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Buckets: []float64{0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5, 60, 600, 3600},
 		}, []string{"namespace"}),
 		failures: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_cron_failures_in_a_row", Help: "The how manieth failure in a row of its cron each run is that failed, passed its timeout or was cancelled.",
+			Name:    "progressor_cron_failures_in_a_row",
+			Help:    "Number of consecutive failures of the cron, for each run that failed, timed out or was cancelled.",
 			Buckets: []float64{1, 2, 3, 5, 10, 20, 50, 100},
 		}, []string{"namespace"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{

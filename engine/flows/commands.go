@@ -56,7 +56,7 @@ func (t *task) carryOut() error {
 	case methodReport:
 		return t.report(&o)
 	}
-	return processor.Reject(processor.ReasonBadArgs, "there is no order %s", o.Method)
+	return processor.Reject(processor.ReasonBadArgs, "unknown command %s", o.Method)
 }
 
 // isNotification reports whether another run sent the command. Then no client waits for the result.

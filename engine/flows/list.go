@@ -26,7 +26,7 @@ func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplates
 	}
 	after, err := base64.RawURLEncoding.Strict().DecodeString(r.GetPageToken())
 	if err != nil || !utf8.Valid(after) || slices.Contains(after, 0) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list of templates gave"}
+		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	limit := defaultPage
 	if r.GetPageSize() > 0 {

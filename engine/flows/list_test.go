@@ -373,7 +373,7 @@ func TestListTemplates(t *testing.T) {
 	}
 	same(t, got, "a 2, b 1, c 1, ")
 	_, _, err := n.ListTemplates(t.Context(), &progressorv1.ListTemplatesRequest{Namespace: "ns", PageToken: "%"})
-	refusedField(t, err, "page_token", "no token")
+	refusedField(t, err, "page_token", "must be the next_page_token")
 }
 
 // TestRunsOfDeletedTemplates checks that a run that has ended is shown without its template if that

@@ -344,7 +344,7 @@ func (f *Flows) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest)
 	}
 	if token := r.GetPageToken(); token != "" {
 		if _, err := fmt.Sscanf(token, "%d.%d", &q.AfterOrd, &q.After); err != nil {
-			return nil, "", &process.InvalidError{Field: "page_token", Message: "it is no token that a list gave"}
+			return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 		}
 	}
 	row, err := flows.Get(ctx, f.store, q.Namespace, q.RunID)

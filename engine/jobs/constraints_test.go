@@ -87,7 +87,7 @@ func TestMaxRunningOfAKey(t *testing.T) {
 		t.Fatalf("leased %s", got)
 	}
 	if got := ids(n.look(t, "w")); got != "" {
-		t.Errorf("leased %s beside", got)
+		t.Errorf("leased %s in addition", got)
 	}
 	job := n.job(t, "pull", "eu3", available)
 	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 places taken; 1 before it"; got != want {
@@ -191,7 +191,7 @@ func TestEveryEndFreesItsKeys(t *testing.T) {
 			l := n.one(t, "w")
 			n.limited(t, "pull", "second", "", nil)
 			if got := ids(n.look(t, "w")); got != "" {
-				t.Fatalf("leased %s beside the first", got)
+				t.Fatalf("leased %s in addition to the first", got)
 			}
 			c.end(t, n, l)
 			second := n.one(t, "w")
@@ -269,7 +269,7 @@ func TestLimitsChangeLive(t *testing.T) {
 	first := n.poll(t, "w", 1)
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 1}) // j0 runs
 	if got := ids(n.look(t, "w")); got != "" {
-		t.Fatalf("leased %s beside %s", got, ids(first))
+		t.Fatalf("leased %s in addition to %s", got, ids(first))
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "one", MaxRunning: 3})
 	n.placed(t, "pull", 2)
@@ -390,7 +390,7 @@ func TestSuspendedJobHoldsNoKey(t *testing.T) {
 		must(t, err)
 	}
 	if got := ids(n.look(t, "w")); got != "" {
-		t.Fatalf("leased %s beside the third", got)
+		t.Fatalf("leased %s in addition to the third", got)
 	}
 	must(t, n.succeed(third, nil))
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "first" {
@@ -416,7 +416,7 @@ func TestKeysOfNobody(t *testing.T) {
 	enginetest.Eventually(t, patience, "two keys are held", func() bool { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2 })
 	n.limited(t, "pull", "later", "us", nil)
 	if got := ids(n.look(t, "w")); got != "" {
-		t.Errorf("leased %s beside", got)
+		t.Errorf("leased %s in addition", got)
 	}
 	must(t, n.succeed(l, nil))
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "later" {

@@ -71,7 +71,7 @@ func TestRetryOfUnique(t *testing.T) {
 		n.done(t, l)
 		n.retried(t, first, "")
 		if twin := n.unique(t, third, u); twin != first {
-			t.Errorf("beside the retried %s runs %s", first, twin)
+			t.Errorf("with the retried %s also runs %s", first, twin)
 		}
 		n.done(t, n.one(t, "w"))
 	}

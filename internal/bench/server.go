@@ -147,7 +147,7 @@ func dsnWith(dsn, database string) (string, error) {
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		parsed, err := url.Parse(dsn)
 		if err != nil {
-			return "", errors.New("--dsn is no URL that can be read") // the cause quotes it, password and all
+			return "", errors.New("--dsn is not a valid URL") // the cause quotes it, password and all
 		}
 		parsed.Path, parsed.RawPath = "/"+database, ""
 		query := parsed.Query()

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/job.proto.
  */
 export const file_progressor_v1_job: GenFile = /*@__PURE__*/
-  fileDesc("Chdwcm9ncmVzc29yL3YxL2pvYi5wcm90bxINcHJvZ3Jlc3Nvci52MSKsAQoORW5xdWV1ZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkiVQoPRW5xdWV1ZVJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iEhAKCGVucXVldWVkGAIgASgIEg8KB3JlbW92ZWQYAyABKAgiQgoTRW5xdWV1ZUJhdGNoUmVxdWVzdBIrCgRqb2JzGAEgAygLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVxdWVzdCJEChRFbnF1ZXVlQmF0Y2hSZXNwb25zZRIsCgRqb2JzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVzcG9uc2UiYAoNR2V0Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEiwKCWF3YWl0X2VuZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIxCg5HZXRKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJtCg9MaXN0Sm9ic1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmZpbHRlchgCIAEoCRIQCghvcmRlcl9ieRgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJNChBMaXN0Sm9ic1Jlc3BvbnNlEiAKBGpvYnMYASADKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZQoSRmV0Y2hSZXN1bHRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSLAoJYXdhaXRfZW5kGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItIBChNGZXRjaFJlc3VsdFJlc3BvbnNlEiYKBXN0YXRlGAEgASgOMhcucHJvZ3Jlc3Nvci52MS5Kb2JTdGF0ZRImCgZyZXN1bHQYAiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIxCg1maW5pc2hlZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkcm9wcGVkGAUgASgIIpIBChBVcGRhdGVKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSKgoHb3B0aW9ucxgDIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siNAoRVXBkYXRlSm9iUmVzcG9uc2USHwoDam9iGAEgASgLMhIucHJvZ3Jlc3Nvci52MS5Kb2IiRQoQQ2FuY2VsSm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI0ChFDYW5jZWxKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJNCg9SZXRyeUpvYlJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCRIXCg9jbGVhcl9zdWNjZXNzZXMYAyABKAgiMwoQUmV0cnlKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiIpChRHZXRRdWV1ZVN0YXRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkigQIKFUdldFF1ZXVlU3RhdHNSZXNwb25zZRJOCg5jb3VudF9ieV9zdGF0ZRgBIAMoCzI2LnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1Jlc3BvbnNlLkNvdW50QnlTdGF0ZUVudHJ5EjcKFG9sZGVzdF9hdmFpbGFibGVfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKBW5hbWVzGAMgAygLMhsucHJvZ3Jlc3Nvci52MS5Kb2JOYW1lU3RhdHMaMwoRQ291bnRCeVN0YXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASKYAQoMSm9iTmFtZVN0YXRzEgwKBG5hbWUYASABKAkSRQoOY291bnRfYnlfc3RhdGUYAiADKAsyLS5wcm9ncmVzc29yLnYxLkpvYk5hbWVTdGF0cy5Db3VudEJ5U3RhdGVFbnRyeRozChFDb3VudEJ5U3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIoYBCgpDb25zdHJhaW50EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBW1hdGNoGAMgASgJEgsKA2tleRgEIAEoCRITCgttYXhfcnVubmluZxgFIAEoBRImCgRyYXRlGAYgASgLMhgucHJvZ3Jlc3Nvci52MS5SYXRlTGltaXQiUQoJUmF0ZUxpbWl0Eg0KBWNvdW50GAEgASgFEiYKA3BlchgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVidXJzdBgDIAEoBSJFChRQdXRDb25zdHJhaW50UmVxdWVzdBItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IkYKFVB1dENvbnN0cmFpbnRSZXNwb25zZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IisKFkxpc3RDb25zdHJhaW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIk4KF0xpc3RDb25zdHJhaW50c1Jlc3BvbnNlEjMKC2NvbnN0cmFpbnRzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50U3RhdGUipAEKD0NvbnN0cmFpbnRTdGF0ZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50Eg8KB3J1bm5pbmcYAiABKAMSDwoHd2FpdGluZxgDIAEoAxIyCg5uZXh0X2ZyZWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVsZBgFIAEoAyI6ChdEZWxldGVDb25zdHJhaW50UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSIaChhEZWxldGVDb25zdHJhaW50UmVzcG9uc2UyhQgKCkpvYlNlcnZpY2USSAoHRW5xdWV1ZRIdLnByb2dyZXNzb3IudjEuRW5xdWV1ZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLkVucXVldWVSZXNwb25zZRJXCgxFbnF1ZXVlQmF0Y2gSIi5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlc3BvbnNlEkUKBkdldEpvYhIcLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVxdWVzdBodLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVzcG9uc2USSwoITGlzdEpvYnMSHi5wcm9ncmVzc29yLnYxLkxpc3RKb2JzUmVxdWVzdBofLnByb2dyZXNzb3IudjEuTGlzdEpvYnNSZXNwb25zZRJUCgtGZXRjaFJlc3VsdBIhLnByb2dyZXNzb3IudjEuRmV0Y2hSZXN1bHRSZXF1ZXN0GiIucHJvZ3Jlc3Nvci52MS5GZXRjaFJlc3VsdFJlc3BvbnNlEk4KCVVwZGF0ZUpvYhIfLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVzcG9uc2USTgoJQ2FuY2VsSm9iEh8ucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXNwb25zZRJLCghSZXRyeUpvYhIeLnByb2dyZXNzb3IudjEuUmV0cnlKb2JSZXF1ZXN0Gh8ucHJvZ3Jlc3Nvci52MS5SZXRyeUpvYlJlc3BvbnNlEloKDUdldFF1ZXVlU3RhdHMSIy5wcm9ncmVzc29yLnYxLkdldFF1ZXVlU3RhdHNSZXF1ZXN0GiQucHJvZ3Jlc3Nvci52MS5HZXRRdWV1ZVN0YXRzUmVzcG9uc2USWgoNUHV0Q29uc3RyYWludBIjLnByb2dyZXNzb3IudjEuUHV0Q29uc3RyYWludFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLlB1dENvbnN0cmFpbnRSZXNwb25zZRJgCg9MaXN0Q29uc3RyYWludHMSJS5wcm9ncmVzc29yLnYxLkxpc3RDb25zdHJhaW50c1JlcXVlc3QaJi5wcm9ncmVzc29yLnYxLkxpc3RDb25zdHJhaW50c1Jlc3BvbnNlEmMKEERlbGV0ZUNvbnN0cmFpbnQSJi5wcm9ncmVzc29yLnYxLkRlbGV0ZUNvbnN0cmFpbnRSZXF1ZXN0GicucHJvZ3Jlc3Nvci52MS5EZWxldGVDb25zdHJhaW50UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_process, file_progressor_v1_worker]);
+  fileDesc("Chdwcm9ncmVzc29yL3YxL2pvYi5wcm90bxINcHJvZ3Jlc3Nvci52MSLWAQoORW5xdWV1ZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSKAoFZGVsYXkYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZwoPRW5xdWV1ZVJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iEhAKCGVucXVldWVkGAIgASgIEg8KB3JlbW92ZWQYAyABKAgSEAoIcmVwbGFjZWQYBCABKAgiQgoTRW5xdWV1ZUJhdGNoUmVxdWVzdBIrCgRqb2JzGAEgAygLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVxdWVzdCJEChRFbnF1ZXVlQmF0Y2hSZXNwb25zZRIsCgRqb2JzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVzcG9uc2UiYAoNR2V0Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEiwKCWF3YWl0X2VuZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIxCg5HZXRKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJtCg9MaXN0Sm9ic1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmZpbHRlchgCIAEoCRIQCghvcmRlcl9ieRgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJNChBMaXN0Sm9ic1Jlc3BvbnNlEiAKBGpvYnMYASADKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZQoSRmV0Y2hSZXN1bHRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSLAoJYXdhaXRfZW5kGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItIBChNGZXRjaFJlc3VsdFJlc3BvbnNlEiYKBXN0YXRlGAEgASgOMhcucHJvZ3Jlc3Nvci52MS5Kb2JTdGF0ZRImCgZyZXN1bHQYAiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIxCg1maW5pc2hlZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkcm9wcGVkGAUgASgIIrgBChBVcGRhdGVKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSKgoHb3B0aW9ucxgDIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sSJAoEYXJncxgFIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI0ChFVcGRhdGVKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJFChBDYW5jZWxKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIjQKEUNhbmNlbEpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIk0KD1JldHJ5Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEhcKD2NsZWFyX3N1Y2Nlc3NlcxgDIAEoCCIzChBSZXRyeUpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIjUKEFJlbW92ZUpvYlJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCSITChFSZW1vdmVKb2JSZXNwb25zZSIpChRHZXRRdWV1ZVN0YXRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkigQIKFUdldFF1ZXVlU3RhdHNSZXNwb25zZRJOCg5jb3VudF9ieV9zdGF0ZRgBIAMoCzI2LnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1Jlc3BvbnNlLkNvdW50QnlTdGF0ZUVudHJ5EjcKFG9sZGVzdF9hdmFpbGFibGVfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKBW5hbWVzGAMgAygLMhsucHJvZ3Jlc3Nvci52MS5Kb2JOYW1lU3RhdHMaMwoRQ291bnRCeVN0YXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASKYAQoMSm9iTmFtZVN0YXRzEgwKBG5hbWUYASABKAkSRQoOY291bnRfYnlfc3RhdGUYAiADKAsyLS5wcm9ncmVzc29yLnYxLkpvYk5hbWVTdGF0cy5Db3VudEJ5U3RhdGVFbnRyeRozChFDb3VudEJ5U3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIoYBCgpDb25zdHJhaW50EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBW1hdGNoGAMgASgJEgsKA2tleRgEIAEoCRITCgttYXhfcnVubmluZxgFIAEoBRImCgRyYXRlGAYgASgLMhgucHJvZ3Jlc3Nvci52MS5SYXRlTGltaXQiUQoJUmF0ZUxpbWl0Eg0KBWNvdW50GAEgASgFEiYKA3BlchgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVidXJzdBgDIAEoBSJFChRQdXRDb25zdHJhaW50UmVxdWVzdBItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IkYKFVB1dENvbnN0cmFpbnRSZXNwb25zZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IisKFkxpc3RDb25zdHJhaW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIk4KF0xpc3RDb25zdHJhaW50c1Jlc3BvbnNlEjMKC2NvbnN0cmFpbnRzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50U3RhdGUipAEKD0NvbnN0cmFpbnRTdGF0ZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50Eg8KB3J1bm5pbmcYAiABKAMSDwoHd2FpdGluZxgDIAEoAxIyCg5uZXh0X2ZyZWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVsZBgFIAEoAyI6ChdEZWxldGVDb25zdHJhaW50UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSIaChhEZWxldGVDb25zdHJhaW50UmVzcG9uc2Uy1QgKCkpvYlNlcnZpY2USSAoHRW5xdWV1ZRIdLnByb2dyZXNzb3IudjEuRW5xdWV1ZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLkVucXVldWVSZXNwb25zZRJXCgxFbnF1ZXVlQmF0Y2gSIi5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlc3BvbnNlEkUKBkdldEpvYhIcLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVxdWVzdBodLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVzcG9uc2USSwoITGlzdEpvYnMSHi5wcm9ncmVzc29yLnYxLkxpc3RKb2JzUmVxdWVzdBofLnByb2dyZXNzb3IudjEuTGlzdEpvYnNSZXNwb25zZRJUCgtGZXRjaFJlc3VsdBIhLnByb2dyZXNzb3IudjEuRmV0Y2hSZXN1bHRSZXF1ZXN0GiIucHJvZ3Jlc3Nvci52MS5GZXRjaFJlc3VsdFJlc3BvbnNlEk4KCVVwZGF0ZUpvYhIfLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVzcG9uc2USTgoJQ2FuY2VsSm9iEh8ucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXNwb25zZRJLCghSZXRyeUpvYhIeLnByb2dyZXNzb3IudjEuUmV0cnlKb2JSZXF1ZXN0Gh8ucHJvZ3Jlc3Nvci52MS5SZXRyeUpvYlJlc3BvbnNlEk4KCVJlbW92ZUpvYhIfLnByb2dyZXNzb3IudjEuUmVtb3ZlSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuUmVtb3ZlSm9iUmVzcG9uc2USWgoNR2V0UXVldWVTdGF0cxIjLnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1JlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkdldFF1ZXVlU3RhdHNSZXNwb25zZRJaCg1QdXRDb25zdHJhaW50EiMucHJvZ3Jlc3Nvci52MS5QdXRDb25zdHJhaW50UmVxdWVzdBokLnByb2dyZXNzb3IudjEuUHV0Q29uc3RyYWludFJlc3BvbnNlEmAKD0xpc3RDb25zdHJhaW50cxIlLnByb2dyZXNzb3IudjEuTGlzdENvbnN0cmFpbnRzUmVxdWVzdBomLnByb2dyZXNzb3IudjEuTGlzdENvbnN0cmFpbnRzUmVzcG9uc2USYwoQRGVsZXRlQ29uc3RyYWludBImLnByb2dyZXNzb3IudjEuRGVsZXRlQ29uc3RyYWludFJlcXVlc3QaJy5wcm9ncmVzc29yLnYxLkRlbGV0ZUNvbnN0cmFpbnRSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_process, file_progressor_v1_worker]);
 
 /**
  * @generated from message progressor.v1.EnqueueRequest
@@ -53,6 +53,14 @@ export type EnqueueRequest = Message<"progressor.v1.EnqueueRequest"> & {
    * @generated from field: string idempotency_key = 6;
    */
   idempotencyKey: string;
+
+  /**
+   * The job does not run before this time has passed, by the clock of the database. Instead of
+   * options.run_time: if both are set, the request fails with INVALID_ARGUMENT.
+   *
+   * @generated from field: google.protobuf.Duration delay = 7;
+   */
+  delay?: Duration | undefined;
 };
 
 /**
@@ -84,6 +92,13 @@ export type EnqueueResponse = Message<"progressor.v1.EnqueueResponse"> & {
    * @generated from field: bool removed = 3;
    */
   removed: boolean;
+
+  /**
+   * job existed, and has the args and the time of this request: Unique.replace
+   *
+   * @generated from field: bool replaced = 4;
+   */
+  replaced: boolean;
 };
 
 /**
@@ -317,18 +332,28 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
   jobId: string;
 
   /**
+   * required unless update_mask is only args
+   *
    * @generated from field: progressor.v1.JobOptions options = 3;
    */
   options?: JobOptions | undefined;
 
   /**
    * Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
-   * tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval. An empty mask or
-   * another field fails with INVALID_ARGUMENT.
+   * tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval; and args, for the
+   * field below. An empty mask or another field fails with INVALID_ARGUMENT.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 4;
    */
   updateMask?: FieldMask | undefined;
+
+  /**
+   * Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
+   * unique job whose key is made of them, do not change.
+   *
+   * @generated from field: google.protobuf.Value args = 5;
+   */
+  args?: Value | undefined;
 };
 
 /**
@@ -446,6 +471,41 @@ export const RetryJobResponseSchema: GenMessage<RetryJobResponse> = /*@__PURE__*
   messageDesc(file_progressor_v1_job, 15);
 
 /**
+ * @generated from message progressor.v1.RemoveJobRequest
+ */
+export type RemoveJobRequest = Message<"progressor.v1.RemoveJobRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string job_id = 2;
+   */
+  jobId: string;
+};
+
+/**
+ * Describes the message progressor.v1.RemoveJobRequest.
+ * Use `create(RemoveJobRequestSchema)` to create a new message.
+ */
+export const RemoveJobRequestSchema: GenMessage<RemoveJobRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 16);
+
+/**
+ * @generated from message progressor.v1.RemoveJobResponse
+ */
+export type RemoveJobResponse = Message<"progressor.v1.RemoveJobResponse"> & {
+};
+
+/**
+ * Describes the message progressor.v1.RemoveJobResponse.
+ * Use `create(RemoveJobResponseSchema)` to create a new message.
+ */
+export const RemoveJobResponseSchema: GenMessage<RemoveJobResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 17);
+
+/**
  * @generated from message progressor.v1.GetQueueStatsRequest
  */
 export type GetQueueStatsRequest = Message<"progressor.v1.GetQueueStatsRequest"> & {
@@ -460,7 +520,7 @@ export type GetQueueStatsRequest = Message<"progressor.v1.GetQueueStatsRequest">
  * Use `create(GetQueueStatsRequestSchema)` to create a new message.
  */
 export const GetQueueStatsRequestSchema: GenMessage<GetQueueStatsRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 16);
+  messageDesc(file_progressor_v1_job, 18);
 
 /**
  * @generated from message progressor.v1.GetQueueStatsResponse
@@ -491,7 +551,7 @@ export type GetQueueStatsResponse = Message<"progressor.v1.GetQueueStatsResponse
  * Use `create(GetQueueStatsResponseSchema)` to create a new message.
  */
 export const GetQueueStatsResponseSchema: GenMessage<GetQueueStatsResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 17);
+  messageDesc(file_progressor_v1_job, 19);
 
 /**
  * @generated from message progressor.v1.JobNameStats
@@ -513,7 +573,7 @@ export type JobNameStats = Message<"progressor.v1.JobNameStats"> & {
  * Use `create(JobNameStatsSchema)` to create a new message.
  */
 export const JobNameStatsSchema: GenMessage<JobNameStats> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 18);
+  messageDesc(file_progressor_v1_job, 20);
 
 /**
  * A constraint limits the jobs that it matches. A job waits until all constraints that match it
@@ -565,7 +625,7 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
  * Use `create(ConstraintSchema)` to create a new message.
  */
 export const ConstraintSchema: GenMessage<Constraint> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 19);
+  messageDesc(file_progressor_v1_job, 21);
 
 /**
  * @generated from message progressor.v1.RateLimit
@@ -594,7 +654,7 @@ export type RateLimit = Message<"progressor.v1.RateLimit"> & {
  * Use `create(RateLimitSchema)` to create a new message.
  */
 export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 20);
+  messageDesc(file_progressor_v1_job, 22);
 
 /**
  * @generated from message progressor.v1.PutConstraintRequest
@@ -611,7 +671,7 @@ export type PutConstraintRequest = Message<"progressor.v1.PutConstraintRequest">
  * Use `create(PutConstraintRequestSchema)` to create a new message.
  */
 export const PutConstraintRequestSchema: GenMessage<PutConstraintRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 21);
+  messageDesc(file_progressor_v1_job, 23);
 
 /**
  * @generated from message progressor.v1.PutConstraintResponse
@@ -628,7 +688,7 @@ export type PutConstraintResponse = Message<"progressor.v1.PutConstraintResponse
  * Use `create(PutConstraintResponseSchema)` to create a new message.
  */
 export const PutConstraintResponseSchema: GenMessage<PutConstraintResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 22);
+  messageDesc(file_progressor_v1_job, 24);
 
 /**
  * @generated from message progressor.v1.ListConstraintsRequest
@@ -645,7 +705,7 @@ export type ListConstraintsRequest = Message<"progressor.v1.ListConstraintsReque
  * Use `create(ListConstraintsRequestSchema)` to create a new message.
  */
 export const ListConstraintsRequestSchema: GenMessage<ListConstraintsRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 23);
+  messageDesc(file_progressor_v1_job, 25);
 
 /**
  * @generated from message progressor.v1.ListConstraintsResponse
@@ -662,7 +722,7 @@ export type ListConstraintsResponse = Message<"progressor.v1.ListConstraintsResp
  * Use `create(ListConstraintsResponseSchema)` to create a new message.
  */
 export const ListConstraintsResponseSchema: GenMessage<ListConstraintsResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 24);
+  messageDesc(file_progressor_v1_job, 26);
 
 /**
  * @generated from message progressor.v1.ConstraintState
@@ -705,7 +765,7 @@ export type ConstraintState = Message<"progressor.v1.ConstraintState"> & {
  * Use `create(ConstraintStateSchema)` to create a new message.
  */
 export const ConstraintStateSchema: GenMessage<ConstraintState> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 25);
+  messageDesc(file_progressor_v1_job, 27);
 
 /**
  * @generated from message progressor.v1.DeleteConstraintRequest
@@ -727,7 +787,7 @@ export type DeleteConstraintRequest = Message<"progressor.v1.DeleteConstraintReq
  * Use `create(DeleteConstraintRequestSchema)` to create a new message.
  */
 export const DeleteConstraintRequestSchema: GenMessage<DeleteConstraintRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 26);
+  messageDesc(file_progressor_v1_job, 28);
 
 /**
  * @generated from message progressor.v1.DeleteConstraintResponse
@@ -740,7 +800,7 @@ export type DeleteConstraintResponse = Message<"progressor.v1.DeleteConstraintRe
  * Use `create(DeleteConstraintResponseSchema)` to create a new message.
  */
 export const DeleteConstraintResponseSchema: GenMessage<DeleteConstraintResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 27);
+  messageDesc(file_progressor_v1_job, 29);
 
 /**
  * JobService is the job queue. Clients enqueue jobs. Workers (WorkerService) or a processor run
@@ -815,8 +875,9 @@ export const JobService: GenService<{
   },
   /**
    * RetryJob runs a job again that is FAILED or CANCELLED, or with clear_successes SUCCEEDED. The
-   * job gets all its attempts again. The job of a step of a run fails with INVALID_ARGUMENT: use
-   * RetryRun.
+   * job gets all its attempts again. If the job is RETRYABLE, its next attempt begins now, and the
+   * attempts before count. The job of a step of a run that is not RETRYABLE fails with
+   * INVALID_ARGUMENT: use RetryRun.
    *
    * @generated from rpc progressor.v1.JobService.RetryJob
    */
@@ -824,6 +885,19 @@ export const JobService: GenService<{
     methodKind: "unary";
     input: typeof RetryJobRequestSchema;
     output: typeof RetryJobResponseSchema;
+  },
+  /**
+   * RemoveJob deletes a job that has ended, with its result and failures. Its events stay for the
+   * retention of the namespace. A job that has not ended fails with FAILED_PRECONDITION: use
+   * CancelJob first. The job of a step of a run fails with INVALID_ARGUMENT: it is removed with its
+   * run.
+   *
+   * @generated from rpc progressor.v1.JobService.RemoveJob
+   */
+  removeJob: {
+    methodKind: "unary";
+    input: typeof RemoveJobRequestSchema;
+    output: typeof RemoveJobResponseSchema;
   },
   /**
    * @generated from rpc progressor.v1.JobService.GetQueueStats

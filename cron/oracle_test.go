@@ -114,7 +114,7 @@ func (n naive) fires(t time.Time, location *time.Location, daylight DaylightSavi
 		return counts(wall)
 	}
 	before := wallOf(t.Add(-time.Second), location).Add(time.Second)
-	if daylight.Gap == GapShift && before.Before(wall) {
+	if daylight.Gap == GapShift && before.Before(wall) && !excluded(wall) {
 		for local := before; local.Before(wall); local = local.Add(step) {
 			if counts(local) {
 				return true

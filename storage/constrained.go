@@ -51,6 +51,9 @@ type Freed struct{}
 // Bytes implements Effect.
 func (Freed) Bytes() int { return 100 }
 
+// Batch implements Effect.
+func (Freed) Batch() string { return "FreeKeys" }
+
 // Write implements Effect.
 func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.FreeKeysParams

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"reflect"
 	"slices"
 
 	"github.com/progressor-engine/progressor/process"
@@ -14,7 +13,10 @@ import (
 type Effect interface {
 	// Bytes returns its size in the limit of a flush.
 	Bytes() int
-	// Write sends the one statement that writes all effects of this type in a flush. It must find
+	// Batch returns the name of the statement that writes effects of this type. It is different for
+	// each type.
+	Batch() string
+	// Write sends the one statement that writes all effects of this batch in a flush. It must find
 	// each effect by its task and fencing token in what this transaction has written (see
 	// SendMessages), so that the effects of a fenced attempt write nothing.
 	Write(ctx context.Context, db DB, all []BoundEffect) error
@@ -63,39 +65,50 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
 }
 
-// effectGroups holds the effects of a flush by type.
-type effectGroups struct {
-	types  []reflect.Type // in the order of their statements
-	byType map[reflect.Type][]BoundEffect
+// effectBatch holds the effects of a flush that one statement writes.
+type effectBatch struct {
+	name string
+	all  []BoundEffect
 }
 
-func (r *effectGroups) add(c *Completion, riders []Effect) {
-	for _, rider := range riders {
-		t := reflect.TypeOf(rider)
-		if r.byType == nil {
-			r.byType = map[reflect.Type][]BoundEffect{}
-		}
-		if _, known := r.byType[t]; !known {
-			if _, early := rider.(EarlyEffect); early {
-				r.types = slices.Insert(r.types, 0, t)
-			} else {
-				r.types = append(r.types, t)
-			}
-		}
-		r.byType[t] = append(r.byType[t], BoundEffect{Effect: rider, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
+// effectBatches holds the effects of a flush, in the order of their statements.
+type effectBatches []effectBatch
+
+func (b *effectBatches) add(c *Completion, effects []Effect) {
+	for _, e := range effects {
+		batch := b.of(e)
+		batch.all = append(batch.all, BoundEffect{Effect: e, Key: c.Key, TaskID: c.TaskID, FencingToken: c.FencingToken})
 	}
+}
+
+// of returns the batch of an effect. It adds the batch if it is missing.
+func (b *effectBatches) of(e Effect) *effectBatch {
+	name := e.Batch()
+	at := slices.IndexFunc(*b, func(batch effectBatch) bool { return batch.name == name })
+	if at < 0 {
+		if at = len(*b); isEarly(e) {
+			at = 0
+		}
+		*b = slices.Insert(*b, at, effectBatch{name: name})
+	}
+	return &(*b)[at]
+}
+
+func isEarly(e Effect) bool {
+	_, early := e.(EarlyEffect)
+	return early
 }
 
 // stages returns the statements of the effects. They run after the tasks have ended and before
 // their rows are removed.
-func (r *effectGroups) stages(s *Store) []stage {
+func (b effectBatches) stages(s *Store) []stage {
 	var stages []stage
-	for _, t := range r.types {
-		all := r.byType[t]
+	for _, batch := range b {
+		all := batch.all
 		for n := range all {
 			all[n].Mode = s.eventModeOf(all[n].Key.Namespace)
 		}
-		if t == jobEventType {
+		if batch.name == jobEventBatch {
 			if all = keptEvents(all); len(all) == 0 {
 				continue
 			}
@@ -107,6 +120,9 @@ func (r *effectGroups) stages(s *Store) []stage {
 
 // Bytes implements Effect.
 func (n *Note) Bytes() int { return 300 + len(n.details()) }
+
+// Batch implements Effect.
+func (*Note) Batch() string { return "InsertNotes" }
 
 // Write implements Effect. It stores the audit entries of commands that tasks have carried out.
 func (n *Note) Write(ctx context.Context, db DB, all []BoundEffect) error {

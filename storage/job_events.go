@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
@@ -64,12 +63,15 @@ type JobEvent struct {
 	EndsJob  bool   // the job or run ends with it, so that EventsEnds keeps it
 }
 
-var jobEventType = reflect.TypeFor[*JobEvent]()
+const jobEventBatch = "WriteJobEvents"
 
 // Bytes implements Effect.
 func (e *JobEvent) Bytes() int {
 	return 300 + len(e.JobID) + len(e.StepID) + len(e.Message) + len(e.Metadata) + len(e.WorkerID) + len(e.Actor)
 }
+
+// Batch implements Effect.
+func (*JobEvent) Batch() string { return jobEventBatch }
 
 // Write implements Effect.
 func (*JobEvent) Write(ctx context.Context, db DB, all []BoundEffect) error {

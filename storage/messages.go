@@ -76,7 +76,7 @@ type outgoing struct {
 	send          dbsqlc.SendMessagesParams
 	notifications dbsqlc.TellParentsParams
 	release       dbsqlc.ReleaseMessagesParams
-	effects       effectGroups
+	effects       effectBatches
 	targets       []process.Key            // targets of messages that the flush has stored or released
 	lowPriority   map[process.Key]struct{} // targets of completions with LowPriority
 }

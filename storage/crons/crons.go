@@ -48,6 +48,9 @@ func (f *Fire) Bytes() int {
 	return 200 + len(f.CronID) + len(f.Reason) + len(f.RunID) + len(f.Detail)
 }
 
+// Batch implements storage.Effect.
+func (*Fire) Batch() string { return "WriteFires" }
+
 // Write implements storage.Effect.
 func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteFiresParams

@@ -68,6 +68,9 @@ func (r *NewRun) Bytes() int {
 	return 400 + r.Change.Bytes() + len(r.Payload) + len(r.DedupeKey) + len(r.ScopeID)
 }
 
+// Batch implements storage.Effect.
+func (*NewRun) Batch() string { return "InsertRuns" }
+
 // Write implements storage.Effect.
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.InsertRunsParams
@@ -110,6 +113,9 @@ type Change struct {
 
 // Bytes implements storage.Effect.
 func (c *Change) Bytes() int { return 200 + len(c.Result) + len(c.Failure) + len(c.CancelReason) }
+
+// Batch implements storage.Effect.
+func (*Change) Batch() string { return "UpdateRuns" }
 
 // Write implements storage.Effect.
 func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
@@ -158,6 +164,9 @@ func (s *StepChange) Bytes() int {
 	return 300 + len(s.Input) + len(s.Result) + len(s.Failure) + len(s.Wait) + len(s.Reason)
 }
 
+// Batch implements storage.Effect.
+func (*StepChange) Batch() string { return "WriteSteps" }
+
 // Write implements storage.Effect.
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteStepsParams
@@ -200,6 +209,9 @@ func (d *DropItems) Bytes() int { return 200 + 12*len(d.Kept) }
 // Early implements storage.EarlyEffect. The same result may begin items.
 func (*DropItems) Early() {}
 
+// Batch implements storage.Effect.
+func (*DropItems) Batch() string { return "DropItems" }
+
 // Write implements storage.Effect.
 func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.DropItemsParams
@@ -228,6 +240,9 @@ type Report struct {
 
 // Bytes implements storage.Effect.
 func (r *Report) Bytes() int { return 100 + len(r.Progress) }
+
+// Batch implements storage.Effect.
+func (*Report) Batch() string { return "ReportSteps" }
 
 // Write implements storage.Effect.
 func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {

@@ -68,6 +68,9 @@ type lockKey struct{ leave }
 // Bytes implements storage.Effect.
 func (l *leave) Bytes() int { return 200 + len(l.dedupeKey) }
 
+// Batch implements storage.Effect.
+func (*lockKey) Batch() string { return "LockScopes" }
+
 // Write implements storage.Effect.
 func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LockScopesParams
@@ -79,6 +82,9 @@ func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEff
 	}
 	return dbsqlc.New().LockScopes(ctx, db, a)
 }
+
+// Batch implements storage.Effect.
+func (*leave) Batch() string { return "LeaveScopes" }
 
 // Write implements storage.Effect.
 func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {

@@ -110,6 +110,9 @@ type Back struct{}
 // Bytes implements storage.Effect.
 func (Back) Bytes() int { return 100 }
 
+// Batch implements storage.Effect.
+func (Back) Batch() string { return "BackInLine" }
+
 // Write implements storage.Effect.
 func (Back) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.BackInLineParams

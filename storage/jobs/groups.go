@@ -254,6 +254,9 @@ type Seat struct{ Leaves bool }
 // Bytes implements storage.Effect.
 func (Seat) Bytes() int { return 100 }
 
+// Batch implements storage.Effect.
+func (Seat) Batch() string { return "SeatMembers" }
+
 // Write implements storage.Effect.
 func (Seat) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.SeatMembersParams

@@ -33,6 +33,9 @@ func (e *End) Says() bool { return e.WorkerID != "" || e.Takeover || e.Failure !
 // Bytes implements storage.Effect.
 func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(e.Result) }
 
+// Batch implements storage.Effect.
+func (*End) Batch() string { return "WriteJobs" }
+
 // Write implements storage.Effect.
 func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteJobsParams
@@ -60,6 +63,9 @@ type Again struct{}
 
 // Bytes implements storage.Effect.
 func (Again) Bytes() int { return 100 }
+
+// Batch implements storage.Effect.
+func (Again) Batch() string { return "CancelRetried" }
 
 // Write implements storage.Effect.
 func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {

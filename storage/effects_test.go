@@ -1,0 +1,41 @@
+package storage
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// named is an effect of a batch.
+type named string
+
+func (named) Bytes() int                                     { return 0 }
+func (n named) Batch() string                                { return string(n) }
+func (named) Write(context.Context, DB, []BoundEffect) error { return nil }
+
+// early is an effect whose statement runs first.
+type early struct{ named }
+
+func (early) Early() {}
+
+// The effects of a flush are written by one statement for each batch, in the order in which the
+// batches appear. Early batches are first.
+func TestEffectBatches(t *testing.T) {
+	t.Parallel()
+	var batches effectBatches
+	batches.add(&Completion{TaskID: 1}, []Effect{named("a"), named("b"), named("a")})
+	batches.add(&Completion{TaskID: 2}, []Effect{early{"c"}, named("b"), early{"c"}})
+	var names []string
+	var tasks [][]int64
+	for _, batch := range batches {
+		names = append(names, batch.name)
+		_, _, taskIDs, _ := Attempts(batch.all)
+		tasks = append(tasks, taskIDs)
+	}
+	if want := []string{"c", "a", "b"}; !slices.Equal(names, want) {
+		t.Errorf("batches %q, want %q", names, want)
+	}
+	if want := [][]int64{{2, 2}, {1, 1}, {1, 2}}; !slices.EqualFunc(tasks, want, slices.Equal) {
+		t.Errorf("tasks of the effects %v, want %v", tasks, want)
+	}
+}

@@ -16,7 +16,13 @@ const (
 	maxFileLines         = 500
 	maxFunctionLines     = 70
 	maxTestFunctionLines = 140
+	maxVersionLines      = 80 // a section of CHANGELOG.md
 )
+
+// maxPageLines contains the pages that must stay short.
+var maxPageLines = map[string]int{
+	"README.md": 200, "ARCHITECTURE.md": 150, "CONTRIBUTING.md": 60, "docs/performance.md": 150,
+}
 
 // Directories without files of ours, by path or by name.
 var (
@@ -90,6 +96,8 @@ func File(name string, content []byte) ([]string, error) {
 	}
 	violations = append(violations, prose(name, content)...)
 	switch path.Ext(name) {
+	case ".md":
+		violations = append(violations, pageLength(name, content)...)
 	case ".go":
 		violations = append(violations, fileLength(name, content)...)
 		found, err := goFile(name, content)
@@ -107,6 +115,31 @@ func fileLength(name string, content []byte) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: %d lines, at most %d: split it by subject", name, lines, maxFileLines)}
+}
+
+func pageLength(name string, content []byte) []string {
+	if name == "CHANGELOG.md" {
+		return changelogLength(name, content)
+	}
+	limit, limited := maxPageLines[name]
+	if lines := bytes.Count(content, []byte("\n")); limited && lines > limit {
+		return []string{fmt.Sprintf("%s: %d lines, at most %d", name, lines, limit)}
+	}
+	return nil
+}
+
+// changelogLength checks the number of lines of each version. A version begins with its heading.
+func changelogLength(name string, content []byte) []string {
+	var violations []string
+	for section := range strings.SplitSeq("\n"+string(content), "\n## ") {
+		lines := strings.Count(strings.TrimSpace(section), "\n") + 1
+		if lines > maxVersionLines {
+			version, _, _ := strings.Cut(section, "\n")
+			violations = append(violations, fmt.Sprintf("%s: %s has %d lines, at most %d: merge lines of one subject",
+				name, version, lines, maxVersionLines))
+		}
+	}
+	return violations
 }
 
 func unfinishedWork(name string, content []byte) []string {

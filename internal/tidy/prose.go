@@ -32,7 +32,7 @@ var columnsExempt = []string{
 	"internal/chaos/", "internal/digits/digits_test.go", "internal/msgpack/", "internal/mutants/",
 	"internal/onewrite/onewrite_test.go", "internal/pgembed/", "internal/reference/",
 	"internal/tidy/ladder.go", "internal/tidy/tidy_test.go", "internal/tracing/tracing_test.go",
-	"migrations/", "processor/", "proto/progressor/v1/limits_test.go", "sql/invariants.sql",
+	"migrations/", "processor/", "proto/progressor/v1/limits_test.go",
 	"storage/", "wire/",
 }
 

@@ -40,7 +40,7 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'priority_is_smallest',
            (SELECT count(*) FROM waiting WHERE waits_for = 'place')
     UNION ALL
-    SELECT 'somebody_wakes',
+    SELECT 'next_task_waits',
            (SELECT count(*) FROM waiting WHERE waits_for IN ('process', 'place'))
     UNION ALL
     SELECT 'in_order',
@@ -60,13 +60,13 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'events_of_attempt',
            (SELECT count(*) FROM events WHERE task_id <> 0)
     UNION ALL
-    SELECT 'error_has_culprit',
+    SELECT 'error_names_task',
            (SELECT count(*) FROM living WHERE status = 'ERROR')
     UNION ALL
     SELECT 'error_holds_all',
            (SELECT count(*) FROM living WHERE status = 'ERROR')
     UNION ALL
-    SELECT 'end_is_empty',
+    SELECT 'ended_has_no_tasks',
            (
              SELECT count(*) FROM processes
               WHERE removed_time IS NOT NULL
@@ -104,7 +104,7 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'retry_is_sound',
            (SELECT count(*) FROM waiting WHERE attempt > 0)
     UNION ALL
-    SELECT 'one_timer_a_name',
+    SELECT 'one_timer_per_name',
            (SELECT count(*) FROM waiting WHERE timer_name IS NOT NULL)
     UNION ALL
     SELECT 'counts_agree',
@@ -128,19 +128,19 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'keys_are_held',
            (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)
     UNION ALL
-    SELECT 'line_is_of_job',
+    SELECT 'key_queue_has_jobs',
            (SELECT count(*) FROM waiting WHERE waits_for = 'constraint')
     UNION ALL
-    SELECT 'takers_have_places',
+    SELECT 'members_have_one_worker',
            (SELECT count(*) FROM job_places)
     UNION ALL
     SELECT 'group_is_full',
            (SELECT count(*) FROM waiting WHERE waits_for = 'members')
     UNION ALL
-    SELECT 'end_is_told',
+    SELECT 'parent_is_notified',
            (SELECT count(*) FROM parents)
     UNION ALL
-    SELECT 'held_has_reason',
+    SELECT 'held_message_has_reason',
            (SELECT count(*) FROM messages WHERE held)) counts
 `
 

@@ -12,252 +12,697 @@ import (
 const findViolations = `-- name: FindViolations :many
 WITH
 placed AS MATERIALIZED (
-  SELECT namespace, process_id, task_id, 'tasks' AS place FROM tasks UNION ALL
-  SELECT namespace, process_id, task_id, 'running' FROM running UNION ALL
-  SELECT namespace, process_id, task_id, 'schedule' FROM schedule UNION ALL
-  SELECT namespace, process_id, task_id, 'answers' FROM answers),
+  SELECT namespace, process_id, task_id, 'tasks' AS place
+    FROM tasks
+  UNION ALL
+  SELECT namespace, process_id, task_id, 'running'
+    FROM running
+  UNION ALL
+  SELECT namespace, process_id, task_id, 'schedule'
+    FROM schedule
+  UNION ALL
+  SELECT namespace, process_id, task_id, 'answers'
+    FROM answers),
 queue AS MATERIALIZED (
-  SELECT namespace, process_id, count(*) AS n, count(*) FILTER (WHERE waits_for = 'place') AS places, min(coalesce(own_priority, priority)) AS priority
-    FROM schedule WHERE waits_for IN ('process', 'place') GROUP BY namespace, process_id),
+  SELECT namespace, process_id, count(*) AS n,
+         count(*) FILTER (WHERE waits_for = 'place') AS places,
+         min(coalesce(own_priority, priority)) AS priority
+    FROM schedule WHERE waits_for IN ('process', 'place')
+   GROUP BY namespace, process_id),
 numbered AS MATERIALIZED (
-  SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id FROM events GROUP BY namespace, process_id),
-unsettled AS MATERIALIZED (SELECT namespace, process_id FROM queue_backlogs),
+  SELECT namespace, process_id, count(*) AS n, min(event_id) AS first_id, max(event_id) AS last_id
+    FROM events GROUP BY namespace, process_id),
+unsettled AS MATERIALIZED (
+  SELECT namespace, process_id FROM queue_backlogs),
 found AS (
-SELECT 'task_in_one_place' AS invariant, namespace, process_id,
-       format('task %s stands in %s', task_id, string_agg(place, ', ' ORDER BY place)) AS detail
-  FROM placed GROUP BY namespace, process_id, task_id HAVING count(*) > 1
-UNION ALL
-SELECT 'no_orphans', o.namespace, o.process_id, format('rows in %s without a process', string_agg(DISTINCT o.place, ', '))
-  FROM (SELECT namespace, process_id, place FROM placed WHERE place <> 'answers' UNION ALL SELECT namespace, process_id, 'events' FROM numbered
-        UNION ALL SELECT namespace, process_id, 'failed_attempts' FROM failed_attempts) o
-  LEFT JOIN processes p ON p.namespace = o.namespace AND p.process_id = o.process_id
- WHERE p.process_id IS NULL GROUP BY o.namespace, o.process_id
-UNION ALL
-SELECT 'running_fits_status', r.namespace, r.process_id, format('task %s, a %s, runs in a process in %s', r.task_id, r.task_type, p.status)
-  FROM running r JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id
- WHERE p.removed_time IS NULL
-   AND CASE p.status WHEN 'INIT' THEN r.task_type <> 'INIT' WHEN 'ERROR' THEN r.task_type <> 'REPAIR'
-                     WHEN 'RUNNING' THEN r.task_type IN ('INIT', 'REPAIR') WHEN 'SUSPENDED' THEN r.task_type = 'REPAIR' ELSE false END
-UNION ALL
-SELECT 'numbers_are_new', r.namespace, r.process_id,
-       format('task %s runs under token %s; the sequences are at %s and %s', r.task_id, r.fencing_token, s.task_id, s.fencing_token)
-  FROM running r, (SELECT coalesce(pg_sequence_last_value('task_ids'::regclass), 0) AS task_id,
-                          coalesce(pg_sequence_last_value('fencing_tokens'::regclass), 0) AS fencing_token) s
- WHERE r.task_id > s.task_id OR r.fencing_token > s.fencing_token
-UNION ALL
-SELECT 'one_next_task', namespace, process_id, format('%s rows wait for a place', places) FROM queue WHERE places > 1
-UNION ALL
-SELECT 'priority_is_smallest', s.namespace, s.process_id, format('task %s waits for a place with priority %s, a task of its process has %s', s.task_id, s.priority, q.priority)
-  FROM schedule s JOIN queue q ON q.namespace = s.namespace AND q.process_id = s.process_id
- WHERE s.waits_for = 'place' AND (s.priority > q.priority AND q.n <= 2000 OR s.own_priority < s.priority)
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = s.namespace AND r.process_id = s.process_id)
-UNION ALL
-SELECT 'somebody_wakes', q.namespace, q.process_id, format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
-  FROM queue q JOIN processes p ON p.namespace = q.namespace AND p.process_id = q.process_id
- WHERE q.places = 0 AND p.status IN ('INIT', 'RUNNING', 'ERROR')
-   AND NOT (p.status = 'ERROR' AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = q.namespace AND r.process_id = q.process_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = q.namespace AND s.process_id = q.process_id
-                      AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type AND s.waits_for = 'time')
-UNION ALL
-SELECT 'in_order', r.namespace, r.process_id, format('task %s waits while the later task %s runs', s.task_id, r.task_id)
-  FROM running r JOIN schedule s ON s.namespace = r.namespace AND s.process_id = r.process_id AND s.task_id < r.task_id
- WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND r.attempt = 1
-   AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR') AND s.waits_for IN ('process', 'place')
-UNION ALL
-SELECT 'events_numbered', p.namespace, p.process_id,
-       format('first_event_id is %s, last_event_id is %s; %s events from %s to %s', p.first_event_id, p.last_event_id, coalesce(e.n, 0),
-              coalesce(e.first_id, 0), coalesce(e.last_id, 0))
-  FROM processes p LEFT JOIN numbered e ON e.namespace = p.namespace AND e.process_id = p.process_id
- WHERE p.removed_time IS NULL
-   AND (p.first_event_id NOT BETWEEN 1 AND p.last_event_id + 1
-     OR coalesce(e.last_id, p.last_event_id) <> p.last_event_id
-     OR coalesce(e.first_id, p.last_event_id + 1) + coalesce(e.n, 0) <> p.last_event_id + 1
-     OR coalesce(e.first_id, p.last_event_id + 1) > p.first_event_id
-     OR (coalesce(e.first_id, p.last_event_id + 1) < p.first_event_id
-         AND NOT EXISTS (SELECT 1 FROM history_restarts h WHERE h.namespace = p.namespace AND h.process_id = p.process_id
-                            AND h.first_event_id = p.first_event_id)))
-UNION ALL
-SELECT 'events_of_attempt', e.namespace, e.process_id,
-       format('event %s is of task %s, attempt %s; the task ended with attempt %s', e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
-  FROM events e JOIN processes p ON p.namespace = e.namespace AND p.process_id = e.process_id AND p.removed_time IS NULL
-   AND e.event_id >= p.first_event_id
-  LEFT JOIN tasks t ON t.namespace = e.namespace AND t.process_id = e.process_id AND t.task_id = e.task_id
- WHERE (e.task_id <> 0 AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt)) OR (e.task_id = 0 AND e.attempt <> 0)
-UNION ALL
-SELECT 'failed_attempt_has_task', f.namespace, f.process_id, format('task %s has %s recorded attempts up to %s, and made %s', f.task_id, f.n, f.newest, t.attempt)
-  FROM (SELECT namespace, process_id, task_id, count(*) AS n, max(attempt) AS newest FROM failed_attempts
-         GROUP BY namespace, process_id, task_id) f
-  JOIN processes p ON p.namespace = f.namespace AND p.process_id = f.process_id AND p.removed_time IS NULL
-  LEFT JOIN (SELECT namespace, process_id, task_id, attempt FROM tasks UNION ALL
-             SELECT namespace, process_id, task_id, attempt FROM running UNION ALL
-             SELECT namespace, process_id, task_id, attempt FROM schedule) t
-    ON t.namespace = f.namespace AND t.process_id = f.process_id AND t.task_id = f.task_id
- WHERE t.task_id IS NULL OR t.attempt < f.newest OR f.n > 10
-UNION ALL
-SELECT 'error_has_culprit', p.namespace, p.process_id, format('corrupted_by is %s, which is %s', p.corrupted_by, coalesce(t.status::text, 'no task'))
-  FROM processes p LEFT JOIN tasks t ON t.namespace = p.namespace AND t.process_id = p.process_id AND t.task_id = p.corrupted_by
- WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND p.corrupted_by <> 0 AND t.status IS DISTINCT FROM 'ERROR'
-UNION ALL
-SELECT 'error_holds_all', s.namespace, s.process_id, format('task %s, a %s, waits in a process in ERROR', s.task_id, s.task_type)
-  FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
- WHERE p.status = 'ERROR' AND p.removed_time IS NULL AND s.task_type <> 'REPAIR'
-   AND (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
-UNION ALL
-SELECT 'end_is_empty', p.namespace, p.process_id, format('task %s stands in %s of a process that is %s', x.task_id, x.place,
-       CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
-  FROM processes p JOIN (SELECT namespace, process_id, task_id, 'running' AS place FROM running UNION ALL
-                         SELECT namespace, process_id, task_id, 'schedule' FROM schedule) x
-    ON x.namespace = p.namespace AND x.process_id = p.process_id
- WHERE CASE WHEN p.removed_time IS NOT NULL THEN x.place = 'running' OR p.status IN ('INIT', 'RUNNING')
-            WHEN p.status IN ('COMPLETED', 'CANCELLED') THEN x.place = 'running' OR (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled) END
-UNION ALL
-SELECT 'held_by_operator', s.namespace, s.process_id, format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
-  FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
- WHERE p.removed_time IS NULL AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
-   AND NOT (p.status <> 'RUNNING' AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
-UNION ALL
-SELECT 'cancel_has_task', p.namespace, p.process_id, format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status, coalesce(p.cancel_deadline::text, 'none'))
-  FROM processes p CROSS JOIN LATERAL (
-    SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'CANCEL')
-         + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'CANCEL') AS n) x
- WHERE p.removed_time IS NULL
-   AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END
-        AND NOT (p.status IN ('ERROR', 'CANCELLED', 'COMPLETED') AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled)) OR
-        (p.kind = 'job' AND p.cancel_deadline IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id)
-         AND NOT EXISTS (SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.taker = '~')) OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
-UNION ALL
-SELECT 'cancel_goes_first', p.namespace, p.process_id, format('task %s, a %s, %s in a process that was to be cancelled at %s', x.task_id, x.task_type, x.what, p.cancel_requested_time)
-  FROM processes p JOIN (
-    SELECT namespace, process_id, task_id, task_type, running_time, 'runs' AS what FROM running UNION ALL
-    SELECT namespace, process_id, task_id, task_type, NULL, 'waits for a place' FROM schedule WHERE waits_for = 'place') x
-    ON x.namespace = p.namespace AND x.process_id = p.process_id
- WHERE p.removed_time IS NULL AND p.cancel_deadline IS NOT NULL AND x.task_type NOT IN ('INIT', 'CANCEL')
-   AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
-UNION ALL
-SELECT 'init_has_task', p.namespace, p.process_id, format('%s INIT tasks in a process in %s', x.n, p.status)
-  FROM processes p CROSS JOIN LATERAL (
-    SELECT (SELECT count(*) FROM running r WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT')
-         + (SELECT count(*) FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT') AS n) x
- WHERE p.removed_time IS NULL
-   AND x.n <> CASE WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT') THEN 1 ELSE 0 END
-UNION ALL
-SELECT 'attention_is_status', namespace, process_id,
-       format('status %s of %s, attention %s of %s', status, status_changed_time, coalesce(attention::text, 'none'), attention_time)
-  FROM processes
- WHERE removed_time IS NULL AND (attention IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status END
-    OR attention_time IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status_changed_time END)
-UNION ALL
-SELECT 'status_is_sound', namespace, process_id,
-       format('status %s, previous_status %s, detail %L, corrupted_by %s', status, coalesce(previous_status::text, 'none'), detail, coalesce(corrupted_by::text, 'none'))
-  FROM processes
- WHERE removed_time IS NULL AND ((status NOT IN ('ERROR', 'SUSPENDED') AND detail IS NOT NULL) OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
-    OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
-UNION ALL
-SELECT 'token_grows', r.namespace, r.process_id, format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token, x.task_id)
-  FROM running r JOIN (SELECT namespace, process_id, task_id, fencing_token FROM tasks UNION ALL
-                       SELECT namespace, process_id, task_id, fencing_token FROM schedule) x
-    ON x.namespace = r.namespace AND x.process_id = r.process_id AND x.fencing_token >= r.fencing_token
-UNION ALL
-SELECT 'applied_once', namespace, process_id, format('token %s ended tasks %s', fencing_token, string_agg(task_id::text, ', ' ORDER BY task_id))
-  FROM tasks WHERE status <> 'CANCELLED' AND fencing_token IS NOT NULL GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
-UNION ALL
-SELECT 'task_is_sound', namespace, process_id, format('task %s: %s, attempt %s', task_id, status, attempt)
-  FROM tasks
- WHERE (status <> 'CANCELLED' AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
-        AND NOT (task_type = 'CANCEL' AND status = 'ERROR' AND failure ->> 'reason' = 'cancel_grace_expired'))
-    OR (status = 'FINISHED' AND failure IS NOT NULL) OR (status <> 'FINISHED' AND rejection IS NOT NULL)
-    OR (status = 'CANCELLED' AND response IS NOT NULL) OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
-UNION ALL
-SELECT 'retry_is_sound', namespace, process_id, format('task %s has made %s attempts and has no token', task_id, attempt)
-  FROM schedule WHERE attempt > 0 AND fencing_token IS NULL
-UNION ALL
-SELECT 'one_timer_a_name', namespace, process_id, format('%s timers named %L', count(*), timer_name)
-  FROM schedule WHERE timer_name IS NOT NULL GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
-UNION ALL
-SELECT 'request_has_answer', q.namespace, q.process_id, format('request %s: there is no task %s', q.request_id, q.task_id)
-  FROM requests q WHERE q.task_id <> 0
-   AND NOT EXISTS (SELECT 1 FROM tasks x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
-   AND NOT EXISTS (SELECT 1 FROM running x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
-   AND NOT EXISTS (SELECT 1 FROM schedule x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
-   AND NOT EXISTS (SELECT 1 FROM answers x WHERE x.namespace = q.namespace AND x.process_id = q.process_id AND x.task_id = q.task_id)
-UNION ALL
-SELECT 'jobs_agree', namespace, '', format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted))
-  FROM (SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
-                 ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state, 1 AS there, 0 AS counted
-          FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
-          LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
-        UNION ALL SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, 1, 0
-          FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id WHERE s.taker = '~' AND s.attempt > 0
-        UNION ALL SELECT namespace, name, state, 0, n FROM job_counts) x
- GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
-UNION ALL
-SELECT 'events_agree', e.namespace, e.job_id, format('event %s, %s, leads from %s to %s; before it is %s, behind it %s', e.event_id, e.type,
-       coalesce(e.from_status, 'nothing'), coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'), coalesce(e.behind, 'nothing'))
-  FROM (
-    SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.place, v.last_to, v.places, v.enqueued, CASE WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to ELSE v.from_status END AS before, CASE WHEN v.places = v.place THEN coalesce(x.state, 'nothing') ELSE coalesce(v.to_status, 'nothing') END AS behind
-      FROM (SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to, count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
-              FROM job_events v WHERE v.step_id IS NULL AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
-            WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a AS (PARTITION BY v.namespace, v.job_id)) v
-      LEFT JOIN (
-        SELECT p.namespace, p.process_id, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
-                 ELSE CASE WHEN r.task_id IS NOT NULL THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
-                           WHEN s.taker = '~' AND s.attempt > 0 THEN CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END
-                           WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END AS state
-          FROM processes p LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
-          LEFT JOIN running r ON r.namespace = p.namespace AND r.process_id = p.process_id
-         WHERE p.kind = 'job' AND p.removed_time IS NULL) x ON x.namespace = v.namespace AND x.process_id = v.job_id
-     WHERE (x.process_id IS NOT NULL OR v.enqueued)
-       AND NOT EXISTS (SELECT 1 FROM namespaces n WHERE n.namespace = v.namespace AND n.config ? 'jobEvents')
-       AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
- WHERE e.before IS DISTINCT FROM e.from_status OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
-UNION ALL
-SELECT 'events_are_past', v.namespace, v.job_id, format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid, pg_snapshot_xmax(pg_current_snapshot()))
-  FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
-UNION ALL
-SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
-       format('kind %L, row of jobs %s, line %L', p.kind, coalesce(j.name, 'missing'), s.job_name)
-  FROM (SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes WHERE kind = 'job' AND removed_time IS NULL) p FULL JOIN jobs j ON j.namespace = p.namespace AND j.process_id = p.process_id
-  LEFT JOIN schedule s ON s.namespace = p.namespace AND s.process_id = p.process_id
- WHERE (j.name IS NULL OR p.kind IS NULL OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
-   AND NOT EXISTS (SELECT 1 FROM processes q WHERE q.namespace = j.namespace AND q.process_id = j.process_id AND q.removed_time IS NOT NULL)
-UNION ALL
-SELECT 'keys_are_held', j.namespace, j.process_id, format('it %s and does not hold %s=%s', x.doing, k.key, k.value)
-  FROM (SELECT namespace, process_id, 'waits for a place' AS doing FROM schedule WHERE waits_for = 'place' AND line IS NOT NULL
-        UNION ALL SELECT namespace, process_id, 'runs' FROM running) x
-  JOIN jobs j ON j.namespace = x.namespace AND j.process_id = x.process_id CROSS JOIN LATERAL jsonb_each_text(j.constraint_keys) k
- WHERE NOT EXISTS (SELECT 1 FROM constraint_holds h WHERE h.namespace = j.namespace AND h.process_id = j.process_id AND h.line = k.key || '=' || k.value)
-UNION ALL
-SELECT 'line_is_of_job', s.namespace, s.process_id, format('task %s, %s of a process of kind %L, waits for a key in line %L', s.task_id, s.task_type, p.kind, s.line)
-  FROM schedule s LEFT JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id AND p.removed_time IS NULL
- WHERE s.waits_for = 'constraint' AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
-UNION ALL
-SELECT 'takers_have_places', l.namespace, l.job_id, format('%s has the place of %s, and may take another one', l.worker_id, l.process_id)
-  FROM job_places l JOIN job_groups g ON g.namespace = l.namespace AND g.process_id = l.job_id
- WHERE l.worker_id IS NOT NULL AND l.state IS DISTINCT FROM 'cancelled' AND NOT l.worker_id = ANY (g.takers)
-UNION ALL
-SELECT 'group_is_full', s.namespace, s.process_id, format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
-  FROM schedule s LEFT JOIN job_groups g ON g.namespace = s.namespace AND g.process_id = s.process_id
- CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE l.state = 'succeeded') AS succeeded, count(*) FILTER (WHERE l.state IS NULL) AS open
-                       FROM job_places l WHERE l.namespace = s.namespace AND l.job_id = s.process_id) x
-  JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
- WHERE s.waits_for = 'members' AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
-UNION ALL
-SELECT 'end_is_told', r.namespace, r.process_id,
-       format('%s, and its parent %s/%s is not told', CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END, r.parent_namespace, r.parent_process_id)
-  FROM parents r LEFT JOIN processes p ON p.namespace = r.namespace AND p.process_id = r.process_id AND p.removed_time IS NULL
- WHERE p.process_id IS NULL OR p.status IN ('ERROR', 'COMPLETED', 'CANCELLED')
-UNION ALL
-SELECT 'held_has_reason', m.namespace, m.process_id, format('message %s is held for a process that is %s', m.message_id, coalesce(p.status::text, 'gone'))
-  FROM messages m LEFT JOIN processes p ON p.namespace = m.namespace AND p.process_id = m.process_id AND p.removed_time IS NULL
- WHERE m.held AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
-   AND (m.namespace, m.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
-UNION ALL
-SELECT 'counts_agree', namespace, '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
-  FROM (SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted FROM processes WHERE removed_time IS NULL
-        UNION ALL SELECT namespace, status, 0, n FROM status_counts) x
- GROUP BY namespace, status HAVING sum(there) <> sum(counted))
-SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id, detail::text AS detail FROM found LIMIT $1::int
+  -- task_in_one_place: a task either waits, runs or has ended.
+  SELECT 'task_in_one_place' AS invariant, namespace, process_id,
+         format('task %s is in %s', task_id, string_agg(place, ', ' ORDER BY place)) AS detail
+    FROM placed GROUP BY namespace, process_id, task_id HAVING count(*) > 1
+  UNION ALL
+  -- no_orphans: the data of a process is deleted with it.
+  SELECT 'no_orphans', o.namespace, o.process_id,
+         format('rows in %s without a process', string_agg(DISTINCT o.place, ', '))
+    FROM (
+      SELECT namespace, process_id, place
+        FROM placed WHERE place <> 'answers'
+      UNION ALL
+      SELECT namespace, process_id, 'events'
+        FROM numbered
+      UNION ALL
+      SELECT namespace, process_id, 'failed_attempts'
+        FROM failed_attempts) o
+    LEFT JOIN processes p
+      ON p.namespace = o.namespace
+     AND p.process_id = o.process_id
+   WHERE p.process_id IS NULL
+   GROUP BY o.namespace, o.process_id
+  UNION ALL
+  -- running_fits_status: a process in INIT runs an INIT task, in ERROR a repair, in RUNNING any
+  -- other task, and an ended process none.
+  SELECT 'running_fits_status', r.namespace, r.process_id,
+         format('task %s, a %s, runs in a process in %s', r.task_id, r.task_type, p.status)
+    FROM running r
+    JOIN processes p
+      ON p.namespace = r.namespace
+     AND p.process_id = r.process_id
+   WHERE p.removed_time IS NULL
+     AND CASE p.status
+           WHEN 'INIT' THEN r.task_type <> 'INIT'
+           WHEN 'ERROR' THEN r.task_type <> 'REPAIR'
+           WHEN 'RUNNING' THEN r.task_type IN ('INIT', 'REPAIR')
+           WHEN 'SUSPENDED' THEN r.task_type = 'REPAIR'
+           ELSE false
+         END
+  UNION ALL
+  -- numbers_are_new: no task or attempt has a number that its sequence will issue again.
+  SELECT 'numbers_are_new', r.namespace, r.process_id,
+         format('task %s runs under token %s; the sequences are at %s and %s',
+                r.task_id, r.fencing_token, s.task_id, s.fencing_token)
+    FROM running r,
+         (
+           SELECT coalesce(pg_sequence_last_value('task_ids'::regclass), 0) AS task_id,
+                  coalesce(pg_sequence_last_value('fencing_tokens'::regclass),
+                           0) AS fencing_token) s
+   WHERE r.task_id > s.task_id
+      OR r.fencing_token > s.fencing_token
+  UNION ALL
+  -- one_next_task: at most one task of a process waits for a slot.
+  SELECT 'one_next_task', namespace, process_id, format('%s tasks wait for a slot', places)
+    FROM queue WHERE places > 1
+  UNION ALL
+  -- priority_is_smallest: the task of an idle process that waits for a slot has the smallest
+  -- priority of the waiting tasks. Queues of more than 2,000 tasks are not checked: see
+  -- queue_priority.
+  SELECT 'priority_is_smallest', s.namespace, s.process_id,
+         format('task %s waits for a slot with priority %s, a task of its process has %s',
+                s.task_id, s.priority, q.priority)
+    FROM schedule s
+    JOIN queue q
+      ON q.namespace = s.namespace
+     AND q.process_id = s.process_id
+   WHERE s.waits_for = 'place'
+     AND (s.priority > q.priority AND q.n <= 2000 OR s.own_priority < s.priority)
+     AND NOT EXISTS (
+       SELECT 1 FROM running r
+        WHERE r.namespace = s.namespace
+          AND r.process_id = s.process_id)
+  UNION ALL
+  -- next_task_waits: in an idle process that may continue, the next task waits for a slot, not for
+  -- its process. A failed INIT or CANCEL task that waits for its next attempt blocks the tasks
+  -- behind it.
+  SELECT 'next_task_waits', q.namespace, q.process_id,
+         format('%s tasks wait for their process, which is idle in %s', q.n, p.status)
+    FROM queue q
+    JOIN processes p
+      ON p.namespace = q.namespace
+     AND p.process_id = q.process_id
+   WHERE q.places = 0
+     AND p.status IN ('INIT', 'RUNNING', 'ERROR')
+     AND NOT (p.status = 'ERROR'
+              AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
+     AND NOT EXISTS (
+       SELECT 1 FROM running r
+        WHERE r.namespace = q.namespace
+          AND r.process_id = q.process_id)
+     AND NOT EXISTS (
+       SELECT 1 FROM schedule s
+        WHERE s.namespace = q.namespace
+          AND s.process_id = q.process_id
+          AND s.task_type = CASE p.status WHEN 'INIT' THEN 'INIT' ELSE 'CANCEL' END::task_type
+          AND s.waits_for = 'time')
+  UNION ALL
+  -- in_order: no call, notify or repair that can run is older than the running one. A retried task
+  -- may have been overtaken.
+  SELECT 'in_order', r.namespace, r.process_id,
+         format('task %s waits while the later task %s runs', s.task_id, r.task_id)
+    FROM running r
+    JOIN schedule s
+      ON s.namespace = r.namespace
+     AND s.process_id = r.process_id
+     AND s.task_id < r.task_id
+   WHERE r.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+     AND r.attempt = 1
+     AND s.task_type IN ('CALL', 'NOTIFY', 'REPAIR')
+     AND s.waits_for IN ('process', 'place')
+  UNION ALL
+  -- events_numbered: the events of a process are numbered without gaps up to last_event_id, and
+  -- those of its current history start with first_event_id. Older events remain only while the
+  -- restart of the history is in history_restarts.
+  SELECT 'events_numbered', p.namespace, p.process_id,
+         format('first_event_id is %s, last_event_id is %s; %s events from %s to %s',
+                p.first_event_id, p.last_event_id, coalesce(e.n, 0), coalesce(e.first_id, 0),
+                coalesce(e.last_id, 0))
+    FROM processes p
+    LEFT JOIN numbered e
+      ON e.namespace = p.namespace
+     AND e.process_id = p.process_id
+   WHERE p.removed_time IS NULL
+     AND (p.first_event_id NOT BETWEEN 1 AND p.last_event_id + 1
+          OR coalesce(e.last_id, p.last_event_id) <> p.last_event_id
+          OR coalesce(e.first_id, p.last_event_id + 1) + coalesce(e.n, 0) <> p.last_event_id + 1
+          OR coalesce(e.first_id, p.last_event_id + 1) > p.first_event_id
+          OR (coalesce(e.first_id, p.last_event_id + 1) < p.first_event_id
+              AND NOT EXISTS (
+                SELECT 1 FROM history_restarts h
+                 WHERE h.namespace = p.namespace
+                   AND h.process_id = p.process_id
+                   AND h.first_event_id = p.first_event_id)))
+  UNION ALL
+  -- events_of_attempt: an event has the attempt that finished its task; an event without a task was
+  -- imported. Events from before a restart of the history are being removed, with their tasks.
+  SELECT 'events_of_attempt', e.namespace, e.process_id,
+         format('event %s is of task %s, attempt %s; the task ended with attempt %s',
+                e.event_id, e.task_id, e.attempt, coalesce(t.attempt::text, 'none'))
+    FROM events e
+    JOIN processes p
+      ON p.namespace = e.namespace
+     AND p.process_id = e.process_id
+     AND p.removed_time IS NULL
+     AND e.event_id >= p.first_event_id
+    LEFT JOIN tasks t
+      ON t.namespace = e.namespace
+     AND t.process_id = e.process_id
+     AND t.task_id = e.task_id
+   WHERE (e.task_id <> 0
+          AND (t.task_id IS NULL OR t.status = 'CANCELLED' OR t.attempt <> e.attempt))
+      OR (e.task_id = 0 AND e.attempt <> 0)
+  UNION ALL
+  -- failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10
+  -- per task.
+  SELECT 'failed_attempt_has_task', f.namespace, f.process_id,
+         format('task %s has %s recorded attempts up to %s, and made %s', f.task_id, f.n, f.newest,
+                t.attempt)
+    FROM (
+      SELECT namespace, process_id, task_id, count(*) AS n, max(attempt) AS newest
+        FROM failed_attempts GROUP BY namespace, process_id, task_id) f
+    JOIN processes p
+      ON p.namespace = f.namespace
+     AND p.process_id = f.process_id
+     AND p.removed_time IS NULL
+    LEFT JOIN (
+      SELECT namespace, process_id, task_id, attempt
+        FROM tasks
+      UNION ALL
+      SELECT namespace, process_id, task_id, attempt
+        FROM running
+      UNION ALL
+      SELECT namespace, process_id, task_id, attempt
+        FROM schedule) t
+      ON t.namespace = f.namespace
+     AND t.process_id = f.process_id
+     AND t.task_id = f.task_id
+   WHERE t.task_id IS NULL
+      OR t.attempt < f.newest
+      OR f.n > 10
+  UNION ALL
+  -- error_names_task: corrupted_by is a task that ended with ERROR, or 0 if the process was
+  -- imported.
+  SELECT 'error_names_task', p.namespace, p.process_id,
+         format('corrupted_by is %s, which is %s', p.corrupted_by,
+                coalesce(t.status::text, 'no task'))
+    FROM processes p
+    LEFT JOIN tasks t
+      ON t.namespace = p.namespace
+     AND t.process_id = p.process_id
+     AND t.task_id = p.corrupted_by
+   WHERE p.status = 'ERROR'
+     AND p.removed_time IS NULL
+     AND p.corrupted_by <> 0
+     AND t.status IS DISTINCT FROM 'ERROR'
+  UNION ALL
+  -- error_holds_all: only a repair waits in a process in ERROR, unless its queue is still being
+  -- moved.
+  SELECT 'error_holds_all', s.namespace, s.process_id,
+         format('task %s, a %s, waits in a process in ERROR', s.task_id, s.task_type)
+    FROM schedule s
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+   WHERE p.status = 'ERROR'
+     AND p.removed_time IS NULL
+     AND s.task_type <> 'REPAIR'
+     AND (p.namespace, p.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
+  UNION ALL
+  -- ended_has_no_tasks: no task waits or runs in an ended or removed process, unless its queue is
+  -- still being moved or purged.
+  SELECT 'ended_has_no_tasks', p.namespace, p.process_id,
+         format('task %s is in %s of a process that is %s', x.task_id, x.place,
+                CASE WHEN p.removed_time IS NOT NULL THEN 'removed' ELSE p.status::text END)
+    FROM processes p JOIN (
+      SELECT namespace, process_id, task_id, 'running' AS place
+        FROM running
+      UNION ALL
+      SELECT namespace, process_id, task_id, 'schedule'
+        FROM schedule) x ON x.namespace = p.namespace
+         AND x.process_id = p.process_id
+   WHERE CASE
+           WHEN p.removed_time IS NOT NULL
+             THEN x.place = 'running' OR p.status IN ('INIT', 'RUNNING')
+           WHEN p.status IN ('COMPLETED', 'CANCELLED')
+             THEN x.place = 'running'
+                  OR (p.namespace, p.process_id)
+                       NOT IN (SELECT namespace, process_id FROM unsettled)
+         END
+  UNION ALL
+  -- held_by_operator: in a suspended process, and only there, all waiting tasks wait for the
+  -- operator, unless its queue is still being moved.
+  SELECT 'held_by_operator', s.namespace, s.process_id,
+         format('task %s waits for %s in a process in %s', s.task_id, s.waits_for, p.status)
+    FROM schedule s
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+   WHERE p.removed_time IS NULL
+     AND (p.status = 'SUSPENDED') <> (s.waits_for = 'operator')
+     AND NOT (p.status <> 'RUNNING'
+              AND (p.namespace, p.process_id) IN (SELECT namespace, process_id FROM unsettled))
+  UNION ALL
+  -- cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
+  -- not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
+  -- its INIT task runs or, in a group, its members run.
+  SELECT 'cancel_has_task', p.namespace, p.process_id,
+         format('%s CANCEL tasks in a process in %s, cancel deadline %s', x.n, p.status,
+                coalesce(p.cancel_deadline::text, 'none'))
+    FROM processes p
+   CROSS JOIN LATERAL (
+     SELECT (
+       SELECT count(*) FROM running r
+        WHERE r.namespace = p.namespace
+          AND r.process_id = p.process_id
+          AND r.task_type = 'CANCEL') + (
+            SELECT count(*) FROM schedule s
+             WHERE s.namespace = p.namespace
+               AND s.process_id = p.process_id
+               AND s.task_type = 'CANCEL') AS n) x
+   WHERE p.removed_time IS NULL
+     AND (x.n <> CASE WHEN p.cancel_deadline IS NULL OR p.kind = 'job' THEN 0 ELSE 1 END
+          AND NOT (p.status IN ('ERROR', 'CANCELLED', 'COMPLETED')
+                   AND (p.namespace, p.process_id)
+                         IN (SELECT namespace, process_id FROM unsettled))
+          OR (p.kind = 'job'
+              AND p.cancel_deadline IS NOT NULL
+              AND NOT EXISTS (
+                SELECT 1 FROM running r
+                 WHERE r.namespace = p.namespace
+                   AND r.process_id = p.process_id)
+              AND NOT EXISTS (
+                SELECT 1 FROM schedule s
+                 WHERE s.namespace = p.namespace
+                   AND s.process_id = p.process_id
+                   AND s.taker = '~'))
+          OR (p.cancel_deadline IS NOT NULL AND p.status NOT IN ('INIT', 'RUNNING', 'SUSPENDED')))
+  UNION ALL
+  -- cancel_goes_first: a process with a cancel request runs no task that came after the request,
+  -- and no other task of it is handed out.
+  SELECT 'cancel_goes_first', p.namespace, p.process_id,
+         format('task %s, a %s, %s in a process that was to be cancelled at %s',
+                x.task_id, x.task_type, x.what, p.cancel_requested_time)
+    FROM processes p JOIN (
+      SELECT namespace, process_id, task_id, task_type, running_time, 'runs' AS what
+        FROM running
+      UNION ALL
+      SELECT namespace, process_id, task_id, task_type, NULL, 'waits for a slot'
+        FROM schedule WHERE waits_for = 'place') x ON x.namespace = p.namespace
+         AND x.process_id = p.process_id
+   WHERE p.removed_time IS NULL
+     AND p.cancel_deadline IS NOT NULL
+     AND x.task_type NOT IN ('INIT', 'CANCEL')
+     AND (x.running_time IS NULL OR x.running_time > p.cancel_requested_time)
+  UNION ALL
+  -- init_has_task: a process in INIT has one INIT task that runs or waits; other processes have
+  -- none.
+  SELECT 'init_has_task', p.namespace, p.process_id,
+         format('%s INIT tasks in a process in %s', x.n, p.status)
+    FROM processes p
+   CROSS JOIN LATERAL (
+     SELECT (
+       SELECT count(*) FROM running r
+        WHERE r.namespace = p.namespace
+          AND r.process_id = p.process_id
+          AND r.task_type = 'INIT') + (
+            SELECT count(*) FROM schedule s
+             WHERE s.namespace = p.namespace
+               AND s.process_id = p.process_id
+               AND s.task_type = 'INIT') AS n) x
+   WHERE p.removed_time IS NULL
+     AND x.n <> CASE
+                  WHEN p.status = 'INIT' OR (p.status = 'SUSPENDED' AND p.previous_status = 'INIT')
+                    THEN 1
+                  ELSE 0
+                END
+  UNION ALL
+  -- attention_is_status: attention is the status with its time, unless that is INIT or RUNNING.
+  SELECT 'attention_is_status', namespace, process_id,
+         format('status %s of %s, attention %s of %s', status, status_changed_time,
+                coalesce(attention::text, 'none'), attention_time)
+    FROM processes
+   WHERE removed_time IS NULL
+     AND (attention IS DISTINCT FROM CASE WHEN status NOT IN ('INIT', 'RUNNING') THEN status END
+          OR attention_time IS DISTINCT FROM CASE
+                                               WHEN status NOT IN ('INIT', 'RUNNING')
+                                                 THEN status_changed_time
+                                             END)
+  UNION ALL
+  -- status_is_sound: only a process in ERROR or SUSPENDED has a reason for it, and only a suspended
+  -- process has a status to resume.
+  SELECT 'status_is_sound', namespace, process_id,
+         format('status %s, previous_status %s, detail %L, corrupted_by %s', status,
+                coalesce(previous_status::text, 'none'), detail,
+                coalesce(corrupted_by::text, 'none'))
+    FROM processes
+   WHERE removed_time IS NULL
+     AND ((status NOT IN ('ERROR', 'SUSPENDED') AND detail IS NOT NULL)
+          OR (status <> 'ERROR' AND corrupted_by IS NOT NULL)
+          OR (status = 'SUSPENDED' AND (previous_status IN ('INIT', 'RUNNING')) IS NOT TRUE))
+  UNION ALL
+  -- token_grows: the running attempt has a larger token than all ended attempts of its process, and
+  -- no two attempts have the same token.
+  SELECT 'token_grows', r.namespace, r.process_id,
+         format('token %s runs; token %s of task %s has ended', r.fencing_token, x.fencing_token,
+                x.task_id)
+    FROM running r JOIN (
+      SELECT namespace, process_id, task_id, fencing_token
+        FROM tasks
+      UNION ALL
+      SELECT namespace, process_id, task_id, fencing_token
+        FROM schedule) x ON x.namespace = r.namespace
+         AND x.process_id = r.process_id
+         AND x.fencing_token >= r.fencing_token
+  UNION ALL
+  -- applied_once: one attempt has ended at most one task.
+  SELECT 'applied_once', namespace, process_id,
+         format('token %s ended tasks %s', fencing_token,
+                string_agg(task_id::text, ', ' ORDER BY task_id))
+    FROM tasks
+   WHERE status <> 'CANCELLED'
+     AND fencing_token IS NOT NULL
+   GROUP BY namespace, process_id, fencing_token HAVING count(*) > 1
+  UNION ALL
+  -- task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and
+  -- one that failed or was rejected has no response. A CANCEL task that has not run also ends in
+  -- ERROR after its grace period. running_time may be after finished_time, because the clock may
+  -- have been set back in between.
+  SELECT 'task_is_sound', namespace, process_id,
+         format('task %s: %s, attempt %s', task_id, status, attempt)
+    FROM tasks
+   WHERE (status <> 'CANCELLED'
+          AND (fencing_token IS NULL OR running_time IS NULL OR attempt < 1)
+          AND NOT (task_type = 'CANCEL'
+                   AND status = 'ERROR'
+                   AND failure ->> 'reason' = 'cancel_grace_expired'))
+      OR (status = 'FINISHED' AND failure IS NOT NULL)
+      OR (status <> 'FINISHED' AND rejection IS NOT NULL)
+      OR (status = 'CANCELLED' AND response IS NOT NULL)
+      OR (status <> 'CANCELLED' AND cancelled_by IS NOT NULL)
+  UNION ALL
+  -- retry_is_sound: a task that waits for another attempt has the number of its last one.
+  SELECT 'retry_is_sound', namespace, process_id,
+         format('task %s has made %s attempts and has no fencing token', task_id, attempt)
+    FROM schedule
+   WHERE attempt > 0
+     AND fencing_token IS NULL
+  UNION ALL
+  -- one_timer_per_name: a process has at most one pending timer of each name.
+  SELECT 'one_timer_per_name', namespace, process_id,
+         format('%s timers named %L', count(*), timer_name)
+    FROM schedule WHERE timer_name IS NOT NULL
+   GROUP BY namespace, process_id, timer_name HAVING count(*) > 1
+  UNION ALL
+  -- request_has_answer: the task of an idempotent request exists in some table. 0: a repair without
+  -- a task.
+  SELECT 'request_has_answer', q.namespace, q.process_id,
+         format('request %s: there is no task %s', q.request_id, q.task_id)
+    FROM requests q
+   WHERE q.task_id <> 0
+     AND NOT EXISTS (
+       SELECT 1 FROM tasks x
+        WHERE x.namespace = q.namespace
+          AND x.process_id = q.process_id
+          AND x.task_id = q.task_id)
+     AND NOT EXISTS (
+       SELECT 1 FROM running x
+        WHERE x.namespace = q.namespace
+          AND x.process_id = q.process_id
+          AND x.task_id = q.task_id)
+     AND NOT EXISTS (
+       SELECT 1 FROM schedule x
+        WHERE x.namespace = q.namespace
+          AND x.process_id = q.process_id
+          AND x.task_id = q.task_id)
+     AND NOT EXISTS (
+       SELECT 1 FROM answers x
+        WHERE x.namespace = q.namespace
+          AND x.process_id = q.process_id
+          AND x.task_id = q.task_id)
+  UNION ALL
+  -- jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns
+  -- a namespace and has no process.
+  SELECT 'jobs_agree', namespace,
+         '', format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted))
+    FROM (
+      SELECT j.namespace, j.name,
+             CASE p.status
+               WHEN 'COMPLETED' THEN 'succeeded'
+               WHEN 'ERROR' THEN 'failed'
+               WHEN 'CANCELLED' THEN 'cancelled'
+               ELSE CASE
+                      WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
+                      WHEN s.waits_for = 'time' THEN 'scheduled'
+                      ELSE 'available'
+                    END
+             END AS state,
+             1 AS there, 0 AS counted
+        FROM jobs j
+        JOIN processes p
+          ON p.namespace = j.namespace
+         AND p.process_id = j.process_id
+         AND p.removed_time IS NULL
+         AND p.kind = 'job'
+        LEFT JOIN schedule s
+          ON s.namespace = j.namespace
+         AND s.process_id = j.process_id
+      UNION ALL
+      SELECT s.namespace, s.job_name,
+             CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
+             1, 0
+        FROM schedule s
+        JOIN processes p
+          ON p.namespace = s.namespace
+         AND p.process_id = s.process_id
+       WHERE s.taker = '~'
+         AND s.attempt > 0
+      UNION ALL
+      SELECT namespace, name, state, 0, n
+        FROM job_counts) x
+   GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
+  UNION ALL
+  -- events_agree: the events of a job follow from each other, and the last one has its current
+  -- state. It applies to namespaces that keep all events, and ignores events after their retention
+  -- and those of runs.
+  SELECT 'events_agree', e.namespace, e.job_id,
+         format('event %s, %s, leads from %s to %s, not from %s to %s',
+                e.event_id, e.type, coalesce(e.from_status, 'nothing'),
+                coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'),
+                coalesce(e.behind, 'nothing'))
+    FROM (
+      SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, v.place, v.last_to, v.places, v.enqueued,
+             CASE
+               WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to
+               ELSE v.from_status
+             END AS before,
+             CASE
+               WHEN v.places = v.place THEN coalesce(x.state, 'nothing')
+               ELSE coalesce(v.to_status, 'nothing')
+             END AS behind
+        FROM (
+          SELECT v.namespace, v.xid, v.event_id, v.job_id, v.step_id, v.index, v.type, v.from_status, v.to_status, v.attempt, v.created_time, v.worker_id, v.actor, v.message, v.metadata, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
+                 count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
+            FROM job_events v
+           WHERE v.step_id IS NULL
+             AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
+          WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a
+                   AS (PARTITION BY v.namespace, v.job_id)) v
+        LEFT JOIN (
+          SELECT p.namespace, p.process_id,
+                 CASE p.status
+                   WHEN 'COMPLETED' THEN 'succeeded'
+                   WHEN 'ERROR' THEN 'failed'
+                   WHEN 'CANCELLED' THEN 'cancelled'
+                   ELSE CASE
+                          WHEN r.task_id IS NOT NULL
+                            THEN CASE
+                                   WHEN p.cancel_deadline IS NULL THEN 'running'
+                                   ELSE 'cancel_requested'
+                                 END
+                          WHEN s.taker = '~' AND s.attempt > 0
+                            THEN CASE
+                                   WHEN p.cancel_deadline IS NULL THEN 'running'
+                                   ELSE 'cancel_requested'
+                                 END
+                          WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
+                          WHEN s.waits_for = 'time' THEN 'scheduled'
+                          ELSE 'available'
+                        END
+                 END AS state
+            FROM processes p
+            LEFT JOIN schedule s
+              ON s.namespace = p.namespace
+             AND s.process_id = p.process_id
+            LEFT JOIN running r
+              ON r.namespace = p.namespace
+             AND r.process_id = p.process_id
+           WHERE p.kind = 'job'
+             AND p.removed_time IS NULL) x
+          ON x.namespace = v.namespace
+         AND x.process_id = v.job_id
+       WHERE (x.process_id IS NOT NULL OR v.enqueued)
+         AND NOT EXISTS (
+           SELECT 1 FROM namespaces n
+            WHERE n.namespace = v.namespace
+              AND n.config ? 'jobEvents')
+         AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
+   WHERE e.before IS DISTINCT FROM e.from_status
+      OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
+  UNION ALL
+  -- events_are_past: no event belongs to a future transaction. After a dump was restored into
+  -- another cluster, some do (docs/operations.md), and no watch returns these.
+  SELECT 'events_are_past', v.namespace, v.job_id,
+         format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid,
+                pg_snapshot_xmax(pg_current_snapshot()))
+    FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
+  UNION ALL
+  -- job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task
+  -- has the name of the job.
+  SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
+         format('kind %L, row of jobs %s, queue %L',
+                p.kind, coalesce(j.name, 'missing'), s.job_name)
+    FROM (
+      SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes
+       WHERE kind = 'job'
+         AND removed_time IS NULL) p
+    FULL JOIN jobs j
+      ON j.namespace = p.namespace
+     AND j.process_id = p.process_id
+    LEFT JOIN schedule s
+      ON s.namespace = p.namespace
+     AND s.process_id = p.process_id
+   WHERE (j.name IS NULL
+          OR p.kind IS NULL
+          OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
+     AND NOT EXISTS (
+       SELECT 1 FROM processes q
+        WHERE q.namespace = j.namespace
+          AND q.process_id = j.process_id
+          AND q.removed_time IS NOT NULL)
+  UNION ALL
+  -- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a
+  -- slot and while it runs.
+  SELECT 'keys_are_held', j.namespace, j.process_id,
+         format('it %s and does not hold the key %s=%s', x.doing, k.key, k.value)
+    FROM (
+      SELECT namespace, process_id, 'waits for a slot' AS doing
+        FROM schedule
+       WHERE waits_for = 'place'
+         AND line IS NOT NULL
+      UNION ALL
+      SELECT namespace, process_id, 'runs'
+        FROM running) x
+    JOIN jobs j
+      ON j.namespace = x.namespace
+     AND j.process_id = x.process_id
+   CROSS JOIN LATERAL jsonb_each_text(j.constraint_keys) k
+   WHERE NOT EXISTS (
+     SELECT 1 FROM constraint_holds h
+      WHERE h.namespace = j.namespace
+        AND h.process_id = j.process_id
+        AND h.line = k.key || '=' || k.value)
+  UNION ALL
+  -- key_queue_has_jobs: a task that waits for a key is the INIT task of a job, and has a line.
+  SELECT 'key_queue_has_jobs', s.namespace, s.process_id,
+         format('task %s, %s of a process of kind %L, waits for a key in queue %L',
+                s.task_id, s.task_type, p.kind, s.line)
+    FROM schedule s
+    LEFT JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+     AND p.removed_time IS NULL
+   WHERE s.waits_for = 'constraint'
+     AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
+  UNION ALL
+  -- members_have_one_worker: a worker that runs a member of a group, or has ended one, gets no
+  -- other.
+  SELECT 'members_have_one_worker', l.namespace, l.job_id,
+         format('worker %s runs member %s and may take another one', l.worker_id, l.process_id)
+    FROM job_places l
+    JOIN job_groups g
+      ON g.namespace = l.namespace
+     AND g.process_id = l.job_id
+   WHERE l.worker_id IS NOT NULL
+     AND l.state IS DISTINCT FROM 'cancelled'
+     AND NOT l.worker_id = ANY (g.takers)
+  UNION ALL
+  -- group_is_full: a group that waits for its members has as many as it requires, at least one of
+  -- which has not ended, and each has a process.
+  SELECT 'group_is_full', s.namespace, s.process_id,
+         format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
+    FROM schedule s
+    LEFT JOIN job_groups g
+      ON g.namespace = s.namespace
+     AND g.process_id = s.process_id
+   CROSS JOIN LATERAL (
+     SELECT count(*) FILTER (WHERE l.state = 'succeeded') AS succeeded,
+            count(*) FILTER (WHERE l.state IS NULL) AS open
+       FROM job_places l
+      WHERE l.namespace = s.namespace
+        AND l.job_id = s.process_id) x
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+   WHERE s.waits_for = 'members'
+     AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
+  UNION ALL
+  -- parent_is_notified: the transaction that ends a child replaces its row in parents by a message.
+  SELECT 'parent_is_notified', r.namespace, r.process_id,
+         format('%s, and its parent %s/%s was not notified',
+                CASE WHEN p.process_id IS NULL THEN 'it is gone' ELSE 'it is in ' || p.status END,
+                r.parent_namespace, r.parent_process_id)
+    FROM parents r
+    LEFT JOIN processes p
+      ON p.namespace = r.namespace
+     AND p.process_id = r.process_id
+     AND p.removed_time IS NULL
+   WHERE p.process_id IS NULL
+      OR p.status IN ('ERROR', 'COMPLETED', 'CANCELLED')
+  UNION ALL
+  -- held_message_has_reason: a message is held only while its process is SUSPENDED or in ERROR, or
+  -- until SettleQueues has released it.
+  SELECT 'held_message_has_reason', m.namespace, m.process_id,
+         format('message %s is held for a process that is %s', m.message_id,
+                coalesce(p.status::text, 'gone'))
+    FROM messages m
+    LEFT JOIN processes p
+      ON p.namespace = m.namespace
+     AND p.process_id = m.process_id
+     AND p.removed_time IS NULL
+   WHERE m.held
+     AND (p.status IN ('SUSPENDED', 'ERROR')) IS NOT TRUE
+     AND (m.namespace, m.process_id) NOT IN (SELECT namespace, process_id FROM unsettled)
+  UNION ALL
+  -- counts_agree: the counters of the lanes equal the number of processes. It concerns a namespace
+  -- and has no process.
+  SELECT 'counts_agree', namespace,
+         '', format('%s processes in %s, counted %s', sum(there), status, sum(counted))
+    FROM (
+      SELECT namespace, coalesce(attention, 'RUNNING') AS status, 1 AS there, 0 AS counted
+        FROM processes WHERE removed_time IS NULL
+      UNION ALL
+      SELECT namespace, status, 0, n
+        FROM status_counts) x
+   GROUP BY namespace, status HAVING sum(there) <> sum(counted))
+SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id,
+       detail::text AS detail
+  FROM found LIMIT $1::int
 `
 
 type FindViolationsRow struct {
@@ -275,74 +720,6 @@ type FindViolationsRow struct {
 // Waiting tasks that continue without an operator when their process is idle.
 // Processes whose waiting tasks SettleQueues still moves after a change of status. Until then they
 // wait in a process that does not run them.
-// task_in_one_place: a task either waits, runs or has ended.
-// no_orphans: the data of a process is deleted with it.
-// running_fits_status: a process in INIT runs an INIT task, in ERROR a repair, in RUNNING any other
-// task, and an ended process none.
-// numbers_are_new: no task or attempt has a number that its sequence will issue again.
-// one_next_task: at most one task of a process waits for a slot.
-// priority_is_smallest: the task of an idle process that waits for a slot has the smallest priority
-// of the waiting tasks. Queues of more than 2,000 tasks are not checked: see queue_priority.
-// somebody_wakes: in an idle process that may continue, the next task waits for a slot, not for its
-// process. A failed INIT or CANCEL task that waits for its next attempt blocks the tasks behind it.
-// in_order: no call, notify or repair that can run is older than the running one. A retried task
-// may have been overtaken.
-// events_numbered: the events of a process are numbered without gaps up to last_event_id, and those
-// of its current history start with first_event_id. Older events remain only while the restart of
-// the history is in history_restarts.
-// events_of_attempt: an event has the attempt that finished its task; an event without a task was
-// imported. Events from before a restart of the history are being removed, with their tasks.
-// failed_attempt_has_task: failed attempts belong to a task that made more attempts, at most 10 per
-// task.
-// error_has_culprit: corrupted_by is a task that ended with ERROR, or 0 if the process was
-// imported.
-// error_holds_all: only a repair waits in a process in ERROR, unless its queue is still being
-// moved.
-// end_is_empty: no task waits or runs in an ended or removed process, unless its queue is still
-// being moved or purged.
-// held_by_operator: in a suspended process, and only there, all waiting tasks wait for the
-// operator, unless its queue is still being moved.
-// cancel_has_task: a process with a cancel request has one CANCEL task that runs or waits, and is
-// not in ERROR or ended; other processes have none. A job has none: while it is being cancelled,
-// its INIT task runs or, in a group, its members run.
-// cancel_goes_first: a process with a cancel request runs no task that came after the request, and
-// no other task of it is handed out.
-// init_has_task: a process in INIT has one INIT task that runs or waits; other processes have none.
-// attention_is_status: attention is the status with its time, unless that is INIT or RUNNING.
-// status_is_sound: only a process in ERROR or SUSPENDED has a reason for it, and only a suspended
-// process has a status to resume.
-// token_grows: the running attempt has a larger token than all ended attempts of its process, and
-// no two attempts have the same token.
-// applied_once: one attempt has ended at most one task.
-// task_is_sound: a task that ran has a token and a time, one that succeeded has no failure, and one
-// that failed or was rejected has no response. A CANCEL task that has not run also ends in ERROR
-// after its grace period. running_time may be after finished_time, because the clock may have been
-// set back in between.
-// retry_is_sound: a task that waits for another attempt has the number of its last one.
-// one_timer_a_name: a process has at most one pending timer of each name.
-// request_has_answer: the task of an idempotent request exists in some table. 0: a repair without a
-// task.
-// jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns a
-// namespace and has no process.
-// events_agree: the events of a job follow from each other, and the last one has its current state.
-// It applies to namespaces that keep all events, and ignores events after their retention and those
-// of runs.
-// events_are_past: no event belongs to a future transaction. After a dump was restored into another
-// cluster, some do (docs/operations.md), and no watch returns these.
-// job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task has
-// the name of the job.
-// keys_are_held: a job that needs keys of constraints holds each of them while it waits for a slot
-// and while it runs.
-// line_is_of_job: a task that waits for a key is the INIT task of a job, and has a line.
-// takers_have_places: a worker that has a place of a group, or has used one up, gets no other
-// place.
-// group_is_full: a group that waits for its members has as many as it requires, at least one of
-// which has not ended, and each has a process.
-// end_is_told: the transaction that ends a child replaces its row in parents by a message.
-// held_has_reason: a message is held only while its process is SUSPENDED or in ERROR, or until
-// SettleQueues has released it.
-// counts_agree: the counters of the lanes equal the number of processes. It concerns a namespace
-// and has no process.
 func (q *Queries) FindViolations(ctx context.Context, db DBTX, lim int32) ([]FindViolationsRow, error) {
 	rows, err := db.Query(ctx, findViolations, lim)
 	if err != nil {

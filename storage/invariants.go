@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -28,11 +30,28 @@ type Report struct {
 }
 
 // CheckInvariants checks what must hold at any time, including in a database in use: see
-// sql/invariants.sql. db needs the search_path progressor. It reads all tables completely, so it
-// must not use the hot pool.
+// sql/invariants.sql and sql/job_invariants.sql. All statements read one snapshot: db is a
+// connection or a pool, which begins a transaction, or a transaction of isolation level REPEATABLE
+// READ. It needs the search_path progressor. It reads all tables completely, so it must not use the
+// hot pool.
 func CheckInvariants(ctx context.Context, db DB) (Report, error) {
+	if b, ok := db.(interface {
+		BeginTx(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
+	}); ok {
+		options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+		tx, err := b.BeginTx(ctx, options)
+		if err != nil {
+			return Report{}, mapped("check invariants", err)
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+		db = tx
+	}
 	q := dbsqlc.New()
 	rows, err := q.FindViolations(ctx, db, maxViolations)
+	if err != nil {
+		return Report{}, mapped("check invariants", err)
+	}
+	jobRows, err := q.FindJobViolations(ctx, db, int32(maxViolations-len(rows)))
 	if err != nil {
 		return Report{}, mapped("check invariants", err)
 	}
@@ -42,6 +61,9 @@ func CheckInvariants(ctx context.Context, db DB) (Report, error) {
 	}
 	report := Report{Looked: make(map[string]int64, len(counts))}
 	for _, r := range rows {
+		report.Violations = append(report.Violations, Violation(r))
+	}
+	for _, r := range jobRows {
 		report.Violations = append(report.Violations, Violation(r))
 	}
 	for _, c := range counts {

@@ -188,15 +188,8 @@ func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// checkInvariants checks a single snapshot, because running engines would otherwise cause false
-// violations.
 func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error {
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-	if err != nil {
-		return fmt.Errorf("begin the invariants' snapshot: %w", err)
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
-	report, err := storage.CheckInvariants(ctx, tx)
+	report, err := storage.CheckInvariants(ctx, conn)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,211 @@
+-- FindJobViolations is FindViolations for jobs, groups, keys of constraints and job events.
+-- name: FindJobViolations :many
+WITH found AS (
+  -- jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns
+  -- a namespace and has no process.
+  SELECT 'jobs_agree' AS invariant, namespace, '' AS process_id,
+         format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted)) AS detail
+    FROM (
+      SELECT j.namespace, j.name,
+             CASE p.status
+               WHEN 'COMPLETED' THEN 'succeeded'
+               WHEN 'ERROR' THEN 'failed'
+               WHEN 'CANCELLED' THEN 'cancelled'
+               ELSE CASE
+                      WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
+                      WHEN s.waits_for = 'time' THEN 'scheduled'
+                      ELSE 'available'
+                    END
+             END AS state,
+             1 AS there, 0 AS counted
+        FROM jobs j
+        JOIN processes p
+          ON p.namespace = j.namespace
+         AND p.process_id = j.process_id
+         AND p.removed_time IS NULL
+         AND p.kind = 'job'
+        LEFT JOIN schedule s
+          ON s.namespace = j.namespace
+         AND s.process_id = j.process_id
+      UNION ALL
+      SELECT s.namespace, s.job_name,
+             CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
+             1, 0
+        FROM schedule s
+        JOIN processes p
+          ON p.namespace = s.namespace
+         AND p.process_id = s.process_id
+       WHERE s.taker = '~'
+         AND s.attempt > 0
+      UNION ALL
+      SELECT namespace, name, state, 0, n
+        FROM job_counts) x
+   GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
+  UNION ALL
+  -- events_agree: the events of a job follow from each other, and the last one has its current
+  -- state. It applies to namespaces that keep all events, and ignores events after their retention
+  -- and those of runs.
+  SELECT 'events_agree', e.namespace, e.job_id,
+         format('event %s, %s, leads from %s to %s, not from %s to %s',
+                e.event_id, e.type, coalesce(e.from_status, 'nothing'),
+                coalesce(e.to_status, 'nothing'), coalesce(e.before, 'nothing'),
+                coalesce(e.behind, 'nothing'))
+    FROM (
+      SELECT v.*,
+             CASE
+               WHEN v.place > 1 AND v.type <> 'enqueued' THEN v.last_to
+               ELSE v.from_status
+             END AS before,
+             CASE
+               WHEN v.places = v.place THEN coalesce(x.state, 'nothing')
+               ELSE coalesce(v.to_status, 'nothing')
+             END AS behind
+        FROM (
+          SELECT v.*, row_number() OVER w AS place, lag(v.to_status) OVER w AS last_to,
+                 count(*) OVER a AS places, bool_or(v.type = 'enqueued') OVER a AS enqueued
+            FROM job_events v
+           WHERE v.step_id IS NULL
+             AND (v.from_status IS NOT NULL OR v.to_status IS NOT NULL)
+          WINDOW w AS (PARTITION BY v.namespace, v.job_id ORDER BY v.event_id), a
+                   AS (PARTITION BY v.namespace, v.job_id)) v
+        LEFT JOIN (
+          SELECT p.namespace, p.process_id,
+                 CASE p.status
+                   WHEN 'COMPLETED' THEN 'succeeded'
+                   WHEN 'ERROR' THEN 'failed'
+                   WHEN 'CANCELLED' THEN 'cancelled'
+                   ELSE CASE
+                          WHEN r.task_id IS NOT NULL
+                            THEN CASE
+                                   WHEN p.cancel_deadline IS NULL THEN 'running'
+                                   ELSE 'cancel_requested'
+                                 END
+                          WHEN s.taker = '~' AND s.attempt > 0
+                            THEN CASE
+                                   WHEN p.cancel_deadline IS NULL THEN 'running'
+                                   ELSE 'cancel_requested'
+                                 END
+                          WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
+                          WHEN s.waits_for = 'time' THEN 'scheduled'
+                          ELSE 'available'
+                        END
+                 END AS state
+            FROM processes p
+            LEFT JOIN schedule s
+              ON s.namespace = p.namespace
+             AND s.process_id = p.process_id
+            LEFT JOIN running r
+              ON r.namespace = p.namespace
+             AND r.process_id = p.process_id
+           WHERE p.kind = 'job'
+             AND p.removed_time IS NULL) x
+          ON x.namespace = v.namespace
+         AND x.process_id = v.job_id
+       WHERE (x.process_id IS NOT NULL OR v.enqueued)
+         AND NOT EXISTS (
+           SELECT 1 FROM namespaces n
+            WHERE n.namespace = v.namespace
+              AND n.config ? 'jobEvents')
+         AND (x.process_id IS NOT NULL OR v.places > v.place OR v.to_status IS NULL)) e
+   WHERE e.before IS DISTINCT FROM e.from_status
+      OR e.behind IS DISTINCT FROM coalesce(e.to_status, 'nothing')
+  UNION ALL
+  -- events_are_past: no event belongs to a future transaction. After a dump was restored into
+  -- another cluster, some do (docs/operations.md), and no watch returns these.
+  SELECT 'events_are_past', v.namespace, v.job_id,
+         format('event %s is of transaction %s, the next one is %s', v.event_id, v.xid,
+                pg_snapshot_xmax(pg_current_snapshot()))
+    FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
+  UNION ALL
+  -- job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task
+  -- has the name of the job.
+  SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
+         format('kind %L, row of jobs %s, queue %L',
+                p.kind, coalesce(j.name, 'missing'), s.job_name)
+    FROM (
+      SELECT * FROM processes
+       WHERE kind = 'job'
+         AND removed_time IS NULL) p
+    FULL JOIN jobs j
+      ON j.namespace = p.namespace
+     AND j.process_id = p.process_id
+    LEFT JOIN schedule s
+      ON s.namespace = p.namespace
+     AND s.process_id = p.process_id
+   WHERE (j.name IS NULL
+          OR p.kind IS NULL
+          OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
+     AND NOT EXISTS (
+       SELECT 1 FROM processes q
+        WHERE q.namespace = j.namespace
+          AND q.process_id = j.process_id
+          AND q.removed_time IS NOT NULL)
+  UNION ALL
+  -- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a
+  -- slot and while it runs.
+  SELECT 'keys_are_held', j.namespace, j.process_id,
+         format('it %s and does not hold the key %s=%s', x.doing, k.key, k.value)
+    FROM (
+      SELECT namespace, process_id, 'waits for a slot' AS doing
+        FROM schedule
+       WHERE waits_for = 'place'
+         AND line IS NOT NULL
+      UNION ALL
+      SELECT namespace, process_id, 'runs'
+        FROM running) x
+    JOIN jobs j
+      ON j.namespace = x.namespace
+     AND j.process_id = x.process_id
+   CROSS JOIN LATERAL jsonb_each_text(j.constraint_keys) k
+   WHERE NOT EXISTS (
+     SELECT 1 FROM constraint_holds h
+      WHERE h.namespace = j.namespace
+        AND h.process_id = j.process_id
+        AND h.line = k.key || '=' || k.value)
+  UNION ALL
+  -- key_queue_has_jobs: a task that waits for a key is the INIT task of a job, and has a line.
+  SELECT 'key_queue_has_jobs', s.namespace, s.process_id,
+         format('task %s, %s of a process of kind %L, waits for a key in queue %L',
+                s.task_id, s.task_type, p.kind, s.line)
+    FROM schedule s
+    LEFT JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+     AND p.removed_time IS NULL
+   WHERE s.waits_for = 'constraint'
+     AND (s.line IS NULL OR s.task_type <> 'INIT' OR p.kind IS DISTINCT FROM 'job')
+  UNION ALL
+  -- members_have_one_worker: a worker that runs a member of a group, or has ended one, gets no
+  -- other.
+  SELECT 'members_have_one_worker', l.namespace, l.job_id,
+         format('worker %s runs member %s and may take another one', l.worker_id, l.process_id)
+    FROM job_places l
+    JOIN job_groups g
+      ON g.namespace = l.namespace
+     AND g.process_id = l.job_id
+   WHERE l.worker_id IS NOT NULL
+     AND l.state IS DISTINCT FROM 'cancelled'
+     AND NOT l.worker_id = ANY (g.takers)
+  UNION ALL
+  -- group_is_full: a group that waits for its members has as many as it requires, at least one of
+  -- which has not ended, and each has a process.
+  SELECT 'group_is_full', s.namespace, s.process_id,
+         format('%s of %s members succeeded, %s have not ended', x.succeeded, g.count, x.open)
+    FROM schedule s
+    LEFT JOIN job_groups g
+      ON g.namespace = s.namespace
+     AND g.process_id = s.process_id
+   CROSS JOIN LATERAL (
+     SELECT count(*) FILTER (WHERE l.state = 'succeeded') AS succeeded,
+            count(*) FILTER (WHERE l.state IS NULL) AS open
+       FROM job_places l
+      WHERE l.namespace = s.namespace
+        AND l.job_id = s.process_id) x
+    JOIN processes p
+      ON p.namespace = s.namespace
+     AND p.process_id = s.process_id
+   WHERE s.waits_for = 'members'
+     AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE)
+SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id,
+       detail::text AS detail
+  FROM found LIMIT @lim::int;

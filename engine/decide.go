@@ -84,11 +84,11 @@ func decideAny(end *attemptEnd) *decision {
 
 // begin sets the Completion to one without any results.
 func (d *decision) begin(c *storage.Claim) {
-	d.completion = storage.Completion{
+	d.completion = storage.Completion{TaskAttempt: storage.TaskAttempt{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
 		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
 		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
-	}
+	}}
 }
 
 func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
@@ -188,11 +188,14 @@ var (
 // policy of the namespace.
 func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) *decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
+	text, _ := wire.FailureJSON(failure) // only plain strings: this cannot fail
 	d := &decision{failure: failure, completion: storage.Completion{
-		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
-		FencingToken: z.FencingToken, Outcome: storage.Failed, Detail: process.ZombieDetail,
+		TaskAttempt: storage.TaskAttempt{
+			Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+			FencingToken: z.FencingToken,
+		},
+		Result: storage.Result{Outcome: storage.Failed, Failure: text, Detail: process.ZombieDetail},
 	}}
-	d.completion.Failure, _ = wire.FailureJSON(failure) // only plain strings: this cannot fail
 	if policy == process.ZombieRetry {
 		if _, again := retry.Next(z.Attempt, process.ReasonZombie, false, 0); again {
 			d.completion.Outcome = storage.Retry

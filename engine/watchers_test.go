@@ -9,7 +9,10 @@ import (
 )
 
 func eventsAfter(key process.Key, last int64, n int) *storage.Completion {
-	return &storage.Completion{Key: key, LastEventID: last, Outcome: storage.Finished, Events: make([]storage.NewEvent, n)}
+	return &storage.Completion{
+		TaskAttempt: storage.TaskAttempt{Key: key, LastEventID: last},
+		Result:      storage.Result{Outcome: storage.Finished, Events: make([]storage.NewEvent, n)},
+	}
 }
 
 // A watcher that has not sent its news gets no more in memory. It is read from the database later.

@@ -7,99 +7,42 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Outcome is what happened in an attempt. The resulting status of the process is derived from its
-// locked row.
-type Outcome string
-
-// The outcomes of an attempt.
-const (
-	Finished  Outcome = "finish"
-	Failed    Outcome = "fail"     // permanently
-	Retry     Outcome = "retry"    // the same task again, after RetryAfter
-	Rejected  Outcome = "reject"   // the processor rejected the task; an INIT also removes the process
-	Completed Outcome = "complete" // the process ends
-	Cancelled Outcome = "cancel"   // a CANCEL task has done its work and the process ends
-	Removed   Outcome = "remove"   // the process is removed
-)
-
 // Completion is the end of an attempt with everything that is stored for it, in one transaction or
 // not at all.
 type Completion struct {
-	Key          process.Key
-	TaskID       int64
-	TaskType     process.TaskType
-	Attempt      int32
-	FencingToken int64
-	Outcome      Outcome
+	TaskAttempt
+	Result
+	Continuation
 
-	Events      []NewEvent
-	LastEventID int64 // of the process at the start of the attempt; the events follow it
-	// RestartHistory starts a new history with these events.
-	RestartHistory bool
-	AuxState       []byte // nil if unchanged
-	Metadata       []byte // JSON object; nil if unchanged
-	Response       []byte
-	Failure        []byte // JSON
-	Rejection      []byte // JSON
-	Detail         string // of the process if it fails
-
-	Timer       *SetTimer  // replaces the default timer
-	Fired       bool       // the task was the default timer, so there is none to replace
-	UnsetTimers bool       // removes all pending timers
-	NamedTimers []SetTimer // each replaces the timer of its name
-	UnsetNames  []string
-
-	Messages     []Message // to other processes
-	LowPriority  bool      // the messages may wait for more urgent ones, see OnMessages
-	Effects      []Effect  // other writes of the result, for outcomes that store messages
-	EffectsOnEnd []Effect  // writes of the result for all outcomes
-
-	RetryAfter     time.Duration // of Retry; 0 means at once
-	Uncounted      bool          // of Retry: the attempt does not count (its task was released)
-	Promote        bool          // this node continues with the next task of the process
-	StepTimeout    time.Duration // of the next task
-	IdempotencyKey string        // of the task
-	Leased         bool          // a worker held the attempt; its lease is deleted
-	AnsweredBy     string        // the worker that answered; "" for processors and if there was no answer
-	// Run is the run of the step that a Completed job does, which is notified. It may be zero.
-	Run      process.Key
-	GoesOn   bool    // this node has a slot to continue with the task of that run, see EndSteps
-	StartsOn bool    // this node has a slot for a job that the result starts, see StartSteps
-	Job      *JobEnd // of an attempt of a job; nil for other processes
+	// What the kind of the process adds. Effects are stored if the result applies or removes the
+	// process, EffectsOnEnd for any result.
+	Effects      []Effect
+	EffectsOnEnd []Effect
+	LowPriority  bool        // the messages may wait for more urgent ones, see OnMessages
+	Job          *JobEnd     // of an attempt of a job; nil for other processes
+	Run          process.Key // the run to notify if the job of its step is Completed; may be zero
 }
 
-// NewEvent is an event of an attempt.
-type NewEvent struct {
-	// Timestamp is zero for the time at which the event is stored. Arrays of statements contain no
-	// NULL. They contain the zero time, 0001-01-01, which is not a valid time in requests.
-	Timestamp time.Time
-	Metadata  []byte // JSON object, or nil
-	Payload   []byte
+// TaskAttempt is an attempt of a task.
+type TaskAttempt struct {
+	Key            process.Key
+	TaskID         int64
+	TaskType       process.TaskType
+	Attempt        int32
+	FencingToken   int64
+	IdempotencyKey string // of the task
+	LastEventID    int64  // of the process at the start of the attempt; new events follow it
+	Fired          bool   // the task was the default timer, so there is none to replace
+	Leased         bool   // a worker held the attempt; its lease is deleted
+	AnsweredBy     string // the worker that answered; "" for processors and if there was no answer
 }
 
-// SetTimer sets a timer at a time or, if At is zero, after a duration. A negative duration counts
-// as none.
-type SetTimer struct {
-	Name   string // "" is the default timer
-	At     time.Time
-	After  time.Duration
-	Remove bool // when it fires, the process is removed
-}
-
-func (t SetTimer) taskType() string {
-	if t.Remove {
-		return string(process.TaskRemove)
-	}
-	return string(process.TaskTimeout)
-}
-
-// when returns a timer as the statements take it: a time, or a number of microseconds from now (-1
-// if the time applies).
-func (t SetTimer) when() (at time.Time, afterUs int64) {
-	if !t.At.IsZero() {
-		return t.At, -1
-	}
-	return epoch, max(t.After.Microseconds(), 0)
+// Continuation is what this node can do after a result is stored.
+type Continuation struct {
+	Promote     bool          // it continues with the next task of the process
+	GoesOn      bool          // it has a slot to continue with the task of the run, see EndSteps
+	StartsOn    bool          // it has a slot for a job that the result starts, see StartSteps
+	StepTimeout time.Duration // of the next task
 }
 
 // epoch is the time that queries return for NULL, and the time of timers that are set by a

@@ -19,9 +19,11 @@ func TestFirstStatementLocks(t *testing.T) {
 	key := process.Key{Namespace: "n", ProcessID: "p"}
 	timers := []SetTimer{{Name: "n"}}
 	kinds := []operation{
-		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Finished, TaskType: process.TaskRepair, NamedTimers: timers}},
-		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Retry}},
-		&saveItem{item: newItem(key, 0, true), completion: &Completion{Key: key, Outcome: Failed}},
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{
+			TaskAttempt: TaskAttempt{Key: key, TaskType: process.TaskRepair}, Result: Result{Outcome: Finished, NamedTimers: timers},
+		}},
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Retry}}},
+		&saveItem{item: newItem(key, 0, true), completion: &Completion{TaskAttempt: TaskAttempt{Key: key}, Result: Result{Outcome: Failed}}},
 		&removeItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true)},
 		&suspendItem{item: newItem(key, 0, true), resumes: true},

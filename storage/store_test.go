@@ -93,8 +93,12 @@ func notify(c *storage.Call) { c.TaskType = process.TaskNotify }
 // end returns the Completion of a claim.
 func end(c *storage.Claim, outcome storage.Outcome, change ...func(*storage.Completion)) *storage.Completion {
 	completion := &storage.Completion{
-		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
-		FencingToken: c.FencingToken, Outcome: outcome, LastEventID: c.LastEventID, Promote: true, StepTimeout: timeout, IdempotencyKey: c.IdempotencyKey,
+		TaskAttempt: storage.TaskAttempt{
+			Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
+			FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
+		},
+		Result:       storage.Result{Outcome: outcome},
+		Continuation: storage.Continuation{Promote: true, StepTimeout: timeout},
 	}
 	if job, err := storage.JobOf(c.Job); err == nil && job != nil {
 		completion.Job = &storage.JobEnd{Name: job.Name, Type: string(outcome)}

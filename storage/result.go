@@ -1,0 +1,79 @@
+package storage
+
+import (
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// Outcome is what happened in an attempt. The resulting status of the process is derived from its
+// locked row.
+type Outcome string
+
+// The outcomes of an attempt.
+const (
+	Finished  Outcome = "finish"
+	Failed    Outcome = "fail"     // permanently
+	Retry     Outcome = "retry"    // the same task again, after RetryAfter
+	Rejected  Outcome = "reject"   // the processor rejected the task; an INIT also removes the process
+	Completed Outcome = "complete" // the process ends
+	Cancelled Outcome = "cancel"   // a CANCEL task has done its work and the process ends
+	Removed   Outcome = "remove"   // the process is removed
+)
+
+// Result contains the facts about an attempt that are stored.
+type Result struct {
+	Outcome   Outcome
+	Events    []NewEvent
+	AuxState  []byte // nil if unchanged
+	Metadata  []byte // JSON object; nil if unchanged
+	Response  []byte
+	Failure   []byte    // JSON
+	Rejection []byte    // JSON
+	Detail    string    // of the process if it fails
+	Messages  []Message // to other processes
+	// RestartHistory starts a new history with these events.
+	RestartHistory bool
+
+	Timer       *SetTimer  // replaces the default timer
+	UnsetTimers bool       // removes all pending timers
+	NamedTimers []SetTimer // each replaces the timer of its name
+	UnsetNames  []string
+
+	RetryAfter time.Duration // of Retry; 0 means at once
+	Uncounted  bool          // of Retry: the attempt does not count (its task was released)
+}
+
+// NewEvent is an event of an attempt.
+type NewEvent struct {
+	// Timestamp is zero for the time at which the event is stored. Arrays of statements contain no
+	// NULL. They contain the zero time, 0001-01-01, which is not a valid time in requests.
+	Timestamp time.Time
+	Metadata  []byte // JSON object, or nil
+	Payload   []byte
+}
+
+// SetTimer sets a timer at a time or, if At is zero, after a duration. A negative duration counts
+// as none.
+type SetTimer struct {
+	Name   string // "" is the default timer
+	At     time.Time
+	After  time.Duration
+	Remove bool // when it fires, the process is removed
+}
+
+func (t SetTimer) taskType() string {
+	if t.Remove {
+		return string(process.TaskRemove)
+	}
+	return string(process.TaskTimeout)
+}
+
+// when returns a timer as the statements take it: a time, or a number of microseconds from now (-1
+// if the time applies).
+func (t SetTimer) when() (at time.Time, afterUs int64) {
+	if !t.At.IsZero() {
+		return t.At, -1
+	}
+	return epoch, max(t.After.Microseconds(), 0)
+}

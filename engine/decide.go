@@ -53,10 +53,9 @@ func decide(end attemptEnd) *decision {
 // decideAny applies the rules for processes of all kinds.
 func decideAny(end *attemptEnd) *decision {
 	c := end.claim
-	d := &decision{}
-	d.begin(c)
+	d := &decision{completion: storage.Completion{TaskAttempt: taskAttempt(c)}}
 	if c.TaskType == process.TaskRemove {
-		d.completion.Outcome = storage.Removed
+		d.completion.Remove()
 		return d
 	}
 	if end.err != nil {
@@ -82,27 +81,22 @@ func decideAny(end *attemptEnd) *decision {
 	return d
 }
 
-// begin sets the Completion to one without any results.
-func (d *decision) begin(c *storage.Claim) {
-	d.completion = storage.Completion{TaskAttempt: storage.TaskAttempt{
+func taskAttempt(c *storage.Claim) storage.TaskAttempt {
+	return storage.TaskAttempt{
 		Key: process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID}, TaskID: c.TaskID, TaskType: c.TaskType, Attempt: c.Attempt,
 		FencingToken: c.FencingToken, LastEventID: c.LastEventID, IdempotencyKey: c.IdempotencyKey,
 		Fired: c.TaskType == process.TaskTimeout && c.TimerName == "",
-	}}
+	}
 }
 
 func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
-	finished := &d.completion
-	if err := wire.Apply(finished, wire.CleanResult(result)); err != nil {
-		// A failed attempt stores neither state nor response, so drop the parts that were already
-		// converted.
-		d.begin(end.claim)
+	c := &d.completion
+	if err := wire.Apply(c, wire.CleanResult(result)); err != nil {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: err.Error()})
 		return
 	}
-	if finished.TaskType == process.TaskCancel && finished.Outcome != storage.Removed {
-		// The process ends, whatever status and timers the result asked for.
-		finished.Outcome, finished.Timer, finished.UnsetTimers, finished.NamedTimers, finished.UnsetNames = storage.Cancelled, nil, false, nil, nil
+	if c.TaskType == process.TaskCancel && c.Outcome != storage.Removed {
+		c.Cancel() // whatever status and timers the result asked for
 	}
 }
 
@@ -113,7 +107,8 @@ func (d *decision) reject(end *attemptEnd, rejection *progressorv1.Rejection) {
 		d.fail(end, &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "rejection: " + err.Error()})
 		return
 	}
-	d.completion.Outcome, d.completion.Rejection, d.rejection = storage.Rejected, text, rejection
+	d.rejection = rejection
+	d.completion.Reject(text)
 }
 
 // fail decides between another attempt and the end of the task with an error.
@@ -124,30 +119,30 @@ func (d *decision) fail(end *attemptEnd, failure *progressorv1.Failure) {
 		failure = &progressorv1.Failure{Reason: process.ReasonBadResponse, Message: "failure: " + err.Error()}
 		text, _ = wire.FailureJSON(failure) // only plain strings: this cannot fail
 	}
-	d.completion.Failure, d.failure = text, failure
 	if end.kind.Processor != nil && !d.completion.TaskType.RetriedOnFailure() {
-		d.failCommand(end, failure)
+		d.failCommand(end, failure, text)
 		return
 	}
+	d.failure = failure
 	if d.completion.TaskType.RetriedOnFailure() {
 		if wait, again := end.retry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random); again {
-			d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wire.RetryAfter(failure, wait)
+			d.completion.Retry(text, wire.RetryAfter(failure, wait))
 			return
 		}
 	}
-	d.completion.Outcome, d.completion.Detail = storage.Failed, detailOf(failure)
+	d.completion.Fail(text, detailOf(failure))
 }
 
 // failCommand handles the failure of an INIT, CALL or REPAIR task of a process that the engine runs
 // itself. The cause is the database or a defect of the engine, and must not break the process. The
 // task is retried, then rejected.
-func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure) {
+func (d *decision) failCommand(end *attemptEnd, failure *progressorv1.Failure, text []byte) {
 	wait, again := commandRetry.Next(end.claim.Attempt, failure.GetReason(), failure.GetNonRetryable(), end.random)
 	if again {
-		d.completion.Outcome, d.completion.RetryAfter = storage.Retry, wait
+		d.failure = failure
+		d.completion.Retry(text, wait)
 		return
 	}
-	d.completion.Failure, d.failure = nil, nil
 	d.reject(end, &progressorv1.Rejection{Reason: failure.GetReason(), Message: failure.GetMessage()})
 }
 
@@ -170,9 +165,8 @@ func cut(s string) string {
 // releaseCompletion returns the Completion of an attempt that was not made. Its task waits for
 // another node.
 func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
-	completion := decideAny(&attemptEnd{claim: c, err: errGivenBack}).completion
-	completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true
-	completion.Failure, completion.Detail, completion.Events = nil, "", nil
+	completion := storage.Completion{TaskAttempt: taskAttempt(c)}
+	completion.Release(0)
 	if kind.Decide != nil {
 		kind.Decide(End{Claim: c, GivenBack: true}, &completion)
 	}
@@ -189,16 +183,14 @@ var (
 func decideZombie(z storage.Zombie, policy process.ZombiePolicy, retry process.RetryPolicy, kind Kind) *decision {
 	failure := &progressorv1.Failure{Reason: process.ReasonZombie, Message: process.ZombieDetail}
 	text, _ := wire.FailureJSON(failure) // only plain strings: this cannot fail
-	d := &decision{failure: failure, completion: storage.Completion{
-		TaskAttempt: storage.TaskAttempt{
-			Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
-			FencingToken: z.FencingToken,
-		},
-		Result: storage.Result{Outcome: storage.Failed, Failure: text, Detail: process.ZombieDetail},
-	}}
+	d := &decision{failure: failure, completion: storage.Completion{TaskAttempt: storage.TaskAttempt{
+		Key: process.Key{Namespace: z.Namespace, ProcessID: z.ProcessID}, TaskID: z.TaskID, TaskType: z.TaskType, Attempt: z.Attempt,
+		FencingToken: z.FencingToken,
+	}}}
+	d.completion.Fail(text, process.ZombieDetail)
 	if policy == process.ZombieRetry {
 		if _, again := retry.Next(z.Attempt, process.ReasonZombie, false, 0); again {
-			d.completion.Outcome = storage.Retry
+			d.completion.Retry(text, 0)
 		}
 	}
 	if kind.Decide != nil {

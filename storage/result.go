@@ -44,6 +44,48 @@ type Result struct {
 	Uncounted  bool          // of Retry: the attempt does not count (its task was released)
 }
 
+// Finish sets the outcome of an attempt that succeeded, after which the process continues.
+func (r *Result) Finish() { r.Outcome = Finished }
+
+// Complete sets the outcome of an attempt that ends its process. An ended process has no timers.
+func (r *Result) Complete() {
+	r.Outcome = Completed
+	r.dropTimers()
+}
+
+// Cancel sets the outcome of a CANCEL task that succeeded. It ends its process.
+func (r *Result) Cancel() {
+	r.Outcome = Cancelled
+	r.dropTimers()
+}
+
+func (r *Result) dropTimers() {
+	r.Timer, r.UnsetTimers, r.NamedTimers, r.UnsetNames = nil, false, nil, nil
+}
+
+// Remove sets the outcome of an attempt that removes its process.
+func (r *Result) Remove() { r.Outcome = Removed }
+
+// Reject replaces the result by a rejection, which is JSON.
+func (r *Result) Reject(rejection []byte) { *r = Result{Outcome: Rejected, Rejection: rejection} }
+
+// Fail replaces the result by a permanent failure, which is JSON. The detail is shown for the
+// process.
+func (r *Result) Fail(failure []byte, detail string) {
+	*r = Result{Outcome: Failed, Failure: failure, Detail: detail}
+}
+
+// Retry replaces the result by a failure, which is JSON, after which the task is tried again.
+func (r *Result) Retry(failure []byte, after time.Duration) {
+	*r = Result{Outcome: Retry, Failure: failure, RetryAfter: after}
+}
+
+// Release replaces the result by that of an attempt that was not made. The task waits for another
+// node.
+func (r *Result) Release(after time.Duration) {
+	*r = Result{Outcome: Retry, RetryAfter: after, Uncounted: true}
+}
+
 // NewEvent is an event of an attempt.
 type NewEvent struct {
 	// Timestamp is zero for the time at which the event is stored. Arrays of statements contain no

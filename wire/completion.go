@@ -21,7 +21,7 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	if r == nil {
 		r = &progressorv1.Result{}
 	}
-	c.Outcome = storage.Finished
+	c.Finish()
 	c.AuxState = r.GetAuxState()
 	if r.AuxState != nil && c.AuxState == nil {
 		c.AuxState = []byte{} // present and empty: clear the state
@@ -41,9 +41,9 @@ func Apply(c *storage.Completion, r *progressorv1.Result) error {
 	case *progressorv1.Result_UnsetTimer:
 		c.UnsetTimers = true
 	case *progressorv1.Result_Remove:
-		c.Outcome = storage.Removed
+		c.Remove()
 	case *progressorv1.Result_Complete:
-		c.Outcome = storage.Completed
+		c.Complete()
 	}
 	for _, t := range r.GetNamedTimers() {
 		c.NamedTimers = append(c.NamedTimers, timer(t))

@@ -95,7 +95,8 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 			return
 		}
 	}
-	c.Outcome, c.Response, c.Job.Type = storage.Completed, nil, EventSucceeded
+	c.Complete()
+	c.Response, c.Job.Type = nil, EventSucceeded
 	if !isStep { // the task stores its worker; steps are read from the row of the job
 		end.WorkerID = ""
 	}
@@ -108,7 +109,6 @@ func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progre
 		}
 		end.Kept, end.Result, end.TTL, c.Job.Result = true, text, resultTTL(options), text
 	}
-	c.Timer, c.UnsetTimers, c.NamedTimers, c.UnsetNames = nil, false, nil, nil
 }
 
 // runOf returns the run of a step from the ID of its job: ~job/RUN/STEP.
@@ -130,7 +130,7 @@ func resultTTL(options *progressorv1.JobOptions) time.Duration {
 func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, options *progressorv1.JobOptions) {
 	failure := e.Failure
 	if c.Rejection != nil {
-		failure, c.Rejection = rejected(e.Response.GetRejection()), nil
+		failure = rejected(e.Response.GetRejection())
 	}
 	if failure == nil {
 		failure = &progressorv1.Failure{}
@@ -158,24 +158,22 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	case e.Zombie == process.ZombieError:
 		takeovers = 0
 	}
-	switch {
-	case e.Lost && row.Takeovers < takeovers:
-		end.Takeover = true
-		c.Outcome, c.RetryAfter, c.Uncounted = storage.Retry, 0, e.NeverBeat
-	case again:
-		c.Outcome = storage.Retry
-		c.RetryAfter = wire.RetryAfter(failure, wire.Backoff(options.GetBackoff(), used, e.Random))
-	}
-	if end.Takeover || again {
-		c.Failure, _ = wire.FailureJSON(failure) // cannot fail: the failure was cleaned, or has plain strings only
-		end.Failure = keptFailure(failure)
-		if c.Uncounted {
-			end.Failure = nil
-		}
-		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
+	end.Takeover = e.Lost && row.Takeovers < takeovers
+	if !end.Takeover && !again {
+		end.Failure = failed(c, failure)
 		return
 	}
-	end.Failure = failed(c, failure)
+	wait := time.Duration(0)
+	if !end.Takeover {
+		wait = wire.RetryAfter(failure, wire.Backoff(options.GetBackoff(), used, e.Random))
+	}
+	text, _ := wire.FailureJSON(failure) // cannot fail: the failure was cleaned, or has plain strings only
+	c.Retry(text, wait)
+	c.Uncounted = end.Takeover && e.NeverBeat
+	if !c.Uncounted {
+		end.Failure = keptFailure(failure)
+	}
+	c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
 }
 
 // The event types of the end of an attempt.
@@ -206,8 +204,7 @@ func tell(e engine.End, c *storage.Completion, failure *progressorv1.Failure) {
 // failed ends a job for good. It returns the failure that the job keeps.
 func failed(c *storage.Completion, failure *progressorv1.Failure) []byte {
 	text, _ := wire.FailureJSON(failure) // see fail
-	c.Outcome, c.Failure, c.Rejection, c.Response = storage.Failed, text, nil, nil
-	c.Detail = short(cmp.Or(failure.GetMessage(), failure.GetReason()))
+	c.Fail(text, short(cmp.Or(failure.GetMessage(), failure.GetReason())))
 	return keptFailure(failure)
 }
 

@@ -66,7 +66,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-takeovers-for-ever", breaks: "past max_takeovers a lost lease is a failed attempt",
-		file: jobDecide, old: "case e.Lost && row.Takeovers < takeovers:", planted: "case e.Lost && row.Takeovers < takeovers+9:",
+		file: jobDecide, old: "end.Takeover = e.Lost && row.Takeovers < takeovers", planted: "end.Takeover = e.Lost && row.Takeovers < takeovers+9",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{

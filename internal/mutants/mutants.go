@@ -300,8 +300,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "drain-keeps-all", breaks: "what a stopping node cannot end goes to another one, uncounted",
-		file: "engine/decide.go", old: "completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, true",
-		planted:  "completion.Outcome, completion.RetryAfter, completion.Uncounted = storage.Retry, 0, false",
+		file: "storage/result.go", old: "RetryAfter: after, Uncounted: true", planted: "RetryAfter: after",
 		packages: "./engine", run: "Drain|GiveBack",
 	},
 	{

@@ -182,6 +182,7 @@ func (e *Engine) save(ns *namespace, c *storage.Claim, d *decision) (storage.Sav
 func (e *Engine) announce(c *storage.Claim, d *decision, saved *storage.Saved) {
 	// after a lost commit, only the database knows the status of the process
 	if d.completion.Outcome != storage.Retry && !saved.Lost {
+		e.notices.ended()
 		e.waiters.deliver(storage.TaskRef{Key: d.completion.Key, TaskID: c.TaskID}, answerOf(d, saved))
 	}
 	for _, id := range saved.Cancelled {

@@ -66,10 +66,26 @@ func (e *Engine) addToBacklog(ctx context.Context, ns *namespace) error {
 		e.metrics.refused.WithLabelValues("place").Inc()
 		return &process.OverloadError{Bound: fmt.Sprintf("no slot of namespace %q became free within %s (max_running, engine.max_running), and storing results takes longer than processing", ns.name, slotWait)}
 	}
+	return e.countInBacklog(ctx, ns, fmt.Sprintf("no slot became free within %s, and ", slotWait))
+}
+
+// boundBacklog counts a request to a node for requests only whose client waits for the response. It
+// rejects the request if the backlog of its namespace is full. The tasks of a paused namespace and
+// those of workers are not bounded, as on other nodes.
+func (e *Engine) boundBacklog(ctx context.Context, r *request) error {
+	if r.accepted || r.ns.paused || r.ns.pulled() {
+		return nil
+	}
+	return e.countInBacklog(ctx, r.ns, "")
+}
+
+// countInBacklog counts a request that is about to be stored. It rejects the request if the backlog
+// of its namespace is full. why begins the message of the error.
+func (e *Engine) countInBacklog(ctx context.Context, ns *namespace, why string) error {
 	ok, err := ns.backlog.add(ns.maxBacklog, time.Now(), func() (int, error) { return e.store.CountBacklog(ctx, ns.name, ns.maxBacklog) })
 	if ok || err != nil {
 		return err
 	}
 	e.metrics.refused.WithLabelValues("backlog").Inc()
-	return &process.OverloadError{Bound: fmt.Sprintf("no slot became free within %s, and as many tasks of namespace %q wait for one as its max_backlog allows, %d", slotWait, ns.name, ns.maxBacklog)}
+	return &process.OverloadError{Bound: fmt.Sprintf("%sas many tasks of namespace %q wait for a slot as its max_backlog allows, %d", why, ns.name, ns.maxBacklog)}
 }

@@ -80,6 +80,9 @@ func (c *collector) runOnce(ctx context.Context) error {
 	c.passes++
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	if c.engine.cfg.RequestsOnly {
+		return c.readOnly(limit)
+	}
 	var errs []error
 	if c.due("zombies", 1) {
 		errs = append(errs, c.collect(limit))
@@ -105,6 +108,15 @@ func (c *collector) runOnce(ctx context.Context) error {
 		c.engine.leased.prune()
 	}
 	return errors.Join(append(errs, c.remove(limit))...)
+}
+
+// readOnly is a pass of a node for requests only. The other nodes do the rest.
+func (c *collector) readOnly(ctx context.Context) error {
+	if c.passes%30 == 0 {
+		c.engine.leased.prune()
+	}
+	_, err := c.engine.reloadNamespaces(ctx)
+	return err
 }
 
 // backupFactor is how much more rarely a node does the chores of another node, in case that node is

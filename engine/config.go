@@ -29,6 +29,9 @@ type Config struct {
 
 	Address string // stored in table nodes
 	Version string
+	// RequestsOnly makes the node accept requests and polls of workers, but run no tasks. Other
+	// nodes run them.
+	RequestsOnly bool
 
 	// MaxInFlight is the maximum number of concurrent requests to this node, including those that
 	// wait for a response. The default is 20,000.

@@ -43,6 +43,7 @@ type Engine struct {
 	traces        *traces // nil: tracing is off
 
 	nodeSlots *nodeSlots
+	notices   *notices
 
 	inFlight atomic.Int64
 	unknown  share // requests for namespaces that this node does not know
@@ -68,7 +69,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
 	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{}, backlog: backlogResults{pending: cfg.Store.Pending},
 		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
-	e.nodeSlots = &nodeSlots{max: cfg.MaxRunning}
+	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.messages = newDeliverer(e)
 	e.store.OnMessages(e.messages.deliverStored)
 	sent := e.age()
-	if _, err := e.store.RegisterNode(ctx, cfg.Address, cfg.Version); err != nil {
+	if _, err := e.store.RegisterNode(ctx, e.nodeDescription()); err != nil {
 		return nil, err
 	}
 	e.lastBeat.Store(int64(sent))
@@ -103,9 +104,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopKeeping()
 	var takers, keepers errgroup.Group
-	for _, run := range []func(context.Context) error{
-		e.calls.Run, e.timers.Run, e.pulls.Run, e.workers.Run, e.messages.Run, e.peers.Run, newCollector(e).Run, e.forgetKeys,
-	} {
+	for _, run := range e.takers() {
 		takers.Go(func() error { return run(taking) })
 	}
 	for _, k := range e.kinds {
@@ -114,7 +113,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	}
 	beat := newHeartbeater(e)
-	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.sampleHistory.Run, newFailovers(e).Run} {
+	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.sampleHistory.Run, newFailovers(e).Run, e.notices.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {
@@ -137,6 +136,22 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.log.Warn("cannot delete the node row", "error", deleteErr)
 	}
 	return err
+}
+
+// takers returns what runs until the node drains.
+func (e *Engine) takers() []func(context.Context) error {
+	takers := []func(context.Context) error{e.pulls.Run, e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
+	if e.cfg.RequestsOnly {
+		return takers
+	}
+	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys)
+}
+
+// RequestsOnly reports whether this node takes requests but runs no tasks.
+func (e *Engine) RequestsOnly() bool { return e.cfg.RequestsOnly }
+
+func (e *Engine) nodeDescription() storage.NodeDescription {
+	return storage.NodeDescription{Address: e.cfg.Address, Version: e.cfg.Version, RequestsOnly: e.cfg.RequestsOnly}
 }
 
 // beginDrain stops taking new work. Running attempts continue.

@@ -109,3 +109,6 @@ func (e *Engine) KnowsPeers(n int) bool {
 	defer e.peers.mu.Unlock()
 	return len(e.peers.live) == n
 }
+
+// KnowsRequestsOnly reports whether the node knows of another one that takes requests only.
+func (e *Engine) KnowsRequestsOnly() bool { return e.peers.requestsOnly.Load() }

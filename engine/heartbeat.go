@@ -53,7 +53,7 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 		e.fence()
 		old := e.store.NodeID()
 		sent = e.age()
-		_, err = e.store.RegisterNode(limit, e.cfg.Address, e.cfg.Version)
+		_, err = e.store.RegisterNode(limit, e.nodeDescription())
 		e.log.Warn("another node has declared this one dead: new identity", "old_node_id", old, "node_id", e.store.NodeID())
 	}
 	if err == nil {

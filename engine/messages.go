@@ -48,8 +48,6 @@ const (
 	failedRetry = time.Second
 	// maxDeliveries is how many targets are in progress on a node. The scan finds the others.
 	maxDeliveries = 4096
-	// messageChannel is the NOTIFY channel of SQL functions that send messages.
-	messageChannel = "progressor_messages"
 )
 
 func newDeliverer(e *Engine) *deliverer {
@@ -162,12 +160,14 @@ func (d *deliverer) rest(k process.Key, wait time.Duration) {
 	})
 }
 
+// listening records whether NOTIFY of SQL functions works, and looks for what was missed.
+func (d *deliverer) listening(up bool) {
+	d.deaf.Store(!up)
+	signal(d.woken)
+}
+
 // Run scans for undelivered messages until ctx is cancelled.
 func (d *deliverer) Run(ctx context.Context) error {
-	go d.engine.store.Listen(ctx, messageChannel, func(up bool) {
-		d.deaf.Store(!up)
-		signal(d.woken)
-	}, func() { signal(d.woken) })
 	rest := 3 * d.engine.cfg.ScanInterval
 	sleep := time.NewTimer(0)
 	defer sleep.Stop()

@@ -95,6 +95,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		m.callsScanning, m.timersScanning, m.zombies, m.preparing, m.processing, m.completion, m.removing, m.notification,
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
 		m.fenced, m.declaredDead, m.clockSteps,
+		gauge("progressor_node_requests_only", "1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
 		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
@@ -102,6 +103,13 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		&failingCollector{engine: e},
 	)
 	return m
+}
+
+func (e *Engine) requestsOnlyValue() float64 {
+	if e.cfg.RequestsOnly {
+		return 1
+	}
+	return 0
 }
 
 func since(began time.Time) float64 { return float64(time.Since(began).Microseconds()) / 1000 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,10 @@ type peers struct {
 	seen   map[int64]beatSighting
 	looked time.Time // when runOnce last ran
 	clock  clockWatch
+
+	// requestsOnly reports whether another node takes requests only.
+	requestsOnly atomic.Bool
+	alone        bool // no other node runs tasks; used only by runOnce
 
 	mu   sync.Mutex
 	live []int64 // nodes that claim tasks, without this one
@@ -61,6 +66,7 @@ func (p *peers) runOnce(ctx context.Context) error {
 	answered := time.Now()
 	seen := make(map[int64]beatSighting, len(beats))
 	var live []int64
+	requestsOnly := false
 	for _, b := range beats {
 		if b.NodeID == e.store.NodeID() {
 			e.clockStep(p.clock.step(b.Now, asked, answered))
@@ -71,7 +77,8 @@ func (p *peers) runOnce(ctx context.Context) error {
 			s = beatSighting{b.BeatTime, answered}
 		}
 		seen[b.NodeID] = s
-		if !b.Draining {
+		requestsOnly = requestsOnly || b.RequestsOnly
+		if !b.Draining && !b.RequestsOnly {
 			live = append(live, b.NodeID)
 		}
 		if !p.dead(asked.Sub(s.since), b.Now.Sub(b.BeatTime)) {
@@ -87,10 +94,25 @@ func (p *peers) runOnce(ctx context.Context) error {
 		}
 	}
 	p.seen = seen
+	p.requestsOnly.Store(requestsOnly)
+	p.warnIfAlone(len(live) == 0)
 	p.mu.Lock()
 	p.live = live
 	p.mu.Unlock()
 	return nil
+}
+
+// warnIfAlone logs when a node for requests only finds that no node runs tasks, and when it finds
+// one again.
+func (p *peers) warnIfAlone(alone bool) {
+	if !p.engine.cfg.RequestsOnly || alone == p.alone {
+		return
+	}
+	if p.alone = alone; alone {
+		p.engine.log.Warn("no node runs tasks: requests to this node wait until one starts (engine.requests_only is set)")
+	} else {
+		p.engine.log.Info("another node runs tasks again")
+	}
 }
 
 // dead reports whether a node is dead. unchanged is how long this node has seen the heartbeat

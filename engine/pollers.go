@@ -20,7 +20,11 @@ func newCallPoller(e *Engine) *callPoller {
 	return &callPoller{engine: e, woken: make(chan struct{}, 1), bound: scanBound{rows: maxScanRows}}
 }
 
+// wake makes Run scan. On a node for requests only, it wakes the other nodes.
 func (p *callPoller) wake() {
+	if p.engine.cfg.RequestsOnly {
+		p.engine.notices.stored()
+	}
 	signal(p.woken)
 	p.engine.pulls.wake()
 }

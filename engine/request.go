@@ -107,7 +107,11 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 		}
 	}()
 	ns := r.ns
-	if canRun && (ns.servable() || r.internal) && e.isConnected() {
+	if canRun && e.cfg.RequestsOnly {
+		if err := e.boundBacklog(ctx, r); err != nil {
+			return storage.Prepared{}, err
+		}
+	} else if canRun && (ns.servable() || r.internal) && e.isConnected() {
 		// An accepted request, or one whose process is busy, does not wait for a slot. It is stored
 		// and queued if none is free.
 		if r.accepted {

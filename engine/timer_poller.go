@@ -40,13 +40,22 @@ func newTimerPoller(e *Engine) *timerPoller {
 
 // wake makes the poller query the timers of all namespaces.
 func (p *timerPoller) wake() {
+	if p.engine.cfg.RequestsOnly {
+		p.engine.notices.stored()
+		return
+	}
 	p.mu.Lock()
 	p.all = true
 	p.schedule(time.Now())
 }
 
-// alarm makes the poller scan a namespace after a while.
+// alarm makes the poller scan a namespace after a while. On a node for requests only, it wakes the
+// other nodes, which then know the time.
 func (p *timerPoller) alarm(namespace string, after time.Duration) {
+	if p.engine.cfg.RequestsOnly {
+		p.engine.notices.stored()
+		return
+	}
 	at := time.Now().Add(after)
 	p.mu.Lock()
 	if old, ok := p.due[namespace]; ok && !at.Before(old) {

@@ -68,6 +68,7 @@ type waiters struct {
 	byTask map[storage.TaskRef][]*waiter
 	order  []*waiter // in order of registration, to take turns; ended ones are dropped on the way
 	kick   chan struct{}
+	ended  chan struct{}              // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose waiters are marked fresh in the next turn
 	done   chan struct{}
 
@@ -76,7 +77,7 @@ type waiters struct {
 
 func newWaiters(e *Engine) *waiters {
 	return &waiters{
-		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
+		engine: e, byTask: map[storage.TaskRef][]*waiter{}, kick: make(chan struct{}, 1), ended: make(chan struct{}, 1), stale: map[process.Key]struct{}{}, done: make(chan struct{}),
 	}
 }
 
@@ -133,6 +134,9 @@ func (w *waiters) recheck(key process.Key) {
 	signal(w.kick)
 }
 
+// endedElsewhere queries the database soon, because another node has ended tasks.
+func (w *waiters) endedElsewhere() { signal(w.ended) }
+
 // count returns the number of tasks that are waited for.
 func (w *waiters) count() int {
 	w.mu.Lock()
@@ -150,28 +154,38 @@ func (w *waiters) refs() []storage.TaskRef {
 // close ends all waits.
 func (w *waiters) close() { close(w.done) }
 
+// answerRest is the minimum pause after a query, as a multiple of its duration. Notices of other
+// nodes make queries use at most a tenth of the time.
+const answerRest = 10
+
 // Run queries answers until ctx is cancelled.
 func (w *waiters) Run(ctx context.Context) error {
-	timer := time.NewTimer(w.engine.cfg.AnswerPoll)
+	timer, rest := time.NewTimer(w.engine.cfg.AnswerPoll), time.NewTimer(0)
 	defer timer.Stop()
+	defer rest.Stop()
 	for {
+		began := time.Now()
 		idle := w.runOnce(ctx)
 		var tick <-chan time.Time
 		if !idle {
 			timer.Reset(w.engine.cfg.AnswerPoll)
 			tick = timer.C
 		}
+		rest.Reset(min(answerRest*time.Since(began), w.engine.cfg.AnswerPoll))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.kick:
-			if !idle { // at most one query per AnswerPoll, however many clients come and go
-				select {
-				case <-tick:
-				case <-ctx.Done():
-					return nil
-				}
-			}
+		case <-rest.C:
+		}
+		kick := w.kick
+		if !idle { // at most one query per AnswerPoll, however many clients come and go
+			kick = nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-kick:
+		case <-w.ended:
 		case <-tick:
 		}
 	}

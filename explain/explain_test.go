@@ -125,7 +125,7 @@ var situations = []struct {
 	{"no node", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Nodes, s.Namespace.Takers = 0, 0 }), process.WaitsForPlace, time.Time{},
 		[]string{"no node is alive", "progressor serve"}, nil},
 	{"all nodes drain", state(waiting(call(6, process.WaitsForPlace, 90)), func(s *explain.State) { s.Namespace.Takers = 0 }), process.WaitsForPlace, time.Time{},
-		[]string{"all nodes that are alive drain"}, nil},
+		[]string{"all nodes that are alive drain or take requests only"}, nil},
 	{"retry back-off", state(waiting(timer(2, 500), retried(explain.Task{ID: 6, Type: process.TaskNotify, WaitsFor: process.WaitsForTime, Scheduled: at(105)}, 2, 10, "busy", "come again."))),
 		process.WaitsForTime, at(105),
 		[]string{"Task 6 (NOTIFY) failed its attempt 2 of 5 (busy: come again.).", "Attempt 3 of task 6 (NOTIFY) at 2026-11-20T12:01:45.000Z (in 5s)."},

@@ -283,7 +283,7 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 		e.Next = fmt.Sprintf("Nothing, until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
 		e.Unblock = "progressor namespace resume " + word(s.Process.Namespace) + "."
 	case n.Takers == 0 && n.Nodes > 0:
-		e.Detail = waits + ", and all nodes that are alive drain."
+		e.Detail = waits + ", and all nodes that are alive drain or take requests only."
 		e.Unblock = "Another node: progressor serve. progressor node list shows those that there are."
 	case n.Nodes == 0:
 		e.Detail = waits + ", and no node is alive."

@@ -67,7 +67,8 @@ SELECT statement_timestamp()::timestamptz AS now,
          SELECT count(*) FROM nodes n
           WHERE n.beat_time >= statement_timestamp()
                   - (@zombie_after_us::bigint) * interval '1 microsecond'
-            AND NOT n.draining)::int AS takers;
+            AND NOT n.draining
+            AND NOT n.requests_only)::int AS takers;
 
 -- ExplainJob returns the data for the explanation of a job, in addition to its tasks.
 -- name: ExplainJob :one

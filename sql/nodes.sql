@@ -1,6 +1,6 @@
 -- name: InsertNode :one
-INSERT INTO nodes (address, version, max_connections)
-VALUES (@address, @version, @max_connections::int)
+INSERT INTO nodes (address, version, max_connections, requests_only)
+VALUES (@address, @version, @max_connections::int, @requests_only)
 RETURNING node_id;
 
 -- Beat stores the heartbeat of a node and returns whether an operator asked it to drain. It returns
@@ -21,7 +21,8 @@ RETURNING (drain_requested_time IS NOT NULL)::bool AS drain;
 
 -- ListBeats returns the heartbeats of all nodes that are not dead, and the time of the database.
 -- name: ListBeats :many
-SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
+SELECT n.node_id, n.beat_time, n.draining, n.requests_only,
+       statement_timestamp()::timestamptz AS now
   FROM nodes n WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE;
 
 -- DeclareDead marks a node as dead, unless it has sent a heartbeat since beat_time was read.
@@ -45,7 +46,7 @@ DELETE FROM nodes n
 
 -- ListNodes lists the nodes with the number of tasks that they run. The table running is small.
 -- name: ListNodes :many
-SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
        coalesce(counts.running, 0)::int AS running
   FROM nodes n
   LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
@@ -58,5 +59,10 @@ UPDATE nodes n
    SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()),
        draining = true
  WHERE n.node_id = @node_id
-RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
           (SELECT count(*) FROM running r WHERE r.node_id = @node_id)::int AS running;
+
+-- SendNotice wakes the nodes that listen on a channel. Its commit does not wait for the disk: a
+-- notice that is lost in a crash delays work until the next poll.
+-- name: SendNotice :exec
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(@channel, '');

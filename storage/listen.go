@@ -17,20 +17,20 @@ const (
 	listenRetry = 5 * time.Second
 )
 
-// Listen calls heard for NOTIFYs on a channel until ctx is cancelled. It uses its own connection
-// and reconnects when that breaks. It calls up when it starts to listen and when the connection is
-// lost. Notifications in between are lost.
-func (s *Store) Listen(ctx context.Context, channel string, up func(bool), heard func()) {
+// Listen receives NOTIFYs until ctx is cancelled, and calls the function of their channel. It uses
+// its own connection and reconnects when that breaks. It calls up when it starts to listen and when
+// the connection is lost. Notifications in between are lost.
+func (s *Store) Listen(ctx context.Context, heard map[string]func(), up func(bool)) {
 	wait := 50 * time.Millisecond
 	for ctx.Err() == nil && s.stopped.Err() == nil {
-		listened, err := s.listenOnce(ctx, channel, up, heard)
+		listened, err := s.listenOnce(ctx, heard, up)
 		if listened {
 			wait = 50 * time.Millisecond
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("the connection for LISTEN is lost", "channel", channel, "again_in", wait, "error", err)
+		s.log.Warn("the connection for LISTEN is lost", "again_in", wait, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-s.stopped.Done():
@@ -41,7 +41,7 @@ func (s *Store) Listen(ctx context.Context, channel string, up func(bool), heard
 }
 
 // listenOnce listens until the connection breaks.
-func (s *Store) listenOnce(ctx context.Context, channel string, up func(bool), heard func()) (listened bool, err error) {
+func (s *Store) listenOnce(ctx context.Context, heard map[string]func(), up func(bool)) (listened bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopped, cancel)()
@@ -54,18 +54,22 @@ func (s *Store) listenOnce(ctx context.Context, channel string, up func(bool), h
 		defer cancelEnd()
 		_ = conn.Close(end)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return false, err
+	for channel := range heard {
+		if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return false, err
+		}
 	}
 	up(true)
 	defer up(false)
 	for {
 		silence, cancelSilence := context.WithTimeout(ctx, listenCheck)
-		_, err := conn.WaitForNotification(silence)
+		notice, err := conn.WaitForNotification(silence)
 		cancelSilence()
 		switch {
 		case err == nil:
-			heard()
+			if f := heard[notice.Channel]; f != nil {
+				f()
+			}
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return true, err
 		default:
@@ -77,4 +81,9 @@ func (s *Store) listenOnce(ctx context.Context, channel string, up func(bool), h
 			}
 		}
 	}
+}
+
+// SendNotice sends a NOTIFY to the nodes that listen on a channel.
+func (s *Store) SendNotice(ctx context.Context, channel string) error {
+	return mapped("notify "+channel, s.q.SendNotice(ctx, s.general, channel))
 }

@@ -193,7 +193,7 @@ func TestListen(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Listen(ctx, "progressor_messages", func(is bool) { up <- is }, func() { heard <- struct{}{} })
+		b.Listen(ctx, map[string]func(){"progressor_messages": func() { heard <- struct{}{} }}, func(is bool) { up <- is })
 	}()
 	equal(t, "it listens", <-up, true)
 	b.foreign("SELECT progressor.notify('shop', 'p')")()

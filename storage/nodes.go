@@ -13,10 +13,17 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
+// NodeDescription describes a node to the others and to operators.
+type NodeDescription struct {
+	Address      string
+	Version      string
+	RequestsOnly bool // it runs no tasks
+}
+
 // RegisterNode creates a node row for this program, under which it claims tasks.
-func (s *Store) RegisterNode(ctx context.Context, address, version string) (int64, error) {
+func (s *Store) RegisterNode(ctx context.Context, n NodeDescription) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
-		Address: address, Version: version, MaxConnections: int32(s.connections),
+		Address: n.Address, Version: n.Version, MaxConnections: int32(s.connections), RequestsOnly: n.RequestsOnly,
 	})
 	if err != nil {
 		return 0, mapped("register node", err)

@@ -53,7 +53,7 @@ func open(t testing.TB, dsn string, cfg storage.Config) *storage.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if _, err := s.RegisterNode(t.Context(), "127.0.0.1:1", "test"); err != nil {
+	if _, err := s.RegisterNode(t.Context(), storage.NodeDescription{Address: "127.0.0.1:1", Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return s

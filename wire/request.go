@@ -121,6 +121,7 @@ func Node(n *storage.Node) *progressorv1.Node {
 	return &progressorv1.Node{
 		NodeId: strconv.FormatInt(n.NodeID, 10), Address: n.Address, Version: n.Version, StartedTime: timestamppb.New(n.StartedTime),
 		BeatTime: timestamppb.New(n.BeatTime), Running: n.Running, Draining: n.Draining,
+		RequestsOnly: n.RequestsOnly,
 	}
 }
 

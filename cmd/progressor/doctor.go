@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -258,7 +259,9 @@ func (e *examination) sections() []section {
 	for _, n := range e.Nodes {
 		nodes.rows = append(nodes.rows, table.Row{
 			n.ID, oneLine(n.Address), oneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge),
-			nodeState(time.Duration(n.BeatAge*float64(time.Second)), n.Draining),
+			nodeState(time.Duration(n.BeatAge*float64(time.Second)), &progressorv1.Node{
+				Draining: n.Draining, RequestsOnly: n.RequestsOnly,
+			}),
 		})
 	}
 	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"}, nil}

@@ -232,12 +232,13 @@ func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
 
 // nodeFacts is a row of nodes.
 type nodeFacts struct {
-	ID       int64     `json:"node_id"`
-	Address  string    `json:"address"`
-	Version  string    `json:"version"`
-	Started  time.Time `json:"started_time"`
-	BeatAge  float64   `json:"beat_age_seconds"`
-	Draining bool      `json:"draining"`
+	ID           int64     `json:"node_id"`
+	Address      string    `json:"address"`
+	Version      string    `json:"version"`
+	Started      time.Time `json:"started_time"`
+	BeatAge      float64   `json:"beat_age_seconds"`
+	Draining     bool      `json:"draining"`
+	RequestsOnly bool      `json:"requestsOnly"`
 }
 
 func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
@@ -246,8 +247,9 @@ func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		SELECT node_id, address, version, started_time, extract(epoch FROM statement_timestamp() - beat_time)::float8, draining
-		FROM progressor.nodes ORDER BY node_id`)
+		SELECT node_id, address, version, started_time, extract(epoch FROM statement_timestamp() - beat_time)::float8, draining,
+		       coalesce((to_jsonb(n)->>'requests_only')::boolean, false) -- older schemas have no such column
+		FROM progressor.nodes n ORDER BY node_id`)
 	if err != nil {
 		return err
 	}

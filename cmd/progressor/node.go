@@ -20,7 +20,8 @@ type nodeListCmd struct {
 
 func (nodeListCmd) Help() string {
 	return `List shows the engines that use the database, with the number of tasks that each runs. An engine
-without a heartbeat for ten seconds is silent: it is dead, and shown for an hour.
+without a heartbeat for ten seconds is silent: it is dead, and shown for an hour. One with the state
+"requests only" takes requests but runs no tasks (engine.requests_only).
 
     progressor node list
     progressor node list -o json`
@@ -43,7 +44,7 @@ func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	for _, n := range nodes {
 		rows = append(rows, table.Row{
 			n.GetNodeId(), oneLine(n.GetAddress()), oneLine(n.GetVersion()), showTime(n.GetStartedTime()), showTime(n.GetBeatTime()), n.GetRunning(),
-			nodeState(newest.Sub(n.GetBeatTime().AsTime()), n.GetDraining()),
+			nodeState(newest.Sub(n.GetBeatTime().AsTime()), n),
 		})
 	}
 	return printRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"}, rows)
@@ -53,12 +54,14 @@ func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 // dead.
 const silentAfter = 10 * time.Second
 
-func nodeState(beatAge time.Duration, draining bool) string {
+func nodeState(beatAge time.Duration, n *progressorv1.Node) string {
 	switch {
 	case beatAge > silentAfter:
 		return "silent"
-	case draining:
+	case n.GetDraining():
 		return "draining"
+	case n.GetRequestsOnly():
+		return "requests only"
 	}
 	return "alive"
 }

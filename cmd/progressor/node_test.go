@@ -18,7 +18,11 @@ func TestNodeStates(t *testing.T) {
 		return &progressorv1.Node{NodeId: id, BeatTime: &timestamppb.Timestamp{Seconds: second}, Draining: draining}
 	}
 	var b strings.Builder
-	if err := printNodes(&b, []*progressorv1.Node{beat("1", 89, false), beat("2", 88, true), beat("3", 90, true), beat("4", 100, false)}); err != nil {
+	front := beat("5", 95, false)
+	front.RequestsOnly = true
+	if err := printNodes(&b, []*progressorv1.Node{
+		beat("1", 89, false), beat("2", 88, true), beat("3", 90, true), beat("4", 100, false), front,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var states []string
@@ -26,9 +30,21 @@ func TestNodeStates(t *testing.T) {
 		words := strings.Fields(line)
 		states = append(states, words[len(words)-1])
 	}
-	if got := strings.Join(states, " "); got != "STATE silent silent draining alive" {
+	if got := strings.Join(states, " "); got != "STATE silent silent draining alive only" {
 		t.Errorf("%s", b.String())
 	}
+}
+
+// An engine for requests only says so.
+func TestRequestsOnlyNode(t *testing.T) {
+	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
+	front := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.requests-only")
+	if code, body := fetch(t, front.url+"/readyz"); code != http.StatusOK || !strings.Contains(body, "runs no tasks") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	wantLines(t, front.client.ok(t, "node", "list"), "requests only")
+	wantLines(t, front.client.ok(t, "doctor", "--db.dsn", env["PROGRESSOR_DB_DSN"]), "requests only")
+	front.stop(t)
 }
 
 // One of two engines is drained by way of the other: it turns unready, and its list shows it.

@@ -84,7 +84,8 @@ func (n *node) run(ctx context.Context) error {
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: buildVersion(), MaxInFlight: n.engine.MaxInFlight, MaxRunning: n.engine.MaxRunning,
-		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
+		RequestsOnly: n.engine.RequestsOnly,
+		ZombieAfter:  n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
 	if err != nil {
 		return err

@@ -56,6 +56,7 @@ type engineFlags struct {
 	Address      string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
 	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, including waiting ones; more get RESOURCE_EXHAUSTED. Default: ${default}."`
 	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
+	RequestsOnly bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
 	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
 	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
 	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`

@@ -175,7 +175,7 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 			page(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
 			return
 		}
-		page(w, http.StatusOK, "ok")
+		page(w, http.StatusOK, cfg.readyText())
 	})
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
@@ -194,6 +194,14 @@ An RPC is a POST of JSON or MessagePack, or any Connect, gRPC or gRPC-Web client
   curl -H 'Content-Type: application/json' -d '{}' http://`+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
 Reflection and /openapi.yaml tell the rest. Pages: /livez /readyz /metrics /openapi.yaml`)
 	})
+}
+
+// readyText is the body of /readyz of a node that is ready.
+func (c *Config) readyText() string {
+	if c.Engine != nil && c.Engine.RequestsOnly() {
+		return "ok: takes requests, runs no tasks"
+	}
+	return "ok"
 }
 
 func page(w http.ResponseWriter, status int, text string) {

@@ -8,6 +8,36 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "Waiters",
 	},
 	{
+		name: "requests-only-scans", breaks: "a node for requests only claims no stored tasks",
+		file: "engine/engine.go", old: "	if e.cfg.RequestsOnly {\n		return takers", planted: "	if e.cfg.RequestsOnly && e.draining.Load() {\n		return takers",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
+		name: "requests-only-captures", breaks: "a node for requests only does not run what it stores",
+		file: "engine/request.go", old: "canRun && e.cfg.RequestsOnly", planted: "canRun && e.cfg.RequestsOnly && e.draining.Load()",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
+		name: "requests-only-unbounded", breaks: "max_backlog bounds the requests to a node for requests only",
+		file: "engine/backlog.go", old: "	return e.countInBacklog(ctx, r.ns, \"\")", planted: "	return nil",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
+		name: "requests-only-gets-chores", breaks: "chores are not left to a node for requests only",
+		file: "engine/peers.go", old: "!b.Draining && !b.RequestsOnly", planted: "!b.Draining",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
+		name: "stored-unnoticed", breaks: "a node for requests only wakes the others for what it stores",
+		file: "engine/pollers.go", old: "		p.engine.notices.stored()\n", planted: "",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
+		name: "ends-unnoticed", breaks: "a node wakes those for requests only when tasks end",
+		file: "engine/attempt.go", old: "		e.notices.ended()\n", planted: "",
+		packages: "./engine", run: "RequestsOnly",
+	},
+	{
 		name: "scan-unbounded", breaks: "one scan claims a bounded number of tasks of all namespaces together",
 		file: "engine/scans.go", old: "		if left == 0 {", planted: "		if left < 0 {",
 		packages: "./engine", run: "Rooms",

@@ -13,8 +13,9 @@ const statuses = ["running", "error", "suspended", "completed", "cancelled"];
 const silentAfter = 10_000;
 const alive: Look = { name: "alive", tone: "good", shape: "check" };
 const draining: Look = { name: "draining", tone: "hold", shape: "bars" };
+const requestsOnly: Look = { name: "requests only", tone: "good", shape: "check" };
 export const silent: Look = { name: "silent", tone: "bad", shape: "cross" };
-export const lookOfNode = (n: Node, now: number): Look => (now - (millis(n.beatTime) ?? 0) > silentAfter + 5000 ? silent : n.draining ? draining : alive);
+export const lookOfNode = (n: Node, now: number): Look => (now - (millis(n.beatTime) ?? 0) > silentAfter + 5000 ? silent : n.draining ? draining : n.requestsOnly ? requestsOnly : alive);
 
 function Tile({ name, value, hint, bad, to }: { name: string; value: string; hint?: string; bad?: boolean; to?: string }) {
   const body = (

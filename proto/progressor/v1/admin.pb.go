@@ -1038,6 +1038,7 @@ type Node struct {
 	BeatTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=beat_time,json=beatTime,proto3" json:"beat_time,omitempty"`
 	Running       int32                  `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
 	Draining      bool                   `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
+	RequestsOnly  bool                   `protobuf:"varint,8,opt,name=requests_only,json=requestsOnly,proto3" json:"requests_only,omitempty"` // it takes requests but runs no tasks (engine.requests_only)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1117,6 +1118,13 @@ func (x *Node) GetRunning() int32 {
 func (x *Node) GetDraining() bool {
 	if x != nil {
 		return x.Draining
+	}
+	return false
+}
+
+func (x *Node) GetRequestsOnly() bool {
+	if x != nil {
+		return x.RequestsOnly
 	}
 	return false
 }
@@ -2323,7 +2331,7 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\tlast_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
 	"\x06filter\x18\a \x01(\tR\x06filter\x12\x12\n" +
 	"\x04runs\x18\b \x01(\bR\x04runs\x12\x1c\n" +
-	"\tnamespace\x18\t \x01(\tR\tnamespace\"\x81\x02\n" +
+	"\tnamespace\x18\t \x01(\tR\tnamespace\"\xa6\x02\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
@@ -2331,7 +2339,8 @@ const file_progressor_v1_admin_proto_rawDesc = "" +
 	"\fstarted_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vstartedTime\x127\n" +
 	"\tbeat_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bbeatTime\x12\x18\n" +
 	"\arunning\x18\x06 \x01(\x05R\arunning\x12\x1a\n" +
-	"\bdraining\x18\a \x01(\bR\bdraining\"\x12\n" +
+	"\bdraining\x18\a \x01(\bR\bdraining\x12#\n" +
+	"\rrequests_only\x18\b \x01(\bR\frequestsOnly\"\x12\n" +
 	"\x10ListNodesRequest\">\n" +
 	"\x11ListNodesResponse\x12)\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x13.progressor.v1.NodeR\x05nodes\"7\n" +

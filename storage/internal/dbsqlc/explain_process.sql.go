@@ -146,7 +146,8 @@ SELECT statement_timestamp()::timestamptz AS now,
          SELECT count(*) FROM nodes n
           WHERE n.beat_time >= statement_timestamp()
                   - ($4::bigint) * interval '1 microsecond'
-            AND NOT n.draining)::int AS takers
+            AND NOT n.draining
+            AND NOT n.requests_only)::int AS takers
 `
 
 type ExplainNodesParams struct {

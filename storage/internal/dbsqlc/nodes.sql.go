@@ -96,18 +96,19 @@ UPDATE nodes n
    SET drain_requested_time = coalesce(n.drain_requested_time, statement_timestamp()),
        draining = true
  WHERE n.node_id = $1
-RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+RETURNING n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
           (SELECT count(*) FROM running r WHERE r.node_id = $1)::int AS running
 `
 
 type DrainNodeRow struct {
-	NodeID      int64
-	Address     string
-	Version     string
-	StartedTime time.Time
-	BeatTime    time.Time
-	Draining    bool
-	Running     int32
+	NodeID       int64
+	Address      string
+	Version      string
+	StartedTime  time.Time
+	BeatTime     time.Time
+	Draining     bool
+	RequestsOnly bool
+	Running      int32
 }
 
 // DrainNode asks a node to drain. A second request changes nothing.
@@ -121,14 +122,15 @@ func (q *Queries) DrainNode(ctx context.Context, db DBTX, nodeID int64) (DrainNo
 		&i.StartedTime,
 		&i.BeatTime,
 		&i.Draining,
+		&i.RequestsOnly,
 		&i.Running,
 	)
 	return i, err
 }
 
 const insertNode = `-- name: InsertNode :one
-INSERT INTO nodes (address, version, max_connections)
-VALUES ($1, $2, $3::int)
+INSERT INTO nodes (address, version, max_connections, requests_only)
+VALUES ($1, $2, $3::int, $4)
 RETURNING node_id
 `
 
@@ -136,25 +138,33 @@ type InsertNodeParams struct {
 	Address        string
 	Version        string
 	MaxConnections int32
+	RequestsOnly   bool
 }
 
 func (q *Queries) InsertNode(ctx context.Context, db DBTX, arg InsertNodeParams) (int64, error) {
-	row := db.QueryRow(ctx, insertNode, arg.Address, arg.Version, arg.MaxConnections)
+	row := db.QueryRow(ctx, insertNode,
+		arg.Address,
+		arg.Version,
+		arg.MaxConnections,
+		arg.RequestsOnly,
+	)
 	var node_id int64
 	err := row.Scan(&node_id)
 	return node_id, err
 }
 
 const listBeats = `-- name: ListBeats :many
-SELECT n.node_id, n.beat_time, n.draining, statement_timestamp()::timestamptz AS now
+SELECT n.node_id, n.beat_time, n.draining, n.requests_only,
+       statement_timestamp()::timestamptz AS now
   FROM nodes n WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
 `
 
 type ListBeatsRow struct {
-	NodeID   int64
-	BeatTime time.Time
-	Draining bool
-	Now      time.Time
+	NodeID       int64
+	BeatTime     time.Time
+	Draining     bool
+	RequestsOnly bool
+	Now          time.Time
 }
 
 // ListBeats returns the heartbeats of all nodes that are not dead, and the time of the database.
@@ -171,6 +181,7 @@ func (q *Queries) ListBeats(ctx context.Context, db DBTX) ([]ListBeatsRow, error
 			&i.NodeID,
 			&i.BeatTime,
 			&i.Draining,
+			&i.RequestsOnly,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -184,7 +195,7 @@ func (q *Queries) ListBeats(ctx context.Context, db DBTX) ([]ListBeatsRow, error
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
+SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
        coalesce(counts.running, 0)::int AS running
   FROM nodes n
   LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
@@ -193,13 +204,14 @@ SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining,
 `
 
 type ListNodesRow struct {
-	NodeID      int64
-	Address     string
-	Version     string
-	StartedTime time.Time
-	BeatTime    time.Time
-	Draining    bool
-	Running     int32
+	NodeID       int64
+	Address      string
+	Version      string
+	StartedTime  time.Time
+	BeatTime     time.Time
+	Draining     bool
+	RequestsOnly bool
+	Running      int32
 }
 
 // ListNodes lists the nodes with the number of tasks that they run. The table running is small.
@@ -219,6 +231,7 @@ func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error
 			&i.StartedTime,
 			&i.BeatTime,
 			&i.Draining,
+			&i.RequestsOnly,
 			&i.Running,
 		); err != nil {
 			return nil, err
@@ -229,4 +242,15 @@ func (q *Queries) ListNodes(ctx context.Context, db DBTX) ([]ListNodesRow, error
 		return nil, err
 	}
 	return items, nil
+}
+
+const sendNotice = `-- name: SendNotice :exec
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')
+`
+
+// SendNotice wakes the nodes that listen on a channel. Its commit does not wait for the disk: a
+// notice that is lost in a crash delays work until the next poll.
+func (q *Queries) SendNotice(ctx context.Context, db DBTX, channel string) error {
+	_, err := db.Exec(ctx, sendNotice, channel)
+	return err
 }

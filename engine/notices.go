@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// messageChannel is the NOTIFY channel of SQL functions that send messages.
+	messageChannel = "progressor_messages"
+	// taskChannel is the NOTIFY channel of nodes that store tasks and run none.
+	taskChannel = "progressor_tasks"
+	// answerChannel is the NOTIFY channel of nodes that run the tasks of such nodes.
+	answerChannel = "progressor_answers"
+	// noticeGap is the minimum time between two notices of a node. One notice stands for everything
+	// that happened before it.
+	noticeGap = 10 * time.Millisecond
+)
+
+// notices sends NOTIFYs between the nodes that take requests only and those that run tasks. A node
+// that runs tasks itself knows at once what it stores and what ends, so a database without such
+// nodes gets none. Notices are only hints: without them, polls find the tasks and answers later.
+type notices struct {
+	engine  *Engine
+	channel string
+	woken   chan struct{}
+	failing bool // the last notice failed; used only by Run
+}
+
+func newNotices(e *Engine) *notices {
+	n := &notices{engine: e, channel: answerChannel, woken: make(chan struct{}, 1)}
+	if e.cfg.RequestsOnly {
+		n.channel = taskChannel
+	}
+	return n
+}
+
+// stored announces tasks that this node has stored and does not run.
+func (n *notices) stored() { signal(n.woken) }
+
+// ended announces the end of a task, if a node takes requests only and may wait for it.
+func (n *notices) ended() {
+	if n.engine.peers.requestsOnly.Load() {
+		signal(n.woken)
+	}
+}
+
+// Run sends notices until ctx is cancelled.
+func (n *notices) Run(ctx context.Context) error {
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-gap.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.woken:
+		}
+		n.send(ctx)
+		gap.Reset(noticeGap)
+	}
+}
+
+func (n *notices) send(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := n.engine.store.SendNotice(limit, n.channel)
+	if err != nil && ctx.Err() == nil && !n.failing { // log only once while the database is unavailable
+		n.engine.log.Warn("other nodes not notified, they poll", "channel", n.channel, "error", err)
+	}
+	n.failing = err != nil
+}
+
+// listen receives the NOTIFYs for this node until ctx is cancelled.
+func (e *Engine) listen(ctx context.Context) error {
+	heard := map[string]func(){
+		messageChannel: func() { signal(e.messages.woken) },
+		taskChannel:    e.wakeAll,
+	}
+	if e.cfg.RequestsOnly {
+		heard = map[string]func(){answerChannel: e.waiters.endedElsewhere}
+	}
+	e.store.Listen(ctx, heard, func(up bool) {
+		e.messages.listening(up)
+		for _, f := range heard { // notices may have been lost
+			f()
+		}
+	})
+	return nil
+}

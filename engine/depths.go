@@ -21,8 +21,8 @@ const (
 type depthsCollector struct {
 	engine *Engine
 	mu     sync.Mutex
-	looked time.Time
-	depths []storage.Depth
+	looked time.Time       // time of the last read, also if it failed
+	depths []storage.Depth // nil if the last read failed
 }
 
 var (
@@ -54,7 +54,6 @@ func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 		depths, err := c.engine.store.QueueDepths(ctx, names, depthLimit)
 		if err != nil {
 			c.engine.log.Warn("cannot read queue depths", "error", err)
-			return
 		}
 		c.depths, c.looked = depths, time.Now()
 	}

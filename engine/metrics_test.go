@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,28 @@ func TestScanErrors(t *testing.T) {
 		})
 	}
 	line.back()
+}
+
+// A scrape does not wait for the database again if the one before it failed to read the queues.
+func TestDepthsAfterFailure(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	line, slow := through(t, dsn)
+	reg := newRegistry()
+	var log lockedBuffer
+	start(t, slow, processor.Echo(), reg.use, func(c *engine.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	line.away()
+	defer line.back()
+	for range 3 {
+		if depth := reg.value(t, "progressor_runnable_tasks"); depth != 0 {
+			t.Errorf("progressor_runnable_tasks is %v without a database", depth)
+		}
+	}
+	if n := strings.Count(log.String(), "cannot read queue depths"); n != 1 {
+		t.Errorf("the queues were read %d times, want once:\n%s", n, log.String())
+	}
 }
 
 // The metrics of the store: operations per commit, and recoveries after broken connections.

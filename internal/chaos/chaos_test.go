@@ -166,10 +166,13 @@ func (s *siege) open(i int) {
 	}
 }
 
-// harvest keeps the counters of an engine that is about to go.
+// harvest adds the counters of an engine that is about to end. It scrapes the engine once, because
+// the processor holds its calls meanwhile, and a scrape may take as long as it waits for the
+// database.
 func (s *siege) harvest(n *node) {
+	_, scrape := n.get("/metrics")
 	for _, c := range counted {
-		s.counters[c.metric] += n.metric(c.metric)
+		s.counters[c.metric] += sumOf(scrape, c.metric)
 	}
 }
 

@@ -118,11 +118,16 @@ func (n *node) isReady() bool {
 	return code == http.StatusOK
 }
 
-// metric is the sum of a metric over its labels.
+// metric returns the sum of a metric over its labels.
 func (n *node) metric(name string) float64 {
-	_, body := n.get("/metrics")
+	_, scrape := n.get("/metrics")
+	return sumOf(scrape, name)
+}
+
+// sumOf returns the sum of a metric over its labels in a scrape.
+func sumOf(scrape, name string) float64 {
 	sum := 0.0
-	for line := range strings.SplitSeq(body, "\n") {
+	for line := range strings.SplitSeq(scrape, "\n") {
 		rest, found := strings.CutPrefix(line, name)
 		if !found || rest == "" || (rest[0] != ' ' && rest[0] != '{') {
 			continue

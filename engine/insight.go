@@ -78,13 +78,12 @@ func (e *Engine) explainKind(ctx context.Context, ns *namespace, p *progressorv1
 		if err := e.workers.note(ctx, 0); err != nil {
 			return err
 		}
-		workers, err := e.store.ListWorkers(ctx, ns.name, "", "", maxWorkers+1)
+		workers, more, err := e.store.ListWorkers(ctx, ns.name, "", "", maxWorkers+1)
 		if err != nil {
 			return err
 		}
-		if n.More = len(workers) > maxWorkers; n.More {
-			workers = workers[:maxWorkers]
-		}
+		n.More = more || len(workers) > maxWorkers
+		workers = workers[:min(len(workers), maxWorkers)]
 		for _, w := range workers {
 			n.Workers = append(n.Workers, explain.Worker{
 				ID: w.WorkerID, Told: string(w.Command), Seen: w.LastSeenTime, Leases: w.Leases, Alive: state.Now.Sub(w.LastSeenTime) < workerPolls,

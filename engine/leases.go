@@ -311,6 +311,10 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	return failed
 }
 
+// maxReasonsBytes limits the cancel reasons in the response to a heartbeat. The directives after that
+// have none.
+const maxReasonsBytes = 4 << 20
+
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.
 func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatRequest) ([]*progressorv1.LeaseDirective, error) {
 	if err := DistinctLeases("beats", r.GetBeats()); err != nil {
@@ -348,6 +352,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		return nil, err
 	}
 	directives := make([]*progressorv1.LeaseDirective, len(beats))
+	reasons := 0 // bytes of reasons in the response
 	for n, at := range order {
 		b := beaten[n]
 		d := &progressorv1.LeaseDirective{LeaseToken: r.GetBeats()[at].GetLeaseToken(), Directive: progressorv1.LeaseDirective_DIRECTIVE_CONTINUE}
@@ -356,7 +361,11 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_LOST
 			e.leased.drop(beats[at].Token)
 		case b.Cancelling:
-			d.Directive, d.CancelReason = progressorv1.LeaseDirective_DIRECTIVE_CANCEL, b.CancelReason
+			d.Directive = progressorv1.LeaseDirective_DIRECTIVE_CANCEL
+			if reasons < maxReasonsBytes {
+				d.CancelReason = b.CancelReason
+				reasons += len(b.CancelReason)
+			}
 		}
 		if !b.Lost {
 			d.ExpiresTime, d.HeartbeatInterval = timestamppb.New(b.ExpiresTime), durationpb.New(b.Heartbeat)

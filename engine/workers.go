@@ -276,7 +276,7 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 	if _, err := e.workers.look(ctx); err != nil {
 		return nil, err
 	}
-	list, err := e.store.ListWorkers(ctx, r.GetNamespace(), "", r.GetWorkerId(), 1)
+	list, _, err := e.store.ListWorkers(ctx, r.GetNamespace(), "", r.GetWorkerId(), 1)
 	if err != nil || len(list) == 0 {
 		return nil, cmp.Or(err, process.ErrWorkerNotFound)
 	}
@@ -299,9 +299,9 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
-	after, err := base64.RawURLEncoding.Strict().DecodeString(r.GetPageToken())
-	if err != nil || !utf8.Valid(after) || slices.Contains(after, 0) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+	after, err := nameAfter(r.GetPageToken())
+	if err != nil {
+		return nil, "", err
 	}
 	if err := e.workers.note(ctx, 0); err != nil {
 		return nil, "", err
@@ -310,18 +310,32 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 	if r.GetPageSize() > 0 {
 		size = min(int(r.GetPageSize()), maxWorkers)
 	}
-	all, err := e.store.ListWorkers(ctx, r.GetNamespace(), string(after), "", size+1)
+	all, more, err := e.store.ListWorkers(ctx, r.GetNamespace(), after, "", size+1)
 	if err != nil {
 		return nil, "", err
 	}
 	if len(all) > size {
-		all = all[:size]
-		next = base64.RawURLEncoding.EncodeToString([]byte(all[size-1].WorkerID))
+		all, more = all[:size], true
 	}
 	for n := range all {
 		list = append(list, workerMessage(&all[n]))
 	}
+	if more {
+		next = tokenAfter(all[len(all)-1].WorkerID)
+	}
 	return list, next, nil
+}
+
+// tokenAfter returns the token of a page that begins after a name.
+func tokenAfter(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
+
+// nameAfter returns the name in the token of a page, or "" for the first page.
+func nameAfter(pageToken string) (string, error) {
+	name, err := base64.RawURLEncoding.Strict().DecodeString(pageToken)
+	if err != nil || !utf8.Valid(name) || slices.Contains(name, 0) {
+		return "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+	}
+	return string(name), nil
 }
 
 func workerMessage(w *storage.Worker) *progressorv1.Worker {

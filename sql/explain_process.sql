@@ -1,12 +1,13 @@
 -- The data for the explanation of a process, in addition to the process itself: without payloads,
--- and bounded. ExplainEnded returns the newest ended tasks.
+-- and bounded. Reasons of failures are cut to 256 characters, and other texts to 1,000.
+-- ExplainEnded returns the newest ended tasks.
 -- name: ExplainEnded :many
 SELECT task_id, task_type, status, attempt, scheduled_time,
        coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
-       coalesce(failure->>'reason', '')::text AS reason,
-       coalesce(failure->>'message', '')::text AS message
+       left(coalesce(failure->>'reason', ''), 256)::text AS reason,
+       left(coalesce(failure->>'message', ''), 1000)::text AS message
   FROM tasks
  WHERE namespace = @namespace
    AND process_id = @process_id
@@ -17,8 +18,8 @@ SELECT task_id, task_type, status, attempt, scheduled_time,
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
-       coalesce(failure->>'reason', '')::text AS reason,
-       coalesce(failure->>'message', '')::text AS message
+       left(coalesce(failure->>'reason', ''), 256)::text AS reason,
+       left(coalesce(failure->>'message', ''), 1000)::text AS message
   FROM schedule
  WHERE namespace = @namespace
    AND process_id = @process_id
@@ -93,7 +94,8 @@ SELECT j.name, j.takeovers, coalesce((j.options->>'maxRetry')::int, 0)::int AS m
 -- name: ExplainRun :one
 SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on,
        coalesce(r.cancel_reason, '')::text AS cancel_reason,
-       concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure
+       left(concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', '')),
+            1000)::text AS failure
   FROM flow_runs r
  WHERE r.namespace = @namespace
    AND r.run_id = @run_id;
@@ -102,9 +104,11 @@ SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on,
 SELECT f.step_id, f.index,
        coalesce(f.compensation_status = 'running', false)::bool AS undoing,
        coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait,
-       coalesce(f.wait->>'title', '')::text AS title,
-       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a),
-                '')::text AS assignees,
+       left(coalesce(f.wait->>'title', ''), 1000)::text AS title,
+       left(coalesce((
+              SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a),
+                     ''),
+            1000)::text AS assignees,
        f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace,
        coalesce(f.process_id, '')::text AS process_id,
@@ -112,8 +116,8 @@ SELECT f.step_id, f.index,
        coalesce(waiting.waits_for::text, '')::text AS waits_for,
        coalesce(waiting.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
        coalesce(waiting.attempt, 0)::int AS attempt,
-       concat_ws(': ', waiting.failure->>'reason',
-                 NULLIF(waiting.failure->>'message', ''))::text AS failure,
+       left(concat_ws(': ', waiting.failure->>'reason', NULLIF(waiting.failure->>'message', '')),
+            1000)::text AS failure,
        coalesce(lease.worker_id, '')::text AS worker_id
   FROM flow_steps f
   LEFT JOIN LATERAL (

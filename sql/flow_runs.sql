@@ -232,11 +232,18 @@ SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.s
     LIMIT 1) process
  ORDER BY item.n;
 
--- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs.
+-- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
+-- progress it returns the percent and the first 1,000 characters of the summary.
 -- name: ReadStatuses :many
 SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(lease.worker_id, step.worker_id, job.worker_id, '')::text AS worker_id,
-       coalesce(job.progress, step.progress) AS progress,
+       (CASE
+          WHEN coalesce(job.progress, step.progress) IS NOT NULL
+            THEN jsonb_build_object(
+              'percent', coalesce(coalesce(job.progress, step.progress)->'percent', '0'),
+              'summary',
+              left(coalesce(coalesce(job.progress, step.progress)->>'summary', ''), 1000))
+        END)::jsonb AS progress,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(step.status = 'running'
                    AND attempt.task_id IS NULL

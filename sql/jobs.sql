@@ -73,7 +73,9 @@ UPDATE jobs j
  WHERE j.namespace = ANY (ARRAY[input.namespace])
    AND j.process_id = input.process_id;
 
--- GetJobs returns jobs with their states: the INIT task is the newest one, in any table.
+-- GetJobs returns jobs with their states: the INIT task is the newest one, in any table. Of the
+-- members of a job of several workers, results beyond 8 MiB are omitted, and failures beyond 2 MiB,
+-- and those of members that wait, are cut to their reason and message.
 -- name: GetJobs :many
 SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.created_time,
        p.status_changed_time, p.cancel_requested_time,
@@ -146,7 +148,22 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
                          'attempts', coalesce(NULLIF(member.attempts, 0), waiting.attempt,
                                               attempt.attempt, 0),
                          'runningTime', member.running_time, 'finishedTime', member.finished_time,
-                         'failure', coalesce(member.failure, waiting.failure),
+                         'failure', CASE
+                                      WHEN member.failure_bytes <= 2 * 1024 * 1024
+                                       AND member.failure IS NOT NULL
+                                        THEN member.failure
+                                      WHEN octet_length(waiting.failure::text) <= 2048
+                                        THEN waiting.failure
+                                      WHEN member.failure IS NOT NULL
+                                           OR waiting.failure IS NOT NULL
+                                        THEN jsonb_build_object(
+                                          'reason',
+                                          left(coalesce(coalesce(member.failure, waiting.failure)
+                                                          ->>'reason', ''), 256),
+                                          'message',
+                                          left(coalesce(coalesce(member.failure, waiting.failure)
+                                                          ->>'message', ''), 1000))
+                                    END,
                          'result', CASE
                                      WHEN member.result_bytes <= 8 * 1024 * 1024
                                        THEN convert_from(member.result, 'UTF8')
@@ -163,7 +180,9 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
       FROM (
         SELECT y.*,
                sum(octet_length(y.result))
-                 OVER (ORDER BY y.finished_time, y.process_id) AS result_bytes
+                 OVER (ORDER BY y.finished_time, y.process_id) AS result_bytes,
+               sum(octet_length(y.failure::text))
+                 OVER (ORDER BY y.finished_time, y.process_id) AS failure_bytes
           FROM job_places y
          WHERE job.options ? 'workers'
            AND y.namespace = item.namespace

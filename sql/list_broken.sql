@@ -1,9 +1,9 @@
 -- ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
--- beginning of their detail and the reason of the failure.
+-- beginning of their detail and of the reason of the failure.
 -- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        broken.detail::text AS detail, broken.cut::bool AS cut,
-       coalesce(task.reason, '')::text AS reason
+       left(coalesce(task.reason, ''), 256)::text AS reason
   FROM (
     SELECT process.* FROM unnest(@namespaces::text[]) AS item(namespace)
      CROSS JOIN LATERAL (
@@ -29,7 +29,7 @@ SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz A
 -- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,
-       coalesce(run.failure->>'reason', '')::text AS reason,
+       left(coalesce(run.failure->>'reason', ''), 256)::text AS reason,
        left(coalesce(run.failure->>'message', ''), @max_detail::int)::text AS detail
   FROM unnest(@namespaces::text[]) AS item(namespace)
  CROSS JOIN LATERAL (

@@ -44,11 +44,12 @@ DELETE FROM nodes n
    AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id);
 
--- ListNodes lists the nodes with the number of tasks that they run. The table running is small.
+-- ListNodes lists the nodes with the number of tasks that they run, at most the newest 1,000. The
+-- table running is small.
 -- name: ListNodes :many
 SELECT n.node_id, n.address, n.version, n.started_time, n.beat_time, n.draining, n.requests_only,
        coalesce(counts.running, 0)::int AS running
-  FROM nodes n
+  FROM (SELECT x.* FROM nodes x ORDER BY x.node_id DESC LIMIT 1000) n
   LEFT JOIN (SELECT r.node_id, count(*) AS running FROM running r GROUP BY r.node_id) counts
     ON counts.node_id = n.node_id
  ORDER BY n.node_id;

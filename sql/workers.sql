@@ -38,23 +38,34 @@ UPDATE workers w
       WHERE x.namespace = @namespace
         AND x.worker_id = @worker_id);
 
--- ListWorkers lists the workers of a namespace by id (exactly: only that one), with all their
--- namespaces. If a worker was first seen in another namespace after a command, max finds the
+-- ListWorkers lists the workers of a namespace by id (exactly: only that one), each with its first
+-- 1,000 namespaces. It returns workers until their namespaces exceed max_bytes, including the one
+-- that exceeds it. If a worker was first seen in another namespace after a command, max finds the
 -- command.
 -- name: ListWorkers :many
-SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
-       worker.last_seen_time::timestamptz AS last_seen_time,
-       coalesce(worker.directive, '')::text AS directive, coalesce(lease_counts.n, 0)::int AS leases
+SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
+       listed.last_seen_time::timestamptz AS last_seen_time,
+       coalesce(listed.directive, '')::text AS directive,
+       coalesce(lease_counts.n, 0)::int AS leases
   FROM (
-    SELECT x.worker_id FROM workers x
-     WHERE x.namespace = @namespace
-       AND x.worker_id > @after::text
-       AND (@exactly::text = '' OR x.worker_id = @exactly::text)
-     ORDER BY x.worker_id LIMIT @lim::int) listed
- CROSS JOIN LATERAL (
-   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces,
-          max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-     FROM workers o WHERE o.worker_id = listed.worker_id) worker
+    SELECT known.worker_id, worker.*, first.namespaces,
+           sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
+             - first.bytes AS bytes_before
+      FROM (
+        SELECT x.worker_id FROM workers x
+         WHERE x.namespace = @namespace
+           AND x.worker_id > @after::text
+           AND (@exactly::text = '' OR x.worker_id = @exactly::text)
+         ORDER BY x.worker_id LIMIT @lim::int) known
+     CROSS JOIN LATERAL (
+       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+         FROM workers o WHERE o.worker_id = known.worker_id) worker
+     CROSS JOIN LATERAL (
+       SELECT array_agg(seen.namespace ORDER BY seen.namespace) AS namespaces,
+              sum(octet_length(seen.namespace)) AS bytes
+         FROM (
+           SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
+            ORDER BY o.namespace LIMIT 1000) seen) first) listed
   LEFT JOIN (
     SELECT l.worker_id, count(*) AS n
       FROM leases l
@@ -64,6 +75,7 @@ SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
           AND r.process_id = l.process_id
           AND r.fencing_token = l.fencing_token)
      GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+ WHERE listed.bytes_before <= @max_bytes::bigint
  ORDER BY listed.worker_id;
 
 -- LeasesOf returns leases of workers, at most lim.

@@ -95,15 +95,22 @@ func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string
 	return mapped(fmt.Sprintf("stop worker %q", workerID), err)
 }
 
-// ListWorkers lists at most limit workers of a namespace by ID, after the ID `after`. If only is
-// set, it lists only the worker with that ID.
-func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, limit int) ([]Worker, error) {
-	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{Namespace: namespace, After: after, Exactly: only, Lim: int32(limit)})
-	list := make([]Worker, len(rows))
+// ListWorkers lists the workers of a namespace by ID, after the ID `after`, at most limit and about
+// ListBytes. more reports that there may be more within the limit. If only is set, it lists only
+// the worker with that ID.
+func (s *Store) ListWorkers(ctx context.Context, namespace, after, only string, limit int) (list []Worker, more bool, err error) {
+	rows, err := s.q.ListWorkers(ctx, s.general, dbsqlc.ListWorkersParams{
+		Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxBytes: ListBytes,
+	})
+	list = make([]Worker, len(rows))
+	bytes := 0
 	for n, r := range rows {
+		for _, namespace := range r.Namespaces {
+			bytes += len(namespace)
+		}
 		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive), Leases: r.Leases}
 	}
-	return list, mapped("list workers", err)
+	return list, bytes > ListBytes, mapped("list workers", err)
 }
 
 // LeasesOf returns the tokens of at most limit leases of workers.

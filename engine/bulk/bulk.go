@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
@@ -155,14 +156,7 @@ func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, 
 func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, pageToken string) ([]*progressorv1.Bulk, string, error) {
 	names := []string{namespace}
 	if namespace == "" {
-		all, err := b.engine.ListNamespaces(ctx)
-		if err != nil {
-			return nil, "", err
-		}
-		names = names[:0]
-		for _, ns := range all {
-			names = append(names, ns.GetNamespace())
-		}
+		names = b.engine.NamespaceNames()
 	}
 	at, inner, ok := strings.Cut(pageToken, ":") // the name of a namespace contains no colon
 	if pageToken != "" && (!ok || namespace != "" && at != namespace) {
@@ -173,6 +167,7 @@ func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, page
 		size = min(int(pageSize), search.MaxPageSize)
 	}
 	var list []*progressorv1.Bulk
+	bytes := 0
 	for _, name := range names {
 		if name < at {
 			continue
@@ -180,12 +175,15 @@ func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, page
 		if name > at {
 			inner = ""
 		}
-		if len(list) >= size {
+		if len(list) >= size || bytes > storage.ListBytes {
 			return list, name + ":", nil
 		}
 		page, next, err := b.listOf(ctx, name, size-len(list), inner)
 		if err != nil {
 			return nil, "", err
+		}
+		for _, m := range page {
+			bytes += proto.Size(m)
 		}
 		if list = append(list, page...); next != "" {
 			return list, name + ":" + next, nil

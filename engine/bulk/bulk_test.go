@@ -411,3 +411,38 @@ func TestListsAndCountsHaveBulks(t *testing.T) {
 		}
 	}
 }
+
+// TestListBulksIsBoundedInBytes checks that a page over several namespaces ends after about 8 MiB.
+func TestListBulksIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for _, namespace := range []string{"a", "b", "c"} {
+		n.put(t, &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+		}})
+		b, err := n.Bulks.Start(t.Context(), &progressorv1.StartBulkRequest{
+			Namespace: namespace, Filter: `process_id = "none"`, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND,
+		}, kim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the bulk ends", func() bool {
+			b, err := n.Get(t.Context(), namespace, b.GetBulkId())
+			return err == nil && b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
+		})
+	}
+	if _, err := n.db.Exec(t.Context(), "UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))"); err != nil {
+		t.Fatal(err)
+	}
+	var pages []int
+	for token, more := "", true; more; more = token != "" {
+		list, next, err := n.List(t.Context(), "", 0, token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, token = append(pages, len(list)), next
+	}
+	if fmt.Sprint(pages) != "[2 1]" {
+		t.Errorf("pages of %v bulks", pages)
+	}
+}

@@ -121,3 +121,16 @@ func TestListTemplatesIsBoundedInBytes(t *testing.T) {
 		same(t, fmt.Sprint(len(rows), " ", cut), want)
 	}
 }
+
+// TestListRunsShortensSummaries checks that a list has only the beginning of the summary of a run.
+func TestListRunsShortensSummaries(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "waits", "steps": [{"step_id": "a", "wait": {}}]}`)
+	n.run(t, "pull", "waits", "r", "")
+	n.fill(t, `UPDATE flow_steps SET progress = jsonb_build_object('percent', 50, 'summary', repeat('x', 60000), 'details', jsonb_build_object('k', 'v'))`)
+	list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull"})
+	if err != nil || len(list) != 1 || list[0].GetProgress().GetPercent() != 50 || len(list[0].GetProgress().GetSummary()) != 1000 {
+		t.Errorf("%d runs, progress %.100v, %v", len(list), list[0].GetProgress(), err)
+	}
+}

@@ -128,3 +128,96 @@ func TestResultsOfAGroupAreBounded(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// The failures of many workers fit into one job. It keeps the newest, and shortens those of its
+// worker runs after 2 MiB.
+func TestFailuresOfAGroupAreBounded(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const members = 25
+	n.enqueue(t, "pull", "j", workers(1, members-1))
+	for k := range members {
+		l := n.one(t, fmt.Sprintf("w%d", k))
+		must(t, n.CompleteLease(t.Context(), l.GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "broken", Message: fmt.Sprintf("by w%d", k)}},
+		}}))
+	}
+	job := n.job(t, "pull", "j", failed)
+	if list := job.GetFailures(); len(list) > process.MaxJobFailures || list[0].GetMessage() != "by w6" {
+		t.Errorf("%d failures, the first one %s", len(list), list[0].GetMessage())
+	}
+	if k := n.count(t, "SELECT (failures->0->>'omitted')::int FROM jobs WHERE process_id = 'j'"); k != 6 {
+		t.Errorf("%d failures are omitted", k)
+	}
+	n.exec(t, "UPDATE job_places SET failure = jsonb_build_object('reason', 'broken', 'message', repeat('x', 100000))")
+	whole := 0
+	for _, r := range n.job(t, "pull", "j", failed).GetWorkerRuns() {
+		if size := len(r.GetFailure().GetMessage()); size == 100_000 {
+			whole++
+		} else if size != 1000 || r.GetFailure().GetReason() != "broken" {
+			t.Errorf("a message of %d bytes, reason %q", size, r.GetFailure().GetReason())
+		}
+	}
+	if whole != 2<<20/100_030 {
+		t.Errorf("%d whole failures", whole)
+	}
+}
+
+// A page of jobs counts the results of workers whose job has not ended.
+func TestListJobsCountsWorkerRuns(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	for k := range 3 {
+		id := fmt.Sprintf("j%d", k)
+		n.enqueue(t, "pull", id, workers(2, 0))
+		n.members(t, id, 2)
+	}
+	n.exec(t, "UPDATE job_places SET result = convert_to('\"' || repeat('x', 3 << 20) || '\"', 'UTF8')")
+	var pages []int
+	for token, more := "", true; more; more = token != "" {
+		list, next, err := n.List(t.Context(), &progressorv1.ListJobsRequest{Namespace: "pull", Filter: `job_id = "j*"`, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, token = append(pages, len(list)), next
+	}
+	if fmt.Sprint(pages) != "[2 1]" {
+		t.Errorf("pages of %v jobs", pages)
+	}
+	n.exec(t, "UPDATE job_places SET result = NULL")
+}
+
+// The cancel reasons in the response to a heartbeat are bounded. All leases are cancelled.
+func TestCancelReasonsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	const jobs = 1100
+	batch, beats := &progressorv1.EnqueueBatchRequest{}, &progressorv1.HeartbeatRequest{WorkerId: "w"}
+	for range jobs {
+		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work"})
+	}
+	if _, err := n.Jobs.EnqueueBatch(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	for len(beats.GetBeats()) < jobs {
+		for _, l := range n.poll(t, "w", jobs) {
+			beats.Beats = append(beats.Beats, &progressorv1.LeaseBeat{LeaseToken: l.GetLeaseToken()})
+		}
+	}
+	n.exec(t, "UPDATE processes SET cancel_reason = repeat('x', 4096), cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour'")
+	directives, err := n.BeatLeases(t.Context(), beats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, told := 0, 0
+	for _, d := range directives {
+		if d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL {
+			cancelled++
+		}
+		told += len(d.GetCancelReason())
+	}
+	if cancelled != jobs || told != 4<<20 {
+		t.Errorf("%d of %d leases are cancelled, with %d bytes of reasons", cancelled, jobs, told)
+	}
+	n.exec(t, "UPDATE processes SET cancel_reason = NULL, cancel_requested_time = NULL, cancel_deadline = NULL")
+}

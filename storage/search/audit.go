@@ -39,11 +39,12 @@ type AuditPage struct {
 
 // ListAudit returns a page.
 func ListAudit(ctx context.Context, store *storage.Store, q AuditQuery) (AuditPage, error) {
-	return listAuditWithin(ctx, store, q, usual.scanned)
+	return listAuditWithin(ctx, store, q, usual.scanned, storage.ListBytes)
 }
 
-// listAuditWithin reads at most window entries.
-func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, window int) (AuditPage, error) {
+// listAuditWithin reads at most window entries. The page ends with the entry whose details exceed
+// limit, in bytes.
+func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, window, limit int) (AuditPage, error) {
 	filter, err := parse(q.Filter, audits)
 	if err != nil {
 		return AuditPage{}, err
@@ -63,13 +64,14 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		rows, err = query[auditRow](ctx, tx, auditStatement(q.Namespace, filter, before, window, size))
+		rows, err = query[auditRow](ctx, tx, auditStatement(q.Namespace, filter, before, window, size, limit))
 		return err
 	})
 	if err != nil {
 		return AuditPage{}, err
 	}
 	var page AuditPage
+	bytes := 0
 	for n := range rows {
 		r := &rows[n]
 		if r.Matches && len(page.Entries) == size {
@@ -79,7 +81,8 @@ func listAuditWithin(ctx context.Context, store *storage.Store, q AuditQuery, wi
 		if r.Matches {
 			page.Entries = append(page.Entries, r.AuditEntry)
 		}
-		if before = r.AuditID; r.N == int64(window) {
+		bytes += len(r.Details)
+		if before = r.AuditID; r.N == int64(window) || bytes > limit {
 			page.NextPageToken = strconv.FormatInt(before, 10)
 		}
 	}
@@ -93,10 +96,13 @@ type auditRow struct {
 }
 
 // auditStatement reads the newest entries before one. The last row of the window is included if it
-// was reached, even if it does not match, because the next page begins after it.
-func auditStatement(namespace string, filter Filter, before int64, window, size int) *statement {
+// was reached, even if it does not match, because the next page begins after it. It reads no more
+// entries after the details exceed limit, in bytes.
+func auditStatement(namespace string, filter Filter, before int64, window, size, limit int) *statement {
 	s := &statement{}
 	s.add(`SELECT a.audit_id, a.time, a.actor, a.source, a.method, a.namespace, a.subject, a.details, a.n, a.matches
+  FROM (SELECT a.*, sum(a.bytes) OVER (ORDER BY a.audit_id DESC ROWS UNBOUNDED PRECEDING) - a.bytes AS bytes_before
+  FROM (SELECT a.*, coalesce(octet_length(a.details::text), 0) AS bytes
   FROM (SELECT a.*, row_number() OVER (ORDER BY a.audit_id DESC) AS n, `)
 	s.filter(filter)
 	s.add(` AS matches FROM (SELECT * FROM audit a WHERE a.audit_id < $?::bigint`, before)
@@ -104,6 +110,7 @@ func auditStatement(namespace string, filter Filter, before int64, window, size 
 		s.add(` AND a.namespace = $?::text`, namespace)
 	}
 	s.add(` ORDER BY a.audit_id DESC LIMIT $?::bigint) a) a`, window)
-	s.add(` WHERE a.matches OR a.n = $?::bigint ORDER BY a.audit_id DESC LIMIT $?::bigint`, window, size+1)
+	s.add(` WHERE a.matches OR a.n = $?::bigint ORDER BY a.audit_id DESC LIMIT $?::bigint) a) a`, window, size+1)
+	s.add(` WHERE a.bytes_before <= $?::bigint ORDER BY a.audit_id DESC`, limit)
 	return s
 }

@@ -32,10 +32,10 @@ func noted(t *testing.T, n int) (*storage.Store, *pgxpool.Pool) {
 }
 
 // all reads every page and returns the IDs of the entries.
-func all(t *testing.T, store *storage.Store, q AuditQuery, window int) (ids []int64, pages int) {
+func all(t *testing.T, store *storage.Store, q AuditQuery, window, limit int) (ids []int64, pages int) {
 	t.Helper()
 	for pages = 1; ; pages++ {
-		page, err := listAuditWithin(t.Context(), store, q, window)
+		page, err := listAuditWithin(t.Context(), store, q, window, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestListAudit(t *testing.T) {
 				}
 			}
 			for _, size := range []struct{ page, window int }{{0, 1000}, {1, 1000}, {4, 5}, {100, 1}, {2, 2}} {
-				got, pages := all(t, store, AuditQuery{Namespace: namespace, Filter: filter, PageSize: size.page}, size.window)
+				got, pages := all(t, store, AuditQuery{Namespace: namespace, Filter: filter, PageSize: size.page}, size.window, storage.ListBytes)
 				if !slices.Equal(got, ids) {
 					t.Errorf("%s in %q by %+v:\n%v, want\n%v", filter, namespace, size, got, ids)
 				}
@@ -140,7 +140,7 @@ func TestListAuditPlans(t *testing.T) {
 				if _, err := tx.Exec(ctx, scanSettings); err != nil {
 					return err
 				}
-				plan, err := planned(ctx, tx, auditStatement(namespace, filter, 29_000, usual.scanned, 10))
+				plan, err := planned(ctx, tx, auditStatement(namespace, filter, 29_000, usual.scanned, 10, storage.ListBytes))
 				if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("%s, of %q:\n%s", when, namespace, plan)
 				}
@@ -153,5 +153,15 @@ func TestListAuditPlans(t *testing.T) {
 		if _, err := db.Exec(t.Context(), "ANALYZE audit"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A page ends with the entry whose details exceed the limit in bytes. The next page begins after it.
+func TestListAuditIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	store, _ := noted(t, 30)
+	ids, pages := all(t, store, AuditQuery{}, 1000, 30) // each details have 21 bytes, and every second entry has some
+	if len(ids) != 30 || !slices.IsSortedFunc(ids, func(a, b int64) int { return int(b - a) }) || pages != 8 {
+		t.Errorf("%d pages: %v", pages, ids)
 	}
 }

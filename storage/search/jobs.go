@@ -311,7 +311,9 @@ type sifted struct {
 const (
 	siftJobs = `SELECT `
 	siftSize = ` AS matches, (coalesce(p.arg_bytes, 0) + coalesce(octet_length(p.metadata::text), 0) + coalesce(octet_length(j.failures::text), 0)
-       + coalesce(octet_length(j.options::text), 0) + coalesce(octet_length(j.progress::text), 0) + coalesce(octet_length(j.result), 0))::bigint AS size
+       + coalesce(octet_length(j.options::text), 0) + coalesce(octet_length(j.progress::text), 0) + coalesce(octet_length(j.result), 0)
+       + CASE WHEN j.options ? 'workers' THEN coalesce((SELECT sum(coalesce(octet_length(l.result), 0) + coalesce(octet_length(l.failure::text), 0))
+           FROM job_places l WHERE l.namespace = p.namespace AND l.job_id = p.process_id), 0) ELSE 0 END)::bigint AS size
   FROM (SELECT p.*, k.ord, octet_length(p.raw) AS arg_bytes`
 	siftArgs = `, convert_from(p.raw, 'UTF8')::jsonb AS args`
 	siftFrom = ` FROM unnest($?::text[]) WITH ORDINALITY AS k(id, ord)

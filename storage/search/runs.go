@@ -339,6 +339,9 @@ func (l *runList) narrow(s *statement) {
 // fit on a page.
 const firstFill = 10
 
+// stepBytes is about the size of the status of a step without its progress.
+const stepBytes = 200
+
 // fill reads the runs of the page until their bytes exceed its limit.
 func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
 	var taken int64
@@ -349,9 +352,16 @@ func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
 		if err != nil {
 			return err
 		}
-		page.Runs = append(page.Runs, rows...)
+		steps, err := dbsqlc.New().ReadStatuses(ctx, tx, dbsqlc.ReadStatusesParams{Namespace: l.namespace, RunIds: runIDs(rows)})
+		if err != nil {
+			return err
+		}
+		page.Runs, page.Steps = append(page.Runs, rows...), append(page.Steps, steps...)
 		for k := range rows {
-			taken += int64(len(rows[k].Payload) + len(rows[k].Result) + len(rows[k].Failure) + len(rows[k].Metadata))
+			taken += int64(len(rows[k].Payload) + len(rows[k].Result) + len(rows[k].Failure) + len(rows[k].Metadata) + len(rows[k].AuxState))
+		}
+		for k := range steps {
+			taken += int64(stepBytes + len(steps[k].Progress))
 		}
 		if ids = ids[n:]; len(ids) > 0 && taken > w.reach.bytes {
 			w.last, w.more = w.found[len(w.found)-len(ids)-1], true
@@ -359,11 +369,14 @@ func (l *runList) fill(ctx context.Context, tx pgx.Tx, page *RunPage) error {
 		}
 		batch = int(max(1, min((w.reach.bytes-taken)*int64(len(page.Runs))/max(taken, 1), MaxPageSize)))
 	}
-	ids := make([]string, len(page.Runs))
-	for n := range page.Runs {
-		ids[n] = page.Runs[n].RunID
+	return nil
+}
+
+// runIDs returns the IDs of runs.
+func runIDs(rows []Run) []string {
+	ids := make([]string, len(rows))
+	for n := range rows {
+		ids[n] = rows[n].RunID
 	}
-	var err error
-	page.Steps, err = dbsqlc.New().ReadStatuses(ctx, tx, dbsqlc.ReadStatusesParams{Namespace: l.namespace, RunIds: ids})
-	return err
+	return ids
 }

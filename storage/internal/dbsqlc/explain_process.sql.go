@@ -17,8 +17,8 @@ SELECT task_id, task_type, status, attempt, scheduled_time,
        coalesce(running_time, 'epoch')::timestamptz AS running_time, finished_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
-       coalesce(failure->>'reason', '')::text AS reason,
-       coalesce(failure->>'message', '')::text AS message
+       left(coalesce(failure->>'reason', ''), 256)::text AS reason,
+       left(coalesce(failure->>'message', ''), 1000)::text AS message
   FROM tasks
  WHERE namespace = $1
    AND process_id = $2
@@ -46,7 +46,8 @@ type ExplainEndedRow struct {
 }
 
 // The data for the explanation of a process, in addition to the process itself: without payloads,
-// and bounded. ExplainEnded returns the newest ended tasks.
+// and bounded. Reasons of failures are cut to 256 characters, and other texts to 1,000.
+// ExplainEnded returns the newest ended tasks.
 func (q *Queries) ExplainEnded(ctx context.Context, db DBTX, arg ExplainEndedParams) ([]ExplainEndedRow, error) {
 	rows, err := db.Query(ctx, explainEnded, arg.Namespace, arg.ProcessID, arg.Lim)
 	if err != nil {
@@ -188,7 +189,8 @@ func (q *Queries) ExplainNodes(ctx context.Context, db DBTX, arg ExplainNodesPar
 const explainRun = `-- name: ExplainRun :one
 SELECT r.status, r.attempt, coalesce(r.blocked_on, '')::text AS blocked_on,
        coalesce(r.cancel_reason, '')::text AS cancel_reason,
-       concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', ''))::text AS failure
+       left(concat_ws(': ', r.failure->>'reason', NULLIF(r.failure->>'message', '')),
+            1000)::text AS failure
   FROM flow_runs r
  WHERE r.namespace = $1
    AND r.run_id = $2
@@ -310,9 +312,11 @@ const explainSteps = `-- name: ExplainSteps :many
 SELECT f.step_id, f.index,
        coalesce(f.compensation_status = 'running', false)::bool AS undoing,
        coalesce(CASE WHEN f.token IS NOT NULL THEN f.wait->>'kind' END, '')::text AS wait,
-       coalesce(f.wait->>'title', '')::text AS title,
-       coalesce((SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a),
-                '')::text AS assignees,
+       left(coalesce(f.wait->>'title', ''), 1000)::text AS title,
+       left(coalesce((
+              SELECT string_agg(a, ', ') FROM jsonb_array_elements_text(f.wait->'assignees') a),
+                     ''),
+            1000)::text AS assignees,
        f.due_time,
        coalesce(f.process_namespace, f.namespace)::text AS process_namespace,
        coalesce(f.process_id, '')::text AS process_id,
@@ -320,8 +324,8 @@ SELECT f.step_id, f.index,
        coalesce(waiting.waits_for::text, '')::text AS waits_for,
        coalesce(waiting.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
        coalesce(waiting.attempt, 0)::int AS attempt,
-       concat_ws(': ', waiting.failure->>'reason',
-                 NULLIF(waiting.failure->>'message', ''))::text AS failure,
+       left(concat_ws(': ', waiting.failure->>'reason', NULLIF(waiting.failure->>'message', '')),
+            1000)::text AS failure,
        coalesce(lease.worker_id, '')::text AS worker_id
   FROM flow_steps f
   LEFT JOIN LATERAL (
@@ -414,8 +418,8 @@ const explainWaiting = `-- name: ExplainWaiting :many
 SELECT task_id, task_type, waits_for, attempt, scheduled_time,
        coalesce(retry_interval, interval '0')::interval AS retry_interval,
        coalesce(timer_name, '')::text AS timer_name,
-       coalesce(failure->>'reason', '')::text AS reason,
-       coalesce(failure->>'message', '')::text AS message
+       left(coalesce(failure->>'reason', ''), 256)::text AS reason,
+       left(coalesce(failure->>'message', ''), 1000)::text AS message
   FROM schedule
  WHERE namespace = $1
    AND process_id = $2

@@ -439,7 +439,13 @@ func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]
 const readStatuses = `-- name: ReadStatuses :many
 SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(lease.worker_id, step.worker_id, job.worker_id, '')::text AS worker_id,
-       coalesce(job.progress, step.progress) AS progress,
+       (CASE
+          WHEN coalesce(job.progress, step.progress) IS NOT NULL
+            THEN jsonb_build_object(
+              'percent', coalesce(coalesce(job.progress, step.progress)->'percent', '0'),
+              'summary',
+              left(coalesce(coalesce(job.progress, step.progress)->>'summary', ''), 1000))
+        END)::jsonb AS progress,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(step.status = 'running'
                    AND attempt.task_id IS NULL
@@ -491,7 +497,8 @@ type ReadStatusesRow struct {
 	Queued           bool
 }
 
-// ReadStatuses returns the statuses of the steps of runs, without items, with their jobs.
+// ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
+// progress it returns the percent and the first 1,000 characters of the summary.
 func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesParams) ([]ReadStatusesRow, error) {
 	rows, err := db.Query(ctx, readStatuses, arg.RunIds, arg.Namespace)
 	if err != nil {

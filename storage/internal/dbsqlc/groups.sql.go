@@ -102,12 +102,21 @@ WITH input AS MATERIALIZED (
             jsonb_agg(
               jsonb_build_object('attempt', place.attempts, 'workerId', place.worker_id,
                                  'time', place.finished_time, 'takeover', false,
-                                 'failure', place.failure)
-              ORDER BY place.finished_time) FILTER (WHERE place.state = 'failed') AS failures
+                                 'failure', place.failure) || CASE
+                WHEN place.newer = 18 AND place.in_state > 19
+                  THEN jsonb_build_object('omitted', place.in_state - 19, 'omittedTakeovers', 0)
+                ELSE '{}'
+              END
+              ORDER BY place.finished_time) FILTER (WHERE place.state = 'failed'
+                                                      AND place.newer < 19) AS failures
        FROM (
          SELECT l.namespace, l.process_id, l.job_id, l.worker_id, l.pinned, l.asked, l.state, l.attempts, l.running_time, l.finished_time, l.failure, l.result,
                 sum(octet_length(l.result))
-                  OVER (ORDER BY l.finished_time, l.process_id) AS result_bytes
+                  OVER (ORDER BY l.finished_time, l.process_id) AS result_bytes,
+                row_number()
+                  OVER (PARTITION BY l.state
+                            ORDER BY l.finished_time DESC, l.process_id DESC) - 1 AS newer,
+                count(*) OVER (PARTITION BY l.state) AS in_state
            FROM job_places l
           WHERE l.namespace = item.namespace
             AND l.job_id = item.process_id) place) results),
@@ -241,8 +250,9 @@ type EndGroupsRow struct {
 // EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
 // keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
 // (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
-// its run gets. A retried group may end before it rests; it was then not running. A failure that is
-// not the one of a worker is added to those of the workers. It runs after TakeGroups.
+// its run gets. A retried group may end before it rests; it was then not running. The job keeps the
+// newest 19 failures of workers. A failure that is not the one of a worker is added to them. It
+// runs after TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,

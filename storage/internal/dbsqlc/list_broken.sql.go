@@ -13,7 +13,7 @@ import (
 const listBroken = `-- name: ListBroken :many
 SELECT broken.namespace, broken.process_id, broken.attention_time::timestamptz AS error_time,
        broken.detail::text AS detail, broken.cut::bool AS cut,
-       coalesce(task.reason, '')::text AS reason
+       left(coalesce(task.reason, ''), 256)::text AS reason
   FROM (
     SELECT process.namespace, process.process_id, process.attention_time, process.corrupted_by, process.detail, process.cut FROM unnest($1::text[]) AS item(namespace)
      CROSS JOIN LATERAL (
@@ -51,7 +51,7 @@ type ListBrokenRow struct {
 }
 
 // ListBroken lists the processes in ERROR, the newest lim of each namespace and in total, with the
-// beginning of their detail and the reason of the failure.
+// beginning of their detail and of the reason of the failure.
 func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams) ([]ListBrokenRow, error) {
 	rows, err := db.Query(ctx, listBroken, arg.Namespaces, arg.MaxDetail, arg.Lim)
 	if err != nil {
@@ -82,7 +82,7 @@ func (q *Queries) ListBroken(ctx context.Context, db DBTX, arg ListBrokenParams)
 const listFailedRuns = `-- name: ListFailedRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.status,
        run.finished_time::timestamptz AS finished_time,
-       coalesce(run.failure->>'reason', '')::text AS reason,
+       left(coalesce(run.failure->>'reason', ''), 256)::text AS reason,
        left(coalesce(run.failure->>'message', ''), $1::int)::text AS detail
   FROM unnest($2::text[]) AS item(namespace)
  CROSS JOIN LATERAL (

@@ -125,19 +125,29 @@ func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]
 }
 
 const listWorkers = `-- name: ListWorkers :many
-SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
-       worker.last_seen_time::timestamptz AS last_seen_time,
-       coalesce(worker.directive, '')::text AS directive, coalesce(lease_counts.n, 0)::int AS leases
+SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
+       listed.last_seen_time::timestamptz AS last_seen_time,
+       coalesce(listed.directive, '')::text AS directive,
+       coalesce(lease_counts.n, 0)::int AS leases
   FROM (
-    SELECT x.worker_id FROM workers x
-     WHERE x.namespace = $1
-       AND x.worker_id > $2::text
-       AND ($3::text = '' OR x.worker_id = $3::text)
-     ORDER BY x.worker_id LIMIT $4::int) listed
- CROSS JOIN LATERAL (
-   SELECT array_agg(o.namespace ORDER BY o.namespace) AS namespaces,
-          max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
-     FROM workers o WHERE o.worker_id = listed.worker_id) worker
+    SELECT known.worker_id, worker.last_seen_time, worker.directive, first.namespaces,
+           sum(first.bytes) OVER (ORDER BY known.worker_id ROWS UNBOUNDED PRECEDING)
+             - first.bytes AS bytes_before
+      FROM (
+        SELECT x.worker_id FROM workers x
+         WHERE x.namespace = $1
+           AND x.worker_id > $2::text
+           AND ($3::text = '' OR x.worker_id = $3::text)
+         ORDER BY x.worker_id LIMIT $4::int) known
+     CROSS JOIN LATERAL (
+       SELECT max(o.last_seen_time) AS last_seen_time, max(o.directive) AS directive
+         FROM workers o WHERE o.worker_id = known.worker_id) worker
+     CROSS JOIN LATERAL (
+       SELECT array_agg(seen.namespace ORDER BY seen.namespace) AS namespaces,
+              sum(octet_length(seen.namespace)) AS bytes
+         FROM (
+           SELECT o.namespace FROM workers o WHERE o.worker_id = known.worker_id
+            ORDER BY o.namespace LIMIT 1000) seen) first) listed
   LEFT JOIN (
     SELECT l.worker_id, count(*) AS n
       FROM leases l
@@ -147,6 +157,7 @@ SELECT listed.worker_id, worker.namespaces::text[] AS namespaces,
           AND r.process_id = l.process_id
           AND r.fencing_token = l.fencing_token)
      GROUP BY l.worker_id) lease_counts ON lease_counts.worker_id = listed.worker_id
+ WHERE listed.bytes_before <= $5::bigint
  ORDER BY listed.worker_id
 `
 
@@ -155,6 +166,7 @@ type ListWorkersParams struct {
 	After     string
 	Exactly   string
 	Lim       int32
+	MaxBytes  int64
 }
 
 type ListWorkersRow struct {
@@ -165,8 +177,9 @@ type ListWorkersRow struct {
 	Leases       int32
 }
 
-// ListWorkers lists the workers of a namespace by id (exactly: only that one), with all their
-// namespaces. If a worker was first seen in another namespace after a command, max finds the
+// ListWorkers lists the workers of a namespace by id (exactly: only that one), each with its first
+// 1,000 namespaces. It returns workers until their namespaces exceed max_bytes, including the one
+// that exceeds it. If a worker was first seen in another namespace after a command, max finds the
 // command.
 func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParams) ([]ListWorkersRow, error) {
 	rows, err := db.Query(ctx, listWorkers,
@@ -174,6 +187,7 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 		arg.After,
 		arg.Exactly,
 		arg.Lim,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

@@ -266,11 +266,29 @@ func (e *Engine) connect(name string, cfg *progressorv1.ProcessorConfig, maxRunn
 // CheckProcessor validates the processor of a namespace against this configuration. It does not
 // connect to it.
 func (c *Config) CheckProcessor(m *progressorv1.Namespace) error {
+	if err := checkHeaders(m.GetProcessor().GetConnect()); err != nil {
+		return err
+	}
 	p, err := c.processorOf(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err == nil {
 		closeIdle(p)
 	}
 	return err
+}
+
+// checkHeaders limits the total size of the headers of a processor.
+func checkHeaders(p *progressorv1.ConnectProcessor) error {
+	size := 0
+	for name, value := range p.GetHeaders() {
+		size += len(name) + len(value)
+	}
+	if size > process.MaxHeadersBytes {
+		return &process.InvalidError{
+			Field: "namespace.processor.connect.headers", TooLarge: true,
+			Message: fmt.Sprintf("%d bytes of names and values, at most %d", size, process.MaxHeadersBytes),
+		}
+	}
+	return nil
 }
 
 func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, maxRunning int) (processor.Processor, error) {
@@ -303,6 +321,9 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
+	if err := checkHeaders(m.GetProcessor().GetConnect()); err != nil {
+		return nil, err
+	}
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
 	if err != nil {
 		return nil, err
@@ -343,19 +364,37 @@ func (e *Engine) GetNamespace(ctx context.Context, name string) (*progressorv1.N
 	return namespaceMessage(row)
 }
 
-// ListNamespaces lists all namespaces by name.
-func (e *Engine) ListNamespaces(ctx context.Context) ([]*progressorv1.Namespace, error) {
-	rows, err := e.store.ListNamespaces(ctx)
+// maxNamespaces is the default and the maximum size of a page of ListNamespaces.
+const maxNamespaces = 1000
+
+// ListNamespaces lists the namespaces by name.
+func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespacesRequest) (list []*progressorv1.Namespace, next string, err error) {
+	after, err := nameAfter(r.GetPageToken())
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	list := make([]*progressorv1.Namespace, len(rows))
-	for n, row := range rows {
-		if list[n], err = namespaceMessage(row); err != nil {
-			return nil, err
+	size := maxNamespaces
+	if r.GetPageSize() > 0 {
+		size = min(int(r.GetPageSize()), maxNamespaces)
+	}
+	rows, more, err := e.store.ListNamespaces(ctx, after, size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(rows) > size {
+		rows, more = rows[:size], true
+	}
+	for _, row := range rows {
+		m, err := namespaceMessage(row)
+		if err != nil {
+			return nil, "", err
 		}
+		list = append(list, m)
 	}
-	return list, nil
+	if more {
+		next = tokenAfter(rows[len(rows)-1].Namespace)
+	}
+	return list, next, nil
 }
 
 // NamespaceNames returns the sorted names of the namespaces that this node knows.

@@ -88,7 +88,7 @@ func TestNamespaceOfAnotherNode(t *testing.T) {
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("after %s", took)
 	}
-	list, err := b.ListNamespaces(t.Context())
+	list, _, err := b.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{})
 	if err != nil || len(list) != 2 || list[0].GetNamespace() != "new" || list[1].GetProcessor().GetBuiltin().GetName() != "fast" {
 		t.Errorf("%v, %v", list, err)
 	}

@@ -17,6 +17,8 @@ const (
 	MaxTimers         = 100  // pending in one process
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
+	MaxHeadersBytes   = 64 << 10 // names and values of the headers of a processor together
+	MaxTemplateBytes  = 4 << 20  // of a template as JSON
 	MaxDuration       = 100 * 365 * 24 * time.Hour
 	MaxRetryAfter     = 365 * 24 * time.Hour // of a failure and of a released lease
 

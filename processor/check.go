@@ -73,6 +73,9 @@ func checkResult(result *progressorv1.Result, limit int) *process.InvalidError {
 	if err := checkMetadata("result.metadata", result.GetMetadata()); err != nil {
 		return err
 	}
+	if tooDeep(result.GetJobResult(), 0) {
+		return checkJSON("result.job_result", result.GetJobResult(), 0)
+	}
 	if err := checkTimers(result); err != nil {
 		return err
 	}

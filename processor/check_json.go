@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -46,10 +47,29 @@ func jsonSize(s *structpb.Struct) int {
 	return compact.Len()
 }
 
+// tooDeep reports whether a value has more nested objects and lists than allowed. depth counts those
+// around v. It is faster than checkJSON, because it builds no paths.
+func tooDeep(v *structpb.Value, depth int) bool {
+	fields, elements := v.GetStructValue(), v.GetListValue()
+	if fields == nil && elements == nil {
+		return false
+	}
+	if depth >= process.MaxJSONDepth {
+		return true
+	}
+	for _, member := range fields.GetFields() {
+		if tooDeep(member, depth+1) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(elements.GetValues(), func(e *structpb.Value) bool { return tooDeep(e, depth+1) })
+}
+
 // checkJSON rejects values that JSON cannot express or that are nested too deeply. It always
-// returns the same error for the same value, although the members of an object have no order.
+// returns the same error for the same value, although the members of an object have no order. depth
+// counts the objects and lists around v.
 func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError {
-	if holds := v.GetStructValue() != nil || v.GetListValue() != nil; holds && depth > process.MaxJSONDepth {
+	if holds := v.GetStructValue() != nil || v.GetListValue() != nil; holds && depth >= process.MaxJSONDepth {
 		message := fmt.Sprintf("nested deeper than %d objects and lists", process.MaxJSONDepth)
 		return &process.InvalidError{Field: field, Message: message, TooLarge: true}
 	}

@@ -35,11 +35,15 @@ SELECT v.version, v.created_time AS updated_time, t.enabled
    AND t.template_type = @template_type
    AND v.version = CASE @version::int WHEN 0 THEN t.version ELSE @version END;
 
+-- ListVersions returns the numbers of the newest lim versions, in ascending order.
 -- name: ListVersions :many
-SELECT v.version FROM flow_templates v
- WHERE v.namespace = @namespace
-   AND v.template_type = @template_type
- ORDER BY v.version;
+SELECT newest.version
+  FROM (
+    SELECT v.version FROM flow_templates v
+     WHERE v.namespace = @namespace
+       AND v.template_type = @template_type
+     ORDER BY v.version DESC LIMIT @lim::int) newest
+ ORDER BY newest.version;
 
 -- ListTemplates lists the newest versions of templates until they exceed max_bytes, including the
 -- one that exceeds it.

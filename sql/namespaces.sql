@@ -13,8 +13,20 @@ RETURNING *;
 -- name: GetNamespace :one
 SELECT * FROM namespaces WHERE namespace = @namespace;
 
+-- ListNamespaces lists at most lim namespaces after a name, until their settings exceed max_bytes,
+-- including the one that exceeds it.
 -- name: ListNamespaces :many
-SELECT * FROM namespaces ORDER BY namespace;
+SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, bounded.updated_time
+  FROM (
+    SELECT n.*,
+           sum(octet_length(n.config::text)) OVER (ORDER BY n.namespace ROWS UNBOUNDED PRECEDING)
+             - octet_length(n.config::text) AS bytes_before
+      FROM (
+        SELECT x.* FROM namespaces x
+         WHERE x.namespace > @after::text
+         ORDER BY x.namespace LIMIT @lim::int) n) bounded
+ WHERE bounded.bytes_before <= @max_bytes::bigint
+ ORDER BY bounded.namespace;
 
 -- Standing returns what every node reads once per second: the settings of all namespaces, and
 -- whether other nodes have changed them or left tasks there. It is a single statement, so that an

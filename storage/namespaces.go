@@ -28,10 +28,15 @@ func (s *Store) GetNamespace(ctx context.Context, namespace string) (Namespace, 
 	return row, noRow(mapped("get namespace "+namespace, err), process.ErrNamespaceNotFound)
 }
 
-// ListNamespaces lists all namespaces by name.
-func (s *Store) ListNamespaces(ctx context.Context) ([]Namespace, error) {
-	rows, err := s.q.ListNamespaces(ctx, s.general)
-	return rows, mapped("list namespaces", err)
+// ListNamespaces lists the namespaces after a name, at most limit and about ListBytes. more reports
+// that there may be more within the limit.
+func (s *Store) ListNamespaces(ctx context.Context, after string, limit int) (rows []Namespace, more bool, err error) {
+	rows, err = s.q.ListNamespaces(ctx, s.general, dbsqlc.ListNamespacesParams{After: after, Lim: int32(limit), MaxBytes: ListBytes})
+	bytes := 0
+	for n := range rows {
+		bytes += len(rows[n].Config)
+	}
+	return rows, bytes > ListBytes, mapped("list namespaces", err)
 }
 
 // Standing is the state of a namespace that every node needs, including changes and tasks of other

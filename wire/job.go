@@ -29,11 +29,17 @@ func ProgressJSON(p *progressorv1.Progress) ([]byte, error) {
 	if p.Details != nil {
 		cleanStruct(p.GetDetails())
 	}
-	text, err := protojson.Marshal(p)
+	return MessageJSON(p)
+}
+
+// MessageJSON returns a message as JSON without spaces. protojson writes spaces in some builds, and
+// sizes are limited.
+func MessageJSON(m proto.Message) ([]byte, error) {
+	text, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	var compact bytes.Buffer // protojson writes spaces in some builds, and the size is limited
+	var compact bytes.Buffer
 	err = json.Compact(&compact, text)
 	return compact.Bytes(), err
 }

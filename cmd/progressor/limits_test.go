@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,11 +88,34 @@ func setSize(m protoreflect.Message, path string, n int, text func(n int) string
 	case fd.IsList():
 		list := m.Mutable(fd).List()
 		for list.Len() < n {
-			list.Append(protoreflect.ValueOfString("e" + strconv.Itoa(list.Len())))
+			if fd.Kind() == protoreflect.MessageKind {
+				list.Append(list.NewElement())
+			} else {
+				list.Append(protoreflect.ValueOfString("e" + strconv.Itoa(list.Len())))
+			}
 		}
 	default:
 		m.Set(fd, sized(fd, n, text))
 	}
+}
+
+// setDepth gives a field of a message a JSON value of n nested objects.
+func setDepth(m protoreflect.Message, path string, n int) {
+	name, rest, deeper := strings.Cut(path, ".")
+	fd := m.Descriptor().Fields().ByName(protoreflect.Name(name))
+	if deeper {
+		setDepth(m.Mutable(fd).Message(), rest, n)
+		return
+	}
+	object := &structpb.Struct{}
+	for range n - 1 {
+		object = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStructValue(object)}}
+	}
+	var value proto.Message = object
+	if fd.Message().FullName() == "google.protobuf.Value" {
+		value = structpb.NewStructValue(object)
+	}
+	m.Set(fd, protoreflect.ValueOfMessage(value.ProtoReflect()))
 }
 
 // sized returns a value of n bytes for a field.
@@ -124,7 +148,21 @@ type bound struct {
 	field string // its path
 	most  int
 	text  func(n int) string
-	says  string // what the error says instead of field and most
+	fill  func(m proto.Message, n int) // sets a field that setSize cannot set
+	deep  bool                         // most is the depth of a JSON value
+	says  string                       // what the error says instead of field and most
+}
+
+// set gives the field a value of n bytes, elements or levels.
+func (b *bound) set(m proto.Message, n int) {
+	switch {
+	case b.fill != nil:
+		b.fill(m, n)
+	case b.deep:
+		setDepth(m.ProtoReflect(), b.field, n)
+	default:
+		setSize(m.ProtoReflect(), b.field, n, b.text)
+	}
 }
 
 func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Context, proto.Message) error {
@@ -137,20 +175,21 @@ func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Co
 // TestFieldsHaveLimits sends the largest value of each field, which is accepted, and one byte more,
 // which is refused with the field and the bound.
 func TestFieldsHaveLimits(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	for _, r := range append(l.processRequests(), l.otherRequests()...) {
+	for _, r := range slices.Concat(l.processRequests(), l.otherRequests(), l.listRequests()) {
 		for _, b := range r.bounds {
 			t.Run(r.method+"/"+b.field, func(t *testing.T) {
 				m := r.base()
-				setSize(m.ProtoReflect(), b.field, b.most, b.text)
+				b.set(m, b.most)
 				if err := r.send(t.Context(), m); err != nil {
-					t.Errorf("%d bytes are refused: %v", b.most, err)
+					t.Errorf("%d is refused: %v", b.most, err)
 				}
 				m = r.base()
-				setSize(m.ProtoReflect(), b.field, b.most+1, b.text)
+				b.set(m, b.most+1)
 				err := r.send(t.Context(), m)
 				if connect.CodeOf(err) != connect.CodeInvalidArgument || !says(err.Error(), b) {
-					t.Errorf("%d bytes: %v", b.most+1, err)
+					t.Errorf("%d: %v", b.most+1, err)
 				}
 			})
 		}
@@ -159,8 +198,11 @@ func TestFieldsHaveLimits(t *testing.T) {
 
 // says reports whether an error names a field and its bound.
 func says(text string, b bound) bool {
-	if b.says != "" {
+	switch {
+	case b.says != "":
 		return strings.Contains(text, b.says)
+	case b.deep:
+		return strings.Contains(text, b.field) && strings.Contains(text, fmt.Sprintf("deeper than %d objects and lists", b.most))
 	}
 	return strings.Contains(text, b.field+": ") && strings.Contains(text, strconv.Itoa(b.most))
 }
@@ -188,10 +230,16 @@ func (l *limits) processRequests() []request {
 			{field: "namespace.processor.connect.url", most: 2048, text: func(n int) string { return xs("http://127.0.0.1:1/", n) }},
 			{field: "namespace.retry_policy.non_retryable_errors", most: 100},
 			{field: "namespace.retry_policy.non_retryable_errors[0]", most: 256},
+			{field: "namespace.processor.connect.more_urls", most: 15, fill: fillURLs},
+			{field: "namespace.processor.connect.headers", most: 100, fill: fillHeaders},
+			{field: "namespace.processor.connect.headers", most: 256, fill: fillHeaderName, says: "must be at most 256 bytes"},
+			{field: "namespace.processor.connect.headers", most: 8 << 10, fill: fillHeaderValue, says: `headers["h"]: must be at most 8192 bytes`},
+			{field: "namespace.processor.connect.headers", most: 64 << 10, fill: fillAllHeaders},
 		}},
 		{"Start", sends(l.api.Start), start, []bound{
 			{field: "process_id", most: 256, text: func(n int) string { return xs(l.id(), n) }},
 			{field: "args", most: payload}, {field: "context", most: payload}, {field: "metadata", most: metadata},
+			{field: "metadata", most: 100, deep: true},
 			{field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
 		}},
 		{"Call", sends(l.api.Call), func() proto.Message {
@@ -207,6 +255,7 @@ func (l *limits) processRequests() []request {
 			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: broken}
 		}, []bound{
 			{field: "detail", most: 64 << 10}, {field: "aux_state", most: payload}, {field: "metadata", most: metadata}, {field: "context", most: payload},
+			{field: "metadata", most: 100, deep: true}, {field: "timers", most: 100, fill: fillTimers}, {field: "history", most: 100_000, fill: fillHistory},
 		}},
 		{"PutProcess with an event", sends(l.api.Process.PutProcess), func() proto.Message {
 			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: running, History: []*progressorv1.Event{{EventId: 1}}}
@@ -232,11 +281,14 @@ func (l *limits) processRequests() []request {
 // TestSQLFunctionsHaveLimits calls the functions of an application's transaction with the largest
 // values, and with one byte more.
 func TestSQLFunctionsHaveLimits(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
 	bytes := func(n int) any { return []byte(xs("", n)) }
 	text := func(n int) any { return xs(l.id(), n) }
 	object := func(n int) any { return `{"k": "` + xs("", n-len(`{"k": ""}`)) + `"}` } // as PostgreSQL writes it
 	value := func(n int) any { return `"` + xs("", n-2) + `"` }
+	nested := func(n int) any { return strings.Repeat(`{"k":`, n) + "1" + strings.Repeat("}", n) }
+	number := func(n int) any { return n }
 	for _, c := range []struct {
 		call, says string
 		most       int
@@ -245,12 +297,16 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 		{"start($1, $2, NULL)", "process_id", 256, text},
 		{"start($1, 'args', $2)", "args", 1 << 20, bytes},
 		{"start($1, 'metadata', NULL, $2::text::jsonb)", "metadata", 64 << 10, object},
+		{"start($1, 'deep', NULL, $2::text::jsonb)", "deeper", 100, nested},
 		{"notify($1, $2, NULL)", "process_id", 256, text},
 		{"notify($1, 'args', $2)", "args", 1 << 20, bytes},
 		{"cancel($1, $2)", "process_id", 256, text},
 		{"cancel($1, 'args', $2)", "reason", 4096, text},
 		{"enqueue($1, $2)", "name", 256, text},
 		{"enqueue($1, 'job', args => $2::text::jsonb)", "args", 1 << 20, value},
+		{"enqueue($1, 'job', args => $2::text::jsonb)", "deeper", 100, nested},
+		{"enqueue($1, 'job', tags => array_fill('t'::text, ARRAY[$2::int]))", "tags", 100, number},
+		{"enqueue($1, 'job', backoff => array_fill('1 s'::interval, ARRAY[$2::int]))", "backoff", 1000, number},
 		{"enqueue($1, 'job', job_id => $2)", "job_id", 256, text},
 		{"enqueue($1, 'job', metadata => $2::text::jsonb)", "metadata", 64 << 10, object},
 		{"enqueue($1, 'job', tags => ARRAY[$2])", "tag", 256, text},

@@ -40,6 +40,9 @@ func (l *limits) otherRequests() []request {
 			{field: "job_id", most: 256, text: unique}, {field: "name", most: 256}, {field: "args", most: payload},
 			{field: "idempotency_key", most: 256, text: unique}, {field: "options.metadata", most: metadata},
 			{field: "options.tags", most: 100}, {field: "options.tags[0]", most: 256}, {field: "options.unique.key", most: 256},
+			{field: "options.backoff.steps", most: 1000},
+			{field: "options.workers.worker_ids", most: 1000}, {field: "options.workers.worker_ids[0]", most: 256},
+			{field: "args", most: 100, deep: true}, {field: "options.metadata", most: 100, deep: true},
 		}},
 		{"PutConstraint", sends(l.api.Job.PutConstraint), func() proto.Message {
 			return &progressorv1.PutConstraintRequest{Constraint: &progressorv1.Constraint{
@@ -52,7 +55,9 @@ func (l *limits) otherRequests() []request {
 		}},
 		{"CreateCron", sends(l.api.Cron.CreateCron), newCron(http), []bound{
 			{field: "cron.cron_id", most: 200, text: unique}, {field: "cron.pause_note", most: 4096}, {field: "cron.metadata", most: metadata},
-			{field: "cron.spec.expressions[0]", most: 256, text: minutes},
+			{field: "cron.metadata", most: 100, deep: true},
+			{field: "cron.spec.expressions[0]", most: 256, text: minutes}, {field: "cron.spec.expressions", most: 100, fill: fillExpressions},
+			{field: "cron.policy.retry_backoff.steps", most: 1000},
 			{field: "cron.target.http.url", most: 2048, text: func(n int) string { return xs("http://127.0.0.1:1/", n) }},
 		}},
 		{"StartRun", sends(l.api.Flow.StartRun), func() proto.Message {
@@ -60,13 +65,23 @@ func (l *limits) otherRequests() []request {
 		}, []bound{
 			{field: "run_id", most: 160, text: unique}, {field: "payload", most: payload}, {field: "metadata", most: metadata},
 			{field: "scope", most: 256}, {field: "scope_id", most: 256}, {field: "idempotency_key", most: 256, text: unique},
+			{field: "payload", most: 100, deep: true}, {field: "metadata", most: 100, deep: true},
 		}},
 		{"CompleteStep", sends(l.api.Flow.CompleteStep), func() proto.Message {
 			return &progressorv1.CompleteStepRequest{
 				Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask",
 				Outcome: &progressorv1.CompleteStepRequest_Result{Result: structpb.NewNullValue()},
 			}
-		}, []bound{{field: "result", most: payload}, {field: "worker_id", most: 256}}},
+		}, []bound{
+			{field: "result", most: payload}, {field: "worker_id", most: 256}, {field: "result", most: 100, deep: true},
+			{field: "failure", most: 1 << 20, fill: fillFailure},
+		}},
+		{"ReportStep", sends(l.api.Flow.ReportStep), func() proto.Message {
+			return &progressorv1.ReportStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
+		}, []bound{{field: "progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("progress: %d bytes of JSON, at most %d", 64<<10+1, 64<<10)}}},
+		{"SkipStep", sends(l.api.Flow.SkipStep), func() proto.Message {
+			return &progressorv1.SkipStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
+		}, []bound{{field: "result", most: payload}, {field: "reason", most: 4096}}},
 		{"CancelRun", sends(l.api.Flow.CancelRun), func() proto.Message {
 			return &progressorv1.CancelRunRequest{Namespace: limitsNamespace, RunId: l.waitingRun()}
 		}, []bound{{field: "reason", most: 4096}}},
@@ -77,10 +92,17 @@ func (l *limits) otherRequests() []request {
 		}, []bound{
 			{field: "template.name", most: 1024}, {field: "template.description", most: 16 << 10},
 			{field: "template.steps[0].name", most: 1024}, {field: "template.steps[0].wait.title", most: 16 << 10},
+			{field: "template.steps[0].wait.assignees", most: 1000}, {field: "template.steps[0].wait.assignees[0]", most: 16 << 10},
+			{field: "template.steps[0].condition", most: 16 << 10, text: func(n int) string { return `scope != "` + xs("", n-11) + `"` }},
+			{field: "template.steps", most: 1000, fill: fillSteps}, {field: "template.dedupe_keys", most: 100}, {field: "template.dedupe_keys[0]", most: 256},
+			{field: "template.result", most: 100, deep: true}, {field: "template", most: 4 << 20, fill: fillTemplate},
 		}},
 		{"Poll", sends(l.api.Worker.Poll), func() proto.Message {
 			return &progressorv1.PollRequest{Namespaces: []string{limitsNamespace}, WorkerId: "w", JobNames: []string{"none"}}
-		}, []bound{{field: "worker_id", most: 256}, {field: "job_names[0]", most: 256}, {field: "job_names", most: 1000}}},
+		}, []bound{
+			{field: "worker_id", most: 256}, {field: "job_names[0]", most: 256}, {field: "job_names", most: 1000},
+			{field: "namespaces", most: 1000, fill: fillNamespaces},
+		}},
 		{"Heartbeat", sends(l.api.Worker.Heartbeat), func() proto.Message {
 			return &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.lease().GetLeaseToken()}}}
 		}, []bound{{field: "beats[0].progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("beats[0].progress: %d bytes of JSON, at most %d", 64<<10+1, 64<<10)}}},
@@ -195,8 +217,8 @@ func (l *limits) show(what string, texts []string, readers ...reader) {
 // TestLargestProcess starts a process with the largest values, has a worker store the largest result,
 // and reads both in every way.
 func TestLargestProcess(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	l.t = t
 	id, key := xs("p", 256), xs("k", 256)
 	args, taskContext, metadata := xs("args", 1<<20), xs("context", 1<<20), attributesOf(64<<10)
 	if _, err := l.api.Start(t.Context(), &progressorv1.StartRequest{
@@ -244,8 +266,8 @@ func TestLargestProcess(t *testing.T) {
 // TestLargestJob does the same with a job whose first attempt fails, from the API, SQL and the
 // command line.
 func TestLargestJob(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	l.t = t
 	name, args := xs("name", 256), xs("args", 1<<20-2)
 	tag, attribute := xs("tag", 256), xs("", 64<<10-len(`{"k": ""}`))
 	file := filepath.Join(t.TempDir(), "metadata.json")
@@ -317,8 +339,8 @@ func TestLargestJob(t *testing.T) {
 
 // TestLargestRun does the same with a run that a person completes.
 func TestLargestRun(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	l.t = t
 	title, description, name := xs("title", 16<<10), xs("description", 16<<10), xs("name", 1024)
 	step := waitStep()
 	step.Name, step.GetWait().Title = name, title
@@ -360,8 +382,8 @@ func TestLargestRun(t *testing.T) {
 
 // TestLargestCron creates the largest cron and reads it in every way, also in SQL.
 func TestLargestCron(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	l.t = t
 	id, note, args := xs("c", 200), xs("note", 4096), xs("args", 180<<10)
 	attribute := xs("attribute", 64<<10-len(`{"k":""}`))
 	c := &progressorv1.Cron{
@@ -391,8 +413,8 @@ func TestLargestCron(t *testing.T) {
 // TestCommandsHaveLimits passes the largest values to commands, and one byte more. The errors name
 // the flag or the field.
 func TestCommandsHaveLimits(t *testing.T) {
+	t.Parallel()
 	l := newLimits(t)
-	l.t = t
 	l.putTemplate(&progressorv1.Template{Type: "wait", Steps: []*progressorv1.StepTemplate{waitStep()}})
 	for _, c := range []struct {
 		says, bound string
@@ -412,6 +434,10 @@ func TestCommandsHaveLimits(t *testing.T) {
 		{"payload", "1048576", 1 << 20, func(string) []string {
 			return []string{"run", "start", limitsNamespace, "wait", "--payload", "@-"}
 		}, func(n int) string { return `"` + xs("", n-2) + `"` }},
+		{"--tag[0]", "256", 256, func(text string) []string { return []string{"job", "enqueue", limitsNamespace, "job", "--tag", text} }, nil},
+		{"headers", "8192", 8192, func(text string) []string {
+			return []string{"namespace", "put", "pushed", "--connect-url", "http://127.0.0.1:1", "--header", "h=" + text}
+		}, nil},
 		{"reason", "4096", 4096, func(text string) []string {
 			return []string{"run", "cancel", limitsNamespace, l.waitingRun(), "--reason", text}
 		}, nil},

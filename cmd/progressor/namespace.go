@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -175,7 +176,7 @@ func (namespaceListCmd) Help() string {
 }
 
 func (c *namespaceListCmd) Run(a *app) error {
-	return ask(a, c.outputFlag, c.client().Namespace.ListNamespaces, &progressorv1.ListNamespacesRequest{}, func(resp *progressorv1.ListNamespacesResponse) error {
+	return ask(a, c.outputFlag, c.all, &progressorv1.ListNamespacesRequest{}, func(resp *progressorv1.ListNamespacesResponse) error {
 		var rows []table.Row
 		for _, ns := range resp.GetNamespaces() {
 			rows = append(rows, table.Row{
@@ -185,6 +186,21 @@ func (c *namespaceListCmd) Run(a *app) error {
 		}
 		return printRows(a.Stdout, table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
 	})
+}
+
+// all reads all pages.
+func (c *namespaceListCmd) all(ctx context.Context, r *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
+	all, client := &progressorv1.ListNamespacesResponse{}, c.client()
+	for {
+		page, err := client.Namespace.ListNamespaces(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		all.Namespaces = append(all.Namespaces, page.GetNamespaces()...)
+		if r.PageToken = page.GetNextPageToken(); r.GetPageToken() == "" {
+			return all, nil
+		}
+	}
 }
 
 type namespacePauseCmd struct {

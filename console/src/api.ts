@@ -6,7 +6,7 @@ import { BulkService, InsightService } from "./gen/progressor/v1/admin_pb";
 import { CronService } from "./gen/progressor/v1/cron_pb";
 import { FlowService, JobEventService } from "./gen/progressor/v1/flow_pb";
 import { JobService } from "./gen/progressor/v1/job_pb";
-import { NamespaceService } from "./gen/progressor/v1/namespace_pb";
+import { NamespaceService, type Namespace } from "./gen/progressor/v1/namespace_pb";
 import { ErrorDetail_Reason, ErrorDetailSchema, ProcessService, type ErrorDetail } from "./gen/progressor/v1/process_pb";
 import { WorkerService } from "./gen/progressor/v1/worker_pb";
 
@@ -61,6 +61,17 @@ export const jobEvents = createClient(JobEventService, transport);
 export const jobs = createClient(JobService, transport);
 export const namespaces = createClient(NamespaceService, transport);
 export const workers = createClient(WorkerService, transport);
+
+/** Reads all pages of the namespaces. */
+export async function allNamespaces(options?: CallOptions): Promise<{ namespaces: Namespace[] }> {
+  const all: Namespace[] = [];
+  for (let pageToken = ""; ; ) {
+    const page = await namespaces.listNamespaces({ pageToken }, options);
+    all.push(...page.namespaces);
+    pageToken = page.nextPageToken;
+    if (!pageToken) return { namespaces: all };
+  }
+}
 
 export const queries = new QueryClient({
   defaultOptions: { queries: { retry: (count, error) => count < 2 && ConnectError.from(error).code === Code.Unavailable, staleTime: 2000 } },

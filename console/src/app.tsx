@@ -1,5 +1,5 @@
 import { lazy, Suspense, useEffect, useMemo, useState, useSyncExternalStore } from "react";
-import { namespaces, readOnly, refresh, setToken, tokenAsked, useRead, version } from "./api";
+import { allNamespaces, readOnly, refresh, setToken, tokenAsked, useRead, version } from "./api";
 import { Commands, Palette, useCommands, type Command } from "./palette";
 import { change, go, href, useRoute } from "./router";
 import { choose, chosen, useTheme } from "./theme";
@@ -37,7 +37,7 @@ const lastName = "progressor.namespace";
 /** Returns the namespaces, and the selected one: that of the address, or else the last one that was shown. */
 function useNamespace(page: string, needed: boolean): { ns: string; all: string[]; paused: boolean; error: unknown; loading: boolean; guessed: boolean } {
   const { params } = useRoute();
-  const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o), { every: 15000 });
+  const { data, error, isPending } = useRead(["namespaces"], allNamespaces, { every: 15000 });
   const all = useMemo(() => data?.namespaces.map((n) => n.namespace) ?? [], [data]);
   const ns = params.get("ns") ?? "";
   const [guess, setGuess] = useState({ page: "", ns: "" });

@@ -24,7 +24,7 @@ func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepReques
 		o.Result, err = resultJSON("result", outcome.Result)
 	case *progressorv1.CompleteStepRequest_Failure:
 		o.Outcome = stepFailed
-		o.Failure, err = wire.FailureJSON(outcome.Failure)
+		o.Failure, err = failureJSON(outcome.Failure)
 	case *progressorv1.CompleteStepRequest_Cancelled:
 		o.Outcome = stepCancelled
 	default:
@@ -90,9 +90,34 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
 	o := &command{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
 	var err error
-	if o.Progress, err = wire.ProgressJSON(r.GetProgress()); err != nil {
-		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
+	if o.Progress, err = progressJSON(r.GetProgress()); err != nil {
+		return nil, err
 	}
 	a, err := f.runCommand(ctx, r.GetNamespace(), r.GetRunId(), o, by)
 	return &progressorv1.LeaseDirective{LeaseToken: r.GetToken(), Directive: progressorv1.LeaseDirective_Directive(a.Directive), CancelReason: a.Reason}, err
+}
+
+// failureJSON returns the failure of a wait in its stored form. Its limit is that of the failure of
+// a worker.
+func failureJSON(failure *progressorv1.Failure) ([]byte, error) {
+	if size := proto.Size(failure); size > process.MaxPayloadBytes {
+		return nil, &process.InvalidError{
+			Field: "failure", TooLarge: true, Message: fmt.Sprintf("%d bytes, at most %d", size, process.MaxPayloadBytes),
+		}
+	}
+	return wire.FailureJSON(failure)
+}
+
+// progressJSON returns the progress of a wait in its stored form. Its limit is that of a heartbeat.
+func progressJSON(progress *progressorv1.Progress) ([]byte, error) {
+	text, err := wire.ProgressJSON(progress)
+	if err != nil {
+		return nil, &process.InvalidError{Field: "progress", Message: err.Error()}
+	}
+	if len(text) > process.MaxProgressBytes {
+		return nil, &process.InvalidError{
+			Field: "progress", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxProgressBytes),
+		}
+	}
+	return text, nil
 }

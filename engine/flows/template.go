@@ -154,12 +154,12 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 		}
 		return nil, invalid(problems)
 	}
-	if r.GetValidateOnly() {
-		return &progressorv1.PutTemplateResponse{Template: r.GetTemplate()}, nil
-	}
-	text, err := protojson.Marshal(t)
+	text, err := definitionJSON(t)
 	if err != nil {
 		return nil, err
+	}
+	if r.GetValidateOnly() {
+		return &progressorv1.PutTemplateResponse{Template: r.GetTemplate()}, nil
 	}
 	expected := int32(-1)
 	if r.ExpectedVersion != nil {
@@ -175,6 +175,20 @@ func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequ
 	}
 	got, err := f.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: t.GetNamespace(), Type: t.GetType()})
 	return &progressorv1.PutTemplateResponse{Template: got.GetTemplate(), Created: created}, err
+}
+
+// definitionJSON returns a template as it is stored.
+func definitionJSON(t *progressorv1.Template) ([]byte, error) {
+	text, err := wire.MessageJSON(t)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > process.MaxTemplateBytes {
+		return nil, &process.InvalidError{
+			Field: "template", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxTemplateBytes),
+		}
+	}
+	return text, nil
 }
 
 // GetTemplate returns a version of a template.

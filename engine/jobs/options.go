@@ -159,7 +159,7 @@ func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jo
 		return nil, &process.InvalidError{Field: "options.workers", Message: "a job that one worker runs stays one, and a job that several run has to say how many"}
 	}
 	u := &jobs.Update{
-		Actor: actor, Fields: slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths())), Timeout: s.timeout, Tags: s.tags, Options: s.options,
+		Actor: actor, Fields: slices.Compact(slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths()))), Timeout: s.timeout, Tags: s.tags, Options: s.options,
 	}
 	if named["metadata"] {
 		u.Metadata = &s.metadata

@@ -90,7 +90,7 @@ func (all contentChecks) valueCheck(fd protoreflect.FieldDescriptor) valueCheck 
 		return checkDuration
 	case structName:
 		return func(v protoreflect.Value) *process.InvalidError {
-			return checkStruct(v.Message().Interface().(*structpb.Struct), 0)
+			return checkStruct(v.Message().Interface().(*structpb.Struct), 1)
 		}
 	case valueName:
 		return func(v protoreflect.Value) *process.InvalidError {
@@ -98,7 +98,7 @@ func (all contentChecks) valueCheck(fd protoreflect.FieldDescriptor) valueCheck 
 		}
 	case listName:
 		return func(v protoreflect.Value) *process.InvalidError {
-			return checkJSONList(v.Message().Interface().(*structpb.ListValue), 0)
+			return checkJSONList(v.Message().Interface().(*structpb.ListValue), 1)
 		}
 	}
 	c := all.of(fd.Message())
@@ -194,6 +194,7 @@ func checkDuration(v protoreflect.Value) *process.InvalidError {
 	return nil
 }
 
+// checkStruct checks an object. depth counts it and the objects and lists around it.
 func checkStruct(s *structpb.Struct, depth int) *process.InvalidError {
 	if depth > maxJSONDepth {
 		return tooDeep()
@@ -222,6 +223,7 @@ func checkJSONList(list *structpb.ListValue, depth int) *process.InvalidError {
 	return nil
 }
 
+// checkJSONValue checks a value. depth counts the objects and lists around it.
 func checkJSONValue(v *structpb.Value, depth int) *process.InvalidError {
 	switch kind := v.GetKind().(type) {
 	case *structpb.Value_NullValue, *structpb.Value_BoolValue:

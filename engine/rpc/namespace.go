@@ -30,13 +30,13 @@ func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamesp
 	return &progressorv1.GetNamespaceResponse{Namespace: ns}, nil
 }
 
-// ListNamespaces returns all namespaces.
-func (s *namespaces) ListNamespaces(ctx context.Context, _ *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
-	list, err := s.engine.ListNamespaces(ctx)
+// ListNamespaces returns a page of the namespaces.
+func (s *namespaces) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
+	list, next, err := s.engine.ListNamespaces(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.ListNamespacesResponse{Namespaces: list}, nil
+	return &progressorv1.ListNamespacesResponse{Namespaces: list, NextPageToken: next}, nil
 }
 
 // PauseNamespace pauses a namespace.

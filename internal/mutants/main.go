@@ -51,7 +51,7 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	survived, planted := []string{}, 0
-	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants) {
+	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants, limitMutants) {
 		if !strings.Contains(m.name, *only) {
 			continue
 		}

@@ -99,10 +99,13 @@ func IsRequest(ctx context.Context, s *storage.Store, key process.Key, idempoten
 	return known, err
 }
 
-// Versions lists the versions of a template.
+// MaxVersions limits the number of versions that Versions returns.
+const MaxVersions = 1000
+
+// Versions lists the newest versions of a template, in ascending order.
 func Versions(ctx context.Context, s *storage.Store, namespace, templateType string) (versions []int32, err error) {
 	err = s.Read(ctx, "list versions", func(ctx context.Context, tx pgx.Tx) error {
-		versions, err = dbsqlc.New().ListVersions(ctx, tx, dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType})
+		versions, err = dbsqlc.New().ListVersions(ctx, tx, dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType, Lim: MaxVersions})
 		return err
 	})
 	return versions, err

@@ -1,6 +1,6 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useState } from "react";
-import { insight, namespaces, readOnly, refresh, useRead } from "../api";
+import { allNamespaces, insight, namespaces, readOnly, refresh, useRead } from "../api";
 import { count, duration, durationMillis, millis, parseSpan, typedSpan, wrongCount, wrongNumber } from "../format";
 import { BuiltinProcessorSchema, ConnectProcessor_Encoding, ConnectProcessorSchema, HistoryMode, NamespaceSchema, ProcessorConfigSchema, PullProcessorSchema, RetryPolicySchema, ZombiePolicy, type Namespace } from "../gen/progressor/v1/namespace_pb";
 import { useCommands } from "../palette";
@@ -199,7 +199,7 @@ export function Namespaces() {
   const open = useParam("open");
   const [editing, setEditing] = useState<Namespace | "new">();
   const [pausing, setPausing] = useState<Namespace>();
-  const { data, error, isPending } = useRead(["namespaces"], (o) => namespaces.listNamespaces({}, o));
+  const { data, error, isPending } = useRead(["namespaces"], allNamespaces);
   const overview = useRead(["overview", ""], (o) => insight.getOverview({ namespace: "" }, o));
   useCommands(readOnly ? [] : [{ name: "New namespace", group: "namespaces", run: () => setEditing("new") }]);
   return (

@@ -518,7 +518,7 @@ type GetOverviewResponse struct {
 	TimerLatenessP99  *durationpb.Duration   `protobuf:"bytes,4,opt,name=timer_lateness_p99,json=timerLatenessP99,proto3" json:"timer_lateness_p99,omitempty"`
 	TasksPerSecond    float64                `protobuf:"fixed64,5,opt,name=tasks_per_second,json=tasksPerSecond,proto3" json:"tasks_per_second,omitempty"` // in the last minute
 	Nodes             []*Node                `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Namespaces        []*NamespaceOverview   `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // by name
+	Namespaces        []*NamespaceOverview   `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 10,000 by name; the sums have all
 	// One sample per ten seconds of the last hour, oldest first. They start when the node that serves
 	// this request started.
 	Samples []*OverviewSample `protobuf:"bytes,8,rep,name=samples,proto3" json:"samples,omitempty"`
@@ -1167,7 +1167,7 @@ func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 
 type ListNodesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // the newest 1,000, by number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

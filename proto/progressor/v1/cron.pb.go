@@ -1423,11 +1423,12 @@ func (x *NotifyProcessTarget) GetArgs() []byte {
 }
 
 type HttpTarget struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Url     string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Method  string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default: POST
-	Headers map[string]string      `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Body    []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Url    string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Method string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // default: POST
+	// Names have 1 to 256 bytes and values at most 8 KiB.
+	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
 	// Default: 200 to 299.
 	SuccessCodes  []int32 `protobuf:"varint,5,rep,packed,name=success_codes,json=successCodes,proto3" json:"success_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3342,13 +3343,13 @@ const file_progressor_v1_cron_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\x12\x1d\n" +
-	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\xb2\x02\n" +
+	"\x04args\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04args\"\xc2\x02\n" +
 	"\n" +
 	"HttpTarget\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12\x1f\n" +
-	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12J\n" +
-	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12\x1d\n" +
+	"\x06method\x18\x02 \x01(\tB\a\xbaH\x04r\x02( R\x06method\x12Z\n" +
+	"\aheaders\x18\x03 \x03(\v2&.progressor.v1.HttpTarget.HeadersEntryB\x18\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@R\aheaders\x12\x1d\n" +
 	"\x04body\x18\x04 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04body\x124\n" +
 	"\rsuccess_codes\x18\x05 \x03(\x05B\x0f\xbaH\f\x92\x01\t\"\a\x1a\x05\x18\xd7\x04(dR\fsuccessCodes\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +

@@ -2481,7 +2481,7 @@ func (x *GetTemplateRequest) GetVersion() int32 {
 type GetTemplateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Template      *Template              `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
-	Versions      []int32                `protobuf:"varint,2,rep,packed,name=versions,proto3" json:"versions,omitempty"` // all versions
+	Versions      []int32                `protobuf:"varint,2,rep,packed,name=versions,proto3" json:"versions,omitempty"` // the newest 1,000, in ascending order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -551,7 +551,8 @@ type ConnectProcessor struct {
 	Url      string                    `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Encoding ConnectProcessor_Encoding `protobuf:"varint,2,opt,name=encoding,proto3,enum=progressor.v1.ConnectProcessor_Encoding" json:"encoding,omitempty"`
 	Protocol ConnectProcessor_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=progressor.v1.ConnectProcessor_Protocol" json:"protocol,omitempty"`
-	Headers  map[string]string         `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Names have 1 to 256 bytes and values at most 8 KiB, all together at most 64 KiB.
+	Headers map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Other URLs of the same processor. Attempts are spread over url and these. If one cannot be
 	// reached or rejects an attempt because it is busy, the next one gets the attempt.
 	MoreUrls      []string `protobuf:"bytes,5,rep,name=more_urls,json=moreUrls,proto3" json:"more_urls,omitempty"`
@@ -981,7 +982,10 @@ func (x *GetNamespaceResponse) GetNamespace() *Namespace {
 }
 
 type ListNamespacesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 means 1,000.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1016,9 +1020,24 @@ func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
 }
 
+func (x *ListNamespacesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListNamespacesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListNamespacesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespaces    []*Namespace           `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Namespaces    []*Namespace           `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // by name
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1058,6 +1077,13 @@ func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
 		return x.Namespaces
 	}
 	return nil
+}
+
+func (x *ListNamespacesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type PauseNamespaceRequest struct {
@@ -1270,13 +1296,13 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
 	"\abuiltin\x18\x03 \x01(\v2\x1f.progressor.v1.BuiltinProcessorH\x00R\abuiltinB\x12\n" +
-	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xd6\x04\n" +
+	"\ttransport\x12\x05\xbaH\x02\b\x01\"\xe6\x04\n" +
 	"\x10ConnectProcessor\x12&\n" +
 	"\x03url\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f(\x80\x102\n" +
 	"^https?://R\x03url\x12N\n" +
 	"\bencoding\x18\x02 \x01(\x0e2(.progressor.v1.ConnectProcessor.EncodingB\b\xbaH\x05\x82\x01\x02\x10\x01R\bencoding\x12N\n" +
-	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12P\n" +
-	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12:\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2(.progressor.v1.ConnectProcessor.ProtocolB\b\xbaH\x05\x82\x01\x02\x10\x01R\bprotocol\x12`\n" +
+	"\aheaders\x18\x04 \x03(\v2,.progressor.v1.ConnectProcessor.HeadersEntryB\x18\xbaH\x15\x9a\x01\x12\x10d\"\ar\x05 \x01(\x80\x02*\x05r\x03(\x80@R\aheaders\x12:\n" +
 	"\tmore_urls\x18\x05 \x03(\tB\x1d\xbaH\x1a\x92\x01\x17\x10\x0f\x18\x01\"\x11r\x0f(\x80\x102\n" +
 	"^https?://R\bmoreUrls\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
@@ -1315,12 +1341,17 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x13GetNamespaceRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"N\n" +
 	"\x14GetNamespaceResponse\x126\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"\x17\n" +
-	"\x15ListNamespacesRequest\"R\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"i\n" +
+	"\x15ListNamespacesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"z\n" +
 	"\x16ListNamespacesResponse\x128\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\v2\x18.progressor.v1.NamespaceR\n" +
-	"namespaces\"S\n" +
+	"namespaces\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"S\n" +
 	"\x15PauseNamespaceRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"P\n" +
 	"\x16PauseNamespaceResponse\x126\n" +

@@ -2469,7 +2469,7 @@ type PutProcessRequest struct {
 	Detail        string           `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	AuxState      []byte           `protobuf:"bytes,5,opt,name=aux_state,json=auxState,proto3" json:"aux_state,omitempty"`
 	Metadata      *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	History       []*Event         `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"` // event_id 1, 2, 3, …
+	History       []*Event         `protobuf:"bytes,7,rep,name=history,proto3" json:"history,omitempty"` // event_id 1, 2, …
 	Timers        []*Timer         `protobuf:"bytes,8,rep,name=timers,proto3" json:"timers,omitempty"`
 	Context       []byte           `protobuf:"bytes,9,opt,name=context,proto3" json:"context,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3506,7 +3506,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x14WatchProcessResponse\x12,\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.progressor.v1.EventH\x00R\x05event\x122\n" +
 	"\aprocess\x18\x02 \x01(\v2\x16.progressor.v1.ProcessH\x00R\aprocessB\b\n" +
-	"\x06update\"\xc9\x03\n" +
+	"\x06update\"\xd5\x03\n" +
 	"\x11PutProcessRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12)\n" +
 	"\n" +
@@ -3516,8 +3516,9 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\xbaH\a\x82\x01\x04\x18\x02\x18\x03R\x06status\x12!\n" +
 	"\x06detail\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06detail\x12&\n" +
 	"\taux_state\x18\x05 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\bauxState\x123\n" +
-	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12.\n" +
-	"\ahistory\x18\a \x03(\v2\x14.progressor.v1.EventR\ahistory\x126\n" +
+	"\bmetadata\x18\x06 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12:\n" +
+	"\ahistory\x18\a \x03(\v2\x14.progressor.v1.EventB\n" +
+	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\ahistory\x126\n" +
 	"\x06timers\x18\b \x03(\v2\x14.progressor.v1.TimerB\b\xbaH\x05\x92\x01\x02\x10dR\x06timers\x12#\n" +
 	"\acontext\x18\t \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\acontext\"F\n" +
 	"\x12PutProcessResponse\x120\n" +

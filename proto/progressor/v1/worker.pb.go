@@ -737,12 +737,13 @@ func (x *HeartbeatResponse) GetWorker() WorkerDirective {
 }
 
 type LeaseDirective struct {
-	state             protoimpl.MessageState   `protogen:"open.v1"`
-	LeaseToken        string                   `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
-	Directive         LeaseDirective_Directive `protobuf:"varint,2,opt,name=directive,proto3,enum=progressor.v1.LeaseDirective_Directive" json:"directive,omitempty"`
-	CancelReason      string                   `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
-	ExpiresTime       *timestamppb.Timestamp   `protobuf:"bytes,4,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
-	HeartbeatInterval *durationpb.Duration     `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // from now on; options may have changed
+	state      protoimpl.MessageState   `protogen:"open.v1"`
+	LeaseToken string                   `protobuf:"bytes,1,opt,name=lease_token,json=leaseToken,proto3" json:"lease_token,omitempty"`
+	Directive  LeaseDirective_Directive `protobuf:"varint,2,opt,name=directive,proto3,enum=progressor.v1.LeaseDirective_Directive" json:"directive,omitempty"`
+	// Left out after 4 MiB of reasons in a response.
+	CancelReason      string                 `protobuf:"bytes,3,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
+	ExpiresTime       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_time,json=expiresTime,proto3" json:"expires_time,omitempty"`
+	HeartbeatInterval *durationpb.Duration   `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"` // from now on; options may have changed
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1581,7 +1582,7 @@ func (x *ListWorkersResponse) GetNextPageToken() string {
 type Worker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Namespaces    []string               `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Namespaces    []string               `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // the first 1,000 by name
 	Leases        int32                  `protobuf:"varint,3,opt,name=leases,proto3" json:"leases,omitempty"`
 	LastSeenTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
 	Directive     WorkerDirective        `protobuf:"varint,5,opt,name=directive,proto3,enum=progressor.v1.WorkerDirective" json:"directive,omitempty"`
@@ -1786,7 +1787,7 @@ type Job struct {
 	State     JobState               `protobuf:"varint,5,opt,name=state,proto3,enum=progressor.v1.JobState" json:"state,omitempty"`
 	Options   *JobOptions            `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
 	Attempt   int32                  `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Failures  []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // one for each failed attempt, oldest first
+	Failures  []*Failure             `protobuf:"bytes,8,rep,name=failures,proto3" json:"failures,omitempty"` // the newest 20 of the failed attempts, oldest first
 	Progress  *Progress              `protobuf:"bytes,9,opt,name=progress,proto3" json:"progress,omitempty"`
 	Result    *structpb.Value        `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
 	// Why a job does not run: the name of a constraint, a paused namespace, or its time. For a job
@@ -2538,9 +2539,9 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\x04next\x18\x05 \x01(\v2\x1a.progressor.v1.PollRequestR\x04nextB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\";\n" +
 	"\tJobResult\x12.\n" +
-	"\x06result\x18\x01 \x01(\v2\x16.google.protobuf.ValueR\x06result\"%\n" +
-	"\tCancelled\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\tR\amessage\"<\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.google.protobuf.ValueR\x06result\"0\n" +
+	"\tCancelled\x12#\n" +
+	"\amessage\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\amessage\"<\n" +
 	"\x10CompleteResponse\x12(\n" +
 	"\x04next\x18\x01 \x03(\v2\x14.progressor.v1.LeaseR\x04next\"\x8e\x01\n" +
 	"\x14CompleteBatchRequest\x12F\n" +

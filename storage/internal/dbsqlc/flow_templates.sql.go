@@ -261,19 +261,24 @@ func (q *Queries) ListTemplates(ctx context.Context, db DBTX, arg ListTemplatesP
 }
 
 const listVersions = `-- name: ListVersions :many
-SELECT v.version FROM flow_templates v
- WHERE v.namespace = $1
-   AND v.template_type = $2
- ORDER BY v.version
+SELECT newest.version
+  FROM (
+    SELECT v.version FROM flow_templates v
+     WHERE v.namespace = $1
+       AND v.template_type = $2
+     ORDER BY v.version DESC LIMIT $3::int) newest
+ ORDER BY newest.version
 `
 
 type ListVersionsParams struct {
 	Namespace    string
 	TemplateType string
+	Lim          int32
 }
 
+// ListVersions returns the numbers of the newest lim versions, in ascending order.
 func (q *Queries) ListVersions(ctx context.Context, db DBTX, arg ListVersionsParams) ([]int32, error) {
-	rows, err := db.Query(ctx, listVersions, arg.Namespace, arg.TemplateType)
+	rows, err := db.Query(ctx, listVersions, arg.Namespace, arg.TemplateType, arg.Lim)
 	if err != nil {
 		return nil, err
 	}

@@ -28,11 +28,29 @@ func (q *Queries) GetNamespace(ctx context.Context, db DBTX, namespace string) (
 }
 
 const listNamespaces = `-- name: ListNamespaces :many
-SELECT namespace, config, paused, created_time, updated_time FROM namespaces ORDER BY namespace
+SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, bounded.updated_time
+  FROM (
+    SELECT n.namespace, n.config, n.paused, n.created_time, n.updated_time,
+           sum(octet_length(n.config::text)) OVER (ORDER BY n.namespace ROWS UNBOUNDED PRECEDING)
+             - octet_length(n.config::text) AS bytes_before
+      FROM (
+        SELECT x.namespace, x.config, x.paused, x.created_time, x.updated_time FROM namespaces x
+         WHERE x.namespace > $1::text
+         ORDER BY x.namespace LIMIT $2::int) n) bounded
+ WHERE bounded.bytes_before <= $3::bigint
+ ORDER BY bounded.namespace
 `
 
-func (q *Queries) ListNamespaces(ctx context.Context, db DBTX) ([]Namespace, error) {
-	rows, err := db.Query(ctx, listNamespaces)
+type ListNamespacesParams struct {
+	After    string
+	Lim      int32
+	MaxBytes int64
+}
+
+// ListNamespaces lists at most lim namespaces after a name, until their settings exceed max_bytes,
+// including the one that exceeds it.
+func (q *Queries) ListNamespaces(ctx context.Context, db DBTX, arg ListNamespacesParams) ([]Namespace, error) {
+	rows, err := db.Query(ctx, listNamespaces, arg.After, arg.Lim, arg.MaxBytes)
 	if err != nil {
 		return nil, err
 	}

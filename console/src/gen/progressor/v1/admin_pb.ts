@@ -237,7 +237,7 @@ export type GetOverviewResponse = Message<"progressor.v1.GetOverviewResponse"> &
   nodes: Node[];
 
   /**
-   * by name
+   * the first 10,000 by name; the sums have all
    *
    * @generated from field: repeated progressor.v1.NamespaceOverview namespaces = 7;
    */
@@ -560,6 +560,8 @@ export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*
  */
 export type ListNodesResponse = Message<"progressor.v1.ListNodesResponse"> & {
   /**
+   * the newest 1,000, by number
+   *
    * @generated from field: repeated progressor.v1.Node nodes = 1;
    */
   nodes: Node[];

@@ -612,6 +612,8 @@ export type HttpTarget = Message<"progressor.v1.HttpTarget"> & {
   method: string;
 
   /**
+   * Names have 1 to 256 bytes and values at most 8 KiB.
+   *
    * @generated from field: map<string, string> headers = 3;
    */
   headers: { [key: string]: string };

@@ -1303,7 +1303,7 @@ export type GetTemplateResponse = Message<"progressor.v1.GetTemplateResponse"> &
   template?: Template | undefined;
 
   /**
-   * all versions
+   * the newest 1,000, in ascending order
    *
    * @generated from field: repeated int32 versions = 2;
    */

@@ -1188,7 +1188,7 @@ export type PutProcessRequest = Message<"progressor.v1.PutProcessRequest"> & {
   metadata?: JsonObject | undefined;
 
   /**
-   * event_id 1, 2, 3, …
+   * event_id 1, 2, …
    *
    * @generated from field: repeated progressor.v1.Event history = 7;
    */

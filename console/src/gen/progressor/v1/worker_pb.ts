@@ -282,6 +282,8 @@ export type LeaseDirective = Message<"progressor.v1.LeaseDirective"> & {
   directive: LeaseDirective_Directive;
 
   /**
+   * Left out after 4 MiB of reasons in a response.
+   *
    * @generated from field: string cancel_reason = 3;
    */
   cancelReason: string;
@@ -683,6 +685,8 @@ export type Worker = Message<"progressor.v1.Worker"> & {
   workerId: string;
 
   /**
+   * the first 1,000 by name
+   *
    * @generated from field: repeated string namespaces = 2;
    */
   namespaces: string[];
@@ -812,7 +816,7 @@ export type Job = Message<"progressor.v1.Job"> & {
   attempt: number;
 
   /**
-   * one for each failed attempt, oldest first
+   * the newest 20 of the failed attempts, oldest first
    *
    * @generated from field: repeated progressor.v1.Failure failures = 8;
    */

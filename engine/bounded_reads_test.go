@@ -1,0 +1,121 @@
+package engine_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// pagesOf reads all pages of a list and returns the names of their rows. Each page has at most
+// about 8 MiB.
+func pagesOf[M proto.Message](t *testing.T, what string, name func(M) string, read func(token string) ([]M, string, error)) (names []string) {
+	t.Helper()
+	for token, more := "", true; more; more = token != "" {
+		page, next, err := read(token)
+		if err != nil || len(page) == 0 {
+			t.Fatalf("%s: a page of %d rows, %v", what, len(page), err)
+		}
+		size := 0
+		for _, m := range page {
+			size += proto.Size(m)
+			names = append(names, name(m))
+		}
+		if size > 9<<20 {
+			t.Errorf("%s: a page of %d rows has %d bytes", what, len(page), size)
+		}
+		token = next
+	}
+	return names
+}
+
+// TestOperatorReadsAreBounded checks that the responses for operators have about 8 MiB at most,
+// however large their rows are, and that their pages are complete.
+func TestOperatorReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: words})
+	db := storagetest.Connect(t, dsn)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete := func(what string, got []string, want int) {
+		t.Helper()
+		slices.Sort(got)
+		if all := len(slices.Compact(got)); len(got) != want || all != want {
+			t.Errorf("%s: %d rows, %d of them different, want %d", what, len(got), all, want)
+		}
+	}
+
+	exec(`INSERT INTO audit (time, actor, source, method, namespace, subject, details)
+		SELECT now(), 'ada', '10.0.0.1', 'StartBulk', 'ns', 's' || k, jsonb_build_object('filter', repeat('x', 20000)) FROM generate_series(1, 1000) k`)
+	complete("audit", pagesOf(t, "audit", (*progressorv1.AuditEntry).GetSubject, func(token string) ([]*progressorv1.AuditEntry, string, error) {
+		return n.ListAudit(t.Context(), &progressorv1.ListAuditRequest{Namespace: "ns", Filter: `subject = "s*"`, PageSize: 1000, PageToken: token})
+	}), 1000)
+
+	exec(`INSERT INTO workers (namespace, worker_id, last_seen_time) SELECT 'ns', 'w' || w, now() FROM generate_series(1, 100) w
+		UNION ALL SELECT rpad('n' || k || '-', 128, 'x'), 'w' || w, now() FROM generate_series(1, 1100) k, generate_series(1, 100) w`)
+	complete("workers", pagesOf(t, "workers", (*progressorv1.Worker).GetWorkerId, func(token string) ([]*progressorv1.Worker, string, error) {
+		list, next, err := n.ListWorkers(t.Context(), &progressorv1.ListWorkersRequest{Namespace: "ns", PageSize: 1000, PageToken: token})
+		if err == nil && len(list[0].GetNamespaces()) != 1000 {
+			t.Errorf("a worker has %d namespaces", len(list[0].GetNamespaces()))
+		}
+		return list, next, err
+	}), 100)
+	exec("DELETE FROM workers")
+
+	exec(`INSERT INTO namespaces (namespace, config) SELECT 'large-' || k, jsonb_build_object('processor', '{"pull": {}}'::jsonb,
+		'retryPolicy', jsonb_build_object('nonRetryableErrors', jsonb_build_array(repeat('x', 120000)))) FROM generate_series(1, 150) k`)
+	complete("namespaces", pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace, func(token string) ([]*progressorv1.Namespace, string, error) {
+		return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageToken: token})
+	}), 151)
+	complete("namespaces by seven", pagesOf(t, "namespaces", (*progressorv1.Namespace).GetNamespace, func(token string) ([]*progressorv1.Namespace, string, error) {
+		return n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageSize: 7, PageToken: token})
+	}), 151)
+	_, _, err := n.ListNamespaces(t.Context(), &progressorv1.ListNamespacesRequest{PageToken: "?"})
+	if err == nil || !strings.Contains(err.Error(), "page_token") {
+		t.Errorf("a wrong token: %v", err)
+	}
+}
+
+// TestFailuresInReadsAreBounded checks that the error groups and the explanation of a process have
+// only the beginnings of failures.
+func TestFailuresInReadsAreBounded(t *testing.T) {
+	t.Parallel()
+	dsn := storagetest.DSN(t)
+	n := start(t, dsn, by{callTask: words})
+	db := storagetest.Connect(t, dsn)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := db.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.started(t, "p")
+	exec(`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
+		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij') FROM generate_series(1, 500) k`)
+	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, failure)
+		SELECT 'ns', process, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
+		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000)) FROM generate_series(1, 500) k, LATERAL (VALUES ('broken' || k), ('p')) AS x(process)`)
+	groups, _, err := n.ListErrors(t.Context(), "ns", 1000, "")
+	size := 0
+	for _, g := range groups {
+		size += proto.Size(g)
+	}
+	if err != nil || len(groups) != 500 || size > 1<<20 {
+		t.Errorf("%d groups of %d bytes, %v", len(groups), size, err)
+	}
+	explained, err := n.ExplainProcess(t.Context(), key("p"))
+	if size := proto.Size(explained); err != nil || len(explained.GetSpans()) < 500 || size > 2<<20 {
+		t.Errorf("%d spans of %d bytes, %v", len(explained.GetSpans()), size, err)
+	}
+	exec("DELETE FROM tasks WHERE task_id > 1000000")
+	exec("DELETE FROM processes WHERE process_id LIKE 'broken%'")
+}

@@ -1,0 +1,40 @@
+package main
+
+// limitMutants remove bounds of fields and of responses.
+var limitMutants = []mutant{
+	{
+		name: "wait-failure-without-bound", breaks: "the failure of a wait is bounded",
+		file: "engine/flows/answers.go", old: "size > process.MaxPayloadBytes", planted: "size > process.MaxMessageBytes",
+		packages: "./cmd/progressor", run: "TestFieldsHaveLimits/CompleteStep",
+	},
+	{
+		name: "metadata-too-deep", breaks: "metadata has at most 100 nested objects and lists",
+		file: "engine/rpc/check.go", old: "(*structpb.Struct), 1)", planted: "(*structpb.Struct), 0)",
+		packages: "./cmd/progressor", run: "TestFieldsHaveLimits/^Start$",
+	},
+	{
+		name: "error-groups-without-bound", breaks: "an error group has only the beginning of the reason",
+		file: "storage/internal/dbsqlc/list_broken.sql.go", old: "left(coalesce(task.reason, ''), 256)", planted: "left(coalesce(task.reason, ''), 25600)",
+		packages: "./engine", run: "TestFailuresInReadsAreBounded",
+	},
+	{
+		name: "explanation-without-bound", breaks: "an explanation has only the beginnings of failures",
+		file: "storage/internal/dbsqlc/explain_process.sql.go", old: "'message', ''), 1000)::text AS message\n  FROM tasks", planted: "'message', ''), 100000)::text AS message\n  FROM tasks",
+		packages: "./engine", run: "TestFailuresInReadsAreBounded",
+	},
+	{
+		name: "namespaces-without-next-page", breaks: "a page of namespaces that is full has a next one",
+		file: "storage/namespaces.go", old: "bytes > ListBytes", planted: "false",
+		packages: "./engine", run: "TestOperatorReadsAreBounded",
+	},
+	{
+		name: "audit-page-without-bound", breaks: "the next page of audit entries begins after the last one",
+		file: "storage/search/audit.go", old: "r.N == int64(window) || bytes > limit", planted: "r.N == int64(window)",
+		packages: "./storage/search", run: "TestListAuditIsBoundedInBytes",
+	},
+	{
+		name: "group-failures-without-bound", breaks: "a job for several workers keeps the newest failures",
+		file: "storage/internal/dbsqlc/groups.sql.go", old: "AND place.newer < 19", planted: "AND place.newer < 1900",
+		packages: "./engine/jobs", run: "TestFailuresOfAGroupAreBounded",
+	},
+}

@@ -2,6 +2,7 @@ package crons_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,5 +140,28 @@ func TestCronListReadsAnyState(t *testing.T) {
 		if n.count(t, "SELECT count(*) FROM (SELECT l::text FROM progressor.cron_list l) x") == 0 {
 			break // the line of JSON is truncated, too
 		}
+	}
+}
+
+// TestListIsBoundedInBytes checks that a page ends after 1 MiB of stored crons. Their messages are
+// up to eight times as large.
+func TestListIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	for k := range 12 {
+		c := starts(fmt.Sprintf("c%02d", k), never, strings.Repeat("x", 200<<10))
+		c.Paused = true
+		n.create(t, c)
+	}
+	var pages []int
+	for token, more := "", true; more; more = token != "" {
+		list, next, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, token = append(pages, len(list)), next
+	}
+	if fmt.Sprint(pages) != "[6 6]" {
+		t.Errorf("pages of %v crons", pages)
 	}
 }

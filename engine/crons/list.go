@@ -5,9 +5,14 @@ import (
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
+
+// listBytes limits the stored crons of a page, in bytes. The message of a cron with many runs is up
+// to eight times as large, because it has their IDs.
+const listBytes = storage.ListBytes / 8
 
 // List returns the crons of a namespace that match a filter, by id. A page may be short or empty
 // and still have a next page.
@@ -21,6 +26,7 @@ func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*
 	}
 	page, err := search.List(ctx, c.store, search.Query{
 		Namespace: r.GetNamespace(), Filter: filter, OrderBy: search.OrderID, PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
+		Bytes: listBytes,
 	})
 	if err != nil {
 		return nil, "", err

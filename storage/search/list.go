@@ -40,6 +40,7 @@ type Query struct {
 	OrderBy   string // "" means OrderCreated
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
 	PageToken string // of the previous page; "" for the first
+	Bytes     int64  // of a page, which ends with the process that exceeds it; 0 means storage.ListBytes
 
 	jobs bool // all processes that match have a row in jobs
 }
@@ -53,7 +54,11 @@ type Page struct {
 
 // List returns a page.
 func List(ctx context.Context, store *storage.Store, q Query) (Page, error) {
-	return listWithin(ctx, store, q, usual)
+	r := usual
+	if q.Bytes > 0 {
+		r.bytes = q.Bytes
+	}
+	return listWithin(ctx, store, q, r)
 }
 
 func listWithin(ctx context.Context, store *storage.Store, q Query, r reach) (Page, error) {

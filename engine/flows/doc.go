@@ -6,5 +6,5 @@
 // in one transaction: the rows of its steps, the next steps, and its timer. The decisions are made
 // by package flow, which is pure.
 //
-// Start with flows.go (requests), task.go (tasks) and done.go (results).
+// Start with flows.go (requests), task.go (tasks) and result.go (results).
 package flows

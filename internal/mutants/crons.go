@@ -32,7 +32,7 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-pause-made-up", breaks: "the fire times of a pause run only if the resume asks for it",
-		file: "engine/crons/orders.go", old: "SkipMissed: !r.GetCatchUp()", planted: "SkipMissed: r.GetCatchUp()",
+		file: "engine/crons/requests.go", old: "SkipMissed: !r.GetCatchUp()", planted: "SkipMissed: r.GetCatchUp()",
 		packages: "./engine/crons", run: "PauseAndResume",
 	},
 	{

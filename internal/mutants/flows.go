@@ -103,7 +103,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
-		file: "engine/flows/done.go", old: "row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started", planted: "row.WorkerID, row.Started = how.worker, how.started",
+		file: "engine/flows/result.go", old: "row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started", planted: "row.WorkerID, row.Started = how.worker, how.started",
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{
@@ -193,7 +193,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-result-in-message", breaks: "a run ends whatever the size of its result",
-		file: "engine/flows/done.go", old: "len(text) <= process.MaxPayloadBytes", planted: "len(text) <= process.MaxMessageBytes",
+		file: "engine/flows/result.go", old: "len(text) <= process.MaxPayloadBytes", planted: "len(text) <= process.MaxMessageBytes",
 		packages: "./engine/flows", run: "TestLargeResults|TestLargeFailures",
 	},
 	{

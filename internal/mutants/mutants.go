@@ -355,7 +355,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-touches-the-engine", breaks: "a bulk leaves the processes of the engine itself alone",
-		file: "engine/bulk/order.go", old: "return f.And(plain).And(", planted: "return f.And(",
+		file: "engine/bulk/command.go", old: "return f.And(plain).And(", planted: "return f.And(",
 		packages: "./engine/bulk", run: "Verbs|OwnProcesses",
 	},
 	{
@@ -370,7 +370,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-never-ends", breaks: "what is made after a bulk began is not its business",
-		file: "engine/bulk/order.go", old: "`created_time <= \"`", planted: "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
+		file: "engine/bulk/command.go", old: "`created_time <= \"`", planted: "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
 		packages: "./engine/bulk", run: "Walks",
 	},
 	{

@@ -136,12 +136,12 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "node-bound-ignored", breaks: "a node runs no more than engine.max_running tasks",
-		file: "engine/nodeslots.go", old: "room := min(free, n.rest(s, free))", planted: "room := n.rest(s, free+1)",
+		file: "engine/node_slots.go", old: "room := min(free, n.rest(s, free))", planted: "room := n.rest(s, free+1)",
 		packages: "./engine", run: "NodeSlots|NodeBound",
 	},
 	{
 		name: "node-slots-out-of-turn", breaks: "namespaces that wait for a slot of the node take turns",
-		file: "engine/nodeslots.go", old: "if n.rest(other, n.max-n.taken) > 0 {", planted: "if false {",
+		file: "engine/node_slots.go", old: "if n.rest(other, n.max-n.taken) > 0 {", planted: "if false {",
 		packages: "./engine", run: "NodeSlots|NodeBound",
 	},
 	{

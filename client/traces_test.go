@@ -95,22 +95,22 @@ func TestOneTrace(t *testing.T) {
 			if err != nil || string(resp.GetResponse()) != "yes" {
 				t.Fatalf("%v, %v", resp, err)
 			}
-			request := s.Await(t, patience, "progressor.v1.ProcessService/Call", 1)[0]
+			request := s.Await(t, testTimeout, "progressor.v1.ProcessService/Call", 1)[0]
 			wantChild(t, request, asking.SpanContext())
-			call := s.Await(t, patience, "task CALL", 1)[0]
+			call := s.Await(t, testTimeout, "task CALL", 1)[0]
 			wantChild(t, call, request.SpanContext())
-			wantChild(t, s.Await(t, patience, "inside TASK_TYPE_CALL", 1)[0], call.SpanContext())
-			timer := s.Await(t, patience, "task TIMEOUT", 1)[0]
+			wantChild(t, s.Await(t, testTimeout, "inside TASK_TYPE_CALL", 1)[0], call.SpanContext())
+			timer := s.Await(t, testTimeout, "task TIMEOUT", 1)[0]
 			wantChild(t, timer, request.SpanContext())
-			wantChild(t, s.Await(t, patience, "inside TASK_TYPE_TIMEOUT", 1)[0], timer.SpanContext())
+			wantChild(t, s.Await(t, testTimeout, "inside TASK_TYPE_TIMEOUT", 1)[0], timer.SpanContext())
 			if call.SpanKind() != trace.SpanKindClient {
 				t.Errorf("a push is of kind %s", call.SpanKind())
 			}
-			start := s.Await(t, patience, "progressor.v1.ProcessService/Start", 1)[0]
+			start := s.Await(t, testTimeout, "progressor.v1.ProcessService/Start", 1)[0]
 			if start.Parent().IsValid() || start.SpanContext().TraceID() == call.SpanContext().TraceID() {
 				t.Error("a request without a trace begins none of its own")
 			}
-			wantChild(t, s.Await(t, patience, "task INIT", 1)[0], start.SpanContext())
+			wantChild(t, s.Await(t, testTimeout, "task INIT", 1)[0], start.SpanContext())
 			if got := enginetest.Attribute(start, "progressor.process_id"); got != "p" {
 				t.Errorf("the request is said to be of process %q", got)
 			}
@@ -142,9 +142,9 @@ func TestTraceOfAJob(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	request := s.Await(t, patience, "progressor.v1.JobService/Enqueue", 1)[0]
+	request := s.Await(t, testTimeout, "progressor.v1.JobService/Enqueue", 1)[0]
 	wantChild(t, request, asking.SpanContext())
-	first := s.Await(t, patience, "job mail", 1)[0]
+	first := s.Await(t, testTimeout, "job mail", 1)[0]
 	wantChild(t, first, request.SpanContext())
 	if handed := lease.GetLeases()[0].GetTraceparent(); handed != "00-"+first.SpanContext().TraceID().String()+"-"+first.SpanContext().SpanID().String()+"-01" {
 		t.Errorf("the worker was handed %q, and its span is %s", handed, first.SpanContext().SpanID())
@@ -160,8 +160,8 @@ func TestTraceOfAJob(t *testing.T) {
 		})
 	})
 	enqueue("j2")
-	inside := s.Await(t, patience, "inside", 1)[0]
-	wantChild(t, inside, s.Await(t, patience, "job mail", 2)[1].SpanContext())
+	inside := s.Await(t, testTimeout, "inside", 1)[0]
+	wantChild(t, inside, s.Await(t, testTimeout, "job mail", 2)[1].SpanContext())
 	w.stop()
 	for _, name := range []string{"progressor.v1.WorkerService/Poll", "progressor.v1.WorkerService/CompleteBatch"} {
 		if s.Named(name) != nil {

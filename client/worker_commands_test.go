@@ -55,7 +55,7 @@ func TestProcessorInWorker(t *testing.T) {
 	if client.Reason(err) != progressorv1.ErrorDetail_REASON_TASK_REJECTED {
 		t.Errorf("bad args: %v", err)
 	}
-	enginetest.Eventually(t, patience, "the timer fires", func() bool {
+	enginetest.Eventually(t, testTimeout, "the timer fires", func() bool {
 		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "p"})
 		if err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestToldFromAfar(t *testing.T) {
 	one := h.worker(h.client, work)
 	tell := func(d progressorv1.WorkerDirective) {
 		t.Helper()
-		enginetest.Eventually(t, patience, "the worker is known", func() bool {
+		enginetest.Eventually(t, testTimeout, "the worker is known", func() bool {
 			_, err := h.client.Worker.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: one.ID(), Directive: d})
 			if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestToldFromAfar(t *testing.T) {
 	tell(progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP)
 	select {
 	case <-one.over:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("it does not end")
 	}
 }

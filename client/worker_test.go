@@ -28,9 +28,9 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for what should come soon: much longer, because the machine may
+// testTimeout is how long a test waits for what should come soon: much longer, because the machine may
 // be busy.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // house is an engine behind HTTP, with a namespace "pull" whose tasks workers take.
 type house struct {
@@ -92,7 +92,7 @@ func (w *hand) outcome(t *testing.T) client.Attempt {
 	select {
 	case a := <-w.ended:
 		return a
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("no attempt has ended")
 		return client.Attempt{}
 	}
@@ -109,7 +109,7 @@ func (h *house) enqueue(id, name string, args *structpb.Value, o *progressorv1.J
 // job waits for the end of a job, which has to be in this state then.
 func (h *house) job(id string, want progressorv1.JobState) *progressorv1.Job {
 	h.t.Helper()
-	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(patience)})
+	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(testTimeout)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	enginetest.Eventually(t, patience, "each worker has heard of the end of each of its attempts", func() bool { // it hears of it after those who ask
+	enginetest.Eventually(t, testTimeout, "each worker has heard of the end of each of its attempts", func() bool { // it hears of it after those who ask
 		return len(one.ended)+len(two.ended) == 202+len(broken)
 	})
 }
@@ -209,8 +209,8 @@ func TestProgressAndCancel(t *testing.T) {
 			return nil, fmt.Errorf("halfway: %w", context.Cause(ctx))
 		})
 	})
-	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{HeartbeatInterval: durationpb.New(20 * time.Millisecond), LeaseDuration: durationpb.New(patience)})
-	enginetest.Eventually(t, patience, "progress is shown", func() bool {
+	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{HeartbeatInterval: durationpb.New(20 * time.Millisecond), LeaseDuration: durationpb.New(testTimeout)})
+	enginetest.Eventually(t, testTimeout, "progress is shown", func() bool {
 		resp, err := h.client.Job.GetJob(t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: "j"})
 		if err != nil {
 			t.Fatal(err)
@@ -390,7 +390,7 @@ func TestEngineAway(t *testing.T) {
 		t.Errorf("%v in %d requests", a.Outcome, r.sent.Load())
 	}
 	h.enqueue("away", "work", structpb.NewStringValue("close"), nil)
-	enginetest.Eventually(t, patience, "it has run", func() bool { return count.Load() == 2 })
+	enginetest.Eventually(t, testTimeout, "it has run", func() bool { return count.Load() == 2 })
 	h.enqueue("next", "work", nil, nil)
 	r.closed.Store("")
 	h.job("away", succeeded)

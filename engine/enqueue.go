@@ -138,15 +138,15 @@ func (e *Engine) Pulls(ctx context.Context, namespace string) bool {
 }
 
 // Moved notifies the waiters and watchers of processes that have ended, and delivers the messages
-// that were stored for the processes in told.
-func (e *Engine) Moved(ended, told []process.Key) {
+// that were stored for the processes in notified.
+func (e *Engine) Moved(ended, notified []process.Key) {
 	for _, k := range ended {
 		e.cancelled(k)
 	}
-	for _, k := range told {
+	for _, k := range notified {
 		e.pulls.believe(k.Namespace)
 	}
-	e.messages.deliver(told)
+	e.messages.deliver(notified)
 }
 
 // Retried wakes the pollers for jobs that wait again.

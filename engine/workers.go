@@ -100,14 +100,14 @@ func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
 // workers whose grace period is over.
 func (w *workers) look(ctx context.Context) (over []string, err error) {
 	began := time.Now()
-	told, err := w.engine.store.StoppingWorkers(ctx)
+	commands, err := w.engine.store.StoppingWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
 	if w.looked.Before(began) {
-		w.over = w.graces(told, began)
-		w.stopping, w.looked = told, began
+		w.over = w.graces(commands, began)
+		w.stopping, w.looked = commands, began
 	}
 	for id, at := range w.over {
 		if !began.Before(at) {
@@ -115,7 +115,7 @@ func (w *workers) look(ctx context.Context) (over []string, err error) {
 		}
 	}
 	w.mu.Unlock()
-	for id := range told {
+	for id := range commands {
 		w.engine.pulls.wakeWorker(id)
 	}
 	return over, nil
@@ -123,9 +123,9 @@ func (w *workers) look(ctx context.Context) (over []string, err error) {
 
 // graces returns when the grace periods of workers end. Once read, they do not change with steps of
 // the database clock.
-func (w *workers) graces(told map[string]storage.StoppingWorker, now time.Time) map[string]time.Time {
+func (w *workers) graces(commands map[string]storage.StoppingWorker, now time.Time) map[string]time.Time {
 	over := map[string]time.Time{}
-	for id, t := range told {
+	for id, t := range commands {
 		switch at, known := w.over[id]; {
 		case t.Lost.IsZero():
 		case known && w.stopping[id].Lost.Equal(t.Lost):

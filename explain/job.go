@@ -39,12 +39,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		}
 	case s.Running != nil:
 		s.running(e, nil, 0)
-		told := "its processor is not told"
+		note := "its processor is not told"
 		if s.Running.Lease != nil {
 			e.Detail += " " + j.spent()
-			told = "its worker is told by its next heartbeat"
+			note = "its worker is told by its next heartbeat"
 		}
-		s.cancelling(e, told)
+		s.cancelling(e, note)
 	case s.Process.Status == process.StatusError:
 		s.failed(e)
 	case s.Process.Status == process.StatusSuspended:
@@ -70,12 +70,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// cancelling adds that the job is being cancelled. told says whether the attempt knows.
-func (s State) cancelling(e *Explanation, told string) {
+// cancelling adds that the job is being cancelled. note says whether the attempt knows.
+func (s State) cancelling(e *Explanation, note string) {
 	if s.Process.Cancel.Deadline.IsZero() {
 		return
 	}
-	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", s.Process.Cancel.why(), told)
+	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", s.Process.Cancel.why(), note)
 	e.Next = fmt.Sprintf("The attempt ends; past its grace, %s, the job is CANCELLED without it.", s.at(s.Process.Cancel.Deadline))
 	e.NextTime = s.Process.Cancel.Deadline
 }

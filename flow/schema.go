@@ -152,7 +152,7 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 // branches reports what each of several alternative schemas requires.
 func (f *flattening) branches(path string, e *jsonschema.ValidationError, format string) {
 	const most = 5 // maximum number of schemas in a message
-	var told []string
+	var alternatives []string
 	for i, cause := range e.Causes[:min(len(e.Causes), most)] {
 		var wants []string
 		for _, p := range flatten(f.name, f.instance, cause) {
@@ -161,12 +161,12 @@ func (f *flattening) branches(path string, e *jsonschema.ValidationError, format
 			}
 			wants = append(wants, p.Message)
 		}
-		told = append(told, fmt.Sprintf("(%d) %s", i+1, strings.Join(wants, ", ")))
+		alternatives = append(alternatives, fmt.Sprintf("(%d) %s", i+1, strings.Join(wants, ", ")))
 	}
 	if len(e.Causes) > most {
-		told = append(told, "…")
+		alternatives = append(alternatives, "…")
 	}
-	f.add(path, format, len(e.Causes), shortened(strings.Join(told, "; ")))
+	f.add(path, format, len(e.Causes), shortened(strings.Join(alternatives, "; ")))
 }
 
 var english = message.NewPrinter(language.English)

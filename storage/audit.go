@@ -47,13 +47,13 @@ func (i *item) actor() string {
 
 // details returns the other fields of the entry as JSON, or "" if there are none.
 func (n *Note) details() string {
-	told := map[string]string{"via": n.By.Via}
-	maps.Copy(told, n.Details)
-	maps.DeleteFunc(told, func(_, value string) bool { return value == "" })
-	if len(told) == 0 {
+	details := map[string]string{"via": n.By.Via}
+	maps.Copy(details, n.Details)
+	maps.DeleteFunc(details, func(_, value string) bool { return value == "" })
+	if len(details) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(told) // a map of strings
+	text, _ := json.Marshal(details) // a map of strings
 	return string(text)
 }
 

@@ -63,13 +63,13 @@ type deliverBatch struct {
 
 // deliverStages returns the statements of the deliveries. A start runs before messages that were
 // sent to the process after it. The lock between them is for processes that were created by the
-// starts, here or on another node, and could not be locked before. told collects the targets of the
+// starts, here or on another node, and could not be locked before. out collects the targets of the
 // resulting messages.
-func deliverStages(s *Store, items []*deliverItem, told *outgoing) []stage {
+func deliverStages(s *Store, items []*deliverItem, out *outgoing) []stage {
 	if len(items) == 0 {
 		return nil
 	}
-	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), outgoing: told}
+	b := &deliverBatch{store: s, items: items, byTarget: make(map[process.Key][]*deliverItem, len(items)), outgoing: out}
 	for _, it := range items {
 		b.byTarget[it.key] = append(b.byTarget[it.key], it)
 	}

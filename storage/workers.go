@@ -53,15 +53,15 @@ func (s *Store) SeeWorkers(ctx context.Context, seen []WorkerSeen) error {
 // StoppingWorkers returns the workers with a command, by ID.
 func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker, error) {
 	rows, err := s.q.ToldWorkers(ctx, s.kept)
-	told := make(map[string]StoppingWorker, len(rows))
+	commands := make(map[string]StoppingWorker, len(rows))
 	for _, r := range rows {
 		t := StoppingWorker{Command: WorkerCommand(r.Directive)}
 		if !r.LostTime.Equal(epoch) {
 			t.Lost, t.Left = r.LostTime, microseconds(r.LeftUs)
 		}
-		told[r.WorkerID] = t
+		commands[r.WorkerID] = t
 	}
-	return told, mapped("read orders to workers", err)
+	return commands, mapped("read orders to workers", err)
 }
 
 // SetWorkerCommand stores a command to a worker of a namespace. It returns

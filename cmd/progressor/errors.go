@@ -153,8 +153,8 @@ func (c errorReport) line() string {
 
 // mention adds the reason of a failure or rejection, and its message unless the error already
 // contains it.
-func mention(what, reason, message, told string) string {
-	if message == "" || strings.Contains(told, oneLine(message)) {
+func mention(what, reason, message, text string) string {
+	if message == "" || strings.Contains(text, oneLine(message)) {
 		return what + " " + reason
 	}
 	return what + " " + reason + ": " + message

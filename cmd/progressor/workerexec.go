@@ -88,14 +88,14 @@ func (e *executor) run(
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = strayWait // background processes may keep its output open
-	progress, told, err := os.Pipe()
+	progress, writer, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer progress.Close()
-	cmd.ExtraFiles = []*os.File{told}
+	cmd.ExtraFiles = []*os.File{writer}
 	err = cmd.Start()
-	told.Close()
+	writer.Close()
 	if err != nil {
 		return nil, err
 	}

@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for an event that should come soon. It is long because the
+// testTimeout is how long a test waits for an event that should come soon. It is long because the
 // machine may be busy.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	enginetest.Eventually(t, patience, what, cond)
+	enginetest.Eventually(t, testTimeout, what, cond)
 }
 
 // kim is the operator.
@@ -81,7 +81,7 @@ func (n *node) have(t testing.TB, args string, ids ...string) {
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			_, err := n.Engine.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte(args), Timeout: patience})
+			_, err := n.Engine.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte(args), Timeout: testTimeout})
 			if err != nil && args != "fail" {
 				t.Errorf("start %s: %v", id, err)
 			}

@@ -182,7 +182,7 @@ func TestFlowsThatAreTooLate(t *testing.T) {
 	n.create(t, c)
 	run := runOf(t, n.trigger(t, "policy"))
 	n.awaits(t, "policy", "FIRED TIMEOUT 1")
-	r, err := n.flows.Get(t.Context(), "ns", run, patience)
+	r, err := n.flows.Get(t.Context(), "ns", run, testTimeout)
 	if err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "timeout of its cron") {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -242,7 +242,7 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.waits(t, first)
 	second := runOf(t, n.trigger(t, "prev"))
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
-	if r, err := n.flows.Get(t.Context(), "ns", first, patience); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "takes its place") {
+	if r, err := n.flows.Get(t.Context(), "ns", first, testTimeout); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "takes its place") {
 		t.Errorf("%v, %v", r, err)
 	}
 	n.waits(t, second)

@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for an event that normally happens soon. It is long because the
+// testTimeout is how long a test waits for an event that normally happens soon. It is long because the
 // machine may be busy.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // eventually waits until cond returns true.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	enginetest.Eventually(t, patience, what, cond)
+	enginetest.Eventually(t, testTimeout, what, cond)
 }
 
 // kim is the author of the commands of these tests.
@@ -159,7 +159,7 @@ func showFires(fires []*progressorv1.Fire) string {
 func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
 	t.Helper()
 	var got []*progressorv1.Fire
-	end := time.Now().Add(patience)
+	end := time.Now().Add(testTimeout)
 	for {
 		if got = n.fires(t, id); showFires(got) == want {
 			return got
@@ -174,7 +174,7 @@ func (n *node) awaits(t testing.TB, id, want string) []*progressorv1.Fire {
 // call calls the process of a run with args.
 func (n *node) call(t testing.TB, id, args string) {
 	t.Helper()
-	_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args), Timeout: patience})
+	_, err := n.Call(context.Background(), engine.CallParams{Key: key(id), Args: []byte(args), Timeout: testTimeout})
 	if err != nil && args == "complete" {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func pulled(id string) process.Key { return process.Key{Namespace: "pull", Proce
 // take leases the job of a run.
 func (n *node) take(t testing.TB, run string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: patience})
+	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout})
 	if err != nil || len(leases) != 1 || leases[0].GetJob().GetJobId() != run {
 		t.Fatalf("%v, %v; want %s", leases, err, run)
 	}
@@ -92,7 +92,7 @@ func TestEndsOfJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.answer(t, n.take(t, run), nil)
-		if job, err := n.jobs.Get(t.Context(), pulled(run), patience); err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
+		if job, err := n.jobs.Get(t.Context(), pulled(run), testTimeout); err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 			t.Errorf("%v, %v", job, err)
 		}
 	}

@@ -38,11 +38,11 @@ func TestTraceOfAFire(t *testing.T) {
 	if _, err := c.Create(making, &progressorv1.CreateCronRequest{Cron: starts("process", "* * * * * *", "complete")}, kim); err != nil {
 		t.Fatal(err)
 	}
-	fire := s.Await(t, patience, "task TIMEOUT", 1)[0]
+	fire := s.Await(t, testTimeout, "task TIMEOUT", 1)[0]
 	if fire.Parent().IsValid() || fire.SpanContext().TraceID() == creator.SpanContext().TraceID() {
 		t.Error("a fire is in the trace of the request that has made its cron")
 	}
-	enginetest.Eventually(t, patience, "a run in the trace of a fire", func() bool {
+	enginetest.Eventually(t, testTimeout, "a run in the trace of a fire", func() bool {
 		for _, run := range s.Named("task INIT") {
 			for _, fire := range s.Named("task TIMEOUT") {
 				if run.Parent().SpanID() == fire.SpanContext().SpanID() && run.SpanContext().TraceID() == fire.SpanContext().TraceID() {

@@ -176,7 +176,7 @@ func TestCancelPolicyOfProcesses(t *testing.T) {
 		n.put(t, "ns", `{"type": "`+id+`", "cancel_policy": `+policy+`, "steps": [{"step_id": "p", "process": {}}]}`)
 		n.run(t, "ns", id, id, "")
 		n.until(t, "ns", id, "RUNNING: p RUNNING")
-		enginetest.Eventually(t, patience, "the process is idle", func() bool {
+		enginetest.Eventually(t, testTimeout, "the process is idle", func() bool {
 			return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = '"+id+"/p' AND status = 'RUNNING'") == 1
 		})
 		n.cancel(t, "ns", id)
@@ -199,7 +199,7 @@ func TestStopOfSuspendedProcess(t *testing.T) {
 	n := startWith(t, storagetest.DSN(t), patientProcess(make(chan time.Duration, 10)))
 	suspend := func(id string) {
 		t.Helper()
-		enginetest.Eventually(t, patience, "the process is suspended", func() bool {
+		enginetest.Eventually(t, testTimeout, "the process is suspended", func() bool {
 			_, err := n.SuspendProcess(context.Background(), process.Key{Namespace: "ns", ProcessID: id}, "look", kim)
 			return err == nil
 		})
@@ -214,7 +214,7 @@ func TestStopOfSuspendedProcess(t *testing.T) {
 		"steps": [{"step_id": "p", "for_each": {"items": "[1, 2]"}, "process": {}}]}`)
 	n.run(t, "ns", "items", "items", "")
 	suspend("items/p.0")
-	enginetest.Eventually(t, patience, "the other item fails", func() bool {
+	enginetest.Eventually(t, testTimeout, "the other item fails", func() bool {
 		_, err := n.Call(context.Background(), engine.CallParams{Key: process.Key{Namespace: "ns", ProcessID: "items/p.1"}})
 		var failed *engine.TaskError
 		return errors.As(err, &failed)

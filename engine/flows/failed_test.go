@@ -22,7 +22,7 @@ func (n *node) jobsIn(t testing.TB, status string) (list string) {
 
 func (n *node) letGo(t testing.TB, inError, cancelled string) {
 	t.Helper()
-	enginetest.Eventually(t, patience, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled), func() bool {
+	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%q are in ERROR and %q are CANCELLED", inError, cancelled), func() bool {
 		return n.jobsIn(t, "ERROR") == inError && n.jobsIn(t, "CANCELLED") == cancelled
 	})
 }

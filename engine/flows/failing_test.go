@@ -30,7 +30,7 @@ func TestFailingRunIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.answer(t, b, `"of b"`, "")
-	enginetest.Eventually(t, patience, "the run's task fails", func() bool {
+	enginetest.Eventually(t, testTimeout, "the run's task fails", func() bool {
 		if _, err := n.db.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`); err != nil {
 			t.Fatal(err)

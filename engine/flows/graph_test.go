@@ -267,7 +267,7 @@ func TestStepFailsForNoFaultOfTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.answer(t, b, `"of b"`, "")
-	enginetest.Eventually(t, patience, "the reader of steps is cut off", func() bool {
+	enginetest.Eventually(t, testTimeout, "the reader of steps is cut off", func() bool {
 		var cut int // in its own transaction: a transaction sees pg_stat_activity as of its first read
 		if err := n.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%ReadSteps%'`).Scan(&cut); err != nil {

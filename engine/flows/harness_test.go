@@ -27,9 +27,9 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for a condition. It is much longer than usual, because the
+// testTimeout is how long a test waits for a condition. It is much longer than usual, because the
 // machine may be busy.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 
@@ -123,7 +123,7 @@ func value(t testing.TB, text string) *structpb.Value {
 // ended waits for the end of a run and returns it.
 func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 	t.Helper()
-	r, err := n.Get(context.Background(), namespace, runID, patience)
+	r, err := n.Get(context.Background(), namespace, runID, testTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (n *node) ended(t testing.TB, namespace, runID string) *progressorv1.Run {
 func (n *node) until(t testing.TB, namespace, runID, want string) *progressorv1.Run {
 	t.Helper()
 	var r *progressorv1.Run
-	enginetest.Eventually(t, patience, runID+" is "+want, func() bool {
+	enginetest.Eventually(t, testTimeout, runID+" is "+want, func() bool {
 		var err error
 		if r, err = n.Get(context.Background(), namespace, runID, 0); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func same(t testing.TB, got, want string) {
 // lease polls for one job of namespace "pull".
 func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: patience})
+	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration
 // acknowledge waits until the worker is asked to stop, then ends the lease like such a worker.
 func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
 	t.Helper()
-	enginetest.Eventually(t, patience, "the worker is told to stop", func() bool {
+	enginetest.Eventually(t, testTimeout, "the worker is told to stop", func() bool {
 		d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
 		if err != nil {
 			t.Fatal(err)

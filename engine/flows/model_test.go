@@ -337,7 +337,7 @@ func (m *model) end() {
 	m.mu.Lock()
 	m.calm = true
 	m.mu.Unlock()
-	over := time.Now().Add(patience)
+	over := time.Now().Add(testTimeout)
 	open := func() (open []*modelRun) {
 		for _, r := range m.runs {
 			if run, err := m.node.Get(context.Background(), "pull", r.id, 0); err != nil || run.GetFinishedTime() == nil {

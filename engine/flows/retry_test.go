@@ -97,7 +97,7 @@ func TestAnswerWaitsBehindTheEnd(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		enginetest.Eventually(t, patience, awaited, func() bool { return n.ask(t, query) == "true" })
+		enginetest.Eventually(t, testTimeout, awaited, func() bool { return n.ask(t, query) == "true" })
 	}
 	answer("the first answer is run and reads the steps", `SELECT (count(*) > 0)::text FROM pg_locks WHERE NOT granted AND relation = 'flow_steps'::regclass`)
 	answer("the second answer is stored", `SELECT (count(*) > 0)::text FROM schedule WHERE process_id = '~flow/r' AND waits_for = 'process' AND task_type = 'CALL'`)

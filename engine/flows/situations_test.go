@@ -280,7 +280,7 @@ func (s *scene) item(t testing.TB, index int32) {
 
 // soon waits until a condition is met, and reports whether it was met in time.
 func soon(met func() bool) bool {
-	end := time.NewTimer(patience)
+	end := time.NewTimer(testTimeout)
 	defer end.Stop()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()

@@ -40,7 +40,7 @@ func TestLargeResults(t *testing.T) {
 				case "job":
 					n.answer(t, n.lease(t, "a"), result, "")
 				case "wait":
-					enginetest.Eventually(t, patience, "the wait is answered", func() bool {
+					enginetest.Eventually(t, testTimeout, "the wait is answered", func() bool {
 						_, err := n.Complete(context.Background(), &progressorv1.CompleteStepRequest{
 							Namespace: "pull", RunId: ends, StepId: "a",
 							Outcome: &progressorv1.CompleteStepRequest_Result{Result: value(t, result)},
@@ -149,7 +149,7 @@ func TestManyDelays(t *testing.T) {
 		{"step_id": "b", "for_each": {"items": "payload"}, "delay": {"time": "run.created_time + duration('2s')"}}]}`)
 	n.run(t, "pull", "many", "many", "["+items+"]")
 	var largest int
-	enginetest.Eventually(t, 5*patience, "the run ends", func() bool {
+	enginetest.Eventually(t, 5*testTimeout, "the run ends", func() bool {
 		var size int
 		row := n.db.QueryRow(context.Background(), `SELECT octet_length(aux_state) FROM processes WHERE process_id = '~flow/many'`)
 		if err := row.Scan(&size); err != nil {

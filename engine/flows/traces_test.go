@@ -34,7 +34,7 @@ func TestTraceOfARun(t *testing.T) {
 	}
 	n.ended(t, "ns", "r")
 	for name, want := range map[string]int{"job first": 1, "job second": 1, "job deep": 1, "task INIT": 3} {
-		all := s.Await(t, patience, name, want)
+		all := s.Await(t, testTimeout, name, want)
 		if len(all) != want {
 			t.Errorf("%d spans %s", len(all), name)
 		}

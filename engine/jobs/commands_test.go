@@ -35,7 +35,7 @@ func (n *node) count(t testing.TB, sql string, args ...any) int {
 // letter waits for the dead letter of a message to a job.
 func (n *node) letter(t testing.TB, kind, id, outcome string) {
 	t.Helper()
-	enginetest.Eventually(t, patience, "the "+kind+" to "+id+" is dropped", func() bool {
+	enginetest.Eventually(t, testTimeout, "the "+kind+" to "+id+" is dropped", func() bool {
 		return n.count(t, "SELECT count(*) FROM dead_letters WHERE kind = $1::message_kind AND process_id = $2 AND outcome = $3", kind, id, outcome) == 1
 	})
 }
@@ -70,7 +70,7 @@ func TestCancelByMessage(t *testing.T) {
 		t.Error("the grace is not that of the job")
 	}
 	cancel("runs")
-	enginetest.Eventually(t, patience, "the second cancel is taken", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
+	enginetest.Eventually(t, testTimeout, "the second cancel is taken", func() bool { return n.count(t, "SELECT count(*) FROM messages") == 0 })
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)
 	}
@@ -159,13 +159,13 @@ func (n *node) child(t testing.TB, id, options string) {
 	t.Helper()
 	n.exec(t, `INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id, sender_task_id, notify_parent_args, job, created_time)
 		VALUES ('pull', $1, 'start', 'ns', 'parent', 1, convert_to($1, 'UTF8'), jsonb_build_object('name', 'work', 'timeoutUs', 60000000, 'options', $2::jsonb), now() - interval '1 hour')`, id, options)
-	enginetest.Eventually(t, patience, id+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1 })
+	enginetest.Eventually(t, testTimeout, id+" is enqueued", func() bool { return n.count(t, "SELECT count(*) FROM jobs WHERE process_id = $1", id) == 1 })
 }
 
 // told waits until the parent has received the end of a job once.
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
-	enginetest.Eventually(t, patience, "the end of "+id+" is told", func() bool {
+	enginetest.Eventually(t, testTimeout, "the end of "+id+" is told", func() bool {
 		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
 	})
 	if k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status); k != 1 {
@@ -313,7 +313,7 @@ func TestRemoveRunning(t *testing.T) {
 	if _, err := n.Get(t.Context(), key("pull", "j"), 0); !errors.Is(err, process.ErrJobNotFound) {
 		t.Errorf("get: %v", err)
 	}
-	enginetest.Eventually(t, patience, "its rows go", func() bool { return n.count(t, "SELECT count(*) FROM jobs") == 0 })
+	enginetest.Eventually(t, testTimeout, "its rows go", func() bool { return n.count(t, "SELECT count(*) FROM jobs") == 0 })
 	n.enqueue(t, "pull", "j", nil) // its ID is free again
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
 		t.Fatal(err)
@@ -368,15 +368,15 @@ func TestResumedNamespaceWakesPolls(t *testing.T) {
 		if _, err := n.SetNamespacePaused(t.Context(), "pull", true, process.Actor{}); err != nil {
 			t.Fatal(err)
 		}
-		enginetest.Eventually(t, patience, "the node knows of the pause", func() bool { return at.IsPaused("pull") })
+		enginetest.Eventually(t, testTimeout, "the node knows of the pause", func() bool { return at.IsPaused("pull") })
 		worker := fmt.Sprintf("w%p", at)
 		n.enqueue(t, "pull", "of "+worker, nil)
 		got := make(chan int, 1)
 		go func() {
-			leases, _ := at.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: patience})
+			leases, _ := at.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: testTimeout})
 			got <- len(leases)
 		}()
-		enginetest.Eventually(t, patience, "the worker polls", func() bool {
+		enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {
 			return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool { return w.GetWorkerId() == worker })
 		})
 		if _, err := n.SetNamespacePaused(t.Context(), "pull", false, process.Actor{}); err != nil {
@@ -426,7 +426,7 @@ func TestJobIsExplained(t *testing.T) {
 	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or the collector has already ended it
 		t.Error("a lease that is over is not in zombie_list")
 	}
-	enginetest.Eventually(t, patience, "the lease is lost", func() bool { return n.count(t, "SELECT takeovers FROM jobs") == 1 })
+	enginetest.Eventually(t, testTimeout, "the lease is lost", func() bool { return n.count(t, "SELECT takeovers FROM jobs") == 1 })
 	l = n.one(t, "w2")
 	if err := n.fail(l, "broken"); err != nil {
 		t.Fatal(err)

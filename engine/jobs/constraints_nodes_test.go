@@ -104,7 +104,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 		}
 	}
 	db := nodes[0].db
-	enginetest.Eventually(t, 2*patience, "all jobs come to their end", func() bool {
+	enginetest.Eventually(t, 2*testTimeout, "all jobs come to their end", func() bool {
 		return enginetest.Count(t, db, "SELECT count(*) FROM processes WHERE status = 'INIT'") == 0
 	})
 	stop()
@@ -199,7 +199,7 @@ func TestBlockedOnRate(t *testing.T) {
 	n.placed(t, "pull", 1)
 	n.limited(t, "pull", "second", "", nil)
 	n.one(t, "w")
-	enginetest.Eventually(t, patience, "the next start is known", func() bool {
+	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool {
 		states, err := n.ListConstraints(context.Background(), "pull")
 		return err == nil && states[0].GetWaiting() == 1 && time.Until(states[0].GetNextFreeTime().AsTime()) > 50*time.Minute
 	})
@@ -220,12 +220,12 @@ func TestBucketsRest(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Namespace: "ns", Name: "quick", Rate: &progressorv1.RateLimit{Count: 100, Per: durationpb.New(time.Second)}})
 	n.limited(t, "ns", "j", "", nil)
 	n.job(t, "ns", "j", succeeded)
-	enginetest.Eventually(t, patience, "the full bucket goes", func() bool { return buckets() == 0 })
+	enginetest.Eventually(t, testTimeout, "the full bucket goes", func() bool { return buckets() == 0 })
 
 	n.limit(t, &progressorv1.Constraint{Name: "slow", Rate: &progressorv1.RateLimit{Count: 1, Per: durationpb.New(time.Hour)}})
 	n.limited(t, "pull", "first", "", nil)
 	n.one(t, "w")
-	enginetest.Eventually(t, patience, "the next start is known", func() bool { return buckets() == 1 })
+	enginetest.Eventually(t, testTimeout, "the next start is known", func() bool { return buckets() == 1 })
 	if err := n.DeleteConstraint(context.Background(), "pull", "slow"); err != nil || buckets() != 0 {
 		t.Errorf("%v; %d buckets of no constraint", err, buckets())
 	}

@@ -47,7 +47,7 @@ func (n *node) limited(t testing.TB, namespace, id, region string, o *progressor
 // placed waits until the given number of jobs of a namespace wait for a slot.
 func (n *node) placed(t testing.TB, namespace string, want int) {
 	t.Helper()
-	enginetest.Eventually(t, patience, fmt.Sprintf("%d wait for a place", want), func() bool {
+	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%d wait for a place", want), func() bool {
 		return n.waits(t, namespace, "place") == want
 	})
 }
@@ -246,7 +246,7 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 			}
 			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
 			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
-			enginetest.Eventually(t, patience, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
+			enginetest.Eventually(t, testTimeout, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
 			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 places taken") {
 				t.Errorf("blocked on %q", job.GetBlockedOn())
 			}
@@ -413,7 +413,7 @@ func TestKeysOfNobody(t *testing.T) {
 	if got := n.one(t, "w").GetJob().GetJobId(); got != "waits" {
 		t.Errorf("leased %s", got)
 	}
-	enginetest.Eventually(t, patience, "two keys are held", func() bool { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2 })
+	enginetest.Eventually(t, testTimeout, "two keys are held", func() bool { return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_holds") == 2 })
 	n.limited(t, "pull", "later", "us", nil)
 	if got := ids(n.look(t, "w")); got != "" {
 		t.Errorf("leased %s in addition", got)

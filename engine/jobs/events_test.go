@@ -160,7 +160,7 @@ func TestKeptJobEvents(t *testing.T) {
 		must(t, err)
 	}
 	sql("SELECT progressor.enqueue('ns', 'work', job_id => 'sql', args => '\"x\"')")
-	enginetest.Eventually(t, patience, "the message is delivered", func() bool {
+	enginetest.Eventually(t, testTimeout, "the message is delivered", func() bool {
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = 'sql'") == 1
 	})
 	n.job(t, "ns", "sql", succeeded)
@@ -231,7 +231,7 @@ func TestWatchJobEvents(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	nodes[0].enqueue(t, "pull", "before", nil)
-	enginetest.Eventually(t, patience, "no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
+	enginetest.Eventually(t, testTimeout, "no transaction of the server is older than that event: a watch from now on begins behind it", func() bool {
 		return enginetest.Count(t, nodes[0].db, "SELECT count(*) FROM job_events WHERE xid >= pg_snapshot_xmin(pg_current_snapshot())") == 0
 	})
 	history, stays, goes, some := &watched{cursor: "0.0"}, &watched{}, &watched{cursor: "0.0"}, &watched{cursor: "0.0"}
@@ -244,7 +244,7 @@ func TestWatchJobEvents(t *testing.T) {
 			_ = goes.from(ctx, nodes[k%2], "", time.Millisecond)
 		}
 	})
-	enginetest.Eventually(t, patience, "the watch that stays has begun", func() bool {
+	enginetest.Eventually(t, testTimeout, "the watch that stays has begun", func() bool {
 		stays.mu.Lock()
 		defer stays.mu.Unlock()
 		return stays.cursor != "" && history.count() > 0
@@ -270,10 +270,10 @@ func TestWatchJobEvents(t *testing.T) {
 		t.Errorf("%d events are written, want %d", all, 3*(jobs+1))
 	}
 	for name, w := range map[string]*watched{"with the history": history, "that comes and goes": goes} {
-		enginetest.Eventually(t, patience, "the watch "+name+" brings all", func() bool { return w.count() >= all })
+		enginetest.Eventually(t, testTimeout, "the watch "+name+" brings all", func() bool { return w.count() >= all })
 	}
-	enginetest.Eventually(t, patience, "the watch that stays brings what came since", func() bool { return stays.count() >= all-1 })
-	enginetest.Eventually(t, patience, "the watch with a filter brings its part", func() bool { return some.count() >= jobs+1 })
+	enginetest.Eventually(t, testTimeout, "the watch that stays brings what came since", func() bool { return stays.count() >= all-1 })
+	enginetest.Eventually(t, testTimeout, "the watch with a filter brings its part", func() bool { return some.count() >= jobs+1 })
 	stop()
 	watches.Wait()
 	for name, c := range map[string]struct {

@@ -30,7 +30,7 @@ func TestCancelGroup(t *testing.T) {
 	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil || job.GetState() != asked || job.GetCancelReason() != "enough" {
 		t.Fatalf("%v, %v", job, err)
 	}
-	enginetest.Eventually(t, patience, "w1 is told", func() bool {
+	enginetest.Eventually(t, testTimeout, "w1 is told", func() bool {
 		d := n.beat(t, "w1", l)
 		return d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && d.GetCancelReason() == "enough"
 	})
@@ -69,7 +69,7 @@ func TestCancelGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.job(t, "pull", "ignored", cancelled)
-	enginetest.Eventually(t, patience, "the worker has lost it", func() bool {
+	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
 	})
 
@@ -109,14 +109,14 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	if err := n.RemoveProcess(t.Context(), key("pull", "held"), process.Actor{}); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, patience, "w2 is asked to end", func() bool {
+	enginetest.Eventually(t, testTimeout, "w2 is asked to end", func() bool {
 		return n.beat(t, "w2", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
 	if err := n.succeed(l, nil); err != nil {
 		t.Fatal(err)
 	}
 	// A new job with the same ID is independent of the remaining members of the first.
-	enginetest.Eventually(t, patience, "its id is free", func() bool {
+	enginetest.Eventually(t, testTimeout, "its id is free", func() bool {
 		_, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
 		return err == nil
 	})
@@ -140,7 +140,7 @@ func TestUpdateGroup(t *testing.T) {
 	if err := update(workers(1, 0, "w2"), "workers"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, patience, "w1 has lost it", func() bool {
+	enginetest.Eventually(t, testTimeout, "w1 has lost it", func() bool {
 		return n.beat(t, "w1", l).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_LOST
 	})
 	l = n.one(t, "w2")
@@ -159,7 +159,7 @@ func TestUpdateGroup(t *testing.T) {
 	if err := update(workers(1, 1), "workers"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, patience, "w1 is one too many", func() bool {
+	enginetest.Eventually(t, testTimeout, "w1 is one too many", func() bool {
 		return n.beat(t, "w1", second).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
 	if err := n.succeed(l, nil); err != nil {

@@ -29,7 +29,7 @@ func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
 // can be leased.
 func (n *node) members(t testing.TB, id string, want int) {
 	t.Helper()
-	enginetest.Eventually(t, patience, fmt.Sprintf("%s has %d members", id, want), func() bool {
+	enginetest.Eventually(t, testTimeout, fmt.Sprintf("%s has %d members", id, want), func() bool {
 		return n.count(t, `SELECT count(*) FROM job_places l WHERE job_id = $1 AND state IS NULL AND (
 			EXISTS (SELECT FROM schedule s WHERE s.process_id = l.process_id AND waits_for = 'place') OR EXISTS (SELECT FROM running r WHERE r.process_id = l.process_id))`, id) == want
 	})
@@ -208,7 +208,7 @@ func TestGroupRetriedWhenDone(t *testing.T) {
 	for _, l := range []*progressorv1.Lease{b, c} {
 		must(t, n.succeed(l, nil))
 	}
-	enginetest.Eventually(t, patience, "both places have succeeded", func() bool {
+	enginetest.Eventually(t, testTimeout, "both places have succeeded", func() bool {
 		return n.count(t, `SELECT count(*) FROM job_places WHERE job_id = 'late' AND state = 'succeeded'`) == 2
 	})
 	_, err = n.Retry(t.Context(), key("pull", "late"), false)
@@ -240,7 +240,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'any' AND detail = '1 workers have failed, and 0 may: w2: as told'"); k != 1 {
 		t.Error("its detail does not say why")
 	}
-	enginetest.Eventually(t, patience, "w3 is asked to end", func() bool {
+	enginetest.Eventually(t, testTimeout, "w3 is asked to end", func() bool {
 		return n.beat(t, "w3", c).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
 	if _, err := n.Retry(t.Context(), key("pull", "any"), false); err != nil {
@@ -309,7 +309,7 @@ func TestMemberLost(t *testing.T) {
 	if job := n.job(t, "pull", "lost", failed); runs(job) != "w2 running 1, w3 failed 2 lease_lost" || job.GetFailures()[0].GetReason() != process.ReasonLeaseLost {
 		t.Errorf("%s: %v", runs(job), job)
 	}
-	enginetest.Eventually(t, patience, "w2 is asked to end", func() bool {
+	enginetest.Eventually(t, testTimeout, "w2 is asked to end", func() bool {
 		return n.beat(t, "w2", b).GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL
 	})
 }
@@ -378,7 +378,7 @@ func TestGroupsByTwoEngines(t *testing.T) {
 			}()
 		}
 	}
-	enginetest.Eventually(t, patience, "all jobs are at their end", func() bool {
+	enginetest.Eventually(t, testTimeout, "all jobs are at their end", func() bool {
 		return a.count(t, "SELECT count(*) FROM processes WHERE process_id NOT LIKE '~%' AND status IN ('COMPLETED', 'ERROR')") == jobs
 	})
 	cancel()
@@ -412,9 +412,9 @@ func TestGroupThatWasLeft(t *testing.T) {
 	rests := func() bool {
 		return n.count(t, "SELECT count(*) FROM schedule WHERE process_id = 'left' AND waits_for = 'members'") == 1
 	}
-	enginetest.Eventually(t, patience, "the group waits for its members", rests)
+	enginetest.Eventually(t, testTimeout, "the group waits for its members", rests)
 	if _, err := n.db.Exec(t.Context(), "UPDATE schedule SET waits_for = 'place' WHERE process_id = 'left'"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, patience, "it was looked at, and waits for its members again", rests)
+	enginetest.Eventually(t, testTimeout, "it was looked at, and waits for its members again", rests)
 }

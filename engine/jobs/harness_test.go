@@ -21,9 +21,9 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is how long a test waits for an event that normally happens soon. It is long because the
+// testTimeout is how long a test waits for an event that normally happens soon. It is long because the
 // machine may be busy.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // node is an engine of a test with jobs. Namespace "ns" pushes them to a processor, and workers
 // poll namespace "pull".
@@ -69,7 +69,7 @@ func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOp
 // poll leases at most limit tasks of namespace "pull". It waits for them.
 func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: patience})
+	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (n *node) beat(t testing.TB, worker string, l *progressorv1.Lease) *progres
 func (n *node) job(t testing.TB, namespace, id string, want progressorv1.JobState) *progressorv1.Job {
 	t.Helper()
 	var job *progressorv1.Job
-	enginetest.Eventually(t, patience, id+" is "+want.String(), func() bool {
+	enginetest.Eventually(t, testTimeout, id+" is "+want.String(), func() bool {
 		var err error
 		if job, err = n.Get(context.Background(), key(namespace, id), 0); err != nil {
 			t.Fatal(err)

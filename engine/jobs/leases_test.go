@@ -80,7 +80,7 @@ func TestTimeoutOfAWorkerThatBeats(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{Timeout: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Hour)})
 	l := n.one(t, "w1")
-	enginetest.Eventually(t, patience, "the worker has lost it", func() bool { return n.beat(t, "w1", l).GetDirective() == lost })
+	enginetest.Eventually(t, testTimeout, "the worker has lost it", func() bool { return n.beat(t, "w1", l).GetDirective() == lost })
 	if job := n.job(t, "pull", "j", failed); len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonTimeout {
 		t.Errorf("%v", job.GetFailures())
 	}

@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 	lease := n.one(t, "w2")
 	enqueue("waits", "waits", nil)
 	var got map[string]float64
-	enginetest.Eventually(t, patience, "the loss is counted", func() bool { got = figures(t, registry); return got["job_lease_losses_total lost"] > 0 })
+	enginetest.Eventually(t, testTimeout, "the loss is counted", func() bool { got = figures(t, registry); return got["job_lease_losses_total lost"] > 0 })
 	for name, want := range map[string]float64{
 		"job_claims_total": 4, "job_duration_seconds limited": 2, "jobs limited succeeded": 2, "jobs lost running": 1, "jobs waits available": 1, "job_lease_losses_total lost": 1,
 	} {

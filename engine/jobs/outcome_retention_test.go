@@ -37,7 +37,7 @@ func TestRetentionByOutcome(t *testing.T) {
 				ns.Retention, ns.FailedRetention = durationpb.New(tt.completed), durationpb.New(tt.failed)
 				ns.CancelledRetention = durationpb.New(tt.cancelled)
 			}))
-			enginetest.Eventually(t, patience, "the others are removed", func() bool {
+			enginetest.Eventually(t, testTimeout, "the others are removed", func() bool {
 				var left []string
 				for _, id := range []string{"cancelled", "failed", "succeeded"} {
 					if _, err := n.Get(t.Context(), key("pull", id), 0); err == nil {

@@ -41,7 +41,7 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 			continue
 		}
 		// The key of the job that has ended goes to the next job in the queue, or is kept.
-		enginetest.Eventually(t, patience, "the turn after a job has ended", func() bool {
+		enginetest.Eventually(t, testTimeout, "the turn after a job has ended", func() bool {
 			return enginetest.Count(t, n.db, `SELECT count(*) FROM constraint_holds h
 				WHERE NOT EXISTS (SELECT 1 FROM running r WHERE r.process_id = h.process_id)`) > 0 ||
 				enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations") > 0
@@ -97,7 +97,7 @@ func (n *node) reserving(t *testing.T) *progressorv1.Lease {
 		t.Fatalf("leased %s, want a2", got)
 	}
 	must(t, n.succeed(first["b0"], nil)) // a2 has taken a meanwhile
-	enginetest.Eventually(t, patience, "two keys are reserved", func() bool {
+	enginetest.Eventually(t, testTimeout, "two keys are reserved", func() bool {
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations WHERE process_id = 'both'") == 2
 	})
 	return a
@@ -166,7 +166,7 @@ func TestReservationEnds(t *testing.T) {
 			if got := n.one(t, "w").GetJob().GetJobId(); got != "b1" {
 				t.Errorf("leased %s, want b1", got)
 			}
-			enginetest.Eventually(t, patience, "no key is reserved", func() bool {
+			enginetest.Eventually(t, testTimeout, "no key is reserved", func() bool {
 				return enginetest.Count(t, n.db, "SELECT count(*) FROM constraint_reservations") == 0
 			})
 		})

@@ -27,7 +27,7 @@ func (n *node) removed(t *testing.T, f func(*progressorv1.Lease) error) {
 		t.Fatal(err)
 	}
 	id := l.GetJob().GetJobId()
-	enginetest.Eventually(t, patience, id+" is removed", func() bool {
+	enginetest.Eventually(t, testTimeout, id+" is removed", func() bool {
 		return enginetest.Count(t, n.db, "SELECT count(*) FROM processes WHERE process_id = $1", id) == 0
 	})
 }

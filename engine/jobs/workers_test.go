@@ -166,15 +166,15 @@ func TestStopReachesPolls(t *testing.T) {
 	polled := make(chan error, 1)
 	began := time.Now()
 	go func() {
-		leases, err := other.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: patience})
+		leases, err := other.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout})
 		if len(leases) > 0 {
 			err = errors.New("it was handed a task")
 		}
 		polled <- err
 	}()
-	enginetest.Eventually(t, patience, "the worker is known", func() bool { return len(n.workers(t, "pull")) == 1 })
+	enginetest.Eventually(t, testTimeout, "the worker is known", func() bool { return len(n.workers(t, "pull")) == 1 })
 	n.tell(t, "w1", quiet, nil)
-	if err := <-polled; err != nil || time.Since(began) > patience {
+	if err := <-polled; err != nil || time.Since(began) > testTimeout {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	n.enqueue(t, "pull", "j", nil)

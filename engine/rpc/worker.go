@@ -134,12 +134,12 @@ func (s *workerService) outcome(ctx context.Context, n int, err error, answer *p
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		err = within("answers", within(fmt.Sprintf("[%d]", n), &process.InvalidError{Field: invalid.Field, Message: invalid.Message, TooLarge: invalid.TooLarge}))
 	}
-	told, internal := toConnect(err, answer)
+	connectErr, internal := toConnect(err, answer)
 	if internal {
 		s.log.WarnContext(ctx, "answer of a batch ended with an internal error", "error", err)
 	}
-	failed := &progressorv1.AnswerError{Message: told.Message()}
-	for _, d := range told.Details() {
+	failed := &progressorv1.AnswerError{Message: connectErr.Message()}
+	for _, d := range connectErr.Details() {
 		if value, err := d.Value(); err == nil {
 			failed.Detail, _ = value.(*progressorv1.ErrorDetail)
 		}

@@ -32,8 +32,8 @@ func (f *foreman) Process(_ context.Context, r *progressorv1.ProcessRequest) (*p
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if told, ok := f.started[r.GetProcess().GetProcessId()]; ok {
-		told <- now
+	if taken, ok := f.started[r.GetProcess().GetProcessId()]; ok {
+		taken <- now
 	}
 	if f.done++; f.done == f.want {
 		close(f.all)
@@ -186,16 +186,16 @@ func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int
 	begin := time.Now()
 	for i := range lonelyJobs {
 		id := fmt.Sprint("lonely-", i)
-		told := make(chan time.Time, 1)
+		taken := make(chan time.Time, 1)
 		f.mu.Lock()
-		f.started[id] = told
+		f.started[id] = taken
 		f.mu.Unlock()
 		began := time.Now()
 		if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs(i)}); err != nil {
 			return 0, err
 		}
 		select {
-		case at := <-told:
+		case at := <-taken:
 			latencies.add(at.Sub(began))
 		case <-time.After(time.Minute):
 			return 0, fmt.Errorf("job %s has not begun within a minute", id)

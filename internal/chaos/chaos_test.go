@@ -102,7 +102,7 @@ func TestChaos(t *testing.T) {
 		f.strike(s, s.random.IntN(len(s.nodes)))
 		s.fired[f.name]++
 		before := s.load.acked.Load()
-		took := await(t, patience, "calls are answered after: "+f.name, func() bool {
+		took := await(t, testTimeout, "calls are answered after: "+f.name, func() bool {
 			return s.load.acked.Load() >= before+50
 		})
 		s.recovery[f.name] = max(s.recovery[f.name], took)
@@ -248,11 +248,11 @@ func (s *siege) stop(i int) {
 	s.chain.openAll()
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
-	await(s.t, patience, "the others have taken over", func() bool {
+	await(s.t, testTimeout, "the others have taken over", func() bool {
 		return len(chainCalls(s.t, conn, n)) == 0 && silent(s.t, conn, n, "1.2 s")
 	})
 	n.signal(syscall.SIGCONT)
-	await(s.t, patience, "the engine is ready again", n.isReady)
+	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
 func (s *siege) roll(i int) {
@@ -260,7 +260,7 @@ func (s *siege) roll(i int) {
 	s.busy(i)
 	s.harvest(n)
 	n.signal(syscall.SIGTERM)
-	await(s.t, patience, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
+	await(s.t, testTimeout, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
 	s.chain.openAll()
 	if code := n.exit(); code != 0 {
 		s.t.Errorf("engine %s ended with code %d", n.name, code)
@@ -271,12 +271,12 @@ func (s *siege) roll(i int) {
 func (s *siege) crash(int) {
 	crash(s.t, s.server)
 	if s.random.IntN(2) == 0 {
-		await(s.t, patience, "the engines know that they are cut off", func() bool {
+		await(s.t, testTimeout, "the engines know that they are cut off", func() bool {
 			return !slices.ContainsFunc(s.nodes, (*node).isReady)
 		})
 	}
 	restart(s.t, s.server)
-	await(s.t, patience, "the engines are ready again", func() bool {
+	await(s.t, testTimeout, "the engines are ready again", func() bool {
 		return !slices.ContainsFunc(s.nodes, func(n *node) bool { return !n.isReady() })
 	})
 }
@@ -330,9 +330,9 @@ func (s *siege) deafen(i int) {
 
 func (s *siege) swallow(i int) {
 	s.proxies[i].swallow()
-	await(s.t, patience, "the engine knows that it is cut off", func() bool { return !s.nodes[i].isReady() })
+	await(s.t, testTimeout, "the engine knows that it is cut off", func() bool { return !s.nodes[i].isReady() })
 	s.proxies[i].pass()
-	await(s.t, patience, "the engine is ready again", s.nodes[i].isReady)
+	await(s.t, testTimeout, "the engine is ready again", s.nodes[i].isReady)
 }
 
 func (s *siege) slow(int) {
@@ -354,8 +354,8 @@ func (s *siege) conclude() {
 	s.flows.stop()
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
-	await(s.t, patience, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
-	await(s.t, patience+time.Minute, "leases from before a backward step of the clock have begun again", func() bool {
+	await(s.t, testTimeout, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
+	await(s.t, testTimeout+time.Minute, "leases from before a backward step of the clock have begun again", func() bool {
 		return count(s.t, conn, `SELECT count(*) FROM leases
 			WHERE expires_time > statement_timestamp() + interval '1 minute'`) == 0
 	})
@@ -390,7 +390,7 @@ func (s *siege) resumeAll(conn *pgx.Conn) int {
 		s.t.Fatal(err)
 	}
 	for _, process := range suspended {
-		ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout)
 		_, err := s.load.resume(ctx, process, 0)
 		cancel()
 		if err != nil {

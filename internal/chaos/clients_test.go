@@ -203,7 +203,7 @@ func (f *fleet) start(processes int) {
 	var group sync.WaitGroup
 	for i := range processes {
 		group.Go(func() {
-			ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+			ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 			defer cancel()
 			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: processID(i), Args: []byte("init"), IdempotencyKey: "init"}
 			if _, err := f.at(i).Start(ctx, req); err != nil {
@@ -291,7 +291,7 @@ type plan struct {
 	aside func(l *load, client, seq int, random *rand.Rand) bool
 }
 
-// startLoad starts clients. A client whose operation is not answered within patience fails the test.
+// startLoad starts clients. A client whose operation is not answered within testTimeout fails the test.
 func startLoad(f *fleet, p plan) *load {
 	stopped := make(chan struct{})
 	l := &load{fleet: f, stop: sync.OnceFunc(func() { close(stopped) })}
@@ -329,7 +329,7 @@ func startLoad(f *fleet, p plan) *load {
 }
 
 func (l *load) perform(e *entry, first int) {
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
 	err := l.fleet.do(ctx, e, first, &l.seen)
 	switch {

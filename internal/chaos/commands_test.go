@@ -90,7 +90,7 @@ func (l *load) suspend(process string, first int) {
 		return
 	}
 	defer h.mutex.Unlock()
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
 	_, err := l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{Namespace: namespace, ProcessId: process, Reason: "chaos"})
@@ -141,7 +141,7 @@ func (l *load) life(parent string, number, seq int, command bool) {
 		l.perform(&entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askEnd, child)}, number)
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, patience)
+	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
 	unsure, err := l.order(ctx, number, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{Namespace: namespace, ProcessId: child, Reason: "chaos"})

@@ -137,14 +137,14 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	w.stop()
 	w.group.Wait()
 	healed := count(w.t, conn, `SELECT floor(extract(epoch FROM statement_timestamp()))::int`)
-	await(w.t, patience, "no cron is behind", func() bool {
+	await(w.t, testTimeout, "no cron is behind", func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING max(fire_time) >= to_timestamp($1)) c`,
 			healed) == len(cronKinds)-1
 	})
-	await(w.t, patience, "no fire waits for the run before it", func() bool { // one that is paused would leave it waiting
+	await(w.t, testTimeout, "no fire waits for the run before it", func() bool { // one that is paused would leave it waiting
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
 	})
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
 	defer cancel()
 	for i, k := range cronKinds {
 		_, err := l.order(ctx, i, func(ctx context.Context, c *client.Client) error {
@@ -168,11 +168,11 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		w.t.Errorf("cancel the last run of replaced, %q: %v", last, err)
 	}
 	ended := func() bool { return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE ended_time IS NULL`) == 0 }
-	if soon(patience/3, ended) {
+	if soon(testTimeout/3, ended) {
 		return
 	}
 	w.t.Logf("runs of crons are slow to end: %s", w.stands(conn))
-	if !soon(patience-patience/3, ended) {
+	if !soon(testTimeout-testTimeout/3, ended) {
 		w.t.Fatalf("runs of crons that have not ended: %s", w.stands(conn))
 	}
 }

@@ -32,10 +32,10 @@ type answered struct {
 func callAside(t testing.TB, n *node, process, op string) <-chan answered {
 	t.Helper()
 	f := newFleet(t, n)
-	f.try = patience
+	f.try = testTimeout
 	end := make(chan answered, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout)
 		defer cancel()
 		e := &entry{process: process, op: op}
 		err := f.do(ctx, e, 0, &sightings{})
@@ -59,9 +59,9 @@ func TestCallThroughTheOtherEngine(t *testing.T) {
 		busy := fmt.Sprintf("busy-%d", round)
 		g := c.hold(attemptOf(busy, 1))
 		first := callAside(t, a, "p0", busy)
-		await(t, patience, "the processor has the first call", func() bool { return g.arrived.Load() == 1 })
+		await(t, testTimeout, "the processor has the first call", func() bool { return g.arrived.Load() == 1 })
 		second := callAside(t, b, "p0", fmt.Sprintf("behind-%d", round))
-		await(t, patience, "the second call waits for the process", func() bool {
+		await(t, testTimeout, "the second call waits for the process", func() bool {
 			return count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'process'`) == 1
 		})
 		g.open()
@@ -95,14 +95,14 @@ func TestKilledEngine(t *testing.T) {
 	f := newFleet(t, a, b)
 	f.start(40)
 	l := startLoad(f, plan{clients: 32, processes: 40, calls: 1000, seed: 1})
-	await(t, patience, "400 calls are answered", func() bool { return l.acked.Load() >= 400 })
+	await(t, testTimeout, "400 calls are answered", func() bool { return l.acked.Load() >= 400 })
 	g := c.hold(nil)
-	await(t, patience, "the engine holds calls", func() bool { return running(t, conn, a) >= 5 && g.arrived.Load() >= 8 })
+	await(t, testTimeout, "the engine holds calls", func() bool { return running(t, conn, a) >= 5 && g.arrived.Load() >= 8 })
 	held := running(t, conn, a)
 	died := time.Now()
 	a.kill()
 	g.open()
-	await(t, patience, "the other engine has taken over", func() bool { return running(t, conn, a) == 0 })
+	await(t, testTimeout, "the other engine has taken over", func() bool { return running(t, conn, a) == 0 })
 	takeover := time.Since(died)
 	entries := l.wait()
 	t.Logf("the dead engine held %d tasks; taken over after %s; the longest call took %s; clients saw %v",
@@ -139,25 +139,25 @@ func TestStoppedEngine(t *testing.T) {
 	for i, op := range []string{"ended", "runs"} {
 		gates[op] = [2]*gate{c.hold(attemptOf(op, 1)), c.hold(attemptOf(op, 2))}
 		ends = append(ends, callAside(t, a, fmt.Sprintf("p%d", i), op))
-		await(t, patience, "the processor has the call", func() bool { return gates[op][0].arrived.Load() == 1 })
+		await(t, testTimeout, "the processor has the call", func() bool { return gates[op][0].arrived.Load() == 1 })
 	}
 	stopped := time.Now()
 	a.signal(syscall.SIGSTOP)
-	await(t, patience, "the other engine has taken over", func() bool {
+	await(t, testTimeout, "the other engine has taken over", func() bool {
 		return gates["ended"][1].arrived.Load() == 1 && gates["runs"][1].arrived.Load() == 1
 	})
 	takeover := time.Since(stopped)
 	gates["ended"][1].open()
-	await(t, patience, "the second attempt has ended", func() bool {
+	await(t, testTimeout, "the second attempt has ended", func() bool {
 		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED'`) == 1
 	})
 	// The answers to the first attempts come while their engine stands still.
 	gates["ended"][0].open()
 	gates["runs"][0].open()
-	await(t, patience, "the processor has answered", func() bool { return c.inFlight.Load() == 1 })
+	await(t, testTimeout, "the processor has answered", func() bool { return c.inFlight.Load() == 1 })
 	a.signal(syscall.SIGCONT)
 	awake := time.Now()
-	await(t, patience, "both late results are counted", func() bool { return a.metric("progressor_stale_results_total") == 2 })
+	await(t, testTimeout, "both late results are counted", func() bool { return a.metric("progressor_stale_results_total") == 2 })
 	t.Logf("taken over after %s; late results refused %s after the engine went on", takeover.Round(time.Millisecond), time.Since(awake).Round(time.Millisecond))
 	if n := count(t, conn, `SELECT count(*) FROM events WHERE payload = 'runs'`) + count(t, conn, `SELECT count(*) FROM tasks WHERE args = 'runs'`); n != 0 {
 		t.Error("something of a late result is stored, while the attempt that took its place runs")
@@ -179,7 +179,7 @@ func TestStoppedEngine(t *testing.T) {
 	if zombies := b.metric("progressor_zombies_total"); zombies != 2 {
 		t.Errorf("%v zombies", zombies)
 	}
-	await(t, patience, "the engine is ready again", a.isReady)
+	await(t, testTimeout, "the engine is ready again", a.isReady)
 	if end := <-callAside(t, a, "p0", "afterwards"); end.err != nil {
 		t.Error(end.err)
 	}
@@ -195,11 +195,11 @@ func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	newFleet(t, a).start(1)
 	gates := [2]*gate{c.hold(attemptOf("op", 1)), c.hold(attemptOf("op", 2))}
 	end := callAside(t, a, "p0", "op")
-	await(t, patience, "the processor has the call", func() bool { return gates[0].arrived.Load() == 1 })
+	await(t, testTimeout, "the processor has the call", func() bool { return gates[0].arrived.Load() == 1 })
 	a.signal(syscall.SIGSTOP)
-	await(t, patience, "the other engine has taken over", func() bool { return gates[1].arrived.Load() == 1 })
+	await(t, testTimeout, "the other engine has taken over", func() bool { return gates[1].arrived.Load() == 1 })
 	a.signal(syscall.SIGCONT)
-	await(t, patience, "the first attempt is cancelled", func() bool { return a.metric("progressor_attempts_fenced_total") == 1 })
+	await(t, testTimeout, "the first attempt is cancelled", func() bool { return a.metric("progressor_attempts_fenced_total") == 1 })
 	gates[1].open()
 	got := <-end
 	if got.err != nil {
@@ -225,11 +225,11 @@ func TestRollingRestart(t *testing.T) {
 	l := startLoad(f, plan{clients: 16, processes: 40, seed: 5})
 	for i, n := range nodes {
 		before := l.acked.Load()
-		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 		g := c.hold(nil)
-		await(t, patience, "the engine holds calls", func() bool { return running(t, conn, n) >= 2 })
+		await(t, testTimeout, "the engine holds calls", func() bool { return running(t, conn, n) >= 2 })
 		n.signal(syscall.SIGTERM)
-		await(t, patience, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
+		await(t, testTimeout, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
 		if soon(100*time.Millisecond, func() bool { return running(t, conn, n) == 0 }) {
 			t.Errorf("engine %s does not wait for what it runs", n.name)
 		}
@@ -242,7 +242,7 @@ func TestRollingRestart(t *testing.T) {
 		f.seat(i, startNode(t, n.name[:1]+"1", dsn))
 	}
 	before := l.acked.Load()
-	await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+	await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 	entries := l.finish()
 	t.Logf("the longest call took %s; clients saw %v", longest(entries).Round(time.Millisecond), &l.seen)
 	l.seen.only(t)
@@ -268,12 +268,12 @@ func TestDrainTimeout(t *testing.T) {
 	f.start(1)
 	g := c.hold(nil)
 	l := startLoad(f, plan{clients: 1, processes: 1, calls: 1})
-	await(t, patience, "the processor has the call", func() bool { return g.arrived.Load() == 1 })
+	await(t, testTimeout, "the processor has the call", func() bool { return g.arrived.Load() == 1 })
 	began := time.Now()
 	if code := a.terminate(); code != 0 {
 		t.Errorf("the engine ended with code %d", code)
 	}
-	await(t, patience, "the other engine has the call", func() bool { return g.arrived.Load() == 2 })
+	await(t, testTimeout, "the other engine has the call", func() bool { return g.arrived.Load() == 2 })
 	t.Logf("given back and taken after %s", time.Since(began).Round(time.Millisecond))
 	g.open()
 	entries := l.wait()

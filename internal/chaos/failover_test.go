@@ -35,7 +35,7 @@ func newFailover(t *testing.T) *failover {
 	f.nodes = []*node{startNode(t, "a", f.DSN), startNode(t, "b", f.DSN)}
 	putChain(t, f.nodes[0], f.chain, nil)
 	f.fleet = newFleet(t, f.nodes...)
-	f.fleet.try = patience // a wait that hangs fails the test
+	f.fleet.try = testTimeout // a wait that hangs fails the test
 	f.fleet.start(20)
 	return f
 }
@@ -44,7 +44,7 @@ func newFailover(t *testing.T) *failover {
 func (f *failover) more(calls int64) time.Duration {
 	f.t.Helper()
 	before := f.load.acked.Load()
-	return await(f.t, patience, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
+	return await(f.t, testTimeout, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
 }
 
 // A failover to a standby that lacks the last commits: nobody gets a wrong response, nothing hangs, and what was lost before it was
@@ -58,10 +58,10 @@ func failoverThatLosesTheTail(t *testing.T) {
 	f.Detach()
 	f.more(200)
 	g := f.chain.hold(nil) // these calls are lost before they end
-	await(t, patience, "the processor holds calls", func() bool { return g.arrived.Load() >= 10 })
+	await(t, testTimeout, "the processor holds calls", func() bool { return g.arrived.Load() >= 10 })
 	f.FailOver()
 	failed := time.Now()
-	await(t, patience, "lost calls are reported", func() bool { return f.metric("progressor_tasks_lost_total") > 0 })
+	await(t, testTimeout, "lost calls are reported", func() bool { return f.metric("progressor_tasks_lost_total") > 0 })
 	f.chain.openAll()
 	took := f.more(200)
 	entries := f.load.finish()

@@ -159,10 +159,10 @@ type flowRow struct {
 func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	w.t.Helper()
 	w.group.Wait()
-	if !soon(patience, func() bool {
+	if !soon(testTimeout, func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace) == 0
 	}) {
-		w.t.Errorf("%d runs have not ended within %s", count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace), patience)
+		w.t.Errorf("%d runs have not ended within %s", count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace), testTimeout)
 	}
 	found, err := conn.Query(w.t.Context(), `SELECT split_part(f.run_id, '/', 1), CASE WHEN f.run_id LIKE '%/sub' THEN 'sub/' ELSE '' END || f.step_id || CASE WHEN f.index >= 0 THEN '.' || f.index ELSE '' END,
 			f.status::text, coalesce(f.result::text, ''), f.attempt, coalesce(f.running_time, 'epoch'), coalesce(f.finished_time, 'epoch'),

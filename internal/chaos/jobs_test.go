@@ -105,7 +105,7 @@ func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
 
 // ask asks one engine after the other until one has said something.
 func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, *client.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	for try := first; ; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
@@ -214,7 +214,7 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	w.t.Helper()
 	w.stopPushing()
 	w.pushers.Wait()
-	await(w.t, patience, "all jobs have ended", func() bool {
+	await(w.t, testTimeout, "all jobs have ended", func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM processes WHERE namespace = $1 AND status <> 'COMPLETED'`, jobNamespace) == 0
 	})
 	w.stopWorking()

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, storagetest.Finally(program.remove), storagetest.Finally(durable.stop))
 }
 
-// patience bounds every wait: long enough for a machine that is busy with other tests.
-const patience = 30 * time.Second
+// testTimeout bounds every wait: long enough for a machine that is busy with other tests.
+const testTimeout = 30 * time.Second
 
 // await waits until something is the case and tells how long that took.
 func await(t testing.TB, limit time.Duration, what string, met func() bool) time.Duration {
@@ -96,7 +96,7 @@ func (b *executable) remove() {
 // doctor runs `progressor doctor`: every invariant holds of the database.
 func doctor(t testing.TB, dsn string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience+*chaosDuration)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout+*chaosDuration)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program.path(t), "doctor", "--db.dsn", dsn)
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("violations: 0")) {
@@ -117,7 +117,7 @@ var durable postgres
 func (p *postgres) get(t testing.TB) *pgembed.Server {
 	t.Helper()
 	p.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		p.server, p.err = pgembed.Start(ctx, pgembed.Config{Ephemeral: true, Settings: map[string]string{
 			"shared_buffers": "64MB", "max_connections": "200", "min_wal_size": "64MB",

@@ -67,7 +67,7 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 	case n.url = <-n.log.ready:
 	case <-n.done:
 		t.Fatalf("engine %s ended at its start:\n%s", name, n.log.tail(40))
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("engine %s does not become ready:\n%s", name, n.log.tail(40))
 	}
 	return n
@@ -92,7 +92,7 @@ func (n *node) exit() int {
 	select {
 	case <-n.done:
 		return n.cmd.ProcessState.ExitCode()
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		n.t.Errorf("engine %s does not end", n.name)
 		return -1
 	}

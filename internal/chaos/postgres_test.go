@@ -32,14 +32,14 @@ func crash(t testing.TB, server *pgembed.Server) {
 	}
 	select {
 	case <-server.Dead():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("PostgreSQL does not end")
 	}
 }
 
 func restart(t testing.TB, server *pgembed.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := server.Restart(ctx, "immediate"); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func restart(t testing.TB, server *pgembed.Server) {
 // unavailable makes a new request of an engine whose database is away: it is told so at once.
 func unavailable(t testing.TB, n *node, seen *sightings) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	began := time.Now()
 	_, err := one(n).Call(ctx, &progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("nobody hears this")})
@@ -72,11 +72,11 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	var away time.Duration
 	for _, long := range []bool{false, true} {
 		before := l.acked.Load()
-		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 		began := time.Now()
 		crash(t, server)
 		if long { // so long that the engines give up what they run
-			await(t, patience, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
+			await(t, testTimeout, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
 			var probes sightings
 			var group sync.WaitGroup
 			for range 8 {
@@ -93,13 +93,13 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		gone := time.Since(began)
 		away = max(away, gone)
 		before = l.acked.Load()
-		first := await(t, patience, "a call is answered", func() bool { return l.acked.Load() > before })
-		ready := await(t, patience, "the engines are ready again", func() bool { return a.isReady() && b.isReady() })
+		first := await(t, testTimeout, "a call is answered", func() bool { return l.acked.Load() > before })
+		ready := await(t, testTimeout, "the engines are ready again", func() bool { return a.isReady() && b.isReady() })
 		t.Logf("PostgreSQL was away for %s; the first call was answered %s after it came back; all engines were ready %s later",
 			gone.Round(time.Millisecond), first.Round(time.Millisecond), ready.Round(time.Millisecond))
 	}
 	before := l.acked.Load()
-	await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
+	await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 	entries := l.finish()
 	worst := longest(entries)
 	t.Logf("the longest call took %s; clients saw %v; %v zombies, %v adopted", worst.Round(time.Millisecond), &l.seen,
@@ -130,10 +130,10 @@ func backendsTerminated(t *testing.T, server *pgembed.Server) {
 	var recovery time.Duration
 	for range 10 {
 		before := l.acked.Load()
-		await(t, patience, "calls are answered", func() bool { return l.acked.Load() >= before+30 })
+		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+30 })
 		cut += terminateBackends(t, conn)
 		before = l.acked.Load()
-		recovery = max(recovery, await(t, patience, "calls are answered again", func() bool { return l.acked.Load() >= before+10 }))
+		recovery = max(recovery, await(t, testTimeout, "calls are answered again", func() bool { return l.acked.Load() >= before+10 }))
 	}
 	entries := l.finish()
 	worst := longest(entries)

@@ -97,7 +97,7 @@ func TestBadProcessors(t *testing.T) {
 			t.Fatal(err)
 		}
 		point(tt.url)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		began := time.Now()
 		_, err := p.Call(ctx, &progressorv1.CallRequest{
 			Namespace: namespace, ProcessId: process, Args: []byte("op"), Timeout: durationpb.New(5 * time.Second), // longer than the step
@@ -177,7 +177,7 @@ func TestTimersOfADeadEngine(t *testing.T) {
 	if n := count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()`); n != timers {
 		t.Fatalf("%d of %d timers stand when their engine is dead", n, timers)
 	}
-	await(t, patience, "all timers have fired", func() bool {
+	await(t, testTimeout, "all timers have fired", func() bool {
 		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`) == timers
 	})
 	var earliest, median, latest float64

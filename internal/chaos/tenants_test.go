@@ -199,7 +199,7 @@ func (s *siege) remove(process string) {
 
 // order gives an order of an operator to the engines until one has carried it out.
 func (s *siege) order(what string, give func(context.Context, *client.Client) error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience+*chaosDuration)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout+*chaosDuration)
 	defer cancel()
 	unsure, err := s.load.order(ctx, s.random.IntN(len(s.nodes)), give)
 	if unsure && errors.Is(err, errBroken) {
@@ -273,7 +273,7 @@ func (s *siege) awaitTenants(conn *pgx.Conn) {
 	const left = `SELECT (SELECT count(*) FROM schedule WHERE namespace = $1 OR starts_with(namespace, $2))
 		+ (SELECT count(*) FROM queue_backlogs)
 		+ (SELECT count(*) FROM processes WHERE namespace = $1 AND removed_time IS NOT NULL)`
-	took := await(s.t, patience+*chaosDuration, "the other tenants have nothing left to do", func() bool {
+	took := await(s.t, testTimeout+*chaosDuration, "the other tenants have nothing left to do", func() bool {
 		return count(s.t, conn, left, queueNamespace, backlogNamespace) == 0
 	})
 	s.t.Logf("the other tenants were done after %s", took.Round(time.Millisecond))

@@ -22,7 +22,7 @@ func (s *siege) freeze(i int) {
 	before := n.metric("progressor_attempts_fenced_total")
 	n.signal(syscall.SIGSTOP)
 	held := s.chain.working(chainCalls(s.t, conn, n))
-	await(s.t, patience, "2/3 of the lease are over", func() bool { return silent(s.t, conn, n, "0.75 s") })
+	await(s.t, testTimeout, "2/3 of the lease are over", func() bool { return silent(s.t, conn, n, "0.75 s") })
 	taken := count(s.t, conn, `SELECT count(*) FROM nodes WHERE dead_beat_time = beat_time
 		AND node_id = (SELECT max(node_id) FROM nodes WHERE address = $1)`, n.name)
 	n.signal(syscall.SIGCONT)
@@ -34,7 +34,7 @@ func (s *siege) freeze(i int) {
 	}
 	s.alone()
 	s.chain.openAll()
-	await(s.t, patience, "the engine is ready again", n.isReady)
+	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
 // silent reports whether an engine has had no heartbeat for a while. If it was declared dead before, it has older rows.
@@ -58,7 +58,7 @@ func (s *siege) freezeLong(i int) {
 	n.signal(syscall.SIGCONT)
 	s.alone()
 	s.chain.openAll()
-	await(s.t, patience, "the engine is ready again", n.isReady)
+	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
 // alone waits until no task has two live attempts.
@@ -113,7 +113,7 @@ func (s *siege) clockStep(by string, statements ...string) {
 		}
 	}
 	for _, n := range s.nodes {
-		await(s.t, patience, "the engine has a heartbeat", func() bool {
+		await(s.t, testTimeout, "the engine has a heartbeat", func() bool {
 			return count(s.t, conn, `SELECT count(*) FROM nodes WHERE address = $1
 				AND abs(extract(epoch FROM statement_timestamp() - beat_time)) < 1`, n.name) > 0
 		})

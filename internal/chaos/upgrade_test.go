@@ -52,7 +52,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	l := startLoad(f, plan{clients: 16, processes: 40, seed: 7})
 	goesOn := func(what string, calls int64) time.Duration {
 		before := l.acked.Load()
-		return await(t, patience, what, func() bool { return l.acked.Load() >= before+calls })
+		return await(t, testTimeout, what, func() bool { return l.acked.Load() >= before+calls })
 	}
 	goesOn("calls are answered", 200)
 
@@ -136,7 +136,7 @@ func TestUpgrade(t *testing.T) {
 	l := startLoad(f, plan{clients: 16, processes: 40, seed: 8})
 	goesOn := func(what string) {
 		start := l.acked.Load()
-		await(t, patience, what, func() bool { return l.acked.Load() >= start+200 })
+		await(t, testTimeout, what, func() bool { return l.acked.Load() >= start+200 })
 	}
 	goesOn("calls are answered by the old engines")
 	if out, err := exec.CommandContext(t.Context(), program.path(t), "migrate", "up", "--db.dsn", dsn).CombinedOutput(); err != nil {

@@ -22,10 +22,10 @@ func settle(t testing.TB, dsn string) {
 	began := time.Now()
 	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
-	if !soon(patience, func() bool {
+	if !soon(testTimeout, func() bool {
 		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`) == 0
 	}) {
-		t.Errorf("not all tasks and messages come to their end within %s: %s", patience, leftOver(t, conn))
+		t.Errorf("not all tasks and messages come to their end within %s: %s", testTimeout, leftOver(t, conn))
 	}
 	report, err := storage.CheckQuiescent(t.Context(), conn, 10*time.Second, 10*time.Second)
 	if err != nil {
@@ -153,7 +153,7 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 		group.Go(func() {
 			for e := range work {
 				again := &entry{process: e.process, op: e.op, notify: e.notify}
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 				err := f.do(ctx, again, i, &sightings{})
 				cancel()
 				if err != nil || again.outcome != e.outcome || !bytes.Equal(again.answer, e.answer) {

@@ -19,8 +19,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// link is the state of a process after n operations: each hash holds all before it, so that two
-// processes which have done different things, or the same in another order, never agree.
+// link is the state of a process after n operations. Each hash covers all operations before it, so
+// processes with different operations, or with the same ones in another order, have different
+// links.
 type link struct {
 	n    uint64
 	hash [sha256.Size]byte
@@ -34,7 +35,8 @@ func (l link) String() string { return fmt.Sprintf("%d, %x", l.n, l.hash[:3]) }
 
 func (l link) bytes() []byte { return append(binary.BigEndian.AppendUint64(nil, l.n), l.hash[:]...) }
 
-// answer tells by which attempt the link was added too: a result that was told but not stored would be told apart from the one that was.
+// answer also names the attempt that added the link, so that a result that was returned but not
+// stored differs from the one that was stored.
 func (l link) answer(attempt int32) []byte {
 	return binary.BigEndian.AppendUint32(l.bytes(), uint32(attempt))
 }
@@ -51,26 +53,27 @@ func parseLink(text []byte) (l link, err error) {
 	return l, nil
 }
 
-// What an operation may ask of the processor, as the end of its text.
+// An operation may ask the processor for these, at the end of its text.
 const (
 	askFail   = " fail"
 	askReject = " reject"
 	askTimer  = " timer="
 )
 
-// chain is the processor: an operation appends itself. It journals what it is asked, and can be held, be away and answer twice.
+// chain is the processor. Each operation appends itself to the state. The processor records its
+// requests, and can be held, be unreachable or answer twice.
 type chain struct {
 	url string
 
 	mutex sync.Mutex
 	gates []*gate
-	asked map[string]int      // times, by process and operation
-	away  int                 // requests that are not taken
-	live  map[string]int      // attempts that are worked on, by task
-	told  map[string][][]byte // responses by process and operation; nil: not kept
+	asked map[string]int      // number of requests, by process and operation
+	away  int                 // number of requests still to be rejected
+	live  map[string]int      // attempts in progress, by task
+	told  map[string][][]byte // responses by process and operation; nil if they are not kept
 
 	inFlight atomic.Int64
-	repeated atomic.Int64 // operations that were asked for again
+	repeated atomic.Int64 // operations that were requested more than once
 	refused  atomic.Int64
 }
 
@@ -90,12 +93,12 @@ func newChain(t testing.TB) *chain {
 	t.Cleanup(func() {
 		c.openAll()
 		cancel()
-		<-served // attempts of engines that are dead may be cut off
+		<-served // attempts of dead engines may be cut off
 	})
 	return c
 }
 
-// gate holds attempts, by their operation and number.
+// gate holds attempts, by operation and number.
 type gate struct {
 	match   func(op string, attempt int32) bool
 	arrived atomic.Int64
@@ -103,7 +106,7 @@ type gate struct {
 	opened  chan struct{}
 }
 
-// hold makes a gate. match nil: everything.
+// hold creates a gate. If match is nil, it holds all attempts.
 func (c *chain) hold(match func(op string, attempt int32) bool) *gate {
 	g := &gate{match: match, opened: make(chan struct{})}
 	g.open = sync.OnceFunc(func() { close(g.opened) })
@@ -127,14 +130,14 @@ func attemptOf(op string, attempt int32) func(string, int32) bool {
 	return func(o string, a int32) bool { return o == op && a == attempt }
 }
 
-// refuse has the next n requests answered "not reached".
+// refuse answers the next n requests with "not reached".
 func (c *chain) refuse(n int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.away = n
 }
 
-// enter journals an attempt and finds the gates that hold it.
+// enter records an attempt and returns the gates that hold it.
 func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -156,7 +159,7 @@ func (c *chain) enter(process, op string, attempt int32) ([]*gate, error) {
 	return holding, nil
 }
 
-// What stands in a chain without that anybody asked for it by a call.
+// Operations that are in a chain although no client called them.
 const (
 	timerOp  = "timer of task"
 	cancelOp = "cancelled"
@@ -173,7 +176,7 @@ func opOf(req *progressorv1.ProcessRequest) string {
 	}
 }
 
-// note keeps a response, if told is set.
+// note keeps a response if told is set.
 func (c *chain) note(operation string, response []byte) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

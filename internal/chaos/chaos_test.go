@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/pgembed"
 )
 
-// siege is a run of TestChaos: three engines, each behind a proxy of its own, one PostgreSQL, many clients.
+// siege is a run of TestChaos: three engines, each behind its own proxy, one PostgreSQL, and many
+// clients.
 type siege struct {
 	t       testing.TB
 	seed    uint64
@@ -35,17 +36,17 @@ type siege struct {
 	tenants *tenants
 	old     *pgx.Conn // holds a snapshot
 
-	freezes  int // of engines that cancelled their attempts before they were declared dead
+	freezes  int // how often an engine cancelled its attempts before it was declared dead
 	repeated int // tasks with two live attempts while an engine was frozen
-	moved    int // attempts whose times were moved by steps of the clock
+	moved    int // attempts whose times were moved by clock steps
 	locked   int // rows that another client has locked
 
 	fired    map[string]int
-	recovery map[string]time.Duration // the longest, by fault, until calls were answered again
-	counters map[string]float64       // of engines that are gone
+	recovery map[string]time.Duration // longest time until calls were answered again, by fault
+	counters map[string]float64       // of engines that have ended
 }
 
-// counted are the ways to recover that a run must have taken, by what the engines count of them.
+// counted lists the recoveries that a run must have used, by the metrics of the engines.
 var counted = []struct{ what, metric string }{
 	{"tasks of dead engines taken over", "progressor_zombies_total"},
 	{"tasks adopted whose commit lost its answer", "progressor_tasks_adopted_total"},
@@ -56,10 +57,10 @@ var counted = []struct{ what, metric string }{
 	{"messages held for a suspended process", `progressor_messages_total{kind="notify",namespace="chain",outcome="held"}`},
 }
 
-// faults are what a siege does; each ends with everything healed.
+// faults are the faults of a siege. Each one ends with everything healed.
 var faults = []struct {
 	name   string
-	strike func(*siege, int) // the number of an engine
+	strike func(*siege, int) // the argument is the number of an engine
 }{
 	{"kill an engine", (*siege).kill},
 	{"kill an engine that is cut off", (*siege).killDumb},
@@ -134,8 +135,9 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	return s
 }
 
-// vary makes operations of all kinds. Operations that are only accepted, and messages of other processes, would be
-// cancelled if their process broke, so processes with an even number never do.
+// vary creates operations of all kinds. Operations that are only accepted, and messages of other
+// processes, would be cancelled if their process broke. So processes with an even number never
+// break.
 func vary(e *entry, number int, random *rand.Rand) {
 	switch kind := random.IntN(100); {
 	case kind < 10:
@@ -157,7 +159,7 @@ func vary(e *entry, number int, random *rand.Rand) {
 	}
 }
 
-// open starts an engine at a place that is free.
+// open starts an engine in a free place.
 func (s *siege) open(i int) {
 	s.started++
 	s.nodes[i] = startNode(s.t, fmt.Sprintf("engine-%d-%d", i, s.started), s.proxies[i].dsn)
@@ -176,8 +178,8 @@ func (s *siege) harvest(n *node) {
 	}
 }
 
-// busy holds the processor until it works on two calls of an engine. It gives up after two seconds, because all clients
-// may wait for other engines.
+// busy holds the processor until it works on two calls of an engine. It gives up after two seconds,
+// because all clients may be waiting for other engines.
 func (s *siege) busy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -200,7 +202,7 @@ func chainCalls(t testing.TB, conn *pgx.Conn, n *node) []string {
 	return tasks
 }
 
-// soon waits for something that may not come.
+// soon waits for a condition that may never hold.
 func soon(limit time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -216,7 +218,8 @@ func soon(limit time.Duration, met func() bool) bool {
 	return true
 }
 
-// kill ends an engine while it holds calls. If a step of a run ends meanwhile, no engine has stored the next step yet.
+// kill ends an engine while it holds calls. If a step of a run ends meanwhile, no engine has stored
+// the next step yet.
 func (s *siege) kill(i int) {
 	s.busy(i)
 	s.harvest(s.nodes[i])
@@ -229,13 +232,14 @@ func (s *siege) kill(i int) {
 	s.open(i)
 }
 
-// killDumb kills an engine while nothing that it wants to store gets through: what it has told by then must stand.
+// killDumb kills an engine while nothing that it stores gets through. Everything that it has
+// acknowledged until then must be stored.
 func (s *siege) killDumb(i int) {
 	s.busy(i)
 	s.harvest(s.nodes[i])
 	s.proxies[i].swallow()
 	s.chain.openAll()
-	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // the answers of the processor come meanwhile
+	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // the processor answers meanwhile
 	s.nodes[i].kill()
 	s.proxies[i].pass()
 	s.open(i)
@@ -287,7 +291,8 @@ func (s *siege) terminate(int) {
 	terminateBackends(s.t, conn)
 }
 
-// remember opens a snapshot and leaves it open until its next turn: nothing that is deleted meanwhile can be vacuumed.
+// remember opens a snapshot and keeps it open until its next turn. Rows that are deleted meanwhile
+// cannot be vacuumed.
 func (s *siege) remember(int) {
 	if s.old != nil {
 		s.old.Close(s.t.Context())
@@ -300,7 +305,8 @@ func (s *siege) remember(int) {
 	}
 }
 
-// lockRows locks running processes and running tasks, as another client would, until other processes make progress.
+// lockRows locks running processes and tasks, as another client would, until other processes make
+// progress.
 func (s *siege) lockRows(int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -348,7 +354,7 @@ func (s *siege) away(int) {
 	s.chain.refuse(0)
 }
 
-// conclude heals everything, waits until all is done and compares.
+// conclude heals everything, waits until all work is done, and compares the results.
 func (s *siege) conclude() {
 	s.chain.openAll()
 	s.flows.stop()
@@ -379,7 +385,8 @@ func (s *siege) conclude() {
 		s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures()))
 }
 
-// resumeAll resumes what an engine that was away has suspended by an old order, and tells how many that were.
+// resumeAll resumes processes that an engine suspended by an old request after it was disconnected.
+// It returns their number.
 func (s *siege) resumeAll(conn *pgx.Conn) int {
 	rows, err := conn.Query(s.t.Context(), `SELECT process_id FROM processes WHERE status = 'SUSPENDED'`)
 	if err != nil {

@@ -22,10 +22,10 @@ import (
 
 const namespace = "chain"
 
-// fleet is all engines, as their clients see them: where one does not answer, the next is tried.
+// fleet is all engines, as clients see them. If one does not answer, the next one is tried.
 type fleet struct {
 	t     testing.TB
-	try   time.Duration // how long one engine is waited for
+	try   time.Duration // how long to wait for one engine
 	mutex sync.Mutex
 	seats []*client.Client
 }
@@ -38,12 +38,12 @@ func newFleet(t testing.TB, nodes ...*node) *fleet {
 	return f
 }
 
-// one is a client of one engine that does not try again.
+// one returns a client of one engine that does not retry.
 func one(n *node) *client.Client {
 	return client.New(n.url, client.WithRetry(client.Retry{MaxAttempts: 1}), client.WithoutKeys())
 }
 
-// seat puts an engine into the place of another.
+// seat replaces an engine by another one.
 func (f *fleet) seat(i int, n *node) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -56,7 +56,7 @@ func (f *fleet) at(i int) *client.Client {
 	return f.seats[i%len(f.seats)]
 }
 
-// putChain makes the namespace of a chain. change may be nil.
+// putChain creates the namespace of a chain. change may be nil.
 func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespace)) {
 	t.Helper()
 	ns := &progressorv1.Namespace{
@@ -74,27 +74,28 @@ func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespa
 	}
 }
 
-// outcome is what a client knows of an operation.
+// outcome is what a client knows about an operation.
 type outcome int
 
 const (
 	unknown outcome = iota // it may have been done
-	acked                  // it was done, and answered
+	acked                  // it was done, and the client has the response
 	refused                // it was not done, and will not be
 )
 
-// entry is one operation in a client's journal.
+// entry is one operation in the journal of a client.
 type entry struct {
 	process, op  string
 	notify       bool // acknowledged when it was stored
-	everywhere   bool // asked of all engines at once
-	unkeyed      bool // without an idempotency key, so that it is asked for once
+	everywhere   bool // sent to all engines at once
+	unkeyed      bool // without an idempotency key, so it is sent only once
 	begun, ended time.Time
 	outcome      outcome
 	answer       []byte
 }
 
-// request asks one engine once. The operation is its own idempotency key, where it has one.
+// request sends the operation to one engine, once. The operation is its own idempotency key, unless
+// unkeyed is set.
 func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
 	req := &progressorv1.CallRequest{Namespace: namespace, ProcessId: e.process, Args: []byte(e.op), IdempotencyKey: e.op}
 	if e.unkeyed {
@@ -107,10 +108,11 @@ func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
 	return resp.GetResponse(), err
 }
 
-// errBroken says that the process takes no calls until it is repaired.
+// errBroken means that the process accepts no calls until it is repaired.
 var errBroken = errors.New("the process is in ERROR")
 
-// verdict is what an answer says: err nil and outcome unknown mean that it says nothing, so another engine is asked.
+// verdict returns what a response means. If err is nil and the outcome is unknown, the response
+// means nothing, and another engine is tried.
 func verdict(err error) (outcome, error) {
 	if err == nil {
 		return acked, nil
@@ -134,13 +136,13 @@ func verdict(err error) (outcome, error) {
 		}
 	default:
 		if client.Detail(err) == nil {
-			return unknown, nil // not an engine's answer: the connection broke in the middle of one
+			return unknown, nil // not the response of an engine: the connection broke
 		}
 	}
 	return unknown, err
 }
 
-// do has an operation done, by whichever engine answers.
+// do sends an operation until an engine answers.
 func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) error {
 	e.begun = time.Now()
 	if e.everywhere {
@@ -174,7 +176,8 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 	}
 }
 
-// ask asks all engines at once. The function that it returns waits for them: they answer what the client was told, or nothing.
+// ask sends the operation to all engines at once. The function that it returns waits for their
+// responses, which are equal to that of the client or missing.
 func (f *fleet) ask(ctx context.Context, e *entry) (twins func()) {
 	limit, cancel := context.WithTimeout(ctx, f.try)
 	answers := make([][]byte, len(f.seats))
@@ -214,11 +217,11 @@ func (f *fleet) start(processes int) {
 	group.Wait()
 }
 
-// sightings counts what clients were answered.
+// sightings counts the responses that clients received.
 type sightings struct {
 	mutex sync.Mutex
 	codes map[connect.Code]int
-	words map[connect.Code]string // of the last one
+	words map[connect.Code]string // the last one of each code
 	worst time.Duration           // the longest wait for UNAVAILABLE
 }
 
@@ -233,7 +236,7 @@ func (s *sightings) note(err error, took time.Duration) {
 	}
 	code := connect.CodeOf(err)
 	if code == connect.CodeCanceled && client.Detail(err) == nil {
-		code = connect.CodeUnavailable // a connection that broke: Connect takes it for a client that went away
+		code = connect.CodeUnavailable // a broken connection: Connect reports it as if the client had gone away
 	}
 	s.codes[code]++
 	s.words[code] = err.Error()
@@ -248,7 +251,8 @@ func (s *sightings) of(code connect.Code) int {
 	return s.codes[code]
 }
 
-// only fails the test where clients were answered anything but results and UNAVAILABLE, which package client tries again by itself.
+// only fails the test if clients received anything but results and UNAVAILABLE, which package
+// client retries.
 func (s *sightings) only(t testing.TB) {
 	t.Helper()
 	s.mutex.Lock()
@@ -284,20 +288,21 @@ type load struct {
 // plan says what the clients of a load do.
 type plan struct {
 	clients, processes int
-	calls              int // of all clients together; 0: until stop
+	calls              int // of all clients together; 0 means until stop
 	seed               uint64
-	vary               func(e *entry, number int, random *rand.Rand) // nil: plain calls
-	// aside is done instead of a call where it wants to be; nil: never.
+	vary               func(e *entry, number int, random *rand.Rand) // nil means plain calls
+	// aside may replace a call by something else. It returns true if it did. It may be nil.
 	aside func(l *load, client, seq int, random *rand.Rand) bool
 }
 
-// startLoad starts clients. A client whose operation is not answered within testTimeout fails the test.
+// startLoad starts clients. A client whose operation is not answered within testTimeout fails the
+// test.
 func startLoad(f *fleet, p plan) *load {
 	stopped := make(chan struct{})
 	l := &load{fleet: f, stop: sync.OnceFunc(func() { close(stopped) })}
 	var giveUp context.CancelFunc
 	l.ctx, giveUp = context.WithCancel(context.WithoutCancel(f.t.Context()))
-	f.t.Cleanup(func() { // of a test that has ended well, nothing is left by then
+	f.t.Cleanup(func() { // after a test that has passed, nothing is left
 		l.stop()
 		giveUp()
 		l.group.Wait()
@@ -321,7 +326,7 @@ func startLoad(f *fleet, p plan) *load {
 				if p.vary != nil {
 					p.vary(e, number, random)
 				}
-				l.perform(e, i) // each client has an engine of its own, while that answers
+				l.perform(e, i) // each client prefers its own engine
 			}
 		})
 	}
@@ -347,7 +352,7 @@ func (l *load) perform(e *entry, first int) {
 	l.entries = append(l.entries, e)
 }
 
-// repair takes a process out of ERROR; another client may be quicker.
+// repair takes a process out of ERROR. Another client may do so first.
 func (l *load) repair(ctx context.Context, process string, first int) {
 	limit, cancel := context.WithTimeout(ctx, l.fleet.try)
 	defer cancel()
@@ -367,7 +372,7 @@ func (l *load) wait() []*entry {
 	return l.entries
 }
 
-// finish ends the load after the operations that are under way.
+// finish ends the load after the current operations.
 func (l *load) finish() []*entry {
 	l.stop()
 	return l.wait()

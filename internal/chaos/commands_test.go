@@ -17,7 +17,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// orders are the commands of clients to processes, other than calls, as the clients know them.
+// orders holds the commands other than calls that clients have sent to processes, as the clients
+// know them.
 type orders struct {
 	mutex     sync.Mutex
 	holds     map[string]*hold
@@ -25,17 +26,18 @@ type orders struct {
 	cancelled []string // children whose cancel was acknowledged
 }
 
-// hold is the right to suspend and to resume a process: one client at a time has it, so that it knows how the process is.
+// hold is the right to suspend and resume a process. Only one client has it at a time, so it knows
+// the status of the process.
 type hold struct {
 	mutex      sync.Mutex
-	doubtful   bool         // an engine may still carry out a resume that nobody was told of
-	turnedAway atomic.Int64 // calls
+	doubtful   bool         // an engine may still execute a resume whose response was lost
+	turnedAway atomic.Int64 // rejected calls
 }
 
-// window is a time in which a process was suspended.
+// window is a period in which a process was suspended.
 type window struct {
 	process  string
-	from, to time.Time // from the answer to the suspend to the request of the resume
+	from, to time.Time // from the response to the suspend until the request of the resume
 }
 
 func (o *orders) hold(process string) *hold {
@@ -50,8 +52,9 @@ func (o *orders) hold(process string) *hold {
 	return o.holds[process]
 }
 
-// order gives an order until an engine has answered it, and tells what that said; errBroken: the status of the process does not allow it.
-// unsure: an earlier try may have been carried out, or may still be.
+// order sends a command until an engine has answered it, and returns the answer, or errBroken if
+// the status of the process does not allow the command. unsure means that an earlier try may have
+// been executed, or may still be.
 func (l *load) order(ctx context.Context, first int, give func(context.Context, *client.Client) error) (unsure bool, err error) {
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
@@ -61,7 +64,7 @@ func (l *load) order(ctx context.Context, first int, give func(context.Context, 
 		err := give(limit, l.fleet.at(try))
 		cancel()
 		l.seen.note(err, time.Since(began))
-		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is under way
+		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is being delivered
 			said, hard := verdict(err)
 			if said != unknown || hard != nil {
 				return unsure, hard
@@ -83,7 +86,7 @@ func (l *load) resume(ctx context.Context, process string, first int) (unsure bo
 	})
 }
 
-// suspend suspends a process until a call to it was turned away, or some time has passed.
+// suspend suspends a process until a call to it was rejected, or some time has passed.
 func (l *load) suspend(process string, first int) {
 	h := l.orders.hold(process)
 	if !h.mutex.TryLock() {
@@ -115,7 +118,8 @@ func (l *load) suspend(process string, first int) {
 	}
 }
 
-// letGo resumes a process that turns calls away and that nobody holds: an engine that was away has carried out an old order.
+// letGo resumes a process that rejects calls although no client holds it: an engine that was
+// disconnected has executed an old command.
 func (l *load) letGo(ctx context.Context, process string, first int) {
 	h := l.orders.hold(process)
 	h.turnedAway.Add(1)
@@ -125,12 +129,13 @@ func (l *load) letGo(ctx context.Context, process string, first int) {
 	defer h.mutex.Unlock()
 	unsure, err := l.resume(ctx, process, first)
 	h.doubtful = h.doubtful || unsure
-	if err != nil && !errors.Is(err, errBroken) && l.ctx.Err() == nil { // it is in ERROR, again
+	if err != nil && !errors.Is(err, errBroken) && l.ctx.Err() == nil { // it is in ERROR again
 		l.fleet.t.Errorf("resume %s: %v", process, err)
 	}
 }
 
-// life has a process raise a child and cancels that, by a command of its parent or as a client.
+// life makes a process start a child, and cancels the child, by a command of the parent or as a
+// client.
 func (l *load) life(parent string, number, seq int, command bool) {
 	child := fmt.Sprintf("child-c%d-%d", number, seq)
 	raise := &entry{process: parent, op: fmt.Sprintf("c%d-%d%s%s", number, seq, askRaise, child)}
@@ -161,7 +166,7 @@ func (l *load) life(parent string, number, seq int, command bool) {
 	l.orders.cancelled = append(l.orders.cancelled, child)
 }
 
-// aside gives orders, to processes that never break.
+// aside sends commands to processes that never break.
 func aside(processes int) func(*load, int, int, *rand.Rand) bool {
 	return func(l *load, number, seq int, random *rand.Rand) bool {
 		process := processID(2 * random.IntN(processes/2))
@@ -177,7 +182,8 @@ func aside(processes int) func(*load, int, int, *rand.Rand) bool {
 	}
 }
 
-// held finds calls that began and ended while their process was suspended: none of them was done. wrong says which were.
+// held finds calls that began and ended while their process was suspended. None of them may have
+// been done. wrong lists those that were.
 func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
 	byProcess := map[string][]window{}
 	for _, w := range windows {

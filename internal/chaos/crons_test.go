@@ -18,17 +18,18 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// cronNamespace is where the crons of a siege and their runs are: the runs are links of the same processor, and nobody calls them.
+// cronNamespace contains the crons of a siege and their runs. The runs use the same processor, and
+// no client calls them.
 const cronNamespace = "ticks"
 
-// triggered is the cron that fires by orders alone.
+// triggered is the cron that fires only when it is triggered.
 const triggered = "triggered"
 
-// cronKind is a cron of a siege, and what its ledger must hold.
+// cronKind is a cron of a siege, and what its ledger must contain.
 type cronKind struct {
 	id        string
-	decisions []string // one of these for each fire time
-	statuses  []string // one of these at the end
+	decisions []string // each fire time has one of these
+	statuses  []string // each fire ends with one of these
 	single    bool     // one run at a time, in order
 	change    func(*progressorv1.Cron)
 }
@@ -53,7 +54,7 @@ var cronKinds = []cronKind{
 	{id: "asked", decisions: []string{"FIRED"}, statuses: []string{"SUCCESS"}},
 }
 
-// cronWatch is what is known of the crons of a siege from outside.
+// cronWatch is what the test knows about the crons of a siege without the database.
 type cronWatch struct {
 	t       testing.TB
 	url     string // of an HTTP target
@@ -63,11 +64,11 @@ type cronWatch struct {
 
 	mutex    sync.Mutex
 	asked    map[string]int // requests, by cron and fire time
-	tries    int            // of triggers
-	triggers map[string]int // those that were answered, by fire time
+	tries    int            // number of triggers sent
+	triggers map[string]int // triggers that were answered, by fire time
 }
 
-// startCrons makes the crons, and gives orders to fire.
+// startCrons creates the crons and triggers them.
 func startCrons(f *fleet, n *node, c *chain) *cronWatch {
 	w := &cronWatch{t: f.t, created: map[string]time.Time{}, asked: map[string]int{}, triggers: map[string]int{}}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -107,7 +108,7 @@ func (w *cronWatch) definition(k cronKind) *progressorv1.Cron {
 	return c
 }
 
-// trigger gives orders, each of them once: what no answer came to may have fired.
+// trigger sends each trigger once. A trigger without a response may have fired.
 func (w *cronWatch) trigger(ctx context.Context, f *fleet) {
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
@@ -131,7 +132,7 @@ func (w *cronWatch) trigger(ctx context.Context, f *fleet) {
 	}
 }
 
-// end pauses the crons when none of them is behind, and waits until their runs have ended.
+// end pauses the crons when they have caught up, and waits until their runs have ended.
 func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	w.t.Helper()
 	w.stop()
@@ -141,7 +142,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		return count(w.t, conn, `SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING max(fire_time) >= to_timestamp($1)) c`,
 			healed) == len(cronKinds)-1
 	})
-	await(w.t, testTimeout, "no fire waits for the run before it", func() bool { // one that is paused would leave it waiting
+	await(w.t, testTimeout, "no fire waits for the run before it", func() bool { // the end of a paused cron's run would not start it
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
 	})
 	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
@@ -160,7 +161,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	if err := conn.QueryRow(ctx, newest).Scan(&last); err != nil {
 		w.t.Fatal(err)
 	}
-	_, err := l.order(ctx, 0, func(ctx context.Context, c *client.Client) error { // no other run comes to take its place
+	_, err := l.order(ctx, 0, func(ctx context.Context, c *client.Client) error { // no other run replaces it
 		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{Namespace: cronNamespace, ProcessId: last, Reason: "the end"})
 		return err
 	})
@@ -177,7 +178,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	}
 }
 
-// stands lists rows without an end, with what their runs and crons are at.
+// stands lists rows without an end, with the state of their runs and crons.
 func (w *cronWatch) stands(conn *pgx.Conn) (list string) {
 	w.t.Helper()
 	err := conn.QueryRow(w.t.Context(), `SELECT coalesce(string_agg(format(E'\n%s of %s, its run is %s since %s; its cron is %s, with %s tasks to come and state %s',
@@ -192,7 +193,7 @@ func (w *cronWatch) stands(conn *pgx.Conn) (list string) {
 	return list
 }
 
-// fireRow is a row of the ledger, and the run that it names.
+// fireRow is a row of the ledger, with the run that it names.
 type fireRow struct {
 	cron, decision, status, process string
 	fire, started, ended            time.Time

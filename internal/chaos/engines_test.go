@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// running is how many tasks an engine's running rows hold.
+// running returns the number of tasks that an engine runs, by table running.
 func running(t testing.TB, conn *pgx.Conn, n *node) int {
 	t.Helper()
 	return count(t, conn, `SELECT count(*) FROM running r JOIN nodes n USING (node_id) WHERE n.address = $1`, n.name)
@@ -28,7 +28,7 @@ type answered struct {
 	at    time.Time
 }
 
-// callAside makes a call through one engine, which may wait for it for long.
+// callAside makes a call through one engine. The call may wait for long.
 func callAside(t testing.TB, n *node, process, op string) <-chan answered {
 	t.Helper()
 	f := newFleet(t, n)
@@ -44,7 +44,8 @@ func callAside(t testing.TB, n *node, process, op string) <-chan answered {
 	return end
 }
 
-// A call through an engine whose process is busy on another one waits for it, and is answered at once when it has run there.
+// A call through an engine whose process is busy on another engine waits. It is answered at once
+// after it has run there.
 func TestCallThroughTheOtherEngine(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -85,7 +86,8 @@ func TestCallThroughTheOtherEngine(t *testing.T) {
 	verify(t, dsn, entries)
 }
 
-// An engine dies in the middle of 1,000 calls: what it held runs again on the other one, and nothing is lost or done twice.
+// An engine dies during 1,000 calls. The other engine runs its tasks again, and nothing is lost or
+// done twice.
 func TestKilledEngine(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)
@@ -115,7 +117,8 @@ func TestKilledEngine(t *testing.T) {
 	replay(t, newFleet(t, b), entries)
 	zombies := int(b.metric("progressor_zombies_total"))
 	again := count(t, conn, `SELECT count(*) FROM tasks WHERE attempt = 2`)
-	// As many as it held, more or less: it took tasks until it died, and PostgreSQL may commit a result that it had sent before.
+	// The number may differ a little from what it held: it took tasks until it died, and PostgreSQL
+	// may commit a result that it had sent before.
 	if zombies == 0 || again != zombies || c.repeated.Load() == 0 {
 		t.Errorf("%d tasks held by the dead engine, %d zombies, %d second attempts, %d seen by the processor", held, zombies, again, c.repeated.Load())
 	}
@@ -124,8 +127,8 @@ func TestKilledEngine(t *testing.T) {
 	}
 }
 
-// An engine is stopped for longer than its lease, while its processor works. What it brings afterwards is refused, whether the
-// attempt that took its place has ended or still runs.
+// An engine is stopped for longer than its lease, while its processor works. Its late results are
+// rejected, whether the attempt that replaced them has ended or is still running.
 func TestStoppedEngine(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -151,7 +154,7 @@ func TestStoppedEngine(t *testing.T) {
 	await(t, testTimeout, "the second attempt has ended", func() bool {
 		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'CALL' AND status = 'FINISHED'`) == 1
 	})
-	// The answers to the first attempts come while their engine stands still.
+	// The responses to the first attempts arrive while their engine is stopped.
 	gates["ended"][0].open()
 	gates["runs"][0].open()
 	await(t, testTimeout, "the processor has answered", func() bool { return c.inFlight.Load() == 1 })
@@ -185,7 +188,8 @@ func TestStoppedEngine(t *testing.T) {
 	}
 }
 
-// An engine that was frozen for longer than its lease cancels what it ran when it goes on: no task has two live attempts.
+// An engine that was frozen for longer than its lease cancels its attempts when it continues. No
+// task has two live attempts.
 func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -213,7 +217,8 @@ func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	}
 }
 
-// Two engines are restarted one after the other, under load: no call is lost, no attempt is burnt, and both end well.
+// Two engines are restarted one after the other, under load. No call is lost, no attempt is used
+// up, and both exit without an error.
 func TestRollingRestart(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)
@@ -256,7 +261,8 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// An engine that ends does not wait forever: tasks that do not finish in time are released, without using up an attempt.
+// An engine that is stopping does not wait forever. Tasks that do not finish in time are released,
+// without using up an attempt.
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestChaosFailover crashes PostgreSQL under load and promotes its standby, once in every minute of chaos.
+// TestChaosFailover crashes PostgreSQL under load and promotes its standby, once per minute of
+// chaos.
 func TestChaosFailover(t *testing.T) {
 	for range max(1, int(*chaosDuration/time.Minute)) {
 		t.Run("asynchronous standby", failoverThatLosesTheTail)
@@ -40,15 +41,15 @@ func newFailover(t *testing.T) *failover {
 	return f
 }
 
-// more waits until so many more calls were answered.
+// more waits until the given number of further calls was answered.
 func (f *failover) more(calls int64) time.Duration {
 	f.t.Helper()
 	before := f.load.acked.Load()
 	return await(f.t, testTimeout, "calls are answered", func() bool { return f.load.acked.Load() >= before+calls })
 }
 
-// A failover to a standby that lacks the last commits: nobody gets a wrong response, nothing hangs, and what was lost before it was
-// responded to is reported as lost.
+// A failover to a standby that lacks the last commits: no client gets a wrong response, nothing
+// hangs, and requests that were lost before their response are reported as lost.
 func failoverThatLosesTheTail(t *testing.T) {
 	f := newFailover(t)
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 20})
@@ -98,7 +99,8 @@ func (f *failover) metric(name string) (sum float64) {
 	return sum
 }
 
-// A failover to a synchronous standby loses nothing, even if commits waited for it when the primary crashed.
+// A failover to a synchronous standby loses nothing, even if commits waited for it when the primary
+// crashed.
 func failoverThatLosesNothing(t *testing.T) {
 	f := newFailover(t)
 	f.Synchronous()

@@ -21,10 +21,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowNamespace is where the runs of a siege are, and the jobs of their steps: its workers pull them.
+// flowNamespace contains the runs of a siege and the jobs of their steps. Its workers pull them.
 const flowNamespace = "streams"
 
-// The templates of runs. A step of a run is tried again until it succeeds, so that every run does.
+// The templates of runs. A step is retried until it succeeds, so every run succeeds.
 const (
 	streamTemplate = `{"namespace": "streams", "type": "stream", "step_order": "STEP_ORDER_GRAPH", "steps": [
 		{"step_id": "a", "job": {"options": OPTIONS}},
@@ -37,16 +37,17 @@ const (
 	stepOptions   = `{"max_retry": 1000, "max_takeovers": 1000, "backoff": {"steps": ["0.02s"]}}`
 )
 
-// streamNeeds are the steps of a run, and of the run in it, each with those that it needs; "each.0" is an item.
+// streamNeeds contains the steps of a run, and of the run in it, with the steps that each one
+// needs. "each.0" is an item.
 var streamNeeds = map[string][]string{
 	"a": nil, "b": {"a"}, "each": {"a"}, "each.0": {"a"}, "each.1": {"a"}, "each.2": {"a"}, "pause": {"a"}, "sub": {"b"}, "last": {"each", "pause", "sub"},
 	"sub/only": {"b"},
 }
 
-// gives are the steps that are jobs, and whose result is the answer of a worker.
+// gives lists the steps that are jobs, whose result is the answer of a worker.
 var gives = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
 
-// flowWatch is what is known of the runs of a siege from outside.
+// flowWatch is what the test knows about the runs of a siege without the database.
 type flowWatch struct {
 	t       testing.TB
 	fleet   *fleet
@@ -56,10 +57,10 @@ type flowWatch struct {
 	between int // engines that died between the end of a step and the start of the next one
 
 	mutex   sync.Mutex
-	started map[string]bool // by run: true where an engine said so
+	started map[string]bool // by run; true if an engine confirmed it
 }
 
-// startFlows has runs started, until stop. The workers of the jobs do their steps.
+// startFlows starts runs until stop. The workers of the jobs execute their steps.
 func startFlows(f *fleet, n *node, jobs *jobWatch) *flowWatch {
 	w := &flowWatch{t: f.t, fleet: f, jobs: jobs, started: map[string]bool{}}
 	ns := &progressorv1.Namespace{Namespace: flowNamespace, Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
@@ -84,9 +85,10 @@ func startFlows(f *fleet, n *node, jobs *jobWatch) *flowWatch {
 	return w
 }
 
-// start starts one run after the other, each until an engine has said that it is there: by the same key, so that there is one.
+// start starts one run after the other. It repeats each request, with the same key, until an engine
+// confirms the run.
 func (w *flowWatch) start(ctx context.Context) {
-	pause := time.NewTicker(time.Second) // the workers have to keep up
+	pause := time.NewTicker(time.Second) // the workers must keep up
 	defer pause.Stop()
 	for number := 0; ; number++ {
 		id := fmt.Sprint("run-", number)
@@ -120,8 +122,9 @@ func (w *flowWatch) start(ctx context.Context) {
 	}
 }
 
-// holdEnd holds the row of a run, which is written by its decisions and not by the ends of its steps, while it has been told such an end and has not
-// started the next step: until release. Now and then no step ends in time.
+// holdEnd locks the row of a run until release, at a moment when the run has received the end of a
+// step but has not started the next step. The ends of steps do not write that row, only decisions
+// do. Sometimes no step ends in time.
 func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 	ctx := w.t.Context()
 	for range 8 {
@@ -146,16 +149,17 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 	return func() {}
 }
 
-// flowRow is a step or an item as it stands at the end.
+// flowRow is the final state of a step or an item.
 type flowRow struct {
 	status, result   string
 	attempt          int // how often it has begun
-	begun, ended     int // events that say so
-	ends             int // tasks of its job that have ended well
+	begun, ended     int // number of events about it
+	ends             int // tasks of its job that have succeeded
 	running, stopped time.Time
 }
 
-// end lets the runs come to their ends. They are by run and step; "sub/only" is that of the run in it, and "" the run.
+// end waits until the runs have ended. It returns them by run and step. "sub/only" is the step of
+// the run in it, and "" the run itself.
 func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	w.t.Helper()
 	w.group.Wait()
@@ -191,8 +195,9 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	return rows
 }
 
-// judge tells what is wrong with runs: one that is lost or has not come to its end, a step that is lost, has begun or ended twice, before what it
-// needs had ended, or with an answer that did not count.
+// judge returns the defects of runs: a run that is lost or has not ended; a step that is lost, has
+// begun or ended twice, has begun before the steps that it needs had ended, or has the result of an
+// answer that was rejected.
 func (w *flowWatch) judge(rows map[string]map[string]flowRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {
@@ -249,7 +254,7 @@ func (w *flowWatch) figures(rows map[string]map[string]flowRow) []figure {
 	return []figure{{"runs of templates done, each once", len(rows)}, {"steps and items of runs, each once", steps}, {"engines killed between two steps of a run", w.between}}
 }
 
-// Each fault of runs is seen.
+// Each defect of runs is detected.
 func TestFlowsAreJudged(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1e9, 0)
@@ -296,7 +301,7 @@ func TestFlowsAreJudged(t *testing.T) {
 	}
 }
 
-// depth is how many steps come before one, one after the other.
+// depth returns the number of steps that must run before a step, one after the other.
 func depth(step string) (n int) {
 	for _, need := range streamNeeds[step] {
 		n = max(n, depth(need)+1)

@@ -20,13 +20,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobNamespace is where the jobs of a siege are: workers pull them.
+// jobNamespace contains the jobs of a siege. Workers pull them.
 const jobNamespace = "toil"
 
-// leaseTime is how long a worker may be silent. It is as short as the time after which an engine counts as dead.
+// leaseTime is how long a worker may be silent. It is as short as the time after which an engine
+// counts as dead.
 const leaseTime = 2 * time.Second
 
-// jobWatch is what is known of the jobs of a siege from outside: who enqueued them, and what their workers were told.
+// jobWatch is what the test knows about the jobs of a siege without the database: what was
+// enqueued, and what the workers were told.
 type jobWatch struct {
 	t     testing.TB
 	fleet *fleet
@@ -35,17 +37,17 @@ type jobWatch struct {
 	pushers, workers         sync.WaitGroup
 
 	mutex    sync.Mutex
-	enqueued map[string]bool     // by job: true where an engine said so
-	answers  map[string][]string // by job: results that workers gave
-	accepted map[string][]string // by job: those that an engine accepted
-	refused  int                 // answers under a lease that was lost
+	enqueued map[string]bool     // by job; true if an engine confirmed it
+	answers  map[string][]string // by job: results that workers sent
+	accepted map[string][]string // by job: results that an engine accepted
+	refused  int                 // answers under a lost lease
 	left     int                 // leases that their worker never answered
 	paused   int                 // leases whose worker was silent for longer than they last
 	released int
 	failed   int
 }
 
-// startJobs has jobs enqueued and workers pull them, until end.
+// startJobs enqueues jobs and starts workers, until end.
 func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
 	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{}, accepted: map[string][]string{}}
 	ns := &progressorv1.Namespace{Namespace: jobNamespace, Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
@@ -69,9 +71,10 @@ func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
 	return w
 }
 
-// enqueue enqueues one job after the other, each until an engine has said that it is there.
+// enqueue enqueues one job after the other. It repeats each request until an engine confirms the
+// job.
 func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
-	pause := time.NewTicker(250 * time.Millisecond) // the workers have to keep up
+	pause := time.NewTicker(250 * time.Millisecond) // the workers must keep up
 	defer pause.Stop()
 	for number := 0; ; number++ {
 		select {
@@ -103,7 +106,7 @@ func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
 	}
 }
 
-// ask asks one engine after the other until one has said something.
+// ask tries one engine after the other until one has answered.
 func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, *client.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
@@ -118,7 +121,7 @@ func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, 
 	}
 }
 
-// work is a worker: it polls, and does to each lease what workers do, good ones and bad ones.
+// work is a worker. It polls, and treats each lease as good and bad workers do.
 func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	for try := 0; ctx.Err() == nil; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
@@ -147,7 +150,7 @@ func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lea
 		w.answer(ctx, l, nonce, random)
 	case what < 12:
 		w.count(&w.released)
-		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // a lease that was lost says nothing
+		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // the response for a lost lease says nothing
 			_, err := c.Worker.Release(ctx, &progressorv1.ReleaseRequest{WorkerId: worker, LeaseTokens: []string{l.GetLeaseToken()}})
 			return err
 		})
@@ -159,9 +162,9 @@ func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lea
 			}})
 			return err
 		})
-	case what < 40: // it takes a while, and beats
+	case what < 40: // it takes a while and sends heartbeats
 		soon(100*time.Millisecond, func() bool { return false })
-		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // an answer will tell
+		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // the answer shows whether the lease was lost
 			_, err := c.Worker.Heartbeat(ctx, &progressorv1.HeartbeatRequest{WorkerId: worker, Beats: []*progressorv1.LeaseBeat{
 				{LeaseToken: l.GetLeaseToken(), Progress: &progressorv1.Progress{Percent: 50, Summary: "half of it"}},
 			}})
@@ -179,7 +182,7 @@ func (w *jobWatch) count(n *int) {
 	w.mutex.Unlock()
 }
 
-// answer completes a job with a result that nobody else gives, and notes what it is told of that.
+// answer completes a job with a unique result, and records the response.
 func (w *jobWatch) answer(ctx context.Context, l *progressorv1.Lease, nonce string, random *rand.Rand) {
 	job := l.GetJob().GetJobId()
 	w.mutex.Lock()
@@ -203,13 +206,13 @@ func (w *jobWatch) answer(ctx context.Context, l *progressorv1.Lease, nonce stri
 	}
 }
 
-// jobRow is a job as it stands at the end.
+// jobRow is the final state of a job.
 type jobRow struct {
 	status, result string
-	ends           int // tasks that have ended well
+	ends           int // tasks that have succeeded
 }
 
-// end lets the workers go on until all jobs have ended.
+// end lets the workers continue until all jobs have ended.
 func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	w.t.Helper()
 	w.stopPushing()
@@ -234,8 +237,8 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	return rows
 }
 
-// judge tells what is wrong with jobs: one that is lost, one that nobody enqueued, one that ended twice or by an answer that nobody gave, or
-// whose worker was told that another answer counted.
+// judge returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
+// with an answer that no worker gave, or whose worker was told that another answer was accepted.
 func (w *jobWatch) judge(rows map[string]jobRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.enqueued {
@@ -266,7 +269,7 @@ func (w *jobWatch) judge(rows map[string]jobRow) (wrong []string) {
 	return wrong
 }
 
-// trim takes the quotes of a JSON string away.
+// trim removes the quotes of a JSON string.
 func trim(text string) string { return text[1 : len(text)-1] }
 
 func (w *jobWatch) figures(rows map[string]jobRow) []figure {
@@ -286,7 +289,7 @@ func (w *jobWatch) figures(rows map[string]jobRow) []figure {
 	}
 }
 
-// Each fault of a queue is seen.
+// Each defect of a queue is detected.
 func TestJobsAreJudged(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A fire time without a row, a run that is missing, doubled, not named or not as its row says, a trigger that came to nothing: all are seen.
+// All defects are detected: a fire time without a row, a run that is missing, doubled, not named or
+// different from its row, and a trigger without an effect.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 1, 1, 10, 0, 0, 300_000_000, time.UTC)
@@ -50,7 +51,7 @@ func TestLedger(t *testing.T) {
 	tests := []struct {
 		name  string
 		plant func(w *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow
-		want  string // in what is found; "": nothing is
+		want  string // part of the defect that is found; "" if there is none
 	}{
 		{"all is well", func(_ *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow { return rows }, ""},
 		{"the first fire time is lost", func(w *cronWatch, rows []fireRow, _ map[string]cronRun) []fireRow {

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// cronCounts is what was looked at.
+// cronCounts counts what was checked.
 type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests int }
 
-// ledger compares the ledgers of crons with the times that have come, with their runs and with what clients and targets know. wrong
-// says what is not so: each fire time has its row, each row that fired has its one run, which did its work once and ended as the row
-// says, no other run is there, and every trigger that was answered has fired.
+// ledger compares the ledgers of crons with the fire times, with their runs, and with what clients
+// and targets know. Each fire time must have one row. Each row that fired must have one run, which
+// did its work once and ended as the row says. There must be no other runs, and every trigger that
+// was answered must have fired. wrong lists the differences.
 func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCounts, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	of := map[string][]fireRow{}
@@ -62,7 +63,7 @@ func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCount
 	return n, wrong
 }
 
-// eachSecond finds seconds since the cron was made that have no row, or more than one.
+// eachSecond finds seconds since the cron was created that do not have exactly one row.
 func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	due := w.created[id].Truncate(time.Second).Add(time.Second)
 	for _, r := range rows {
@@ -74,7 +75,7 @@ func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	return wrong
 }
 
-// fired compares triggers that were answered with what they have fired.
+// fired compares triggers that were answered with the fires that they caused.
 func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 	left := map[string]int{}
 	for fire, times := range w.triggers {
@@ -126,7 +127,8 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 	return wrong
 }
 
-// inOrder finds runs of a cron that allows one at a time that began before the one before them had ended.
+// inOrder finds runs that began before the previous run had ended, of a cron that allows one run at
+// a time.
 func inOrder(rows []fireRow, runs map[string]cronRun) (wrong []string) {
 	for i := 1; i < len(rows); i++ {
 		before, after := rows[i-1], rows[i]

@@ -16,11 +16,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// never is when an operation ends that nobody was answered.
+// never is the end of an operation without a response.
 const never = math.MaxInt64
 
-// chainModel is what a process should be: a chain to which one operation after the other is appended. The input is the operation, ""
-// reads the chain; the output is the chain after it, nil where nobody knows.
+// chainModel is the specification of a process: a chain to which operations are appended. The input
+// is the operation; "" reads the chain. The output is the chain after the operation, or nil if it
+// is unknown.
 func chainModel(begin link) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return begin },
@@ -30,7 +31,7 @@ func chainModel(begin link) porcupine.Model {
 				return told == nil || *told == at, at
 			}
 			if told != nil && told.n != at.n+1 {
-				return false, at // most are ruled out without a hash
+				return false, at // this excludes most candidates without a hash
 			}
 			next := at.append(input.(string))
 			return told == nil || *told == next, next
@@ -45,7 +46,7 @@ func chainModel(begin link) porcupine.Model {
 	}
 }
 
-// journal finds the operations of clients: by their process and text.
+// journal finds the operations of clients by process and text.
 type journal map[string]*entry
 
 func newJournal(entries []*entry) (j journal, origin time.Time) {
@@ -59,18 +60,20 @@ func newJournal(entries []*entry) (j journal, origin time.Time) {
 	return j, origin
 }
 
-// operations are what happened to a process, in the order in which it stands. What clients were answered is as they were told. What
-// was never answered, and what answers nobody, ends never, and has the place where it stands: what does not stand did nothing.
+// operations returns the operations of a process in the order of its chain. Operations with a
+// response have the output that the client received. Operations without one, including those that
+// send none, never end and have the output that the chain shows. Operations that are not in the
+// chain had no effect and are left out.
 func (h *history) operations(process string, entries journal, origin time.Time) []porcupine.Operation {
 	var ops []porcupine.Operation
-	var timerSet int64 // when the operation began that has set the timer
+	var timerSet int64 // when the operation that set the timer began
 	for _, s := range h.stands {
 		op := porcupine.Operation{Input: s.op, Output: &s.link, Return: never}
 		e := entries[process+" "+s.op]
 		switch cause, sent := sender(s.op); {
 		case e != nil:
 			op.Call = int64(e.begun.Sub(origin))
-			if e.outcome == acked && !e.notify { // what is only accepted is done later
+			if e.outcome == acked && !e.notify { // an accepted operation is done later
 				op.Return, op.Output = int64(e.ended.Sub(origin)), told(e)
 			}
 			if strings.Contains(s.op, askTimer) {
@@ -91,7 +94,7 @@ func (h *history) operations(process string, entries journal, origin time.Time) 
 	return append(ops, porcupine.Operation{Input: "", Output: &last, Call: end + 1, Return: end + 2})
 }
 
-// told is the chain that a client was answered; nil where its answer is none.
+// told returns the chain in the response of a client, or nil if the response contains none.
 func told(e *entry) *link {
 	l, err := parseLink(e.answer[:max(0, len(e.answer)-4)]) // without the attempt
 	if err != nil {
@@ -100,8 +103,8 @@ func told(e *entry) *link {
 	return &l
 }
 
-// linearizable checks each process: there is one order of all that was done to it that explains every answer, in which nothing comes
-// before what had been answered when it began.
+// linearizable checks each process: there is one order of all its operations that explains every
+// response, and in which no operation comes before one that was answered before it began.
 func linearizable(t testing.TB, histories map[string]*history, entries []*entry) {
 	t.Helper()
 	all, origin := newJournal(entries)
@@ -118,7 +121,8 @@ func linearizable(t testing.TB, histories map[string]*history, entries []*entry)
 	t.Logf("linearizable: %d operations on %d processes, at most %d on one", calls, len(histories), longest)
 }
 
-// draw writes a page that shows the operations up to the first one that has no place, and so many before it that this is seen.
+// draw writes a page that shows the operations up to the first one that has no valid position, and
+// enough operations before it to see why.
 func draw(dir string, ops []porcupine.Operation) (path string, err error) {
 	end := sort.Search(len(ops), func(n int) bool { return !porcupine.CheckOperations(chainModel(link{}), ops[:n]) })
 	for size := 32; ; size *= 2 {

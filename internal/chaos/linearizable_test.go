@@ -12,14 +12,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Histories that a process cannot have had are refused, and what shows them is written down.
+// Impossible histories are rejected, and a page that shows why is written.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const unanswered = -1
 	type call struct {
 		op           string
 		begun, ended int64
-		chain        []string // that it was answered; of one that is unanswered: where it stands, nil: nowhere
+		chain        []string // in the response; without a response, the position in the chain, or nil if it is not in the chain
 	}
 	read := func(chain ...string) call { return call{"", 100, 101, chain} }
 	tests := []struct {
@@ -78,7 +78,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// A journal and a chain become operations: what clients were answered as they were told, the rest with an open end.
+// A journal and a chain are converted to operations. Operations of clients have the output that the
+// client received, the others have an open end.
 func TestOperationsOfAProcess(t *testing.T) {
 	t.Parallel()
 	origin := time.Now()
@@ -108,10 +109,10 @@ func TestOperationsOfAProcess(t *testing.T) {
 		}
 	}
 	check(true)
-	entries[2].begun, entries[2].ended = at(-3), at(-2) // b, before what it stands behind
+	entries[2].begun, entries[2].ended = at(-3), at(-2) // b, before the operation that precedes it in the chain
 	check(false)
 	entries[2].begun, entries[2].ended = at(5), at(6)
-	entries[3].begun = at(7) // what sent a message begins after one that stands behind the message was answered
+	entries[3].begun = at(7) // the sender of a message begins after the response to an operation that follows the message in the chain
 	check(false)
 	entries[3].begun = at(3)
 	entries[2].answer = answered(4)

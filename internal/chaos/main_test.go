@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 	storagetest.Main(m, storagetest.Finally(program.remove), storagetest.Finally(durable.stop))
 }
 
-// testTimeout bounds every wait: long enough for a machine that is busy with other tests.
+// testTimeout bounds every wait. It is long enough for a machine that is busy with other tests.
 const testTimeout = 30 * time.Second
 
-// await waits until something is the case and tells how long that took.
+// await waits until a condition holds and returns how long that took.
 func await(t testing.TB, limit time.Duration, what string, met func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -77,7 +77,7 @@ func (b *executable) path(t testing.TB) string {
 	return filepath.Join(b.dir, "progressor")
 }
 
-// sweep removes what runs that were killed have left.
+// sweep removes what killed runs have left.
 func sweep() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "progressor-chaos-*"))
 	for _, dir := range left {
@@ -93,7 +93,7 @@ func (b *executable) remove() {
 	}
 }
 
-// doctor runs `progressor doctor`: every invariant holds of the database.
+// doctor runs `progressor doctor`, which checks all invariants of the database.
 func doctor(t testing.TB, dsn string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout+*chaosDuration)
@@ -104,8 +104,8 @@ func doctor(t testing.TB, dsn string) {
 	}
 }
 
-// postgres is a PostgreSQL that syncs as one in production does, and may be crashed: started once by the first test that needs it.
-// Tests that use it do not run in parallel.
+// postgres is a PostgreSQL that syncs to disk, as in production, and may be crashed. The first test
+// that needs it starts it. Tests that use it do not run in parallel.
 type postgres struct {
 	once   sync.Once
 	server *pgembed.Server
@@ -129,14 +129,15 @@ func (p *postgres) get(t testing.TB) *pgembed.Server {
 	return p.server
 }
 
-// stop ends the server. It removes what it has kept; an error leaves that behind, and it goes with this process.
+// stop ends the server and removes its files. After an error, they remain until this process ends.
 func (p *postgres) stop() {
 	if p.server != nil {
 		_ = p.server.Stop(context.Background())
 	}
 }
 
-// database makes one with the schema in it on a server of the test's own. At the end its invariants are checked.
+// database creates a database with the schema on the server of a test. Its invariants are checked
+// at the end of the test.
 func database(t testing.TB, server *pgembed.Server) string {
 	t.Helper()
 	name := "chaos_" + strings.ToLower(strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()))
@@ -164,7 +165,7 @@ func database(t testing.TB, server *pgembed.Server) string {
 	return dsn
 }
 
-// observe opens a connection for the test's own eyes.
+// observe opens a connection for the test itself.
 func observe(t testing.TB, dsn string) *pgx.Conn {
 	t.Helper()
 	config, err := pgx.ParseConfig(dsn)
@@ -182,7 +183,7 @@ func observe(t testing.TB, dsn string) *pgx.Conn {
 	return conn
 }
 
-// count asks for one number.
+// count returns the number that a query returns.
 func count(t testing.TB, conn *pgx.Conn, sql string, args ...any) int {
 	t.Helper()
 	var n int
@@ -192,7 +193,7 @@ func count(t testing.TB, conn *pgx.Conn, sql string, args ...any) int {
 	return n
 }
 
-// terminateBackends cuts every connection of the engines to the database and tells how many there were.
+// terminateBackends cuts every connection of the engines to the database and returns their number.
 func terminateBackends(t testing.TB, conn *pgx.Conn) int {
 	t.Helper()
 	return count(t, conn, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -12,15 +12,16 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// What an operation may have its process say to another one, as the end of its text.
+// An operation may make its process send these messages to another process, at the end of its text.
 const (
-	askTell  = " tell="  // a notify
+	askTell  = " tell="  // a notification
 	askBear  = " bear="  // the start of a child that ends at once
 	askRaise = " raise=" // the start of a child that lives until it is cancelled
 	askEnd   = " end="   // the cancel of a child
 )
 
-// What stands in a chain because another process has said it: its cause is behind it.
+// Operations that are in a chain because another process sent a message. Their cause follows the
+// prefix.
 const (
 	toldBy = "from "
 	endOf  = "end of "
@@ -31,15 +32,16 @@ const (
 
 // word is a command of a result.
 type word struct {
-	ask    string // which of the above
+	ask    string // one of the above
 	target string
 	cause  string // process and operation
 }
 
-// wordsOf are the commands of an operation. The processor gives them, and afterwards what stands is compared with them.
+// wordsOf returns the commands of an operation. The processor sends them, and the chains are
+// compared with them afterwards.
 func wordsOf(process, op string) []word {
 	if _, sent := sender(op); sent {
-		return nil // it holds the text of another operation
+		return nil // it contains the text of another operation
 	}
 	var words []word
 	for _, ask := range []string{askTell, askBear, askRaise, askEnd} {
@@ -63,7 +65,7 @@ func (w word) say(result *processor.ResultBuilder) {
 	}
 }
 
-// sender gives the process and the operation that a message came from.
+// sender returns the process and the operation that sent a message.
 func sender(op string) (cause string, sent bool) {
 	for _, prefix := range []string{toldBy, endOf} {
 		if cause, sent = strings.CutPrefix(op, prefix); sent {
@@ -79,12 +81,13 @@ func isMessage(op string) bool {
 	return sent || op == born || op == bornToEnd
 }
 
-// deliveries counts commands by what they asked for, and parents that were told of the end of their child.
+// deliveries counts commands by kind, and parents that were notified of the end of their child.
 type deliveries struct{ told, born, cancelled, ends int }
 
-// delivered compares the commands of all operations that stand with what stands because of commands: each has arrived once, nothing
-// else has arrived, and a child is at its end if and only if it was to end. cancelled are the children whose cancel was acknowledged
-// to a client. wrong says what is not so.
+// delivered compares the commands of all operations in the chains with the operations that commands
+// caused. Each command must have arrived once, nothing else may have arrived, and a child must have
+// ended if and only if it should have. cancelled lists the children whose cancel was acknowledged
+// to a client. wrong lists the differences.
 func delivered(histories map[string]*history, statuses map[string]string, cancelled []string) (d deliveries, wrong []string) {
 	ended := map[string]bool{}
 	for _, child := range cancelled {

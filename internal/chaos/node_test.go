@@ -28,7 +28,8 @@ type node struct {
 	done chan struct{}
 }
 
-// startNode starts an engine with a lease of one second and waits until it takes requests. It does not outlive the test.
+// startNode starts an engine with a lease of one second and waits until it accepts requests. It
+// ends with the test.
 func startNode(t testing.TB, name, dsn string, args ...string) *node {
 	t.Helper()
 	return startProgram(t, program.path(t), name, dsn, args...)
@@ -41,7 +42,8 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 	n.cmd = exec.Command(path, append([]string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn,
 		"--engine.address", name, "--engine.zombie-after", "1s", "--log.format", "json"}, args...)...)
 	n.cmd.Stderr = n.log
-	// The kernel kills the engine when the thread that started it ends: this one ends with the engine, or with the test binary.
+	// The kernel kills the engine when the thread that started it ends. This thread ends with the
+	// engine or with the test binary.
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
@@ -50,7 +52,7 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 		err := n.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = n.cmd.Wait() // the state says more
+			_ = n.cmd.Wait() // the state has more details
 			close(n.done)
 		}
 	}()
@@ -73,9 +75,9 @@ func startProgram(t testing.TB, path, name, dsn string, args ...string) *node {
 	return n
 }
 
-func (n *node) signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) } // it fails where the engine has ended
+func (n *node) signal(s syscall.Signal) { _ = n.cmd.Process.Signal(s) } // fails if the engine has ended
 
-// kill ends the engine at once, also a stopped one, and waits until it is gone.
+// kill ends the engine at once, even if it is stopped, and waits until it is gone.
 func (n *node) kill() {
 	n.signal(syscall.SIGKILL)
 	<-n.done
@@ -98,7 +100,7 @@ func (n *node) exit() int {
 	}
 }
 
-// get asks the engine's HTTP side; "" and 0 where nobody answers.
+// get requests a page of the engine. It returns 0 and "" if there is no response.
 func (n *node) get(path string) (int, string) {
 	asker := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := asker.Get(n.url + path)
@@ -139,7 +141,7 @@ func sumOf(scrape, name string) float64 {
 	return sum
 }
 
-// logBook keeps what an engine logs and finds the line that tells where it listens.
+// logBook keeps the log of an engine and finds the line with its listen address.
 type logBook struct {
 	ready chan string
 

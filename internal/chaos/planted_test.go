@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A message that is lost, doubled or made up is seen, and so is a cancel that was acknowledged and not done.
+// A message that is lost, doubled or invented is detected, and so is a cancel that was acknowledged
+// but not executed.
 func TestDelivered(t *testing.T) {
 	t.Parallel()
 	tell, bear, raise, end := "c1 tell=p2", "c2 bear=child-a", "c3 raise=child-b", "c4 end=child-b"
@@ -24,7 +25,7 @@ func TestDelivered(t *testing.T) {
 	tests := []struct {
 		name  string
 		plant func(chains map[string][]string, statuses map[string]string)
-		want  string // in what is found; "": nothing is
+		want  string // part of the defect that is found; "" if there is none
 	}{
 		{"all is well", func(map[string][]string, map[string]string) {}, ""},
 		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] }, "p2: from p1 c1 tell=p2 stands there -1 times more"},
@@ -58,7 +59,7 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// A call that a suspended process has done is seen.
+// A call that a suspended process has executed is detected.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -79,7 +80,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A second live attempt of a task is seen, and one that has ended is not.
+// A second live attempt of a task is detected; an attempt that has ended does not count.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	c := &chain{}
@@ -102,7 +103,8 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// A notification of a queue or a task of a backlog that is lost, and rows that a removed process has left, are seen.
+// Lost notifications of a queue, lost tasks of a backlog, and rows that a removed process has left
+// are detected.
 func TestTenantsAreJudged(t *testing.T) {
 	t.Parallel()
 	w := &tenants{queues: []queue{{process: "q0", n: 10}, {process: "q1", n: 20, removed: true}}, backlog: 30}

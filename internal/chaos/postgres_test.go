@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// standing is the longest that a task may stand still after its database connection was lost.
+// standing is the maximum time that a task may wait after its database connection was lost.
 const standing = 6 * time.Second
 
 func TestPostgres(t *testing.T) {
@@ -24,7 +24,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("terminates backends", func(t *testing.T) { backendsTerminated(t, server) })
 }
 
-// crash ends the server as a crash would, without starting it again.
+// crash ends the server as a crash would, without restarting it.
 func crash(t testing.TB, server *pgembed.Server) {
 	t.Helper()
 	if err := syscall.Kill(server.PID(), syscall.SIGQUIT); err != nil {
@@ -46,7 +46,8 @@ func restart(t testing.TB, server *pgembed.Server) {
 	}
 }
 
-// unavailable makes a new request of an engine whose database is away: it is told so at once.
+// unavailable sends a new request to an engine whose database is down. The engine rejects it at
+// once.
 func unavailable(t testing.TB, n *node, seen *sightings) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -59,8 +60,8 @@ func unavailable(t testing.TB, n *node, seen *sightings) {
 	}
 }
 
-// The database dies under load, twice: while it is away clients are told so and nothing hangs; when it is back the engines go on
-// by themselves.
+// The database dies under load, twice. While it is down, clients get an error at once and nothing
+// hangs. When it is back, the engines continue by themselves.
 func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	dsn := database(t, server)
 	c := newChain(t)
@@ -75,7 +76,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
 		began := time.Now()
 		crash(t, server)
-		if long { // so long that the engines give up what they run
+		if long { // long enough for the engines to cancel what they run
 			await(t, testTimeout, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
 			var probes sightings
 			var group sync.WaitGroup

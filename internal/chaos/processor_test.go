@@ -19,7 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// badProcessor serves what is no processor, and gives its URL.
+// badProcessor serves something that is not a processor, and returns its URL.
 func badProcessor(t testing.TB, answer http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -27,7 +27,7 @@ func badProcessor(t testing.TB, answer http.HandlerFunc) string {
 	return server.URL
 }
 
-// refusedURL is one where nobody listens.
+// refusedURL returns a URL at which no server listens.
 func refusedURL(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func refusedURL(t testing.TB) string {
 	return "http://" + listener.Addr().String()
 }
 
-// breakOff ends the connection of a request, after a part of an answer where there is one.
+// breakOff closes the connection of a request, after a part of the response if part is not empty.
 func breakOff(t testing.TB, part string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -52,8 +52,8 @@ func breakOff(t testing.TB, part string) http.HandlerFunc {
 	}
 }
 
-// A processor that is down, slow, answers garbage or breaks the connection fails the call by a reason that says so; the engine stays
-// well, and the process can be repaired.
+// If a processor is down or slow, sends garbage or breaks the connection, the call fails with a
+// reason that says so. The engine stays ready, and the process can be repaired.
 func TestBadProcessors(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
@@ -77,7 +77,7 @@ func TestBadProcessors(t *testing.T) {
 	tests := []struct{ name, url, reason string }{
 		{"down", refusedURL(t), "unavailable"},
 		{"slow", badProcessor(t, func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then does the server see that its client goes away
+			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that its client has disconnected
 			<-r.Context().Done()
 		}), "timeout"},
 		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")), "bad_response"},
@@ -133,7 +133,7 @@ func TestBadProcessors(t *testing.T) {
 	verify(t, dsn, entries)
 }
 
-// putHealthy makes a namespace with a process that has nothing to do with the chain.
+// putHealthy creates a namespace with a process that is independent of the chain.
 func putHealthy(t testing.TB, n *node) {
 	t.Helper()
 	echo := &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "echo"}}
@@ -148,7 +148,8 @@ func putHealthy(t testing.TB, n *node) {
 	}
 }
 
-// An engine sets timers and dies at once: another one fires all of them, none early by the database's clock.
+// An engine sets timers and dies at once. Another engine fires all of them, none early by the clock
+// of the database.
 func TestTimersOfADeadEngine(t *testing.T) {
 	t.Parallel()
 	const timers = 200
@@ -190,7 +191,8 @@ func TestTimersOfADeadEngine(t *testing.T) {
 	if earliest < 0 {
 		t.Error("a timer fired early")
 	}
-	// An engine at rest looks every three seconds for timers that others have set: one second after the time of these.
+	// An idle engine looks every three seconds for timers that other engines have set: one second
+	// after these are due.
 	if latest > 1250 {
 		t.Error("a timer fired more than a second late")
 	}

@@ -13,17 +13,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// proxy stands between one engine and PostgreSQL, and breaks its connections.
+// proxy is a proxy between one engine and PostgreSQL that can break its connections.
 type proxy struct {
 	dsn      string
 	server   string
 	listener net.Listener
-	lost     atomic.Int64 // answers of the server that nobody heard
+	lost     atomic.Int64 // responses of the server that were dropped
 
 	mutex    sync.Mutex
 	conns    map[net.Conn]struct{}
-	deaf     bool          // answers are lost, and their connections with them
-	released chan struct{} // nil: not a black hole
+	deaf     bool          // responses are dropped, and their connections closed
+	released chan struct{} // nil if it is not a black hole
 }
 
 func newProxy(t testing.TB, dsn string) *proxy {
@@ -66,7 +66,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// copy passes one direction on until an end is closed.
+// copy forwards one direction until an end is closed.
 func (p *proxy) copy(to, from net.Conn, answers bool) {
 	defer func() {
 		to.Close()
@@ -108,21 +108,22 @@ func (p *proxy) cut() {
 	}
 }
 
-// loseAnswers lets statements through and breaks the connections at their answers: nobody knows whether they were done.
+// loseAnswers forwards statements but breaks the connections at their responses, so that the engine
+// does not know whether they were executed.
 func (p *proxy) loseAnswers() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.deaf = true
 }
 
-// swallow holds everything in both directions, without a word to anybody.
+// swallow holds everything in both directions and closes nothing.
 func (p *proxy) swallow() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.released = make(chan struct{})
 }
 
-// pass heals the proxy. What it has swallowed is gone, with its connections.
+// pass heals the proxy. Data that it has swallowed is lost, with its connections.
 func (p *proxy) pass() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -11,16 +11,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// figure is a number that a long run must not leave at zero: a check that looked at nothing proves nothing.
+// figure is a number that a long run must not leave at zero: a check of nothing proves nothing.
 type figure struct {
 	what string
 	n    int
 }
 
-// rare are figures that may be zero in runs of less than three minutes.
+// rare lists figures that may be zero in runs of less than three minutes.
 var rare = []string{"tasks of crons tried again"}
 
-// figures are what happened in a run, as docs/reliability.md shows them.
+// figures returns what happened in a run, as docs/reliability.md shows it.
 func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int, fires cronCounts) []figure {
 	rows := func(sql string) int { return count(s.t, conn, sql) }
 	list := []figure{
@@ -57,7 +57,8 @@ func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int, fires c
 	return list
 }
 
-// tell prints what happened. A run fails if a timer fired early. A long run fails if something did not happen at all.
+// tell prints what happened. A run fails if a timer fired early. A long run fails if something did
+// not happen at all.
 func (s *siege) tell(conn *pgx.Conn, entries []*entry, figures []figure) {
 	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
 	long := *chaosDuration >= time.Minute

@@ -22,7 +22,8 @@ const (
 	backlogNamespace = "backlog" // backlog1, backlog2, …
 )
 
-// What a run of fullSize or more fills the first time. A shorter run fills less, and so do later times.
+// The sizes of the first strike of each kind in a run of fullSize or more. Shorter runs and later
+// strikes fill less.
 const (
 	fullSize          = 30 * time.Minute
 	largestQueue      = 2_000_000
@@ -34,7 +35,7 @@ const (
 	laterPart         = 20
 )
 
-// scaled returns how many of n a strike fills. It is the earlier-th strike of its kind, from 0.
+// scaled returns the size of a strike. It is the earlier-th strike of its kind, from 0.
 func scaled(n, smallest, earlier int, run time.Duration) int {
 	n = int(float64(n) * min(1, run.Seconds()/fullSize.Seconds()))
 	if earlier > 0 {
@@ -43,28 +44,28 @@ func scaled(n, smallest, earlier int, run time.Duration) int {
 	return max(smallest, n)
 }
 
-// tenants is what the test knows of the other tenants without asking the database.
+// tenants is what the test knows about the other tenants without the database.
 type tenants struct {
 	queues     []queue
 	backlog    int // tasks in all namespaces
 	namespaces int
 }
 
-// queue is a process that was given many notifications.
+// queue is a process that was sent many notifications.
 type queue struct {
 	process string
 	n       int
-	removed bool // at once; else the process was cancelled, and is removed at the end of the test
+	removed bool // at once; otherwise the process was cancelled, and is removed at the end of the test
 }
 
-// tenantRows is what the database holds of the other tenants at the end.
+// tenantRows is what the database contains of the other tenants at the end.
 type tenantRows struct {
 	ended   map[string]int // notifications that had ended before their process was removed, by process
 	left    map[string]int // rows of any kind, by process
 	backlog int            // tasks of the backlog that have finished
 }
 
-// judge compares both. It returns what is wrong.
+// judge compares both and returns the differences.
 func (w *tenants) judge(rows tenantRows) (wrong []string) {
 	for _, q := range w.queues {
 		if left := rows.left[q.process]; left > 0 {
@@ -80,7 +81,7 @@ func (w *tenants) judge(rows tenantRows) (wrong []string) {
 	return wrong
 }
 
-// figures are what a long run must have seen of the other tenants.
+// figures returns what a long run must have seen of the other tenants.
 func (w *tenants) figures() []figure {
 	largest := 0
 	for _, q := range w.queues {
@@ -94,7 +95,7 @@ func (w *tenants) figures() []figure {
 	}
 }
 
-// putTenants makes the namespaces of the other tenants. Their processor is part of the engine.
+// putTenants creates the namespaces of the other tenants. Their processor is part of the engine.
 func (s *siege) putTenants() {
 	for _, name := range []string{queueNamespace, backlogNamespace} {
 		ns := &progressorv1.Namespace{
@@ -143,8 +144,8 @@ SELECT $1 || n, 'RUNNING', $3::int * 2
     ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`
 )
 
-// queueUp gives a process many notifications, suspends it, may resume it, and ends it.
-// Its waiting tasks follow each time.
+// queueUp sends a process many notifications, suspends it, may resume it, and ends it. Its waiting
+// tasks change their status each time.
 func (s *siege) queueUp(int) {
 	q := queue{
 		process: fmt.Sprintf("q%d", len(s.tenants.queues)), removed: s.random.IntN(3) == 0,
@@ -197,13 +198,13 @@ func (s *siege) remove(process string) {
 	})
 }
 
-// order gives an order of an operator to the engines until one has carried it out.
+// order sends the command of an operator to the engines until one has executed it.
 func (s *siege) order(what string, give func(context.Context, *client.Client) error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout+*chaosDuration)
 	defer cancel()
 	unsure, err := s.load.order(ctx, s.random.IntN(len(s.nodes)), give)
 	if unsure && errors.Is(err, errBroken) {
-		err = nil // an earlier try has carried it out
+		err = nil // an earlier try has executed it
 	}
 	if err != nil {
 		s.t.Errorf("%s: %v", what, err)
@@ -245,8 +246,9 @@ func (s *siege) execute(sql string, args ...any) {
 	}
 }
 
-// settleTenants waits until the other tenants have nothing left to do, and returns what the database holds of them.
-// It removes the processes with queues, because the final checks of all rows have a time limit.
+// settleTenants waits until the other tenants have no more work, and returns what the database
+// contains of them. It removes the processes with queues, because the final checks of all rows have
+// a time limit.
 func (s *siege) settleTenants(conn *pgx.Conn) tenantRows {
 	s.awaitTenants(conn)
 	rows := tenantRows{
@@ -267,7 +269,7 @@ func (s *siege) settleTenants(conn *pgx.Conn) tenantRows {
 	return rows
 }
 
-// awaitTenants waits until no task of other tenants waits, and no process is being removed.
+// awaitTenants waits until no task of other tenants waits and no process is being removed.
 func (s *siege) awaitTenants(conn *pgx.Conn) {
 	s.t.Helper()
 	const left = `SELECT (SELECT count(*) FROM schedule WHERE namespace = $1 OR starts_with(namespace, $2))

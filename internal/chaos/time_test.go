@@ -10,10 +10,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// liveLimit is how long an engine that goes on after a freeze may leave an attempt alive that another one repeats.
+// liveLimit is how long an engine that continues after a freeze may keep an attempt alive that
+// another engine repeats.
 const liveLimit = 5 * time.Second
 
-// freeze stops an engine for between 2/3 of its lease and all of it. It must cancel its attempts by itself.
+// freeze stops an engine for between 2/3 of its lease and all of it. The engine must cancel its
+// attempts by itself.
 func (s *siege) freeze(i int) {
 	s.busy(i)
 	n := s.nodes[i]
@@ -37,16 +39,18 @@ func (s *siege) freeze(i int) {
 	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
-// silent reports whether an engine has had no heartbeat for a while. If it was declared dead before, it has older rows.
+// silent reports whether an engine has sent no heartbeat for a while. If it was declared dead
+// before, it has older rows.
 func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
 	t.Helper()
 	return count(t, conn, `SELECT count(*) FROM nodes WHERE beat_time < statement_timestamp() - $2::interval
 		AND node_id = (SELECT max(node_id) FROM nodes WHERE address = $1)`, n.name, while) == 1
 }
 
-// freezeLong stops an engine while its processor works, until another engine repeats one of its attempts.
-// When the engine goes on, it must cancel its own. Tasks that it has locked are repeated only after 10 s.
-// The test does not wait for those, because the step timeout of the calls is as long.
+// freezeLong stops an engine while its processor works, until another engine repeats one of its
+// attempts. When the engine continues, it must cancel its own. Tasks that it has locked are
+// repeated only after 10 s. The test does not wait for those, because the step timeout of the calls
+// is as long.
 func (s *siege) freezeLong(i int) {
 	s.busy(i)
 	n := s.nodes[i]
@@ -67,9 +71,10 @@ func (s *siege) alone() {
 	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.twice() == 0 })
 }
 
-// A step of the clock of PostgreSQL changes how old everything looks. Moving stored times does the same, and needs no
-// privileges. Timers that run are left out, because the test looks for timers that fired early. A task is moved under
-// the lock of its process, which everything that changes tasks must hold.
+// A step of the clock of PostgreSQL changes the age of everything. Moving stored times has the same
+// effect and needs no privileges. Running timers are left out, because the test looks for timers
+// that fired early. A task is moved under the lock of its process, which everything that changes
+// tasks must hold.
 const (
 	moveNodes = `UPDATE nodes SET beat_time = beat_time + $1::interval, started_time = started_time + $1::interval,
 		dead_beat_time = dead_beat_time + $1::interval`
@@ -88,16 +93,17 @@ const (
 			SELECT namespace, process_id FROM processes WHERE cancel_deadline IS NOT NULL FOR UPDATE SKIP LOCKED)`
 )
 
-// clockForward sets the clock forward by an hour: every heartbeat, lease and deadline is long over.
+// clockForward sets the clock forward by an hour, so that every heartbeat, lease and deadline is
+// long over.
 func (s *siege) clockForward(int) { s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases) }
 
-// clockBackward sets the clock back by an hour: everything that is stored is in the future.
+// clockBackward sets the clock back by an hour, so that everything that is stored is in the future.
 func (s *siege) clockBackward(int) {
 	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveMessages, moveCancels)
 }
 
-// clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of each.
-// No engine may take all others for dead.
+// clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of
+// each engine. No engine may declare all others dead.
 func (s *siege) clockStep(by string, statements ...string) {
 	s.busy(0)
 	dead := s.sum("progressor_nodes_declared_dead_total")
@@ -124,7 +130,7 @@ func (s *siege) clockStep(by string, statements ...string) {
 	}
 }
 
-// sum is a metric of all engines.
+// sum returns the sum of a metric over all engines.
 func (s *siege) sum(name string) (sum float64) {
 	for _, n := range s.nodes {
 		sum += n.metric(name)
@@ -132,7 +138,7 @@ func (s *siege) sum(name string) (sum float64) {
 	return sum
 }
 
-// begin notes an attempt that the processor works on.
+// begin records an attempt that the processor works on.
 func (c *chain) begin(task string) (end func()) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -161,7 +167,7 @@ func (c *chain) working(tasks []string) (n int) {
 	return n
 }
 
-// twice counts the tasks of which the processor works on two attempts at once.
+// twice counts the tasks with two attempts that the processor works on at the same time.
 func (c *chain) twice() (n int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// additions are what migrations to come may do while engines of this version run: one hot table in a transaction, and what takes long
-// outside of one.
+// additions are what future migrations may do while engines of this version run: one hot table in a
+// transaction, and slow operations outside of one.
 var additions = []string{
 	"ALTER TABLE processes ADD COLUMN next text NOT NULL DEFAULT 'n', ADD CONSTRAINT processes_next CHECK (next <> '') NOT VALID;",
 	"ALTER TABLE tasks ADD COLUMN next int;",
@@ -39,8 +39,8 @@ RESET lock_timeout;
 ALTER TABLE processes VALIDATE CONSTRAINT processes_next;`,
 }
 
-// Migrations that add run under load. An application that holds a table delays them, and stops nobody; engines of this version go on, and
-// start again, on what they have left.
+// Migrations that only add run under load. An application that holds a table delays them, and
+// blocks nothing else. Engines of this version continue to run, and can start, on the new schema.
 func TestMigrationUnderLoad(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	conn := observe(t, dsn)
@@ -91,7 +91,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	endUpgrade(t, l, c, dsn)
 }
 
-// endUpgrade ends a load under which nothing may have failed, or have been done twice.
+// endUpgrade ends a load under which nothing may have failed or been done twice.
 func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	t.Helper()
 	entries := l.finish()
@@ -110,13 +110,13 @@ func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	}
 }
 
-// The real upgrade: engines built from the commit before the newest migration run under load, the schema is migrated by this program's
-// command, and the engines are replaced one after the other.
+// A real upgrade: engines built from the commit before the newest migration run under load, the
+// command of this program migrates the schema, and the engines are replaced one after the other.
 func TestUpgrade(t *testing.T) {
 	old := previous(t)
 	dsn := storagetest.DSN(t)
 	before := downTo(t, dsn, old)
-	// This program refuses the schema, and says what to do.
+	// This program rejects the schema and says what to do.
 	refuses := func(path, says string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()
@@ -154,7 +154,8 @@ func TestUpgrade(t *testing.T) {
 	doctor(t, dsn)
 }
 
-// downTo takes migrations back until the program at path has the newest one that is left, and returns its version.
+// downTo reverts migrations until the newest one is the newest that the program at path knows, and
+// returns its version.
 func downTo(t *testing.T, dsn, path string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "src", "migrations", "*.sql"))
@@ -177,7 +178,8 @@ func downTo(t *testing.T, dsn, path string) int {
 	}
 }
 
-// previous builds the program as it was before the newest migration, from the repository's history. Without that the test is skipped.
+// previous builds the program of the commit before the newest migration, from the history of the
+// repository. Without that history, the test is skipped.
 func previous(t *testing.T) string {
 	t.Helper()
 	names, err := fs.Glob(migrations.FS, "*.sql")

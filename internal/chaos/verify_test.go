@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// settle waits until nothing is left to be done, timers included, then checks what must hold at rest: no work stands, every invariant holds.
+// settle waits until no work is left, including timers, and then checks the state at rest: no work
+// is stuck, and every invariant holds.
 func settle(t testing.TB, dsn string) {
 	t.Helper()
 	began := time.Now()
@@ -37,7 +38,7 @@ func settle(t testing.TB, dsn string) {
 	doctor(t, dsn)
 }
 
-// leftOver lists tasks that are not at their end, with what stands of the same numbers at its end.
+// leftOver lists tasks that have not ended, with the ended tasks of the same numbers.
 func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(), `SELECT coalesce(string_agg(format(E'\n%s of %s/%s, %s, %s: %s', x.task_id, x.namespace, x.process_id, x.task_type, x.stands,
@@ -51,14 +52,14 @@ func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	return list
 }
 
-// history is what the database holds of one process.
+// history is what the database contains of one process.
 type history struct {
-	answers map[string][][]byte // by operation: one, if all is well
+	answers map[string][][]byte // by operation; exactly one if all is well
 	stands  []stand
 	last    link
 }
 
-// stand is an operation where it stands in a chain.
+// stand is an operation with its position in a chain.
 type stand struct {
 	op   string
 	link link // after it
@@ -96,8 +97,9 @@ func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 	return histories
 }
 
-// verify compares the journal with the database: every acknowledged operation stands once in its process, every other at most
-// once, one that was refused not at all; answers are what the chain says, and calls of one process are linearizable.
+// verify compares the journal with the database: every acknowledged operation is in its process
+// once, every other one at most once, and a rejected one not at all. Responses must match the
+// chain, and calls of one process must be linearizable.
 func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 	t.Helper()
 	conn := observe(t, dsn)
@@ -141,10 +143,10 @@ func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 	return histories
 }
 
-// maxReplayed bounds what a long run asks for again.
+// maxReplayed limits the number of requests that a long run repeats.
 const maxReplayed = 2000
 
-// replay asks for what was answered once more, with the same keys: the answers are the same.
+// replay repeats requests that were answered, with the same keys. The responses must be the same.
 func replay(t testing.TB, f *fleet, entries []*entry) {
 	t.Helper()
 	work := make(chan *entry)
@@ -171,7 +173,8 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 	group.Wait()
 }
 
-// longest is the longest time that a client waited for the end of an operation, over all its tries.
+// longest returns the longest time that a client waited for the end of an operation, over all its
+// tries.
 func longest(entries []*entry) time.Duration {
 	worst := time.Duration(0)
 	for _, e := range entries {

@@ -52,17 +52,24 @@ func (n *node) runUntil(t *testing.T, id string, limit int) int {
 	return 0
 }
 
-// A job that needs four keys is not overtaken forever by jobs that need one of them.
+// A job that needs four keys and has the smallest priority is not overtaken by 480 jobs that need
+// one of these keys each.
 func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	tags := []string{"a", "b", "c", "d"}
 	n.limitTags(t, tags...)
-	const each = 20
+	const each = 120
+	r := &progressorv1.EnqueueBatchRequest{}
 	for k := range each {
 		for _, tag := range tags {
-			n.tagged(t, fmt.Sprint(tag, k), 0, tag)
+			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{
+				Namespace: "pull", JobId: fmt.Sprint(tag, k), Name: "work", Options: &progressorv1.JobOptions{Tags: []string{tag}},
+			})
 		}
+	}
+	if _, err := n.Jobs.EnqueueBatch(t.Context(), r); err != nil {
+		t.Fatal(err)
 	}
 	n.placed(t, "pull", len(tags))
 	n.tagged(t, "all", -100, tags...)

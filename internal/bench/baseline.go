@@ -13,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The baseline is the SQL that the reference documents (valitydev/progressor, pg_backend.md) and runs, statement by statement in
-// BEGIN … COMMIT, from Go over pgx with prepared statements: what a good implementation without a group commit reaches on the
-// same server. Nothing of the engine is in it.
+// The baseline is the SQL that the reference documents and runs (valitydev/progressor,
+// pg_backend.md), statement by statement in BEGIN … COMMIT, from Go over pgx with prepared
+// statements. It shows what a good implementation without group commits reaches on the same server.
+// It uses nothing of the engine.
 
 //go:embed baseline.sql
 var baselineTables string
@@ -64,8 +65,9 @@ WITH postponed AS (
 INSERT INTO running (task_id, process_id, task_type, status, scheduled_time, running_time, args, metadata,
                      last_retry_interval, attempts_count, context)
 SELECT * FROM postponed RETURNING task_id`
-	// The document shows a result that sets a timer. After any other one the reference gives back the timers that PrepareCall has blocked
-	// (do_unlock_timer of prg_pg_backend.erl), and runs the one that has become due.
+	// The document shows a result that sets a timer. After any other result, the reference unblocks
+	// the timers that PrepareCall has blocked (do_unlock_timer of prg_pg_backend.erl), and runs the
+	// one that has become due.
 	baselineUnlockTimers = `
 WITH unblocked AS (
   UPDATE schedule SET status = 'waiting' WHERE process_id = $1 AND status = 'blocked' AND scheduled_time > $2 RETURNING *),
@@ -80,18 +82,19 @@ due AS (
 SELECT coalesce(due.task_id, 0) FROM unblocked FULL OUTER JOIN due ON unblocked.task_id = due.task_id`
 )
 
-// baseline is one run of it, in a schema of its own.
+// baseline is one run of the baseline, in its own schema.
 type baseline struct {
 	payload
 	pool    *pgxpool.Pool
-	history bool     // the processor is shown the whole history
-	answers sync.Map // task_id of a call that waits for its turn → chan struct{}
+	history bool     // the processor gets the whole history
+	answers sync.Map // task_id of a waiting call → chan struct{}
 	events  sync.Map // process_id → *int32: number of its last event
 	workers sync.WaitGroup
 	fail    context.CancelCauseFunc
 }
 
-// openBaseline makes the schema in a scratch database. fail is called with an error that no client sees.
+// openBaseline creates the schema in a scratch database. fail is called with errors that no client
+// gets.
 func openBaseline(ctx context.Context, d *scratch, history bool, fail context.CancelCauseFunc) (*baseline, error) {
 	admin, err := d.connect(ctx, baselineSchema)
 	if err != nil {
@@ -149,7 +152,7 @@ func (b *baseline) prepareInit(ctx context.Context, id string, key *string, meta
 	return task, nil
 }
 
-// call is PrepareCall and, when its turn has come, SaveResult.
+// call is PrepareCall and, when it is the call's turn, SaveResult.
 func (b *baseline) call(ctx context.Context, id string, key *string) error {
 	answer := make(chan struct{})
 	task, running, err := b.prepareCall(ctx, id, key, answer)
@@ -170,7 +173,8 @@ func (b *baseline) call(ctx context.Context, id string, key *string) error {
 	}
 }
 
-// prepareCall parks the call where the process is busy: then answer is closed when somebody has performed it.
+// prepareCall queues the call if the process is busy. Then answer is closed when the call has been
+// performed.
 func (b *baseline) prepareCall(ctx context.Context, id string, key *string, answer chan struct{}) (task int64, running bool, err error) {
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) (err error) {
 		if task, err = b.insertTask(ctx, tx, id, "call", "running", key); err != nil {
@@ -182,7 +186,8 @@ func (b *baseline) prepareCall(ctx context.Context, id string, key *string, answ
 		if running, err = b.insertRunning(ctx, tx, id, "call", task); err != nil || running {
 			return err
 		}
-		// Whoever ends the task that runs takes this one up as soon as it is committed: be there to be told.
+		// The client that ends the running task takes this one as soon as it is committed, so
+		// register before the commit.
 		b.answers.Store(task, answer)
 		_, err = tx.Exec(ctx, baselineInsertSchedule, task, id, "call", "waiting", time.Now(), b.args, nil, 0, 0, nil)
 		return err
@@ -199,7 +204,7 @@ func (b *baseline) insertTask(ctx context.Context, tx pgx.Tx, id, taskType, stat
 	return task, err
 }
 
-// insertRunning reports whether the task could be inserted as the running one of its process.
+// insertRunning reports whether the task became the running task of its process.
 func (b *baseline) insertRunning(ctx context.Context, tx pgx.Tx, id, taskType string, task int64) (running bool, err error) {
 	now := time.Now()
 	err = tx.QueryRow(ctx, baselineInsertRunning, task, id, taskType, "running", now, now, b.args, nil, 0, 0, nil).Scan(&task)
@@ -209,7 +214,8 @@ func (b *baseline) insertRunning(ctx context.Context, tx pgx.Tx, id, taskType st
 	return err == nil, err
 }
 
-// perform runs a task (a no-op), saves its result and hands the next call of the process to a worker.
+// perform runs a task (a no-op), saves its result and passes the next call of the process to a
+// worker.
 func (b *baseline) perform(ctx context.Context, id string, task int64) error {
 	next, err := b.save(ctx, id, task, false)
 	if err != nil || next == 0 {
@@ -234,8 +240,8 @@ func (b *baseline) serve(ctx context.Context, id string, task int64) {
 	}
 }
 
-// save is SaveResult. It returns the task that runs next on the process: a call that waited, or the zero timer where one is
-// set; 0: none.
+// save is SaveResult. It returns the task that runs next on the process: a waiting call, or the
+// zero timer if one is set; 0 if there is none.
 func (b *baseline) save(ctx context.Context, id string, task int64, zeroTimer bool) (next int64, err error) {
 	if err := b.readHistory(ctx, id); err != nil {
 		return 0, err
@@ -313,7 +319,8 @@ func (b *baseline) readHistory(ctx context.Context, id string) error {
 	return nil
 }
 
-// isConflict reports whether two transactions have conflicted. The reference rolls such a transaction back and retries it.
+// isConflict reports whether two transactions have conflicted. The reference rolls back such a
+// transaction and retries it.
 func isConflict(err error) bool {
 	failure, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (failure.Code == "40P01" || failure.Code == "40001" || failure.Code == "23505")

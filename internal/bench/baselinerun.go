@@ -46,7 +46,7 @@ func (r *runner) baselineLoad(ctx context.Context, d *scratch, b *baseline, v va
 	if err := r.settle(ctx, b.analyze); err != nil {
 		return err
 	}
-	// The scanner outlives the load: the last calls may wait for it.
+	// The scanner outlives the load, because the last calls may wait for it.
 	scanning, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); b.scanCalls(scanning) }()
@@ -60,7 +60,7 @@ func (r *runner) baselineLoad(ctx context.Context, d *scratch, b *baseline, v va
 	return nil
 }
 
-// baselineOperation makes what one client does once.
+// baselineOperation returns the operation that each client repeats.
 func (r *runner) baselineOperation(ctx context.Context, b *baseline, v variant) (func(context.Context, *client) error, error) {
 	var sequence atomic.Uint64
 	key := func() *string {
@@ -139,7 +139,7 @@ func (r *runner) baselineTimers(ctx context.Context, b *baseline, row *Row) erro
 	return nil
 }
 
-// settle brings the server into the state in which every measurement begins.
+// settle puts the server into the state in which every measurement begins.
 func (r *runner) settle(ctx context.Context, analyze func(context.Context) error) error {
 	if err := analyze(ctx); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *runner) settle(ctx context.Context, analyze func(context.Context) error
 	return r.server.checkpoint(ctx)
 }
 
-// hotProcesses is how many processes share all calls of hot.
+// hotProcesses is the number of processes that share all calls of hot.
 const hotProcesses = 10
 
 func processesOf(c *Command, v variant) uint64 {
@@ -157,7 +157,8 @@ func processesOf(c *Command, v variant) uint64 {
 	return uint64(c.Processes)
 }
 
-// holdSnapshot opens a transaction that keeps every dead row alive until it is released, as a dump or an analyst does.
+// holdSnapshot opens a transaction that keeps every dead row until it is released, as a dump or an
+// analytical query does.
 func holdSnapshot(ctx context.Context, d *scratch, schema string) (release func(), err error) {
 	conn, err := d.connect(ctx, schema)
 	if err != nil {

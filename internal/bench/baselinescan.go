@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The baseline's scanners, and what is there before a workload begins.
+// The scanners of the baseline, and the data that exists before a workload begins.
 const (
 	baselineSearchCalls = `
 WITH claimed AS (
@@ -51,14 +51,15 @@ INSERT INTO schedule (task_id, process_id, task_type, status, scheduled_time, la
 SELECT task_id, process_id, 'timeout', 'waiting', scheduled_time, 0, 0 FROM timers`
 )
 
-// baselineClaim is how many tasks one scan takes: far more than there are connections, so that its sequential scan of the
-// schedule is not paid for a handful. baselineScanPause is the rest between two scans for calls.
+// baselineClaim is the number of tasks that one scan takes. It is much larger than the number of
+// connections, so that a sequential scan of the schedule is not done for a few tasks.
+// baselineScanPause is the pause between two scans for calls.
 const (
 	baselineClaim     = 1000
 	baselineScanPause = 50 * time.Millisecond
 )
 
-// fill makes n processes that were started and have so many events.
+// fill creates n started processes with the given number of events.
 func (b *baseline) fill(ctx context.Context, n, events int, metadata bool) error {
 	ids := make([]string, n)
 	for i := range ids {
@@ -91,8 +92,8 @@ func (b *baseline) analyze(ctx context.Context) error {
 	return err
 }
 
-// scanCalls takes up the calls whose turn was missed, until ctx ends: one that was parked while the result before it was
-// being saved is seen by nobody else.
+// scanCalls claims calls that were missed, until ctx ends. Nothing else finds a call that was
+// queued while the previous result was being saved.
 func (b *baseline) scanCalls(ctx context.Context) {
 	for wait(ctx, baselineScanPause) == nil {
 		claims, err := b.claim(ctx, baselineSearchCalls, baselineClaim)
@@ -124,7 +125,7 @@ func (b *baseline) claim(ctx context.Context, sql string, limit int) (claims []c
 		})
 	}
 	if isConflict(err) {
-		return nil, nil // another one took such a task at the same moment: the next scan
+		return nil, nil // another scan took such a task at the same moment: the next scan retries
 	}
 	if err != nil {
 		return nil, fmt.Errorf("baseline scan: %w", err)
@@ -132,7 +133,8 @@ func (b *baseline) claim(ctx context.Context, sql string, limit int) (claims []c
 	return claims, nil
 }
 
-// drainTimers claims and performs all due timers, with as many workers as there are connections but the scanner's.
+// drainTimers claims and performs all due timers, with a worker for each connection except that of
+// the scanner.
 func (b *baseline) drainTimers(ctx context.Context, lateness *histogram) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

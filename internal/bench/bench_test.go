@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// short makes a bench do all that it does, for a moment: what it measures then says nothing.
+// short makes a bench do everything, but only for a moment. The figures mean nothing.
 var short = []string{
 	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
 	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
@@ -38,7 +38,7 @@ func runShort(t *testing.T, args ...string) *Report {
 	return &report
 }
 
-// noScratch fails where a database of the bench is still there.
+// noScratch fails if a database of the bench still exists.
 func noScratch(t *testing.T, dsn string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -55,7 +55,7 @@ func noScratch(t *testing.T, dsn string) {
 	}
 }
 
-// By each misfire policy crons catch up with an hour.
+// Crons catch up with an hour by each misfire policy.
 func TestCronsDown(t *testing.T) {
 	report := runShort(t, "--workloads=crons-down")
 	if len(report.Rows) != 3 {
@@ -134,7 +134,8 @@ func TestWorkloadsWithProcessesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// At twice the peak the engine does what it can and refuses the rest; how much, and how quickly, only a real run says.
+// At twice the peak, the engine does what it can and rejects the rest. Only a real run shows how
+// much and how quickly.
 func TestOverload(t *testing.T) {
 	report := runShort(t, "--workloads=overload")
 	if len(report.Rows) != 1 {
@@ -156,7 +157,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// Every state of a tenant begins, ends and leaves nothing behind. How much it leaves to others, only a real run says.
+// Every state of a tenant begins, ends and leaves nothing behind. Only a real run shows how much it
+// leaves to others.
 func TestNeighbors(t *testing.T) {
 	report := runShort(t, "--workloads=neighbors")
 	if len(report.Rows) != len(neighborNames) {

@@ -21,7 +21,7 @@ func cronProcessor() processor.Processor {
 	})
 }
 
-// cronFires is what the crons of a case have to decide: all of them at the same fire times.
+// cronFires is what the crons of a case have to decide. All of them have the same fire times.
 type cronFires struct {
 	crons       int
 	every       time.Duration
@@ -32,7 +32,7 @@ func (f cronFires) times() int64 { return int64(f.last.Sub(f.first)/f.every) + 1
 
 func (f cronFires) total() int64 { return f.times() * int64(f.crons) }
 
-// crons has many crons fire at the same times, and looks into the ledger how long after them each decision was made.
+// crons measures how late many crons that fire at the same times decide, by the ledger.
 func (r *runner) crons(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, cronProcessor(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -42,7 +42,7 @@ func (r *runner) crons(ctx context.Context, v variant) error {
 	return err
 }
 
-// cronsGauge is how many crons are made, and deleted again, to learn how quickly that goes.
+// cronsGauge is the number of crons that are created and deleted to measure how fast that is.
 const cronsGauge = 200
 
 func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) error {
@@ -99,7 +99,7 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 
 func cronID(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 
-// makeCrons makes n crons that fire from the first to the last time, all at once.
+// makeCrons creates n crons that fire from the first to the last time, concurrently.
 func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) error {
 	spec := &progressorv1.CronSpec{
 		Expressions: []string{"@every " + f.every.String()}, StartTime: timestamppb.New(f.first), EndTime: timestamppb.New(f.last),
@@ -113,10 +113,12 @@ func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) 
 	})
 }
 
-// cronsPoll is how often an engine that works on crons is looked at: each look counts what waits.
+// cronsPoll is the interval between queries of an engine that works on crons. Each query counts
+// what waits.
 const cronsPoll = 250 * time.Millisecond
 
-// awaitEnd returns when all fire times have passed and nothing runs or waits any more: crons that are over have no timer.
+// awaitEnd returns when all fire times have passed and nothing runs or waits. A cron that has ended
+// has no timer.
 func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Duration) error {
 	if err := wait(ctx, time.Until(f.last.Add(-ahead))); err != nil {
 		return err
@@ -127,18 +129,20 @@ func (f cronFires) awaitEnd(ctx context.Context, conn *pgx.Conn, ahead time.Dura
 }
 
 const (
-	// A fire time is in the ledger once by its key; so many rows that are each of one of the times are all of them.
+	// The key of the ledger contains the fire time. If the number of rows with one of the times is
+	// right, all of them are there.
 	countDecided = `
 SELECT count(*), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WHERE status = 'SUCCESS')
   FROM cron_fires WHERE namespace = $1 AND count = 1 AND NOT manual AND fire_time BETWEEN $2 AND $3
    AND mod(extract(epoch FROM fire_time - $2), extract(epoch FROM $4::interval)) = 0`
 	countFires = `SELECT count(*) FROM cron_fires WHERE namespace = $1`
-	// countRuns is how many processes the crons have started.
+	// countRuns counts the processes that the crons have started.
 	countRuns    = `SELECT count(*) FROM processes WHERE namespace = $1 AND metadata ? 'progressor.cron_id'`
 	readLateness = `SELECT fire_time, decided_time FROM cron_fires WHERE namespace = $1 ORDER BY fire_time`
 )
 
-// measure checks that each fire time of each cron was decided once and started at most one run, and reads how late that was.
+// measure checks that each fire time of each cron was decided once and started at most one run, and
+// reads how late that was.
 func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent spent) error {
 	var decided, fired, succeeded, rows, runs int64
 	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired, &succeeded); err != nil {
@@ -164,7 +168,8 @@ func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent 
 	return nil
 }
 
-// lateness reads how long after its fire time each decision was made, and for how long there was something to decide.
+// lateness reads how long after its fire time each decision was made, and how long the decisions
+// took in total.
 func (f cronFires) lateness(ctx context.Context, conn *pgx.Conn) (*histogram, time.Duration, error) {
 	var latencies histogram
 	var busy time.Duration

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// downFor is how long the engine is away.
+	// downFor is how long the engine is down.
 	downFor = time.Hour
 	// downCatchUp is the catchup_limit.
 	downCatchUp = 10
-	// downWait is how long they may take to catch up until the measurement is given up.
+	// downWait is how long the crons may take to catch up.
 	downWait = 5 * time.Minute
 )
 
-// cronsDown measures by each misfire policy how long crons take whose engine was away for an hour.
+// cronsDown measures, for each misfire policy, how long crons take to catch up after their engine
+// was down for an hour.
 func (r *runner) cronsDown(ctx context.Context, v variant) error {
 	for _, policy := range []*progressorv1.CronPolicy{
 		{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_FIRE_NOW},
@@ -42,7 +43,8 @@ func (r *runner) cronsDown(ctx context.Context, v variant) error {
 	return nil
 }
 
-// catchUp makes the crons, stops the engine, puts the crons back by an hour, and starts another one.
+// catchUp creates the crons, stops the engine, moves the crons back by an hour, and starts another
+// engine.
 func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *progressorv1.CronPolicy) error {
 	s, err := openSite(ctx, d.dsn, r.command.Lanes, r.logger(), cronProcessor())
 	if err != nil {
@@ -80,7 +82,7 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	if err == nil {
 		err = row.readCaughtUp(ctx, conn, r.command.CronsDown, time.Since(begin))
 	}
-	if err == nil { // what waits for the next minute is no fault, but the database is checked for what is left
+	if err == nil { // waiting for the next minute is fine, but the database is checked for what is left
 		err = each(ctx, r.command.CronsDown, fillers, func(ctx context.Context, i int) error {
 			return s.crons.Delete(ctx, &progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("cron", i)}, process.Actor{})
 		})
@@ -94,8 +96,8 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	return r.verify(ctx, d, row, nil)
 }
 
-// putBack makes the crons of a stopped engine what they would be if it had stopped an hour ago: when they were made, what they have
-// decided, and when they fire next.
+// putBack changes the crons of a stopped engine to what they would be if it had stopped an hour
+// ago: when they were created, what they have decided, and when they fire next.
 func putBack(ctx context.Context, conn *pgx.Conn) error {
 	states := map[string][]byte{}
 	rows, err := conn.Query(ctx, `SELECT process_id, aux_state FROM processes WHERE namespace = $1 AND kind = 'cron'`, namespaceName)
@@ -119,7 +121,7 @@ func putBack(ctx context.Context, conn *pgx.Conn) error {
 	return conn.SendBatch(ctx, &b).Close()
 }
 
-// older is the state of a cron an hour ago: its first line is JSON.
+// older returns the state of a cron an hour ago. Its first line is JSON.
 func older(text []byte) ([]byte, error) {
 	head, body, _ := bytes.Cut(text, []byte{'\n'})
 	var state map[string]any
@@ -143,12 +145,12 @@ func older(text []byte) ([]byte, error) {
 }
 
 const (
-	// countLate is how many crons have something to do still: the others wait for a time to come.
+	// countLate counts the crons that have something to do. The others wait for a future time.
 	countLate = `
 SELECT count(*) FROM processes p WHERE p.namespace = $1 AND p.kind = 'cron' AND NOT EXISTS (
   SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.timer_name = '' AND s.scheduled_time > clock_timestamp())`
-	// readCaughtUp: a fire time is in the ledger once by its key. Of each cron there has to be a row for every minute from the first after
-	// it was made to the last one.
+	// readCaughtUp: the key of the ledger contains the fire time. Each cron must have a row for
+	// every minute from the first one after its creation to the last one.
 	readCaughtUp = `
 SELECT count(*) FILTER (WHERE n = minutes), coalesce(sum(n), 0)::bigint, coalesce(sum(fired), 0)::bigint, coalesce(sum(missed), 0)::bigint FROM (
   SELECT count(*) AS n, count(*) FILTER (WHERE f.decision = 'FIRED') AS fired, count(*) FILTER (WHERE f.decision = 'MISSED') AS missed,

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What the bench puts into the engine's tables by itself: what had to happen long before a measurement.
+// The data that the bench writes into the tables of the engine: what would have happened long
+// before a measurement.
 const (
 	fillEvents = `
 INSERT INTO events (namespace, process_id, event_id, task_id, attempt, "timestamp", payload)
@@ -36,15 +37,15 @@ SELECT setval('task_ids', greatest(nextval('task_ids'), nextval('fencing_tokens'
        setval('fencing_tokens', currval('task_ids'))`
 )
 
-// fillChunk is how many processes one statement makes.
+// fillChunk is the number of processes that one statement creates.
 const fillChunk = 50_000
 
-// analyze gives the planner what it would know of tables of that size, and marks pages as visible.
+// analyze gives the planner statistics of tables of that size, and marks pages as visible.
 func (d *scratch) analyze(ctx context.Context) error {
 	return d.execute(ctx, statement{sql: `VACUUM ANALYZE processes, tasks, events, schedule, running, requests`})
 }
 
-// addEvents brings every process that has one event to n of them.
+// addEvents adds events to every process that has one event, up to n events.
 func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
 	if n < 2 {
 		return nil
@@ -52,8 +53,9 @@ func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
 	return d.execute(ctx, statement{fillEvents, []any{n, payload}}, statement{fillLastEvent, []any{n}})
 }
 
-// addOthers makes processes that have nothing to do with those of the workload, each with the same number of finished tasks, and
-// an event of each task. Their ids lie between the others'. done of them are there already; a chunk is made in full, or not at all.
+// addOthers creates processes that are not part of the workload, each with the same number of
+// finished tasks and an event for each task. Their IDs are spread among those of the workload. done
+// of them exist already. A chunk is created completely or not at all.
 func (d *scratch) addOthers(ctx context.Context, done, processes, perProcess int, p payload, progress func(done int)) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
@@ -96,7 +98,7 @@ type statement struct {
 	args []any
 }
 
-// execute runs statements in the engine's schema.
+// execute runs statements in the schema of the engine.
 func (d *scratch) execute(ctx context.Context, statements ...statement) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// flat calls the same processes in two databases: alone in the one, and in the other among many that have a long history and came
-// after them. A hot path that is bounded by what is hot is hardly slower there. The two are measured in turn (alone, among, among,
-// alone): a machine that grows slower or quicker meanwhile does it to both.
+// flat calls the same processes in two databases: in one of them alone, and in the other one among
+// many newer processes with a long history. If the cost of a hot path depends only on what is hot,
+// it is hardly slower there. The databases are measured in turn (alone, among, among, alone), so
+// that a change of the machine's speed affects both.
 func (r *runner) flat(ctx context.Context, v variant) error {
 	if r.command.FlatDatabase != "" {
 		return r.flatKept(ctx, v)
@@ -37,7 +38,7 @@ func (r *runner) flat(ctx context.Context, v variant) error {
 			return nil
 		})
 	})
-	if err == nil { // the databases were found to be as they must be
+	if err == nil { // both databases have passed their checks
 		r.report.Rows = append(r.report.Rows, rows...)
 	}
 	return err
@@ -88,7 +89,7 @@ func (r *runner) callFlat(ctx context.Context, v variant, side *flatSide) (*Row,
 	return row, nil
 }
 
-// meanRate is what the other rows are compared with.
+// meanRate returns the row with which the other rows are compared.
 func meanRate(rows []*Row) *Row {
 	mean := &Row{}
 	for _, row := range rows {

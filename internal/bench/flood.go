@@ -10,15 +10,16 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// flood is an open loop: operations begin at a rate, whatever has become of those before. It is what clients do to an engine that
-// cannot keep up: they do not wait for each other.
+// flood is an open loop: operations begin at a fixed rate, even if earlier ones have not ended. So
+// do clients of an engine that cannot keep up: they do not wait for each other.
 type flood struct {
-	rate     float64 // operations a second
+	rate     float64 // operations per second
 	duration time.Duration
 	do       func(ctx context.Context, c *client) error
 }
 
-// flooded is what came of a flood. Operations that ended after it are acknowledged, but not done in its time.
+// flooded is the result of a flood. Operations that end after it are acknowledged, but do not count
+// as done in its time.
 type flooded struct {
 	offered      int64
 	elapsed      time.Duration
@@ -27,17 +28,18 @@ type flooded struct {
 	acknowledged int64
 }
 
-// floodTick is the time between two looks at how many operations are due.
+// floodTick is the interval at which due operations are counted.
 const floodTick = time.Millisecond
 
-// run offers operations and waits for the last of them. The first error that is not "overloaded" ends it.
+// run offers operations and waits for the last of them. The first error that is not "overloaded"
+// ends it.
 func (f flood) run(ctx context.Context) (*flooded, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &flooded{}
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	var free []*client // of operations that have ended: one is too large to be made for each
+	var free []*client // clients of operations that have ended: a client is too large to allocate one for each
 	begin := time.Now()
 	end := begin.Add(f.duration)
 	one := func(c *client) {

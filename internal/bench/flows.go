@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What the workload flows runs.
+// The templates of the workload flows.
 const (
 	flowClients = 128
 	graphSteps  = 1000
@@ -23,14 +23,15 @@ const (
 	flowsAtMost = 10 * time.Minute
 )
 
-// stepper is the processor of steps: it does nothing, and notes when each begins, where somebody wants to know.
+// stepper is the processor of steps. It does nothing, and reports when each step begins if somebody
+// waits for that.
 type stepper struct {
 	mu     sync.Mutex
 	noted  bool
 	begins map[string]time.Time
 }
 
-// Process does a step.
+// Process executes a step.
 func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if p.noted {
 		p.mu.Lock()
@@ -40,8 +41,8 @@ func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*p
 	return processor.Result().Done()
 }
 
-// flows measures how many runs of a line of three steps there are a second, how long a graph of parallel steps and a for_each take, and how soon
-// a step begins after the one before.
+// flows measures how many runs of three steps in sequence end per second, how long a graph of
+// parallel steps and a for_each take, and how soon a step begins after the previous one.
 func (r *runner) flows(ctx context.Context, v variant) error {
 	line, graph, items, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Runs
@@ -121,7 +122,7 @@ func (d *scratch) waitRuns(ctx context.Context) error {
 	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)::int")
 }
 
-// oneRun runs one line after the other.
+// oneRun executes one run after the other.
 func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, row *Row) error {
 	r.step("flows, latency")
 	var latencies histogram
@@ -151,7 +152,7 @@ func (r *runner) oneRun(ctx context.Context, d *scratch, s *site, p *stepper, ro
 	return err
 }
 
-// stepJob is the process that does a step of a run.
+// stepJob returns the process of a step's job.
 func stepJob(runID string, step int) string {
 	return fmt.Sprintf("%s%s/s%d", process.StepPrefix, runID, step)
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that grow with the value, as HDR histograms do: up to 64 ns every value has its own,
-// above that 32 buckets share each power of two, so a quantile is at most 3 % off. The zero value is empty.
+// histogram counts durations in buckets that grow with the value, like HDR histograms. Up to 64 ns,
+// every value has its own bucket. Above that, each power of two has 32 buckets, so a quantile is
+// off by at most 3 %. The zero value is empty.
 type histogram struct {
 	counts [histogramBuckets]uint64
 	n      uint64
@@ -27,7 +28,7 @@ func bucketOf(d time.Duration) int {
 	return shift*histogramSub + int(v>>shift)
 }
 
-// bucketMiddle is the value that stands for a bucket.
+// bucketMiddle returns the value that represents a bucket.
 func bucketMiddle(bucket int) time.Duration {
 	shift := bucket/histogramSub - 1
 	if shift <= 0 {
@@ -49,7 +50,8 @@ func (h *histogram) merge(other *histogram) {
 	h.n += other.n
 }
 
-// quantile is the value that the portion q (0 to 1) of all values does not exceed; 0 where there are none.
+// quantile returns the value that the portion q (0 to 1) of all values does not exceed, or 0 if
+// there are none.
 func (h *histogram) quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0

@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// idleNamespaces is how many namespaces an idle engine has.
+// idleNamespaces is the number of namespaces of an idle engine.
 const idleNamespaces = 10
 
-// idle watches an engine that has nothing to do, in a process of its own: its queries and its CPU time. A private server of
-// the bench counts queries by pg_stat_statements, which costs a little and so is not there for the other workloads; on other
-// servers transactions are counted where that extension is missing.
+// idle measures the queries and the CPU time of an idle engine in its own process. A private server
+// counts queries with pg_stat_statements. The extension costs a little, so other workloads do not
+// use it. On other servers without the extension, transactions are counted instead.
 func (r *runner) idle(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	server, preloaded := r.server, false
@@ -58,7 +58,7 @@ func (r *runner) watchIdle(ctx context.Context, server *server, d *scratch, e *s
 	if err != nil {
 		return err
 	}
-	// The first moments are the start's: statements are prepared, pools fill up.
+	// The first moments belong to the start: statements are prepared, pools fill up.
 	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ const (
 	countCommits    = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`
 )
 
-// queryCounter makes a counter of what is asked of a database, and tells its unit.
+// queryCounter returns a counter of the queries of a database, and its unit.
 func queryCounter(ctx context.Context, server *server, d *scratch, preloaded bool) (func(context.Context) (int64, error), string, error) {
 	sql, unit := countCommits, "transactions"
 	if preloaded {

@@ -14,20 +14,20 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// foreman is the processor of jobs: it does nothing, and notes when each attempt begins.
+// foreman is the processor of jobs. It does nothing, and records when each attempt begins.
 type foreman struct {
 	mu      sync.Mutex
 	want    int
 	done    int
-	all     chan struct{}               // closed when so many have been done
-	started map[string]chan<- time.Time // by job: who wants to know when it began
+	all     chan struct{}               // closed when all jobs have been done
+	started map[string]chan<- time.Time // by job; receives the time when it began
 }
 
 func newForeman(want int) *foreman {
 	return &foreman{want: want, all: make(chan struct{}), started: map[string]chan<- time.Time{}}
 }
 
-// Process does a job.
+// Process executes a job.
 func (f *foreman) Process(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	now := time.Now()
 	f.mu.Lock()
@@ -58,21 +58,23 @@ func (f *foreman) wait(ctx context.Context, atMost time.Duration) error {
 	}
 }
 
-// jobBatch is how many jobs one EnqueueBatch takes, and jobClients how many of them are under way.
+// jobBatch is the number of jobs in one EnqueueBatch, and jobClients the number of concurrent
+// batches.
 const (
 	jobBatch   = 1000
 	jobClients = 4
 )
 
-// jobsKeys is the workload of jobs that need a key of a constraint: of so many, each of which so many may have at a time.
+// jobsKeys is the workload of jobs that need a key of a constraint: the number of keys, and how
+// many jobs may hold each at a time.
 const (
 	jobsKeys   = "jobs-keys"
 	keysOfJobs = 1000
 	jobsOfAKey = 10
 )
 
-// jobs measures how quickly jobs are enqueued in batches, how quickly a processor in the same program drains them, how soon one begins that
-// is enqueued on an engine at rest, and how quickly workers drain them over RPC.
+// jobs measures how fast jobs are enqueued in batches, how fast a processor in the same program
+// drains them, how soon a job begins on an idle engine, and how fast workers drain jobs over RPC.
 func (r *runner) jobs(ctx context.Context, v variant) error {
 	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
@@ -111,13 +113,13 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 	return r.pulled(ctx, v)
 }
 
-// keeps has a namespace keep the events of the case.
+// keeps sets which events the namespace of the case keeps.
 func (v variant) keeps(ns *progressorv1.Namespace) *progressorv1.Namespace {
 	ns.JobEvents = progressorv1.JobEvents(progressorv1.JobEvents_value["JOB_EVENTS_"+strings.ToUpper(v.events)])
 	return ns
 }
 
-// enqueueJobs enqueues n jobs of a namespace that is paused.
+// enqueueJobs enqueues n jobs of a paused namespace.
 func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) error {
 	if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, true); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) erro
 	return err
 }
 
-// jobArgs are about as long as the args of other workloads.
+// jobArgs returns args that are about as long as those of other workloads.
 func jobArgs(n int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 		"to": structpb.NewStringValue(fmt.Sprintf("somebody%03d@example.org", n%keysOfJobs)), "template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
@@ -161,7 +163,7 @@ func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
 	return batch
 }
 
-// drainJobs lets the jobs go, and waits until all have ended.
+// drainJobs resumes the namespace and waits until all jobs have ended.
 func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman, row *Row) error {
 	return r.spentOn(ctx, d, s, int64(f.want), row, func() error {
 		if _, err := s.engine.SetNamespacePaused(ctx, namespaceName, false); err != nil {
@@ -174,7 +176,7 @@ func (r *runner) drainJobs(ctx context.Context, d *scratch, s *site, f *foreman,
 	})
 }
 
-// lonelyJobs is how many jobs are enqueued one after the other.
+// lonelyJobs is the number of jobs that are enqueued one after the other.
 const lonelyJobs = 500
 
 func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int, error) {
@@ -200,7 +202,7 @@ func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int
 		case <-time.After(time.Minute):
 			return 0, fmt.Errorf("job %s has not begun within a minute", id)
 		}
-		if err := wait(ctx, 5*time.Millisecond); err != nil { // so that the engine is at rest
+		if err := wait(ctx, 5*time.Millisecond); err != nil { // so that the engine is idle
 			return 0, err
 		}
 	}

@@ -12,19 +12,21 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobsClaims is the workload that takes jobs with a key of a constraint and jobs without apart: being claimed, being given the key, and being ended.
+// jobsClaims is the workload that compares jobs with a key of a constraint and jobs without, in
+// each phase: claiming, getting the key, and ending.
 const jobsClaims = "jobs-claims"
 
 const (
-	keyedNamespace = "keyed" // every job needs one of keysOfJobs keys, of which there are enough
+	keyedNamespace = "keyed" // every job needs one of keysOfJobs keys, and there are enough of them
 	plainNamespace = "plain"
-	claimBatch     = 100   // how many jobs one Poll claims
-	claimRound     = 1000  // how many of one namespace are claimed, or ended, until it is the turn of the other
-	claimedAtMost  = 20000 // of each: all are claimed before one ends, and a job may take 30 s
+	claimBatch     = 100   // number of jobs that one Poll claims
+	claimRound     = 1000  // jobs of one namespace that are claimed, or ended, before the turn of the other
+	claimedAtMost  = 20000 // of each namespace: all are claimed before one ends, and a job may take 30 s
 )
 
-// claims measures how quickly workers claim jobs, by Poll in the same program: of a namespace without constraints and of one where each job holds a key,
-// a thousand of each in turn, so that both see the same hour of the machine.
+// claims measures how fast workers claim jobs by Poll in the same program, from a namespace without
+// constraints and from one where each job holds a key. The namespaces take turns of a thousand
+// jobs, so that a change of the machine's speed affects both.
 func (r *runner) claims(ctx context.Context, v variant) error {
 	n := min(r.command.Jobs, claimedAtMost) / jobBatch * jobBatch
 	var rows []*Row
@@ -71,7 +73,7 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 				ends[k] = engine.LeaseEnd{Token: token, Answer: engine.LeaseAnswer{Response: answer}}
 			}
 			tokens[namespace] = tokens[namespace][claimRound:]
-			return cmp.Or(s.engine.CompleteLeases(ctx, ends)...) // one of them says enough
+			return cmp.Or(s.engine.CompleteLeases(ctx, ends)...) // one error is enough
 		})
 		return acknowledged{process.TaskInit: int64(2 * n)}, err
 	})
@@ -82,7 +84,8 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 	return err
 }
 
-// enqueueKeyed enqueues n jobs in each of the namespaces, and measures how quickly those that need a key are given it, all at once.
+// enqueueKeyed enqueues n jobs in each of the namespaces, and measures how fast those that need a
+// key get it, all at once.
 func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v variant, n int, given *Row) error {
 	for _, namespace := range []string{plainNamespace, keyedNamespace} {
 		ns := &progressorv1.Namespace{Namespace: namespace, Processor: &progressorv1.ProcessorConfig{
@@ -121,7 +124,7 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 	})
 }
 
-// inTurn does something to claimRound jobs of the one namespace, then of the other, until it has been done to n of each.
+// inTurn processes claimRound jobs of one namespace, then of the other, until n of each are done.
 func (r *runner) inTurn(ctx context.Context, s *site, n int, add func(name, note string) *Row, name string, do func(ctx context.Context, namespace string) error) error {
 	plain, keyed := add(name, "without keys"), add(name, fmt.Sprintf("each holds one of %d keys; in turn with those without", keysOfJobs))
 	r.step(keyed.Workload)
@@ -130,7 +133,7 @@ func (r *runner) inTurn(ctx context.Context, s *site, n int, add func(name, note
 	var sum [2]spent
 	for round := range n / claimRound {
 		for k := range 2 {
-			k = (k + round) % 2 // neither is always the first
+			k = (k + round) % 2 // the first namespace changes each round
 			if err := m.begin(ctx); err != nil {
 				return err
 			}
@@ -152,7 +155,7 @@ func (r *runner) inTurn(ctx context.Context, s *site, n int, add func(name, note
 	return nil
 }
 
-// add sums up what several pieces of work cost; a mean is of the last one.
+// add adds the costs of several pieces of work. The means are those of the last one.
 func (s *spent) add(more spent) {
 	if more.walBytes != nil {
 		s.walBytes = new(*more.walBytes + deref(s.walBytes))

@@ -15,13 +15,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// pullWorkers is how many workers drain the jobs, each with one request under way, and pullBatch how many jobs such a request answers and leases.
+// pullWorkers is the number of workers that drain the jobs, each with one request at a time.
+// pullBatch is the number of jobs that such a request answers and leases.
 const (
 	pullWorkers = 8
 	pullBatch   = 100
 )
 
-// pulled measures how quickly workers drain jobs that speak to the engine over Connect: it has a process of its own, they are in this one.
+// pulled measures how fast workers drain jobs over Connect. The engine runs in its own process, the
+// workers run in this one.
 func (r *runner) pulled(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
@@ -88,7 +90,7 @@ func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.C
 	return err
 }
 
-// pull is a worker that does nothing to jobs, until there are none.
+// pull is a worker that completes jobs without doing anything, until there are none.
 func pull(ctx context.Context, api *sdk.Client, id string, answered func(time.Duration, int)) error {
 	next := &progressorv1.PollRequest{
 		Namespaces: []string{namespaceName}, WorkerId: id, MaxLeases: pullBatch, Wait: durationpb.New(100 * time.Millisecond),

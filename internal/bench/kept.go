@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// kept is a database that outlives the run, by its name.
+// kept returns a database that outlives the run, by its name.
 func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 	d := &scratch{server: s, name: name}
 	var err error
@@ -27,8 +27,9 @@ func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 	return d, nil
 }
 
-// flatKept fills a database that stays, which takes long and goes on where an earlier run was interrupted, or measures in one that is
-// filled. Its rows are not checked after each run: progressor doctor does that.
+// flatKept measures in a filled database, or fills one that stays. Filling takes long, and
+// continues where an earlier run was interrupted. The rows of such a database are not checked after
+// each run; progressor doctor does that.
 func (r *runner) flatKept(ctx context.Context, v variant) error {
 	d, err := r.server.kept(ctx, r.command.FlatDatabase)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A database of flat that stays is filled by the first run, and measured by those that follow.
+// The first run fills a database of flat that stays, and later runs measure in it.
 func TestFlatDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	const name = "flat_that_stays"

@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// load is a closed loop: each client has one operation under way at a time and begins the next when that has ended.
+// load is a closed loop: each client has one operation at a time and begins the next one when it
+// has ended.
 type load struct {
 	clients  int
 	warmup   time.Duration
@@ -23,8 +24,8 @@ type load struct {
 type client struct {
 	number       int
 	random       *rand.Rand
-	latencies    histogram // of what ended in the window
-	acknowledged int64     // of the whole load, warm-up included
+	latencies    histogram // of operations that ended in the window
+	acknowledged int64     // in the whole load, including the warm-up
 	refused      int64     // in the window
 }
 
@@ -44,7 +45,8 @@ const (
 	phaseOver
 )
 
-// run warms up, measures and waits for the last operations. The first error that is not "overloaded" ends it.
+// run warms up, measures and waits for the last operations. The first error that is not
+// "overloaded" ends it.
 func (l load) run(ctx context.Context, m *meter) (*window, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -104,7 +106,7 @@ func (c *client) work(ctx context.Context, phase *atomic.Int32, do func(context.
 			if measured {
 				c.refused++
 			}
-			_ = wait(ctx, time.Millisecond) // the loop looks at ctx
+			_ = wait(ctx, time.Millisecond) // the loop checks ctx
 		default:
 			return err
 		}
@@ -112,7 +114,7 @@ func (c *client) work(ctx context.Context, phase *atomic.Int32, do func(context.
 	return nil
 }
 
-// wait returns early only with ctx's error.
+// wait waits for d. It returns early only with the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,18 +14,18 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// looper is processor.BenchLoop with a stop and a watch: as many processes as there are clients, each a chain of timers that
-// are due at once, until it is told to stop.
+// looper is processor.BenchLoop that can be stopped and watched. Each client has a process, which
+// is a chain of timers that are due at once, until it is stopped.
 type looper struct {
 	processor.Processor
 	numbers  map[string]int // of the processes
 	steps    []stepCounter  // by number
 	measured atomic.Bool
 	stopped  atomic.Bool
-	ended    chan struct{} // one for each process that has come to its end
+	ended    chan struct{} // receives a value for each process that has ended
 }
 
-// stepCounter is written by the one task of a process that runs.
+// stepCounter is written by the one running task of a process.
 type stepCounter struct {
 	latencies histogram
 	before    time.Time
@@ -43,7 +43,7 @@ func newLooper(processes int) *looper {
 	return l
 }
 
-// Process counts a step: the time from one to the next of the same process.
+// Process counts a step, and the time since the previous step of the same process.
 func (l *looper) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	if req.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		return l.Processor.Process(ctx, req)
@@ -96,7 +96,7 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 	return r.add(ctx, row, v)
 }
 
-// watchLoop measures loops that run already, and ends them.
+// watchLoop measures loops that are already running, and ends them.
 func (r *runner) watchLoop(ctx context.Context, l *looper, m *meter, row *Row) error {
 	if err := wait(ctx, r.command.Warmup); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (d *scratch) waitIdle(ctx context.Context) error {
 	return d.waitNone(ctx, idleWait, 2*time.Millisecond, countStanding)
 }
 
-// waitNone waits, for so long at most, until a query that is asked again and again counts nothing.
+// waitNone repeats a query until it counts nothing, for at most the given time.
 func (d *scratch) waitNone(ctx context.Context, atMost, every time.Duration, query string) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

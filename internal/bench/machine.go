@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Machine is what the figures depend on.
+// Machine describes what the figures depend on.
 type Machine struct {
 	Cores             int      `json:"cores"`
 	Go                string   `json:"go"`
@@ -51,13 +51,14 @@ func (s *server) describe(ctx context.Context, version string) (*Machine, error)
 	return m, nil
 }
 
-// Durable reports whether a commit on the server survives a crash. Results of other servers cannot be
-// compared.
+// Durable reports whether a commit on the server survives a crash. Results of other servers cannot
+// be compared.
 func (m *Machine) Durable() bool {
 	return m.Fsync == "on" && m.SynchronousCommit != "off" && m.FullPageWrites == "on"
 }
 
-// fdatasyncTime writes 8 KiB over the same place, as the log does, and takes the median of 101 tries.
+// fdatasyncTime overwrites the same 8 KiB repeatedly, as the log does, and returns the median of
+// 101 tries.
 func fdatasyncTime(dir string) (took time.Duration, err error) {
 	file, err := os.CreateTemp(dir, "fdatasync-*")
 	if err != nil {

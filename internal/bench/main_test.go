@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestMain lets the test binary be what the bench spawns: it starts its own program as `bench --role ROLE`.
+// TestMain lets the bench spawn the test binary: it starts its own program as `bench --role ROLE`.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "bench" && os.Args[2] == "--role" {
 		env := Environment{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}

@@ -14,15 +14,16 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// patience is the timeout of the calls of memory, and of the namespace: nothing of it may end before its time.
+// patience is the timeout of the calls of memory, and of the namespace. Nothing in it may time out.
 const patience = 10 * time.Minute
 
-// overloadPause is the rest before a call is repeated of which nothing was stored: so many come in so short a time that the
-// engine may turn some away.
+// overloadPause is the pause before a rejected call is repeated. So many calls come in such a short
+// time that the engine may reject some.
 const overloadPause = 100 * time.Millisecond
 
-// memory reads, after a rest of the warm-up's length each time, the memory of an engine in a process of its own: at rest, with calls that the processor holds, and with many
-// more clients that wait behind those. All are on connections of their own. At the end every one of them must be answered.
+// memory reads the memory of an engine in its own process, each time after a pause as long as the
+// warm-up: idle, with calls that the processor holds, and with many more clients that wait behind
+// those. Each client has its own connection. At the end, every call must be answered.
 func (r *runner) memory(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	row.Clients = r.command.InFlight + r.command.Waiting
@@ -48,7 +49,7 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 	return err
 }
 
-// crowd holds calls, reads memory, and lets them go.
+// crowd holds calls, reads the memory, and releases the calls.
 func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
@@ -77,16 +78,16 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 	defer cancel(nil)
 	err = r.fillCrowd(crowd, conn, g, cancel, read)
 	if cause := context.Cause(crowd); cause != nil {
-		return cause // a call failed, and all else was cancelled for that
+		return cause // a call failed, which cancelled everything else
 	}
 	return err
 }
 
-// fillCrowd makes the calls, and lets them go in the end. A call that fails cancels ctx.
+// fillCrowd makes the calls, and releases them at the end. A call that fails cancels ctx.
 func (r *runner) fillCrowd(ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error) error {
 	held, waiting := r.command.InFlight, r.command.Waiting
 	answered := make(chan error, held+waiting)
-	// The calls come in waves: nobody opens ten thousand connections in one moment.
+	// The calls come in waves, because no real clients open ten thousand connections at once.
 	call := func(n int) {
 		for i := range n {
 			go func() {
@@ -152,7 +153,8 @@ func waitCount(ctx context.Context, conn *pgx.Conn, sql string, n int) error {
 	}
 }
 
-// enoughFiles refuses to begin what the limit on open files would end. Go itself has raised it as far as it may.
+// enoughFiles returns an error if the limit on open files is too low. Go has already raised it as
+// far as possible.
 func enoughFiles(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

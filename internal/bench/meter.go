@@ -10,16 +10,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meter measures what a piece of work costs: bytes of log, CPU, group commits. What cannot be measured stays unknown.
+// meter measures the cost of a piece of work: bytes of WAL, CPU, group commits. What cannot be
+// measured is unknown.
 type meter struct {
-	conn       *pgx.Conn // of the server that is measured; nobody else uses it meanwhile
-	postmaster int       // 0: not on this machine
+	conn       *pgx.Conn // to the measured server; nothing else uses it meanwhile
+	postmaster int       // 0 if it is not on this machine
 	engineCPU  func() (time.Duration, error)
-	flushes    func() (items, flushes float64, err error) // nil: there are none
+	flushes    func() (items, flushes float64, err error) // nil if there are none
 	began      sample
 }
 
-// sample is the state of all counters; a negative one is unknown.
+// sample is the state of all counters. Negative values are unknown.
 type sample struct {
 	wal            int64
 	postgres       time.Duration
@@ -27,7 +28,7 @@ type sample struct {
 	items, flushes float64
 }
 
-// spent is the difference of two samples; nil is unknown.
+// spent is the difference of two samples. nil values are unknown.
 type spent struct {
 	walBytes     *float64
 	postgresTime *time.Duration
@@ -87,7 +88,7 @@ func (m *meter) sample(ctx context.Context) (sample, error) {
 	return s, nil
 }
 
-// ownCPU is the CPU time of this process.
+// ownCPU returns the CPU time of this process.
 func ownCPU() (time.Duration, error) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -115,7 +116,7 @@ func flushesOf(gatherer prometheus.Gatherer) func() (items, flushes float64, err
 	}
 }
 
-// spentOn measures some work, from a database that is at rest.
+// spentOn measures the cost of some work, starting from an idle database.
 func (r *runner) spentOn(ctx context.Context, d *scratch, s *site, operations int64, row *Row, work func() error) error {
 	if err := r.settle(ctx, d.analyze); err != nil {
 		return err

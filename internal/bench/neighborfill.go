@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// rowsOfNamespace is how many timers or calls wait in each of many namespaces.
+	// rowsOfNamespace is the number of timers or calls that wait in each of many namespaces.
 	rowsOfNamespace = 300
 	largeBytes      = 1 << 20
 	largeNamespaces = 7
 	// queueID is the process of the tenant that has a queue.
 	queueID = "queue"
-	// tenantProcesses is how many processes the clients of the tenant call.
+	// tenantProcesses is the number of processes that the clients of the tenant call.
 	tenantProcesses = 100
 	clearPause      = 100 * time.Millisecond
 )
@@ -58,12 +58,12 @@ SELECT (SELECT count(*) FROM schedule WHERE namespace = $1) + (SELECT count(*) F
 	lockQueue = `SELECT FROM processes WHERE namespace = $1 AND process_id = $2 FOR UPDATE`
 )
 
-// tenantTables are what a tenant may have rows in.
+// tenantTables are the tables in which a tenant may have rows.
 var tenantTables = []string{
 	"messages", "schedule", "running", "queue_backlogs", "tasks", "events", "answers", "processes", "status_counts",
 }
 
-// fillBacklog adds paused namespaces with processes in each of which a task waits.
+// fillBacklog adds paused namespaces with processes that have one waiting task each.
 func (n *neighborhood) fillBacklog(
 	ctx context.Context, namespaces, each int, task, waitsFor string, args []byte,
 ) error {
@@ -155,7 +155,7 @@ func (n *neighborhood) fillMessages(ctx context.Context, count int, held bool) e
 		statement{sql: announceMessages})
 }
 
-// clear ends the state: it pauses the tenant and deletes its rows, whatever has become of them.
+// clear ends the state: it pauses the tenant and deletes its rows, whatever their status.
 func (n *neighborhood) clear(ctx context.Context) error {
 	n.stopClients()
 	n.gate.open()

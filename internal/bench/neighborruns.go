@@ -38,13 +38,13 @@ func (n *neighborhood) removeQueue(ctx context.Context) error {
 	return n.site.engine.RemoveProcess(ctx, tenantKey(queueID), process.Actor{})
 }
 
-// message has SQL messages sent to the process.
+// message sends SQL messages to the process.
 func (n *neighborhood) message(ctx context.Context) error {
 	return n.fillMessages(ctx, n.command.NeighborBacklog, false)
 }
 
-// whileLocked runs use while another database client has locked the row of the process, and keeps it locked until ctx
-// ends.
+// whileLocked runs use while another database client holds a lock on the row of the process, until
+// ctx ends.
 func (n *neighborhood) whileLocked(ctx context.Context, use func(ctx context.Context) error) error {
 	whole := context.WithoutCancel(ctx)
 	conn, err := n.database.connect(whole, engineSchema)
@@ -66,7 +66,7 @@ func (n *neighborhood) whileLocked(ctx context.Context, use func(ctx context.Con
 
 func (n *neighborhood) messageLocked(ctx context.Context) error { return n.whileLocked(ctx, n.message) }
 
-// callLocked has clients call the process while it is locked.
+// callLocked calls the process from several clients while it is locked.
 func (n *neighborhood) callLocked(ctx context.Context) error {
 	return n.whileLocked(ctx, func(ctx context.Context) error {
 		n.crowd(ctx, lockedClients, func(ctx context.Context, _ int) error {
@@ -80,14 +80,15 @@ func (n *neighborhood) callLocked(ctx context.Context) error {
 func (n *neighborhood) floodTenant(ctx context.Context) error {
 	_, err := flood{rate: n.peak, duration: n.command.Duration, do: func(ctx context.Context, c *client) error {
 		if n.callTenant(ctx, processID(c.random.Uint64N(tenantProcesses)), n.args) != nil {
-			return process.ErrOverloaded // whatever the tenant is told is its own affair
+			return process.ErrOverloaded // the responses to the tenant do not matter
 		}
 		return nil
 	}}.run(ctx)
 	return err
 }
 
-// fillClients has clients wait for calls that the gate holds, until no more of them are admitted.
+// fillClients starts clients that wait for calls that the gate holds, until no more clients are
+// admitted.
 func (n *neighborhood) fillClients(ctx context.Context) error {
 	if err := n.startTenants(ctx); err != nil {
 		return err
@@ -115,14 +116,14 @@ func (n *neighborhood) fillClients(ctx context.Context) error {
 // keepClients leaves the clients waiting.
 func (n *neighborhood) keepClients(context.Context) error { return nil }
 
-// crowd runs clients that repeat a call until ctx ends, whatever they are told.
+// crowd runs clients that repeat a call until ctx ends, whatever the responses.
 func (n *neighborhood) crowd(ctx context.Context, clients int, call func(ctx context.Context, i int) error) {
 	var running sync.WaitGroup
 	for i := range clients {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				if call(ctx, i) != nil {
-					_ = wait(ctx, tenantPause) // the loop looks at ctx
+					_ = wait(ctx, tenantPause) // the loop checks ctx
 				}
 			}
 		})

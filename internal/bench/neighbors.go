@@ -20,14 +20,16 @@ import (
 const (
 	tenantName   = "tenant"
 	tenantFilter = "tenant%" // LIKE: tenantName, and the namespaces that addNamespaces adds
-	// offeredPortion of the peak is what the other namespaces ask for. It leaves the tenant its share of the CPU: of
-	// two that ask for all they can get, no engine could give one of them 80% of what it gets alone.
+	// offeredPortion is the portion of the peak that the other namespaces request. It leaves the
+	// tenant its share of the CPU: if two ask for everything that they can get, no engine can give
+	// one of them 80% of what it gets alone.
 	offeredPortion = 0.4
-	// messageEvery is the time between two SQL messages in the other namespace, to one of so many processes.
+	// messageEvery is the interval between SQL messages in the other namespace, each to one of
+	// messageTargets processes.
 	messageEvery    = 50 * time.Millisecond
 	messageTargets  = 20
 	arrivalsTimeout = 2 * time.Minute
-	// armTime, and a millisecond for each of them, is enough to set the timers of a window.
+	// armTime, plus a millisecond for each timer, is enough to set the timers of a window.
 	armTime = 200 * time.Millisecond
 )
 
@@ -92,8 +94,8 @@ func (n *neighborhood) Process(
 	return n.Processor.Process(ctx, req)
 }
 
-// neighbors measures what a tenant in one state leaves to another namespace: its calls per second, and the lateness of
-// its timers and SQL messages, before the state, in it, and after it.
+// neighbors measures what a tenant in one state leaves to another namespace: its calls per second,
+// and the lateness of its timers and SQL messages, before, during and after the state.
 func (r *runner) neighbors(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	state := neighborStates[v.state]
@@ -233,8 +235,8 @@ func (n *neighborhood) quiet(ctx context.Context) (*neighborWindow, error) {
 	return w, err
 }
 
-// window sets timers that are due within the next --duration, and offers calls and messages for so long, while state
-// runs. The context of state ends with the window. m may be nil.
+// window sets timers that are due within the next --duration, and offers calls and messages for
+// that long, while state runs. The context of state ends with the window. m may be nil.
 func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, context.Context) error, m *meter) (
 	w *neighborWindow, s spent, err error,
 ) {
@@ -281,7 +283,7 @@ func (n *neighborhood) window(ctx context.Context, state func(*neighborhood, con
 	return w, s, errors.Join(err, stateErr, messagesErr)
 }
 
-// tolerantCall counts a call that fails. A state must not end the bench.
+// tolerantCall counts a failed call. A state must not end the bench.
 func (n *neighborhood) tolerantCall(ctx context.Context, c *client) error {
 	err := n.call(ctx, c)
 	if err == nil || ctx.Err() != nil || errors.Is(err, process.ErrOverloaded) {
@@ -291,7 +293,7 @@ func (n *neighborhood) tolerantCall(ctx context.Context, c *client) error {
 	return process.ErrOverloaded
 }
 
-// sendMessages has processes of the other namespace notified by SQL, at equal intervals.
+// sendMessages notifies processes of the other namespace by SQL, at equal intervals.
 func (n *neighborhood) sendMessages(ctx context.Context, count int) error {
 	begin := time.Now()
 	for i := range count {

@@ -10,11 +10,12 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// calm is how long the latency after an overload is watched: a figure that is more says that it was not normal again.
+// calm is how long the latency after an overload is watched. A larger figure means that it did not
+// return to normal.
 const calm = 30 * time.Second
 
-// overload measures calls at twice the rate that the engine can do: what it does of them, how quickly it refuses the rest, whether it
-// loses what it holds, and how soon it is as it was.
+// overload measures calls at twice the rate that the engine can do: how many of them it does, how
+// quickly it rejects the rest, whether it loses what it holds, and how soon it returns to normal.
 func (r *runner) overload(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -88,8 +89,8 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	return top.acknowledged + before.acknowledged + storm.acknowledged + after, nil
 }
 
-// calmDown offers what is normal, second by second, until one is as it was before (nothing is refused, and the 99th percentile is at
-// most half more), or for as long as calm.
+// calmDown offers the normal rate, second by second, until a second is as before (nothing is
+// rejected, and the 99th percentile is at most 50 % higher), or until calm is over.
 func (r *runner) calmDown(ctx context.Context, normal flood, before *flooded, ended time.Time) (again time.Duration, calls int64, err error) {
 	limit := before.done.quantile(0.99) * 3 / 2
 	normal.duration = min(normal.duration, time.Second)
@@ -106,7 +107,8 @@ func (r *runner) calmDown(ctx context.Context, normal flood, before *flooded, en
 	}
 }
 
-// lost counts what an engine loses that cannot keep its leases: tasks that were taken from it, results that came too late.
+// lost counts what an engine that cannot keep its leases loses: tasks that were taken from it, and
+// late results.
 func lost(registry *prometheus.Registry) (n float64, err error) {
 	families, err := registry.Gather()
 	for _, family := range families {

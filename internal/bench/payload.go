@@ -10,10 +10,11 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// argsBytes is the size of a request's args. The sizes of what a task answers are those of processor.BenchNoop.
+// argsBytes is the size of the args of a request. The sizes of the response are those of
+// processor.BenchNoop.
 const argsBytes = 200
 
-// payload is what every operation carries, the engine's and the baseline's alike.
+// payload is what every operation carries, both for the engine and for the baseline.
 type payload struct {
 	args, event, state, response []byte
 }
@@ -27,7 +28,7 @@ func newPayload(ctx context.Context) payload {
 	return payload{args: noise(argsBytes), event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(), response: result.GetResponse()}
 }
 
-// noise returns so many bytes, a multiple of 8, that PostgreSQL cannot compress.
+// noise returns the given number of bytes, a multiple of 8, that PostgreSQL cannot compress.
 func noise(bytes int) []byte {
 	b := make([]byte, 0, bytes)
 	for n := uint64(0); len(b) < bytes; n++ {
@@ -44,16 +45,18 @@ func scatter(n uint64) uint64 {
 	return n ^ n>>31
 }
 
-// processID is the id of the n-th process: like a random one, so that neighbors in time are none in an index.
+// processID returns the ID of the n-th process. It looks random, so that processes created one
+// after the other are not neighbors in an index.
 func processID(n uint64) string {
 	text := strconv.FormatUint(scatter(n), 16)
 	return "p-0000000000000000"[:18-len(text)] + text
 }
 
-// requestKey is the idempotency key of the n-th request.
+// requestKey returns the idempotency key of the n-th request.
 func requestKey(n uint64) string { return "k" + processID(n)[1:] + "-request" }
 
-// processMetadata are the searchable attributes of the n-th process: two fields, 50 bytes or so.
+// processMetadata returns the searchable attributes of the n-th process: two fields of about 50
+// bytes.
 func processMetadata(n uint64) []byte {
 	return []byte(`{"customer": "c-` + strconv.FormatUint(n%1000, 10) + `", "region": "eu", "channel": "web"}`)
 }

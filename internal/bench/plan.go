@@ -13,11 +13,11 @@ type variant struct {
 	keys     bool
 	history  string
 	metadata bool
-	events   string // of jobs: which events the namespace keeps; "": all
+	events   string // which events of jobs the namespace keeps; "" means all
 	state    string // of neighbors: the state of the tenant
 }
 
-// eventsAll is the value of --job-events that namespaces have by default.
+// eventsAll is the default value of --job-events of a namespace.
 const eventsAll = "all"
 
 // The values of --history.
@@ -43,7 +43,7 @@ func (v variant) String() string {
 	return text
 }
 
-// name is the workload, with what sets the case apart from others of it.
+// name returns the name of the workload, with what distinguishes the case from others of it.
 func (v variant) name() string {
 	switch {
 	case v.events != "":
@@ -130,7 +130,7 @@ func (c *Command) keys() []bool {
 	}
 }
 
-// requestVariants: clients × keys, of call × histories too.
+// requestVariants returns clients × keys, and for call × histories.
 func requestVariants(c *Command, name string) []variant {
 	histories := []string{historyNone}
 	if name == "call" {
@@ -155,7 +155,7 @@ func clientVariants(c *Command, name string) []variant {
 	return variants
 }
 
-// snapshotVariants is the largest number of clients up to 128: more only wait.
+// snapshotVariants returns the largest number of clients up to 128. More clients would only wait.
 func snapshotVariants(c *Command, name string) []variant {
 	clients := 0
 	for _, n := range c.Clients {
@@ -181,12 +181,12 @@ func flatVariants(c *Command, name string) []variant {
 	return []variant{{workload: name, clients: c.FlatClients, history: historyNone}}
 }
 
-// overloadVariants is the largest number of clients: the peak is what they reach.
+// overloadVariants returns the largest number of clients, which determines the peak.
 func overloadVariants(c *Command, name string) []variant {
 	return []variant{{workload: name, clients: slices.Max(c.Clients), history: historyNone}}
 }
 
-// jobsVariants is one case for each value of --job-events.
+// jobsVariants returns one case for each value of --job-events.
 func jobsVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, events := range c.JobEvents {

@@ -10,15 +10,17 @@ import (
 	"time"
 )
 
-// Statistics of processes under /proc. On systems other than Linux the files are missing, and the values are unknown.
+// Statistics of processes under /proc. On systems other than Linux, the files do not exist and the
+// values are unknown.
 
 const (
 	procDir = "/proc"
-	// procTick is the unit of CPU times in /proc: USER_HZ is 100 on every architecture that Go runs on.
+	// procTick is the unit of CPU times in /proc. USER_HZ is 100 on every architecture that Go
+	// supports.
 	procTick = 10 * time.Millisecond
 )
 
-// procStat is what the bench reads of /proc/PID/stat.
+// procStat is the part of /proc/PID/stat that the bench reads.
 type procStat struct {
 	command  string
 	parent   int
@@ -34,7 +36,8 @@ func readProcStat(pid int) (procStat, error) {
 	return parseProcStat(text)
 }
 
-// parseProcStat reads "pid (command) state parent …"; the command may hold anything, parentheses too.
+// parseProcStat parses "pid (command) state parent …". The command may contain anything, including
+// parentheses.
 func parseProcStat(text []byte) (procStat, error) {
 	open, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if open < 0 || end < open {
@@ -60,7 +63,8 @@ func parseProcStat(text []byte) (procStat, error) {
 	return s, nil
 }
 
-// postgresCPU is the CPU time of a PostgreSQL server: the postmaster, its children that live and those that have ended.
+// postgresCPU returns the CPU time of a PostgreSQL server: of the postmaster, and of its live and
+// ended children.
 func postgresCPU(postmaster int) (time.Duration, error) {
 	root, err := readProcStat(postmaster)
 	if err != nil {
@@ -83,8 +87,8 @@ func postgresCPU(postmaster int) (time.Duration, error) {
 	return used, nil
 }
 
-// postmasterOf is the parent of a backend, 0 where no process of that number on this machine is a PostgreSQL one: the server
-// is elsewhere, or in a container.
+// postmasterOf returns the parent of a backend, or 0 if no process with that number on this machine
+// is a PostgreSQL process: the server is elsewhere, or in a container.
 func postmasterOf(backend int) int {
 	child, err := readProcStat(backend)
 	if err != nil || !strings.HasPrefix(child.command, "postgres") {
@@ -97,7 +101,7 @@ func postmasterOf(backend int) int {
 	return child.parent
 }
 
-// residentBytes is the memory of a process that is in RAM.
+// residentBytes returns the memory of a process that is in RAM.
 func residentBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "status"))
 	if err != nil {

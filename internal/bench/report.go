@@ -19,7 +19,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// WriteTable writes the report for people: the machine, the rates, then what is no rate.
+// WriteTable writes the report as text: the machine, the rates, then the other figures.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	r.Machine.write(&b)
@@ -95,7 +95,8 @@ func (r *Row) clients() string {
 	return strconv.Itoa(r.Clients)
 }
 
-// number shows a value with so many decimals and its thousands apart; nil is unknown, and nothing.
+// number formats a value with the given number of decimals and separated thousands. nil is unknown
+// and becomes "".
 func number(value *float64, decimals int) string {
 	if value == nil {
 		return ""
@@ -115,7 +116,8 @@ func number(value *float64, decimals int) string {
 	return sign + whole + fraction
 }
 
-// newTable looks like the tables of the other commands, with numbers to the right.
+// newTable returns a table that looks like those of the other commands, with numbers aligned to the
+// right.
 func newTable() table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault

@@ -10,10 +10,11 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// fillers is how many goroutines make the processes that a workload needs.
+// fillers is the number of goroutines that create the processes of a workload.
 const fillers = 256
 
-// requests measures start, call, hot and hot-snapshot: clients in this process that call the engine's methods.
+// requests measures start, call, hot and hot-snapshot: clients in this process that call the
+// methods of the engine.
 func (r *runner) requests(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), row, func(d *scratch, s *site) (acknowledged, error) {
@@ -86,7 +87,8 @@ func (o *operations) call(ctx context.Context, c *client) error {
 	return err
 }
 
-// fill starts the processes 0 to n-1 that are not there yet and, where the processor is to be shown their history, adds events to them.
+// fill starts those of the processes 0 to n-1 that do not exist yet. If the processor gets their
+// history, it adds events to them.
 func (o *operations) fill(ctx context.Context, d *scratch, events int) error {
 	filling := &operations{payload: o.payload, site: o.site, variant: o.variant}
 	filling.variant.keys = false

@@ -10,18 +10,20 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 )
 
-// fillEnded has processes that were there end a day ago; it is called before any other is made.
+// fillEnded makes existing processes look as if they had ended a day ago. It is called before any
+// other process is created.
 const (
 	fillEnded = `
 UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_changed_time = now() - interval '1 day',
        attention = 'COMPLETED', attention_time = now() - interval '1 day'`
 	fillEndedCounts = `UPDATE status_counts SET status = 'COMPLETED'`
 	countEnded      = `SELECT count(*) FROM processes WHERE attention = 'COMPLETED' AND removed_time IS NULL`
-	endedTasks      = 5 // of each
+	endedTasks      = 5 // of each process
 	endedRetention  = time.Hour
 )
 
-// retention calls processes twice: among many that ended long ago, and while the engine removes these.
+// retention calls processes twice: among many that ended long ago, and while the engine removes
+// these.
 func (r *runner) retention(ctx context.Context, v variant) error {
 	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
 	before.Note = fmt.Sprintf("among %d processes at their end", r.command.Ended)
@@ -45,7 +47,7 @@ func (r *runner) retention(ctx context.Context, v variant) error {
 				return nil, err
 			}
 		}
-		return acknowledged{}, nil // what is removed cannot be counted
+		return acknowledged{}, nil // removed tasks cannot be counted
 	})
 	if err != nil {
 		return err
@@ -57,7 +59,7 @@ func (r *runner) retention(ctx context.Context, v variant) error {
 	return nil
 }
 
-// callsBeside measures calls, and how many processes are removed meanwhile, where they are.
+// callsBeside measures calls and, if remove is set, how many processes are removed meanwhile.
 func (r *runner) callsBeside(ctx context.Context, d *scratch, o *operations, row *Row, remove bool) error {
 	if remove {
 		ns := builtinNamespace(namespaceName, o.variant.history)

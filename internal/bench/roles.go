@@ -20,9 +20,10 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What one process of the bench does. The engine and the processor of rpc, idle and memory run in processes of their own, as
-// they do in real life. Such a process reads its order, one line of JSON, from its standard input, writes its address to its
-// standard output, and ends when its input is closed, as it is when the bench dies.
+// The roles of a process of the bench. The engine and the processor of rpc, idle and memory run in
+// their own processes, as in production. Such a process reads its order, one line of JSON, from its
+// standard input, writes its address to its standard output, and ends when its input is closed,
+// which also happens when the bench dies.
 const (
 	roleBench     = "bench"
 	roleEngine    = "engine"
@@ -31,15 +32,15 @@ const (
 
 // order tells a process what to do.
 type order struct {
-	// Of an engine.
+	// For an engine.
 	DSN        string            `json:"dsn,omitempty"`
 	Lanes      int               `json:"lanes,omitempty"`
 	Namespaces []json.RawMessage `json:"namespaces,omitempty"`
-	// Of a processor: it holds every CALL until a second line comes.
+	// For a processor: it holds every CALL until a second line arrives.
 	Hold bool `json:"hold,omitempty"`
 }
 
-// report line of a process that is ready.
+// ready is the line of a process that is ready.
 type ready struct {
 	Address string `json:"address"`
 }
@@ -87,7 +88,7 @@ func announce(w io.Writer, listener net.Listener) error {
 	return json.NewEncoder(w).Encode(ready{Address: listener.Addr().String()})
 }
 
-// serveEngine is what `progressor serve` does: an engine behind the API.
+// serveEngine does what `progressor serve` does: it runs an engine with the API.
 func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.Logger, env Environment) error {
 	s, err := openSite(ctx, o.DSN, o.Lanes, log, processor.BenchNoop())
 	if err != nil {
@@ -112,7 +113,7 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 	return errors.Join(err, s.close())
 }
 
-// holdCalls keeps every CALL in the processor until release.
+// holdCalls holds every CALL in the processor until release.
 func holdCalls(p processor.Processor) (holding processor.Processor, release func()) {
 	gate := make(chan struct{})
 	holding = processor.Func(func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

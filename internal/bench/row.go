@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Report is everything that one run of the bench has to say.
+// Report contains all results of one run of the bench.
 type Report struct {
 	Machine Machine `json:"machine"`
 	Rows    []*Row  `json:"rows"`
@@ -16,14 +16,15 @@ const (
 	subjectBaseline = "baseline"
 )
 
-// Row is one measurement. What could not be measured, or does not exist for the workload, is absent.
+// Row is one measurement. Values that could not be measured, or do not exist for the workload, are
+// absent.
 type Row struct {
 	Workload string `json:"workload"`
 	Subject  string `json:"subject"` // progressor or baseline
 	Clients  int    `json:"clients"`
-	Keys     bool   `json:"keys"`     // an idempotency key on every request
+	Keys     bool   `json:"keys"`     // every request has an idempotency key
 	History  string `json:"history"`  // none or full
-	Metadata bool   `json:"metadata"` // starts carry searchable attributes
+	Metadata bool   `json:"metadata"` // starts have searchable attributes
 	Note     string `json:"note,omitempty"`
 
 	Operations   int64    `json:"operations"`
@@ -35,24 +36,24 @@ type Row struct {
 	PostgresCPU  *float64 `json:"postgres_cpu_us_per_op,omitempty"`
 	EngineCPU    *float64 `json:"engine_cpu_us_per_op,omitempty"`
 	FlushItems   *float64 `json:"flush_items,omitempty"`
-	Refused      int64    `json:"refused"` // requests that were told "overloaded"
+	Refused      int64    `json:"refused"` // requests that were rejected with "overloaded"
 
 	Ratio   *float64 `json:"ratio,omitempty"` // ops/s divided by those of RatioTo
 	RatioTo string   `json:"ratio_to,omitempty"`
 
-	Figures []Figure `json:"figures,omitempty"` // of workloads that measure something else than a rate
-	// Checked counts the rows that each invariant of the database looked at after the run.
+	Figures []Figure `json:"figures,omitempty"` // of workloads that measure something other than a rate
+	// Checked counts the rows that each invariant of the database checked after the run.
 	Checked map[string]int64 `json:"checked,omitempty"`
 }
 
-// Figure is a number with its name and its unit.
+// Figure is a number with a name and a unit.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
-// rate fills in what a window tells.
+// rate sets the rates and latencies of a window.
 func (r *Row) rate(w *window) {
 	r.Refused = w.refused
 	r.fill(int64(w.latencies.n), w.elapsed, &w.latencies, w.spent)
@@ -83,7 +84,7 @@ func (r *Row) fill(operations int64, elapsed time.Duration, latencies *histogram
 	}
 }
 
-// compare sets the ratio to another row, where both have a rate.
+// compare sets the ratio to another row, if both have a rate.
 func (r *Row) compare(other *Row, name string) {
 	if other != nil && other.OpsPerSecond > 0 && r.OpsPerSecond > 0 {
 		r.Ratio, r.RatioTo = new(r.OpsPerSecond/other.OpsPerSecond), name

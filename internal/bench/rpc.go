@@ -19,7 +19,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// rig is an engine and a processor in processes of their own, and a client in this one.
+// rig is an engine and a processor in their own processes, and a client in this one.
 type rig struct {
 	payload
 	engine    *spawned
@@ -28,7 +28,7 @@ type rig struct {
 	sequence  atomic.Uint64
 }
 
-// openRig starts the processes; change edits the namespace before it is put.
+// openRig starts the processes. change edits the namespace before it is put.
 func (r *runner) openRig(ctx context.Context, d *scratch, hold bool, change func(*progressorv1.Namespace)) (*rig, error) {
 	p, err := r.spawn(ctx, roleProcessor, order{Hold: hold})
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *runner) openRig(ctx context.Context, d *scratch, hold bool, change func
 
 func (g *rig) close() error { return errors.Join(g.engine.close(), g.processor.close()) }
 
-// start starts the process of a number.
+// start starts the process with a number.
 func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
 	req := &progressorv1.StartRequest{Namespace: namespaceName, ProcessId: processID(n), Args: g.args}
 	if metadata {
@@ -70,7 +70,7 @@ func (g *rig) start(ctx context.Context, n uint64, metadata bool) error {
 	return asOverload(err)
 }
 
-// call calls the process of a number; a timeout of 0 is the namespace's.
+// call calls the process with a number. If timeout is 0, that of the namespace applies.
 func (g *rig) call(ctx context.Context, n uint64, key string, timeout *durationpb.Duration) error {
 	_, err := g.api.Process.Call(ctx, &progressorv1.CallRequest{
 		Namespace: namespaceName, ProcessId: processID(n), Args: g.args, IdempotencyKey: key, Timeout: timeout,
@@ -78,7 +78,7 @@ func (g *rig) call(ctx context.Context, n uint64, key string, timeout *durationp
 	return asOverload(err)
 }
 
-// asOverload makes of a RESOURCE_EXHAUSTED what the engine calls it.
+// asOverload converts RESOURCE_EXHAUSTED to the error of the engine.
 func asOverload(err error) error {
 	if connect.CodeOf(err) == connect.CodeResourceExhausted {
 		return fmt.Errorf("%w: %w", process.ErrOverloaded, err)
@@ -86,7 +86,8 @@ func asOverload(err error) error {
 	return err
 }
 
-// newHTTPClient keeps every connection that it has opened: there are never more than there are clients.
+// newHTTPClient returns a client that keeps every connection. There are never more connections than
+// clients.
 func newHTTPClient() *http.Client {
 	return &http.Client{Transport: onewrite.Transport{Next: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// runner carries the cases out, one after the other.
+// runner runs the cases, one after the other.
 type runner struct {
 	command   *Command
 	env       Environment
 	server    *server
 	report    Report
-	baselines map[variant]*Row // measured already
+	baselines map[variant]*Row // already measured
 	bar       *progressbar.ProgressBar
 }
 
@@ -44,7 +44,8 @@ func (r *runner) measure(ctx context.Context) error {
 	return nil
 }
 
-// rounds measures a case and its baseline as often as the flags ask for, in turn, and keeps the median round.
+// rounds measures a case and its baseline as often as the flags ask for, in turn, and keeps the
+// median round.
 func (r *runner) rounds(ctx context.Context, p planned) error {
 	before := r.report.Rows
 	var rounds [][]*Row
@@ -66,7 +67,8 @@ func (r *runner) rounds(ctx context.Context, p planned) error {
 	return nil
 }
 
-// medianRound is the round whose first row with a ratio has the median one, or whose first row has the median rate where none has a ratio.
+// medianRound returns the round with the median ratio in its first row that has one. If no row has
+// a ratio, it uses the rate of the first row.
 func medianRound(rounds [][]*Row) []*Row {
 	first := func(rows []*Row) *Row {
 		return rows[max(0, slices.IndexFunc(rows, func(row *Row) bool { return row.Ratio != nil }))]
@@ -81,15 +83,15 @@ func medianRound(rounds [][]*Row) []*Row {
 	return rounds[len(rounds)/2]
 }
 
-// step shows what is being done.
+// step shows the current step.
 func (r *runner) step(text string) { r.bar.Describe(fmt.Sprintf("%-44s", text)) }
 
 func (r *runner) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(r.env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// add puts a row into the report, and after it the baseline's row that it is compared with, which stands there once. On a
-// server that loses commits there is nothing to compare.
+// add adds a row to the report, followed by the row of the baseline with which it is compared,
+// unless the report has that row. On a server that loses commits, there is no comparison.
 func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 	r.report.Rows = append(r.report.Rows, row)
 	if !r.command.Baseline || !r.report.Machine.Durable() {
@@ -113,7 +115,7 @@ func (r *runner) add(ctx context.Context, row *Row, baselineOf variant) error {
 	return nil
 }
 
-// inScratch lends a new database, and drops it whatever happens.
+// inScratch calls use with a new database, and drops it in any case.
 func (r *runner) inScratch(ctx context.Context, use func(d *scratch) error) error {
 	d, err := r.server.createScratch(ctx)
 	if err != nil {

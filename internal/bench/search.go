@@ -10,8 +10,9 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Of a hundred processes one is in ERROR, and of a thousand five are SUSPENDED and five COMPLETED. A tenant has a process in a
-// thousand, a region one in five, and one in ten thousand is a VIP's. They were made one a second, the newest a moment ago.
+// Out of a hundred processes one is in ERROR, and out of a thousand five are SUSPENDED and five
+// COMPLETED. A tenant has one process in a thousand, a region one in five, and a VIP one in ten
+// thousand. One process was created per second, the newest one a moment ago.
 const (
 	fillSearched = `
 INSERT INTO processes (namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, created_time,
@@ -29,7 +30,8 @@ INSERT INTO status_counts (namespace, status, n)
 SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes GROUP BY namespace, coalesce(attention, 'RUNNING')`
 )
 
-// searches are filters of every kind: none, what fits many, few and one, what an index answers and what only reading does.
+// searches returns filters of every kind: none, filters that match many, few and one, filters that
+// an index answers and filters that need a scan.
 func searches(now time.Time, processes int) []*progressorv1.ListProcessesRequest {
 	middle := now.Add(-time.Duration(processes/2) * time.Second).UTC()
 	list := []struct{ filter, order string }{
@@ -51,7 +53,7 @@ func searches(now time.Time, processes int) []*progressorv1.ListProcessesRequest
 	return requests
 }
 
-// search reads lists page by page, over and over, one client at a time.
+// search reads lists page by page, again and again, one client at a time.
 func (r *runner) search(ctx context.Context, v variant) error {
 	var rows []*Row
 	checked := v.row(subjectEngine)

@@ -15,21 +15,22 @@ import (
 	"github.com/progressor-engine/progressor/internal/pgembed"
 )
 
-// server is the PostgreSQL that is measured: one of the caller's, or a private one that ends with the bench. Whatever is
-// measured gets a new database on it, which is dropped afterwards.
+// server is the measured PostgreSQL server: one of the caller, or a private one that ends with the
+// bench. Each measurement gets a new database, which is dropped afterwards.
 type server struct {
 	dsn        string // as the caller gave it, or of the private server
 	admin      *pgx.Conn
-	private    *pgembed.Server // nil: the caller's
-	postmaster int             // 0: not on this machine
+	private    *pgembed.Server // nil if the caller gave a server
+	postmaster int             // 0 if it is not on this machine
 }
 
-// privateSettings of a server that is measured. docs/operations.md advises a quarter of the memory; 1 GB holds what the workloads are busy
-// with. With 256 MB, of 10,000 processes called among a million, each call made PostgreSQL read 1.0 pages and evict 1.1; with 1 GB 0.1 and 0.2.
-// And no checkpoint begins in a measurement: 4 GB of log would be due for one after 75 seconds at 15,000 calls a second.
+// privateSettings of a measured server. docs/operations.md recommends a quarter of the memory; 1 GB
+// holds what the workloads use. With 256 MB, each call to 10,000 processes among a million made
+// PostgreSQL read 1.0 pages and evict 1.1; with 1 GB, 0.1 and 0.2. No checkpoint begins during a
+// measurement: at 15,000 calls per second, 4 GB of WAL would trigger one after 75 seconds.
 var privateSettings = map[string]string{"shared_buffers": "1GB", "max_wal_size": "8GB"}
 
-// openServer connects to the server of dsn, or starts a private one where dsn is empty.
+// openServer connects to the server of dsn, or starts a private one if dsn is empty.
 func openServer(ctx context.Context, dsn string, settings map[string]string) (*server, error) {
 	s := &server{dsn: dsn}
 	if dsn == "" {
@@ -65,7 +66,7 @@ func (s *server) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// scratch is a database of the bench's own.
+// scratch is a database of the bench.
 type scratch struct {
 	server *server
 	name   string
@@ -86,11 +87,11 @@ func (s *server) createScratch(ctx context.Context) (*scratch, error) {
 	return d, nil
 }
 
-// drop works also where ctx has ended: an interrupted bench leaves nothing behind.
+// drop also works after ctx has ended, so that an interrupted bench leaves nothing behind.
 func (d *scratch) drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	admin, err := pgx.Connect(ctx, d.server.dsn) // the server's own connection breaks when its context ends
+	admin, err := pgx.Connect(ctx, d.server.dsn) // the connection of the server breaks when its context ends
 	if err != nil {
 		return fmt.Errorf("drop database %s: %w", d.name, err)
 	}
@@ -101,7 +102,7 @@ func (d *scratch) drop(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a connection to the database whose unqualified names are those of schema.
+// connect opens a connection whose unqualified names are in schema.
 func (d *scratch) connect(ctx context.Context, schema string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(d.dsn)
 	if err != nil {
@@ -116,7 +117,8 @@ func (d *scratch) connect(ctx context.Context, schema string) (*pgx.Conn, error)
 	return conn, nil
 }
 
-// checkpoint gives every measurement the same start. A role that may not ask for one measures without.
+// checkpoint gives every measurement the same start. If the role may not run CHECKPOINT, it is
+// skipped.
 func (s *server) checkpoint(ctx context.Context) error {
 	_, err := s.admin.Exec(ctx, `CHECKPOINT`)
 	if isPermissionDenied(err) {
@@ -125,7 +127,8 @@ func (s *server) checkpoint(ctx context.Context) error {
 	return err
 }
 
-// clockAhead tells how far the server's clock is ahead of this machine's: the best of several tries, half a round trip off.
+// clockAhead returns how far the clock of the server is ahead of this machine: the best of several
+// tries, accurate to half a round trip.
 func (s *server) clockAhead(ctx context.Context) (time.Duration, error) {
 	best, ahead := time.Hour, time.Duration(0)
 	for range 10 {
@@ -142,12 +145,12 @@ func (s *server) clockAhead(ctx context.Context) (time.Duration, error) {
 	return ahead, nil
 }
 
-// dsnWith is a connection string for another database of the same server.
+// dsnWith returns a connection string for another database of the same server.
 func dsnWith(dsn, database string) (string, error) {
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") {
 		parsed, err := url.Parse(dsn)
 		if err != nil {
-			return "", errors.New("--dsn is not a valid URL") // the cause quotes it, password and all
+			return "", errors.New("--dsn is not a valid URL") // the cause quotes it, including the password
 		}
 		parsed.Path, parsed.RawPath = "/"+database, ""
 		query := parsed.Query()
@@ -156,5 +159,5 @@ func dsnWith(dsn, database string) (string, error) {
 		parsed.RawQuery = query.Encode()
 		return parsed.String(), nil
 	}
-	return dsn + " dbname=" + database, nil // the last one counts
+	return dsn + " dbname=" + database, nil // the last one wins
 }

@@ -19,16 +19,17 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// namespaceName is the namespace of all workloads, builtinName its processor where that runs inside the engine.
+// namespaceName is the namespace of all workloads. builtinName is its processor if that runs inside
+// the engine.
 const (
 	namespaceName = "bench"
 	builtinName   = "bench"
 )
 
-// drainTimeout is short: tasks still run at the end only where something has failed.
+// drainTimeout is short: tasks are still running at the end only after a failure.
 const drainTimeout = 5 * time.Second
 
-// site is an engine in this process, on a database of its own.
+// site is an engine in this process, on its own database.
 type site struct {
 	engine   *engine.Engine
 	crons    *crons.Crons
@@ -40,7 +41,7 @@ type site struct {
 	ended    chan error
 }
 
-// openSite brings the schema up and starts an engine.
+// openSite migrates the schema and starts an engine.
 func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p processor.Processor) (*site, error) {
 	if err := storage.Migrate(ctx, dsn); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (s *site) close() error {
 	return err
 }
 
-// builtinNamespace is served by the processor that openSite was given.
+// builtinNamespace returns a namespace that the processor of openSite serves.
 func builtinNamespace(name, history string) *progressorv1.Namespace {
 	mode := progressorv1.HistoryMode_HISTORY_MODE_NONE
 	if history == historyFull {
@@ -89,8 +90,8 @@ func builtinNamespace(name, history string) *progressorv1.Namespace {
 	}}
 }
 
-// onEngine lends an engine with the namespace of the bench on a new database, stops it and checks what it left behind. use
-// returns what was acknowledged.
+// onEngine calls use with an engine that has the namespace of the bench on a new database, stops
+// the engine and checks the database. use returns what was acknowledged.
 func (r *runner) onEngine(ctx context.Context, history string, p processor.Processor, row *Row,
 	use func(d *scratch, s *site) (acknowledged, error),
 ) error {

@@ -51,7 +51,7 @@ func (r *runner) spawn(ctx context.Context, role string, o order) (*spawned, err
 	return s, nil
 }
 
-// begin gives the order and waits for the address.
+// begin sends the order and waits for the address.
 func (s *spawned) begin(ctx context.Context, o order, output io.Reader) error {
 	line, err := json.Marshal(o)
 	if err != nil {
@@ -93,9 +93,9 @@ func (s *spawned) release() error {
 	return err
 }
 
-// close asks the process to end, and ends it where it does not.
+// close asks the process to end, and kills it if it does not.
 func (s *spawned) close() error {
-	_ = s.input.Close() // a process that has ended has closed it
+	_ = s.input.Close() // fails if the process has ended
 	late := time.AfterFunc(spawnWait+10*time.Second, func() { _ = s.cmd.Process.Kill() })
 	defer late.Stop()
 	if err := s.cmd.Wait(); err != nil {
@@ -106,13 +106,13 @@ func (s *spawned) close() error {
 
 func (s *spawned) url() string { return "http://" + s.address }
 
-// cpu is the CPU time of the process.
+// cpu returns the CPU time of the process.
 func (s *spawned) cpu() (time.Duration, error) {
 	stat, err := readProcStat(s.cmd.Process.Pid)
 	return stat.own, err
 }
 
-// flushes reads the histogram of the group commit from /metrics.
+// flushes reads the histogram of group commits from /metrics.
 func (s *spawned) flushes() (items, flushes float64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), spawnWait)
 	defer cancel()
@@ -134,7 +134,7 @@ func (s *spawned) flushes() (items, flushes float64, err error) {
 	return items, flushes, nil
 }
 
-// sumHistogram adds up a histogram over its labels; a nil family has nothing in it.
+// sumHistogram adds up a histogram over its labels. family may be nil.
 func sumHistogram(family *dto.MetricFamily) (sum, count float64) {
 	for _, metric := range family.GetMetric() {
 		sum += metric.GetHistogram().GetSampleSum()

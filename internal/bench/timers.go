@@ -14,14 +14,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// arrivals measures how late things come that are expected.
+// arrivals measures how late expected events are.
 type arrivals struct {
 	what string
 	want int
 
 	mu       sync.Mutex
 	lateness histogram
-	all      chan struct{} // closed when the last one has come
+	all      chan struct{} // closed when the last one has arrived
 }
 
 func newArrivals(what string, want int) *arrivals {
@@ -37,7 +37,7 @@ func (a *arrivals) add(late time.Duration) {
 	}
 }
 
-// wait returns when all have come.
+// wait returns when all have arrived.
 func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -51,11 +51,12 @@ func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 	return fmt.Errorf("%d of %d %s: %w", a.lateness.n, a.want, a.what, context.Cause(ctx))
 }
 
-// alarmClock is the processor of timers: INIT sets a timer for the moment in its args, TIMEOUT notes how late it is.
+// alarmClock is the processor of timers. INIT sets a timer for the time in its args, TIMEOUT
+// records how late it is.
 type alarmClock struct {
 	processor.Processor
 	*arrivals
-	ahead time.Duration // of the server's clock
+	ahead time.Duration // of the clock of the server
 }
 
 func newAlarmClock(ahead time.Duration, want int) *alarmClock {
@@ -82,12 +83,13 @@ func (a *alarmClock) Process(ctx context.Context, req *progressorv1.ProcessReque
 
 const alarmBytes = 8
 
-// alarmArgs are the args of a process whose timer is due then.
+// alarmArgs returns the args of a process whose timer is due at a time.
 func alarmArgs(due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(due.UnixMicro()))
 }
 
-// timers measures two things: how quickly timers that are all due are drained, and how late timers are that are spread out.
+// timers measures two things: how fast timers that are all due are drained, and how late timers are
+// that are spread out.
 func (r *runner) timers(ctx context.Context, v variant) error {
 	ahead, err := r.server.clockAhead(ctx)
 	if err != nil {
@@ -115,13 +117,15 @@ func (r *runner) timers(ctx context.Context, v variant) error {
 	return err
 }
 
-// gauge is how many processes are started to learn how quickly that goes, and gaugeFirst the number of the first of them.
+// gauge is the number of processes that are started to measure how fast that is. gaugeFirst is the
+// number of the first one.
 const (
 	gauge      = 2000
 	gaugeFirst = 1 << 32
 )
 
-// drainBurst starts processes whose timers are all due at one moment after the last of them was started.
+// drainBurst starts processes whose timers are all due at the same moment, after the last of them
+// was started.
 func (r *runner) drainBurst(ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row) (acknowledged, error) {
 	begin := time.Now()
 	if err := startAlarms(ctx, s, gaugeFirst, gauge, func(int) []byte { return nil }); err != nil {

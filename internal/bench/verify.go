@@ -11,24 +11,26 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// engineSchema is where the engine's tables are.
+// engineSchema is the schema of the engine's tables.
 const engineSchema = "progressor"
 
-// acknowledged counts, by type, the tasks whose end the bench was told of. So many must stand in the database, no less and no
-// more: the bench does not repeat requests.
+// acknowledged counts, by type, the tasks whose end the bench has received. The database must
+// contain exactly as many, because the bench does not repeat requests.
 type acknowledged map[process.TaskType]int64
 
 const (
 	countFinished = `SELECT count(*) FROM tasks WHERE task_type = $1::text::task_type AND status = 'FINISHED'`
 	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`
-	// A process numbers its tasks in the order in which they were accepted, and handles them in that order.
+	// A process numbers its tasks in the order in which they were accepted, and handles them in
+	// that order.
 	countDisorder = `
 SELECT count(*) FROM (
   SELECT task_id < lag(task_id) OVER (PARTITION BY namespace, process_id ORDER BY event_id) AS early FROM events) AS ordered
 WHERE early`
 )
 
-// verify checks a database after its engine has stopped. A broken promise is an error, whatever the figures are.
+// verify checks a database after its engine has stopped. A violation is an error, whatever the
+// figures are.
 func (r *runner) verify(ctx context.Context, d *scratch, row *Row, done acknowledged) error {
 	r.step("check: " + row.Workload)
 	conn, err := d.connect(ctx, engineSchema)

@@ -16,12 +16,12 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// enders are a job and a run that are looked at: each look meets the next error, or the next state.
+// enders serves a job and a run. Each read returns the next error or the next state.
 type enders struct {
 	progressorv1connect.UnimplementedJobServiceHandler
 	progressorv1connect.UnimplementedFlowServiceHandler
 
-	script []error // nil: an answer, the last one that of the end
+	script []error // nil means a response; the last response is the end
 	waits  []time.Duration
 }
 
@@ -46,8 +46,8 @@ func (e *enders) GetRun(_ context.Context, r *progressorv1.GetRunRequest) (*prog
 	return &progressorv1.GetRunResponse{Run: run}, err
 }
 
-// A wait for the end of a job or a run goes on while engines stop and start, with all its tries
-// each time; seen gets each answer, the first at once.
+// Waiting for the end of a job or a run continues while engines stop and start, with all retries
+// each time. seen gets each response, the first one at once.
 func TestAwaitTheEnd(t *testing.T) {
 	t.Parallel()
 	e := &enders{}

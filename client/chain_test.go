@@ -17,18 +17,18 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// link is the state of a process after n operations: each hash holds all before it.
+// link is the state of a process after n operations. Each hash covers all operations before it.
 type link struct {
 	N    int
 	Hash [sha256.Size]byte
-	Op   string // the last one
+	Op   string // the last operation
 }
 
 func (l link) add(op string) link {
 	return link{N: l.N + 1, Hash: sha256.Sum256(append(l.Hash[:], op...)), Op: op}
 }
 
-// chain appends each operation, and answers with the link.
+// chain appends each operation and returns the link.
 func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var last link
 	if state := r.GetProcess().GetAuxState(); len(state) > 0 {
@@ -43,11 +43,10 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal takes so many leases like a worker that dies before it answers: their tasks go to another
-// one.
+// steal takes leases like a worker that dies before it answers. Their tasks go to other workers.
 func (h *house) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
-		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error: the test is over
+		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error means that the test is over
 			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Second),
 		})
 		stolen += len(resp.GetLeases())
@@ -55,8 +54,8 @@ func (h *house) steal(ctx context.Context, most int) (stolen int) {
 	return stolen
 }
 
-// A hash chain over a pull namespace: whatever becomes of the workers, which come, stop and die
-// with what they hold, each call is applied once, in an order that all answers agree on.
+// Workers come, stop and die on a pull namespace whose processes are hash chains. Each call is
+// applied once, in an order that agrees with all responses.
 func TestChainOverWorkers(t *testing.T) {
 	h := newHouse(t)
 	const processes, callers, calls = 3, 4, 15
@@ -94,7 +93,7 @@ func TestChainOverWorkers(t *testing.T) {
 					answers[id][l.N] = l
 					mu.Unlock()
 					if c == 0 && n == calls/2 && p == 0 {
-						leaves.stop() // with what it holds, which it gives back
+						leaves.stop() // with its leases, which it releases
 						h.worker(h.client, serve)
 					}
 				}

@@ -18,7 +18,8 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// scripted answers each request by the next of its errors, and by success when they are used up.
+// scripted answers each request with the next of its errors, and with success when there are no
+// more.
 type scripted struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 
@@ -120,8 +121,7 @@ func TestRetriesKeepOneKey(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle of a request is tried again, as UNAVAILABLE is: with a key
-// alone.
+// A request whose connection broke is retried like UNAVAILABLE: only if it has a key.
 func TestBrokenConnection(t *testing.T) {
 	for name, opts := range map[string][]client.Option{"with key": nil, "without": {client.WithoutKeys()}} {
 		s := &scripted{}
@@ -135,7 +135,7 @@ func TestBrokenConnection(t *testing.T) {
 			}
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
-				err = conn.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+				err = conn.(*net.TCPConn).SetLinger(0) // a reset, not an orderly close
 				conn.Close()
 			}
 			if err != nil {
@@ -179,7 +179,7 @@ func TestWhatIsNotRepeated(t *testing.T) {
 		name string
 		opts []client.Option
 		err  error
-		want int // requests
+		want int // number of requests
 	}{
 		{"rejection", nil, rejected, 1},
 		{"message too large", nil, tooLarge, 1},

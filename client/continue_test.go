@@ -14,8 +14,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// An attempt that fails right after it has reported its progress leaves it to the next attempt, which begins when the
-// failure says.
+// After an attempt that fails right after reporting its progress, the next attempt gets the
+// progress. It begins when the failure says.
 func TestContinuesAfterAFailure(t *testing.T) {
 	h := newHouse(t)
 	h.worker(h.client, func(w *client.Worker) {
@@ -40,7 +40,7 @@ func TestContinuesAfterAFailure(t *testing.T) {
 	}
 }
 
-// The progress of an attempt does not go to another job, and RetryJob of an ended job begins without it.
+// Other jobs do not get the progress of an attempt, and RetryJob of an ended job begins without it.
 func TestProgressIsOfOneJob(t *testing.T) {
 	h := newHouse(t)
 	w := h.worker(h.client, func(w *client.Worker) {
@@ -63,7 +63,8 @@ func TestProgressIsOfOneJob(t *testing.T) {
 	}
 }
 
-// Progress that the engine would refuse is refused where it is reported: it must not fail the heartbeat of all leases.
+// Progress that the engine would reject is rejected where it is reported, because it must not fail
+// the heartbeat of all leases.
 func TestReportDetailsRefuses(t *testing.T) {
 	h := newHouse(t)
 	refused := make(chan []error, 1)
@@ -90,7 +91,7 @@ func TestReportDetailsRefuses(t *testing.T) {
 	}
 }
 
-// A handler returns its job with Release: it waits for the delay, and no attempt is counted.
+// A handler releases its job with a delay. The job waits for the delay, and no attempt is counted.
 func TestHandlerReleases(t *testing.T) {
 	h := newHouse(t)
 	var calls atomic.Int32

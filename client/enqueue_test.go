@@ -12,13 +12,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// mail are the args of a job.
+// mail is the type of the args of a job.
 type mail struct {
 	To   string   `json:"to"`
 	Tags []string `json:"tags"`
 }
 
-// The args of Enqueue arrive at the handler of the same type. Options, the ID, the delay and the key take effect.
+// A handler gets args of the type that Enqueue sent. Options, the ID, the delay and the key take
+// effect.
 func TestEnqueueTyped(t *testing.T) {
 	h := newHouse(t)
 	got := make(chan mail, 1)
@@ -52,7 +53,7 @@ func TestEnqueueTyped(t *testing.T) {
 	}
 }
 
-// What cannot be enqueued is refused with the names of its fields.
+// Invalid requests are rejected with the names of their fields.
 func TestEnqueueRefused(t *testing.T) {
 	h := newHouse(t)
 	for want, enqueue := range map[string]func() (*progressorv1.EnqueueResponse, error){

@@ -12,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// As many leases as a worker may hold, each with the longest summary: every heartbeat is one that
-// the engine takes, and after a few all summaries are sent.
+// A worker holds as many leases as it may, each with the longest summary. The engine accepts every
+// heartbeat, and a few heartbeats send all summaries.
 func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	t.Parallel()
 	s := &workerRun{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*heldLease{}}

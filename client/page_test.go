@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// The program that docs/workers.md shows is whole: it stands there as somebody would copy it, and
-// go vet takes it.
+// The program in docs/workers.md is complete. It can be copied, and go vet accepts it.
 func TestProgramOfThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/workers.md")
@@ -28,7 +27,7 @@ func TestProgramOfThePage(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
-	// It is laid into a directory of the module that has no program of its own.
+	// The program is overlaid onto a directory of the module that has no program.
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
 	if err != nil {
 		t.Fatal(err)

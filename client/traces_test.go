@@ -24,8 +24,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// tracedHouse is an engine behind HTTP that traces. Its namespace "ns" is pushed by the given way
-// to a processor in Go that makes a span of each task.
+// tracedHouse is an engine behind HTTP with tracing. Its namespace "ns" pushes to a processor in
+// Go, which creates a span for each task.
 func tracedHouse(t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor) (*house, *enginetest.Node) {
 	t.Helper()
 	var queue *jobs.Jobs
@@ -42,7 +42,7 @@ func tracedHouse(t *testing.T, dsn string, s *enginetest.Spans, push *progressor
 	return &house{t, server.URL, client.New(server.URL)}, n
 }
 
-// pushed serves a processor to whoever calls it, and gives its URL.
+// pushed serves a processor and returns its URL.
 func pushed(t *testing.T, p processor.Processor) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func wantChild(t *testing.T, child sdktrace.ReadOnlySpan, parent trace.SpanConte
 	}
 }
 
-// One trace from the client to the processor and its timer, over every way to push.
+// There is one trace from the client to the processor and its timer, over every way to push.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]*progressorv1.ConnectProcessor{
@@ -118,8 +118,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// A job's trace goes on in the worker that runs it, also where its answer is taken by another
-// engine than the one that handed it out.
+// The trace of a job continues in the worker that runs it, even if another engine than the one that
+// leased the job accepts its answer.
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
@@ -170,8 +170,8 @@ func TestTraceOfAJob(t *testing.T) {
 	}
 }
 
-// Reads begin no trace, and go on with one. What went wrong is told by its code; what the client
-// asked for wrongly is not called an error.
+// Reads begin no trace, but continue one. Failures have their code. Mistakes of the client are not
+// errors of the span.
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)
@@ -194,7 +194,7 @@ func TestTraceOfRequests(t *testing.T) {
 	}
 }
 
-// A ratio of 0 records nothing of requests that have no trace, and leaves nothing of one behind.
+// With a ratio of 0, requests without a trace are not recorded and do not propagate one.
 func TestTraceRatio(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(0)

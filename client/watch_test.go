@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// WatchProcess answers each request with the next of its streams: the updates, and then the error.
+// WatchProcess answers each request with the next stream: its updates, and then its error.
 func (s *scripted) WatchProcess(_ context.Context, req *progressorv1.WatchProcessRequest, stream *connect.ServerStream[progressorv1.WatchProcessResponse]) error {
 	s.mu.Lock()
 	s.keys = append(s.keys, fmt.Sprint(req.GetAfterEventId()))
@@ -34,7 +34,7 @@ func (s *scripted) WatchProcess(_ context.Context, req *progressorv1.WatchProces
 	return next.end
 }
 
-// scriptedStream is what one WatchProcess answers.
+// scriptedStream is the response of one WatchProcess.
 type scriptedStream struct {
 	updates []*progressorv1.WatchProcessResponse
 	end     error
@@ -44,7 +44,8 @@ func event(id int64) *progressorv1.WatchProcessResponse {
 	return &progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Event{Event: &progressorv1.Event{EventId: id}}}
 }
 
-// changed is a process created at one second, whose status changed at another.
+// changed returns a process with the seconds at which it was created and at which its status
+// changed.
 func changed(status progressorv1.ProcessStatus, created, at int64) *progressorv1.WatchProcessResponse {
 	return &progressorv1.WatchProcessResponse{Update: &progressorv1.WatchProcessResponse_Process{Process: &progressorv1.Process{
 		Status: status, CreatedTime: timestamppb.New(time.Unix(created, 0)), StatusChangedTime: timestamppb.New(time.Unix(at, 0)),
@@ -59,7 +60,7 @@ func TestWatch(t *testing.T) {
 	tests := []struct {
 		name    string
 		streams []scriptedStream
-		stop    int // after so many updates the caller has enough
+		stop    int // number of updates after which the caller stops
 		want    []string
 		after   []string // of the requests
 		err     error

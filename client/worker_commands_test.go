@@ -16,7 +16,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A processor lives in a worker as it does behind an address: all tasks of a process, and jobs too.
+// A worker runs a processor as an engine calls one by URL: all tasks of a process, and jobs too.
 func TestProcessorInWorker(t *testing.T) {
 	h := newHouse(t)
 	h.worker(h.client, func(w *client.Worker) {
@@ -66,7 +66,7 @@ func TestProcessorInWorker(t *testing.T) {
 	h.job("j", succeeded)
 }
 
-// A worker does as it is told from afar: it takes nothing new, goes on, and ends.
+// A worker follows the commands of operators: it takes no new tasks, continues, and stops.
 func TestToldFromAfar(t *testing.T) {
 	h := newHouse(t)
 	work := func(w *client.Worker) {
@@ -103,7 +103,7 @@ func TestToldFromAfar(t *testing.T) {
 	}
 }
 
-// A worker that no poll of will ever be taken says so, and does not try forever.
+// A worker whose polls can never succeed returns an error and does not retry forever.
 func TestMisconfiguredWorker(t *testing.T) {
 	h := newHouse(t)
 	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
@@ -118,8 +118,8 @@ func TestMisconfiguredWorker(t *testing.T) {
 	}
 }
 
-// A worker of jobs alone takes jobs of any name, and leaves the processes of its namespace to
-// others.
+// A worker with only job handlers takes jobs of any name, and leaves the processes of its namespace
+// to other workers.
 func TestWorkerOfJobsAlone(t *testing.T) {
 	h := newHouse(t)
 	start := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "plain", Wait: progressorv1.Wait_WAIT_ACCEPTED}
@@ -153,7 +153,7 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 	}
 }
 
-// A poll and an enqueue say what they are about by its own name.
+// Errors of a poll and an enqueue name their namespaces and jobs.
 func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	h := newHouse(t)
 	_, err := h.client.Worker.Poll(t.Context(), &progressorv1.PollRequest{Namespaces: []string{"pull", "nope"}, WorkerId: "w"})

@@ -28,11 +28,10 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// testTimeout is how long a test waits for what should come soon: much longer, because the machine may
-// be busy.
+// testTimeout is how long a test waits. It is long, because the machine may be busy.
 const testTimeout = time.Minute
 
-// house is an engine behind HTTP, with a namespace "pull" whose tasks workers take.
+// house is an engine behind HTTP, with a namespace "pull" for workers.
 type house struct {
 	t      *testing.T
 	url    string
@@ -55,15 +54,15 @@ func newHouse(t *testing.T) *house {
 	return &house{t, server.URL, client.New(server.URL)}
 }
 
-// hand is a worker that runs, with what became of its attempts.
+// hand is a running worker, with the outcomes of its attempts.
 type hand struct {
 	*client.Worker
-	stop  func()        // and waits for its end
+	stop  func()        // also waits for its end
 	over  chan struct{} // closed at its end
 	ended chan client.Attempt
 }
 
-// worker makes a worker of "pull" that is set up by f, and runs it.
+// worker creates a worker of "pull", which f sets up, and runs it.
 func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *hand {
 	h.t.Helper()
 	w := &hand{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
@@ -86,7 +85,7 @@ func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.
 	return w
 }
 
-// outcome is what became of the next attempt.
+// outcome returns the outcome of the next attempt.
 func (w *hand) outcome(t *testing.T) client.Attempt {
 	t.Helper()
 	select {
@@ -106,7 +105,7 @@ func (h *house) enqueue(id, name string, args *structpb.Value, o *progressorv1.J
 	}
 }
 
-// job waits for the end of a job, which has to be in this state then.
+// job waits for the end of a job, which must have the given state.
 func (h *house) job(id string, want progressorv1.JobState) *progressorv1.Job {
 	h.t.Helper()
 	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(testTimeout)})
@@ -130,8 +129,7 @@ type sum struct {
 	B int `json:"b"`
 }
 
-// Two workers share what there is: every job runs once. What each handler returns is the end of its
-// job.
+// Two workers share the jobs. Every job runs once, and the return value of its handler is its end.
 func TestWorkersRunJobs(t *testing.T) {
 	h := newHouse(t)
 	var ran sync.Map
@@ -194,12 +192,12 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	enginetest.Eventually(t, testTimeout, "each worker has heard of the end of each of its attempts", func() bool { // it hears of it after those who ask
+	enginetest.Eventually(t, testTimeout, "each worker has heard of the end of each of its attempts", func() bool { // the worker gets the response after the clients that wait
 		return len(one.ended)+len(two.ended) == 202+len(broken)
 	})
 }
 
-// A handler tells how far it is; one that is cancelled stops, with the reason in its hands.
+// A handler reports its progress. A handler that is cancelled stops and knows the reason.
 func TestProgressAndCancel(t *testing.T) {
 	h := newHouse(t)
 	w := h.worker(h.client, func(w *client.Worker) {
@@ -230,7 +228,7 @@ func TestProgressAndCancel(t *testing.T) {
 	}
 }
 
-// An attempt that passes its timeout has failed, and its handler is told.
+// An attempt that exceeds its timeout has failed, and the context of its handler ends.
 func TestWorkerTimeout(t *testing.T) {
 	h := newHouse(t)
 	causes := make(chan error, 1)
@@ -250,11 +248,11 @@ func TestWorkerTimeout(t *testing.T) {
 	}
 }
 
-// road is the way to the engine, with what a test does to it.
+// road is the connection to the engine, with the faults of a test.
 type road struct {
-	closed atomic.Value // the end of the path of requests that do not get through
-	lose   atomic.Int32 // answers of CompleteBatch that get lost on the way back
-	sent   atomic.Int32 // requests of CompleteBatch
+	closed atomic.Value // suffix of the path of requests that do not get through
+	lose   atomic.Int32 // number of responses of CompleteBatch to lose
+	sent   atomic.Int32 // number of requests of CompleteBatch
 }
 
 func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -278,8 +276,8 @@ func (h *house) by(r *road) *client.Client {
 	return client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r}))
 }
 
-// A worker whose heartbeats do not come through loses its job to another one. It stops, and what it
-// answers does not count.
+// A worker whose heartbeats do not get through loses its job to another worker. Its handler is
+// cancelled, and its answer is rejected.
 func TestLostLease(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
@@ -291,13 +289,13 @@ func TestLostLease(t *testing.T) {
 			first := h.worker(h.by(r), func(w *client.Worker) {
 				client.Handle(w, "work", func(ctx context.Context, _ any) (string, error) {
 					close(leased)
-					if told { // by the engine: before it has come to think so itself, which takes a failed heartbeat
+					if told { // by the engine, before the worker concludes it from a failed heartbeat
 						<-second
 						r.closed.Store("")
 					}
 					<-ctx.Done()
 					causes <- context.Cause(ctx)
-					<-second // else it would take the job again itself
+					<-second // otherwise it would take the job again itself
 					return "first", nil
 				})
 			}, client.WithConcurrency(1))
@@ -322,8 +320,8 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// At its end a worker lets end what ends within the grace, and gives the rest back: another worker
-// takes it, and it is still the first attempt.
+// A worker that stops lets handlers finish within the grace period and releases the other tasks.
+// Another worker runs these, still as their first attempt.
 func TestStop(t *testing.T) {
 	h := newHouse(t)
 	started, goOn := make(chan struct{}, 3), make(chan struct{})
@@ -369,8 +367,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An engine that is away costs time, no answer: neither those that do not reach it, nor those whose
-// acknowledgement is lost.
+// An unreachable engine delays answers but loses none, neither if requests do not reach it nor if
+// responses are lost.
 func TestEngineAway(t *testing.T) {
 	h := newHouse(t)
 	r := &road{}
@@ -400,7 +398,8 @@ func TestEngineAway(t *testing.T) {
 	}
 }
 
-// Answers that are there together go in one request, and the next tasks come with its answer.
+// Answers that are ready at the same time go in one request, and its response contains the next
+// tasks.
 func TestAnswersGoTogether(t *testing.T) {
 	h := newHouse(t)
 	r := &road{}

@@ -22,7 +22,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// messageTypes are all messages of the contract, the requests and answers of every service among them, in its order.
+// messageTypes returns all messages of the API, including the requests and responses of every
+// service, in order.
 func messageTypes(t testing.TB) []protoreflect.MessageType {
 	var types []protoreflect.MessageType
 	protoregistry.GlobalFiles.RangeFilesByPackage("progressor.v1", func(file protoreflect.FileDescriptor) bool {
@@ -41,7 +42,7 @@ func messageTypes(t testing.TB) []protoreflect.MessageType {
 	return types
 }
 
-// draw sets any fields of a message to anything.
+// draw sets random fields of a message to random values.
 func draw(t *rapid.T, m protoreflect.Message, depth int) {
 	proto.Reset(m.Interface()) // of a map whose key is drawn twice
 	switch m := m.Interface().(type) {
@@ -118,7 +119,8 @@ func drawScalar(t *rapid.T, fd protoreflect.FieldDescriptor) protoreflect.Value 
 	return protoreflect.Value{}
 }
 
-// TestEveryMessage holds: every message of the contract, with anything in its fields, is read as it was written.
+// TestEveryMessage checks that every message of the API, with any values, is decoded to what was
+// encoded.
 func TestEveryMessage(t *testing.T) {
 	for _, typ := range messageTypes(t) {
 		t.Run(string(typ.Descriptor().Name()), rapid.MakeCheck(func(t *rapid.T) {
@@ -135,7 +137,8 @@ func TestEveryMessage(t *testing.T) {
 	}
 }
 
-// pack writes Go's maps, slices and scalars as MessagePack, as another language's library would.
+// pack encodes Go's maps, slices and scalars as MessagePack, as a library of another language
+// would.
 func pack(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := low.Marshal(v)
@@ -147,7 +150,7 @@ func pack(t testing.TB, v any) []byte {
 
 type object = map[string]any
 
-// TestReading holds: what may be written in several ways is read in all of them.
+// TestReading checks that values with several encodings are decoded from each of them.
 func TestReading(t *testing.T) {
 	ext := func(b ...byte) low.RawMessage {
 		return append(map[int]low.RawMessage{4: {0xd6, 0xff}, 8: {0xd7, 0xff}, 12: {0xc7, 12, 0xff}}[len(b)], b...)
@@ -192,7 +195,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingIsStrict holds: what is wrong is refused with its path and what would be right.
+// TestReadingIsStrict checks that invalid input is rejected with its path and what is valid.
 func TestReadingIsStrict(t *testing.T) {
 	deep := func(n int) any {
 		return low.RawMessage(append(bytes.Repeat([]byte{0x91}, n), 0xc0))
@@ -264,7 +267,7 @@ func TestReadingIsStrict(t *testing.T) {
 	}
 }
 
-// TestWritingRefuses holds: what no text can be made of is an error that names it.
+// TestWritingRefuses checks that values that cannot be encoded are errors that name them.
 func TestWritingRefuses(t *testing.T) {
 	for want, m := range map[string]proto.Message{
 		"process_id: must be valid UTF-8":            &progressorv1.CallRequest{ProcessId: "\xff"},
@@ -281,8 +284,8 @@ func TestWritingRefuses(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal reads any bytes as any message of the contract: what is refused is refused by an *Error, and what is read is written and
-// read again the same.
+// FuzzUnmarshal decodes any bytes as any message of the API. Errors must be an *Error, and a
+// decoded message must be equal after it was encoded and decoded again.
 func FuzzUnmarshal(f *testing.F) {
 	types := messageTypes(f)
 	for n, typ := range types {

@@ -33,7 +33,7 @@ func unhex(t testing.TB, text string) []byte {
 	return b
 }
 
-// values are MessagePack in its shortest form, and what each is as a Value.
+// values are the shortest MessagePack encodings, with the Value of each.
 var values = []struct{ name, packed, json string }{
 	{"nil", "c0", `null`},
 	{"true", "c3", `true`},
@@ -84,7 +84,7 @@ func TestValues(t *testing.T) {
 			}
 			again, err := Marshal(want)
 			if c.name == "NaN" {
-				packed[8] = 1 // Go's own
+				packed[8] = 1 // the NaN of Go
 			}
 			if err != nil || hex.EncodeToString(again) != hex.EncodeToString(packed) {
 				t.Errorf("written as %x, %v; want %x", again, err, packed)
@@ -93,7 +93,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestOtherWidths holds: a longer form is read as the shortest one is.
+// TestOtherWidths checks that longer encodings are decoded like the shortest one.
 func TestOtherWidths(t *testing.T) {
 	for packed, want := range map[string]string{
 		"cc 01": `1`, "cd 0001": `1`, "ce 00000001": `1`, "cf 0000000000000001": `1`, "d0 01": `1`, "d1 0001": `1`, "d2 ffffffff": `-1`,
@@ -109,7 +109,7 @@ func TestOtherWidths(t *testing.T) {
 	}
 }
 
-// TestNotWhatItLooksLike holds: an object that only looks like one of the marks is written as the map that it is.
+// TestNotWhatItLooksLike checks that an object that only resembles a marker is encoded as a map.
 func TestNotWhatItLooksLike(t *testing.T) {
 	for _, text := range []string{
 		`{"$int":5}`, `{"$int":"05"}`, `{"$int":"+5"}`, `{"$int":"18446744073709551616"}`, `{"$int":""}`, `{"$float":"1"}`, `{"$float":true}`,
@@ -121,7 +121,7 @@ func TestNotWhatItLooksLike(t *testing.T) {
 			t.Errorf("%s is written as %x, %v", text, packed, err)
 			continue
 		}
-		// A reader of MessagePack sees the same, and sends back the same.
+		// Another MessagePack library decodes the same, and sends the same back.
 		got, again := &structpb.Value{}, []byte(nil)
 		if err = Unmarshal(packed, got); err == nil {
 			again, err = Marshal(got)
@@ -132,13 +132,13 @@ func TestNotWhatItLooksLike(t *testing.T) {
 	}
 }
 
-// TestStructs holds: a Struct is JSON as far as JSON goes.
+// TestStructs checks that a Struct is plain JSON where possible.
 func TestStructs(t *testing.T) {
 	for _, c := range []struct{ packed, json string }{
 		{"81 a1 61 cb 3ff0000000000000", `{"a":1}`},
 		{"81 a1 61 cf 0020000000000001", `{"a":{"$int":"9007199254740993"}}`},
 		{"81 a1 61 c4 00", `{"a":{"$bin":""}}`},
-		{"81 a4 24696e74 a1 35", `{"$int":"5"}`}, // an object in any case: nothing to tell it from
+		{"81 a4 24696e74 a1 35", `{"$int":"5"}`}, // always an object, because nothing distinguishes it
 		{"81 a1 61 81 a4 24696e74 a1 35", `{"a":{"$$int":"5"}}`},
 		{"81 a1 61 81 a5 2424696e74 a1 35", `{"a":{"$$$int":"5"}}`},
 		{"81 a1 61 81 a4 24726566 a1 78", `{"a":{"$ref":"x"}}`},
@@ -160,7 +160,7 @@ func TestStructs(t *testing.T) {
 	}
 }
 
-// anyPacked draws MessagePack in its shortest form, that is as it is written here.
+// anyPacked draws MessagePack in its shortest form, which is the one that this package writes.
 func anyPacked(depth int) *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		kinds := 7
@@ -211,7 +211,7 @@ func names() *rapid.Generator[[]byte] {
 
 func packedMap(t *rapid.T, keys *rapid.Generator[[]byte], depth int) []byte {
 	drawn := rapid.SliceOfNDistinct(keys, 0, 3, identity).Draw(t, "keys")
-	slices.SortFunc(drawn, func(a, b []byte) int { return strings.Compare(nameOf(a), nameOf(b)) }) // as an object's are written
+	slices.SortFunc(drawn, func(a, b []byte) int { return strings.Compare(nameOf(a), nameOf(b)) }) // in the order in which an object is encoded
 	packed := written(t, func(e *encoder) error { return e.low.EncodeMapLen(len(drawn)) })
 	for _, key := range drawn {
 		packed = append(append(packed, key...), anyPacked(depth-1).Draw(t, "value")...)
@@ -219,7 +219,8 @@ func packedMap(t *rapid.T, keys *rapid.Generator[[]byte], depth int) []byte {
 	return packed
 }
 
-// identity is the same for keys that are the same where they are read into a Struct, such as 1 as an integer and as a float.
+// identity returns the same text for keys that are equal in a Struct, such as 1 as an integer and
+// as a float.
 func identity(key []byte) string {
 	v := &structpb.Value{}
 	if err := Unmarshal(key, v); err != nil {
@@ -235,7 +236,7 @@ func identity(key []byte) string {
 	return string(id)
 }
 
-// nameOf is a key of a map as text, "" where it is none.
+// nameOf returns a key of a map as text, or "" if it is not text.
 func nameOf(key []byte) string {
 	v := &structpb.Value{}
 	_ = Unmarshal(key, v)
@@ -250,8 +251,8 @@ func written(t *rapid.T, write func(*encoder) error) []byte {
 	return buf.Bytes()
 }
 
-// TestNothingIsLost holds: MessagePack that was read as a Value is written again byte by byte, also where the Value has been JSON and in
-// the database meanwhile.
+// TestNothingIsLost checks that MessagePack that was decoded as a Value is encoded to the same
+// bytes, even if the Value was JSON in the database meanwhile.
 func TestNothingIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		packed := anyPacked(3).Draw(t, "packed")

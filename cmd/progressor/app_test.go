@@ -9,15 +9,15 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// withSignals makes an app whose signals the test sends.
+// withSignals returns an app whose signals the test sends.
 func withSignals(t *testing.T) (*app, chan<- os.Signal) {
 	t.Helper()
 	signals := make(chan os.Signal)
 	return newApp(t.Context(), Main{Signals: signals}), signals
 }
 
-// Ctrl-C ends the wait of `run start --wait` and the like, whose request still has a context of its own that listens for it, too: one in two
-// was lost there.
+// Ctrl-C ends the wait of commands such as `run start --wait`, whose request has its own context
+// that also listens for the signal. Half of the signals were lost there.
 func TestOneSignalEndsAll(t *testing.T) {
 	t.Parallel()
 	for range 50 {
@@ -33,14 +33,15 @@ func TestOneSignalEndsAll(t *testing.T) {
 			}
 		}
 		later, cancelLater := a.interruptible()
-		<-later.Done() // what begins behind the signal ends at once
+		<-later.Done() // a context that begins after the signal ends at once
 		cancelLater()
 		cancelWait()
 		cancelRequest()
 	}
 }
 
-// A list asks for each page with a limit of its own: an engine that takes a request and never answers keeps nobody.
+// A list requests each page with its own timeout, so an engine that accepts a request and never
+// answers does not block it.
 func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	a, _ := withSignals(t)

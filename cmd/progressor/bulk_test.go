@@ -16,7 +16,7 @@ func (f *fakeEngine) StartBulk(_ context.Context, req *progressorv1.StartBulkReq
 	return answer(f, req, &progressorv1.StartBulkResponse{Bulk: f.bulks[0]})
 }
 
-// GetBulk goes through the answers, and stays at the last.
+// GetBulk returns one response after the other, and repeats the last one.
 func (f *fakeEngine) GetBulk(_ context.Context, req *progressorv1.GetBulkRequest) (*progressorv1.GetBulkResponse, error) {
 	b := f.bulks[0]
 	if len(f.bulks) > 1 {
@@ -33,7 +33,7 @@ func (f *fakeEngine) CancelBulk(_ context.Context, req *progressorv1.CancelBulkR
 	return answer(f, req, &progressorv1.CancelBulkResponse{Bulk: f.bulks[0]})
 }
 
-// aBulk is a bulk that has met so many processes of 12,000.
+// aBulk returns a bulk that has matched the given number of 12,000 processes.
 func aBulk(status progressorv1.ProcessStatus, matched int64) *progressorv1.Bulk {
 	return &progressorv1.Bulk{
 		Namespace: "demo", BulkId: "b-1", Filter: "status = ERROR", Verb: progressorv1.BulkVerb_BULK_VERB_SIMPLE_REPAIR, Rate: 100, Status: status,
@@ -86,7 +86,7 @@ func TestBulkDryRun(t *testing.T) {
 	}
 }
 
-// Jobs that match are told of, with what does the same to one of them.
+// If jobs match, the output says so and names the command for jobs.
 func TestBulkLeavesJobsOut(t *testing.T) {
 	f := &fakeEngine{bulks: []*progressorv1.Bulk{{DryRun: true}}, pages: []*progressorv1.ListProcessesResponse{{Processes: []*progressorv1.Process{{ProcessId: "mail-3"}}}}}
 	p := serveFake(t, f)

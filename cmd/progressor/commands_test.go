@@ -222,7 +222,7 @@ func TestTraceAndAwait(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	failed.Status, failed.Failure = progressorv1.TaskStatus_TASK_STATUS_WAITING, nil
-	for _, timeout := range []string{"20ms", "1ns"} { // in the latter no answer comes in time
+	for _, timeout := range []string{"20ms", "1ns"} { // with 1ns, no response arrives in time
 		r := p.run(t, "await", "demo", "o-1", "-k", "key", "--timeout", timeout)
 		if r.code != exitTimeout || !strings.Contains(r.stdout, "status         WAITING") || r.stderr != "progressor: task 7 is WAITING after "+timeout+"; it continues\n" {
 			t.Errorf("%+v", r)
@@ -269,7 +269,7 @@ func TestNamespace(t *testing.T) {
 		Namespace: "play", Processor: builtinProcessor("echo"), StepTimeout: durationpb.New(90 * time.Second),
 		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
 	}})
-	p.stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}` // what get -o json prints
+	p.stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}` // the output of get -o json
 	p.ok(t, "namespace", "put", "play", "-f", "-", "--retention", "1h")
 	wantRequest(t, f.last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "play", Processor: builtinProcessor("echo"), MaxRunning: 7, Retention: durationpb.New(time.Hour),
@@ -282,7 +282,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// Every command has help with an example of itself, and docs/cli.md has them all.
+// Every command has a help text with an example, and docs/cli.md describes all commands.
 func TestEveryCommandIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {

@@ -43,7 +43,7 @@ func TestOrderOfSources(t *testing.T) {
 	}
 	wantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4", "level: error # flag",
 		"format: auto # default")
-	// What is printed is a configuration file.
+	// The output is a configuration file.
 	printed := writeConfig(t, out)
 	if r := (program{}).run(t, "config", "print", "-c", printed); r.code != exitOK || !strings.Contains(r.stdout, "lanes: 7") {
 		t.Errorf("%+v", r)
@@ -155,7 +155,8 @@ namespaces:
 	}
 }
 
-// A variable that looks like a setting and is none is told, with the setting that it may mean; what Kubernetes sets is none of ours.
+// A variable that looks like a setting but is not one is reported, with the setting that it may
+// mean. Variables that Kubernetes sets are not reported.
 func TestUnknownVariables(t *testing.T) {
 	p := program{env: map[string]string{
 		"PROGRESSOR_DB_DSN": "host=db", "PROGRESSOR_ADDRESS": "http://x", "PROGRESSOR_DATA_DIR": "d", "PROGRESSOR_CONFIG": "",
@@ -169,7 +170,8 @@ func TestUnknownVariables(t *testing.T) {
 			t.Errorf("config %s: code %d, %s", command, r.code, r.stderr)
 		}
 	}
-	// Serve and dev say it in their logs, before they open anything: here a database and a listener that are not there.
+	// Serve and dev log this before they open anything. Here, the database and the listener do not
+	// exist.
 	p.env["PROGRESSOR_DB_DSN"], p.env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
 	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
 		r := p.run(t, command...)
@@ -179,7 +181,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// The configuration file that docs/configuration.md shows is a good one.
+// The configuration file in docs/configuration.md is valid.
 func TestDocumentedConfiguration(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -195,7 +197,8 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 }
 
-// docs/configuration.md has every setting of serve with its environment variable and its key in the file.
+// docs/configuration.md contains every setting of serve, with its environment variable and its key
+// in the file.
 func TestEverySettingIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {

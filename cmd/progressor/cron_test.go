@@ -55,7 +55,7 @@ func (f *fakeEngine) BackfillCron(_ context.Context, req *progressorv1.BackfillC
 	return answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
 
-// PreviewCron has a fire time each minute.
+// PreviewCron returns a fire time each minute.
 func (f *fakeEngine) PreviewCron(_ context.Context, req *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
 	resp := &progressorv1.PreviewCronResponse{}
 	for t := req.GetFromTime().AsTime(); t.Before(req.GetToTime().AsTime()) && len(resp.GetFireTimes()) < int(req.GetLimit()); t = t.Add(time.Minute) {
@@ -176,7 +176,8 @@ func TestCronFile(t *testing.T) {
 	}
 	wantRequest(t, f.last, &progressorv1.CreateCronRequest{Cron: want})
 
-	// What get prints can be given to update, whose answer is what is there where nothing was changed.
+	// The output of get is an input of update. If nothing was changed, update returns the stored
+	// cron.
 	p.stdin = p.ok(t, "cron", "get", "demo", "nightly", "-o", "json")
 	p.ok(t, "cron", "update", "demo", "nightly", "-f", "-")
 	wantRequest(t, f.last, &progressorv1.UpdateCronRequest{Cron: nightly()})
@@ -189,7 +190,7 @@ func TestCronFile(t *testing.T) {
 	wantRequest(t, f.last, &progressorv1.UpdateCronRequest{Cron: changed})
 }
 
-// What is wrong is told by the flag that says it.
+// Errors name the flag that is wrong.
 func TestCronRefusals(t *testing.T) {
 	f := &fakeEngine{cron: nightly()}
 	p := serveFake(t, f)
@@ -225,7 +226,7 @@ func TestCronRefusals(t *testing.T) {
 	}
 }
 
-// What only the engine finds wrong is said by the flag too.
+// Errors of the engine also name the flag.
 func TestCronRefusedByTheEngine(t *testing.T) {
 	detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cron.target.start_process.namespace"}
 	f := &fakeEngine{err: engineError(connect.CodeInvalidArgument, `cron.target.start_process.namespace: there is no namespace "x"`, detail)}
@@ -322,7 +323,8 @@ func TestCronResumeSaysWhatWaits(t *testing.T) {
 	}
 }
 
-// A month without fires, days outside of the preview, a day that the clock leaves out a time of, a range over the end of a month.
+// A month without fires, days outside of the preview, a day with a time that the clock skips, a
+// range over the end of a month.
 func TestCronPreviewDraws(t *testing.T) {
 	out := program{}.ok(t, "cron", "preview", "-e", "30 2 * * *", "-e", "0 12 * * SUN", "--timezone", "Europe/Berlin", "--from", "2027-03-26T00:00:00+01:00")
 	const want = `at 02:30 every day; and at 12:00 on Sunday, Europe/Berlin

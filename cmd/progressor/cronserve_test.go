@@ -47,8 +47,9 @@ func succeeded(fires []*progressorv1.Fire) bool {
 	return false
 }
 
-// Crons of the configuration file are made at the start, changed when they differ, and else left alone; what somebody has paused stays
-// paused, and what the file does not name stays as it is.
+// Crons of the configuration file are created at the start, updated if they differ, and otherwise
+// not changed. A cron that was paused stays paused, and crons that are not in the file do not
+// change.
 func TestServePutsCrons(t *testing.T) {
 	asked := make(chan string, 1000)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Progressor-Cron-Id") }))
@@ -89,7 +90,8 @@ crons:
 	d.stop(t)
 }
 
-// A resume says how many fire times wait, as the engine counts them, and a cron that was changed from a file runs by it.
+// A resume prints how many fire times wait, as the engine counts them. A cron that was updated from
+// a file runs by the new settings.
 func TestCronOfAFileRuns(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	defer target.Close()
@@ -115,7 +117,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 	d.stop(t)
 }
 
-// What only the database knows is told with the file and the path too.
+// Errors that only the database can detect also name the file and the path.
 func TestServeRefusesABadCron(t *testing.T) {
 	text := "namespaces: [{namespace: play, processor: {builtin: {name: echo}}}]\ncrons:\n" +
 		"  - {namespace: play, cron_id: x, spec: {expressions: ['@daily']}, target: {start_process: {namespace: nowhere}}}\n"

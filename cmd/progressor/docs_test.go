@@ -17,7 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The metrics that appear with their first event: a scan, a refusal, …
+// The metrics that appear with their first event: a scan, a rejection, …
 var silentMetrics = []string{
 	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms", "progressor_zombie_collection_duration_ms",
 	"progressor_cron_lateness_seconds", "progressor_cron_misfires_total",
@@ -26,7 +26,7 @@ var silentMetrics = []string{
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 }
 
-// docs/operations.md has every metric that a scrape shows, and no other.
+// docs/operations.md contains every metric of a scrape, and no other.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	page := readPage(t, "docs/operations.md")
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()),
@@ -62,7 +62,7 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 	}
 }
 
-// docs/sql.md has every table, view and column.
+// docs/sql.md contains every table, view and column.
 func TestSQLPageNamesEveryColumn(t *testing.T) {
 	page := readPage(t, "docs/sql.md")
 	conn, err := pgx.Connect(t.Context(), storagetest.DSN(t, storagetest.WithoutInvariants()))
@@ -93,7 +93,7 @@ func TestSQLPageNamesEveryColumn(t *testing.T) {
 	}
 }
 
-// The configuration file that the page of crons shows is good.
+// The configuration file on the page of crons is valid.
 func TestConfigurationFileOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A file, `progressor.yaml`:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -103,7 +103,7 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 	}
 }
 
-// The example of each policy that the page of crons shows is good, and has every value.
+// The example of each policy on the page of crons is valid, and together they contain every value.
 func TestPoliciesOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "An example of each policy:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
@@ -122,7 +122,8 @@ func TestPoliciesOfCrons(t *testing.T) {
 	}
 }
 
-// The diagrams of docs/concepts.md have every status of a process, every state of a job and every decision of a cron, and no other.
+// The diagrams of docs/concepts.md contain every status of a process, every state of a job and
+// every decision of a cron, and no other.
 func TestDiagramsNameEveryStatus(t *testing.T) {
 	var statuses []string
 	for _, status := range process.Statuses() {
@@ -162,7 +163,7 @@ func TestDiagramsNameEveryStatus(t *testing.T) {
 
 var pageLink = regexp.MustCompile(`\]\(([^)#: ]*)(#[^) ]*)?\)`)
 
-// Links between the pages lead to files, and to headings, that are there.
+// Links between pages lead to files and headings that exist.
 func TestLinksLeadSomewhere(t *testing.T) {
 	var pages []string
 	for _, place := range []string{"docs/*.md", "docs/*/*.md", "examples/*/*.md", "*.md"} {
@@ -195,7 +196,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are those that a page's headings get where Markdown is shown.
+// anchors returns the anchors of a page's headings, as Markdown renderers generate them.
 func anchors(page string) []string {
 	var found []string
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {

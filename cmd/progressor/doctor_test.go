@@ -23,7 +23,7 @@ func TestDoctorOnASoundDatabase(t *testing.T) {
 	if len(found.Invariants) == 0 || len(found.Tables) == 0 || found.Schema.Version != found.Schema.Newest {
 		t.Errorf("examination = %+v", found)
 	}
-	// The tests' server does not sync to disk, and doctor says so.
+	// The server of the tests does not sync to disk, and doctor says so.
 	if !slices.ContainsFunc(found.Warnings, func(f finding) bool { return strings.HasPrefix(f.What, "fsync is off") }) {
 		t.Errorf("warnings = %+v", found.Warnings)
 	}

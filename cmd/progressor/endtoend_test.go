@@ -22,12 +22,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-const daemonWait = time.Minute // for a start, and for an end
+const daemonWait = time.Minute // for a start, and for a stop
 
-// daemon is a dev or serve that runs.
+// daemon is a running dev or serve.
 type daemon struct {
 	url     string
-	client  program // speaks to it
+	client  program // runs commands against it
 	signals chan os.Signal
 	done    chan int
 	output  string // up to the line with its URL
@@ -35,7 +35,7 @@ type daemon struct {
 
 var urlInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
 
-// background starts a command line and waits until it says where it listens, once it is ready.
+// background starts a command line and waits until it is ready and prints its address.
 func background(t *testing.T, env map[string]string, args ...string) *daemon {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -73,7 +73,7 @@ func (d *daemon) await(t *testing.T) int {
 	t.Helper()
 	select {
 	case code := <-d.done:
-		d.done <- code // for the next who asks
+		d.done <- code // for the next caller
 		return code
 	case <-time.After(daemonWait):
 		t.Error("it does not stop")
@@ -182,7 +182,7 @@ func TestErrorsOfTheEngine(t *testing.T) {
 	d.stop(t)
 }
 
-// Every command for processes and namespaces works against the real engine.
+// Every command for processes and namespaces works with the real engine.
 func TestCommandsOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.client

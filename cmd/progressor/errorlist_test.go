@@ -7,7 +7,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Two orders that broke alike are one line, and its filter lists both.
+// Two orders that failed alike are one line, and its filter lists both.
 func TestErrorsOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.client

@@ -168,7 +168,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// Who has awaited a task that was cancelled is told where to see why.
+// The error of an awaited task that was cancelled says where to see why.
 func TestAwaitOfACancelledTask(t *testing.T) {
 	p := serveFake(t, &fakeEngine{tasks: []*progressorv1.Task{{
 		Namespace: "demo", ProcessId: "o-1", TaskId: 7, Status: progressorv1.TaskStatus_TASK_STATUS_CANCELLED,
@@ -179,7 +179,8 @@ func TestAwaitOfACancelledTask(t *testing.T) {
 	}
 }
 
-// Who started a process whose INIT has failed is not advised to let it go on: it has never begun.
+// If the INIT of a process failed, the error of start does not suggest a simple repair, because the
+// process has never begun.
 func TestErrorOfAFailedStart(t *testing.T) {
 	p := serveFake(t, &fakeEngine{err: engineError(connect.CodeAborted, "task 7 of demo/o-1 failed", &progressorv1.ErrorDetail{
 		Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "demo", ProcessId: "o-1", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,

@@ -20,7 +20,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// peer runs a program of examples/ until the test ends, and gives its first line. Where its language is not there the test is skipped.
+// peer runs a program of examples/ until the test ends, and returns its first line. If its language
+// is not installed, the test is skipped.
 func peer(t *testing.T, language, dir string, args ...string) (first string, cmd *exec.Cmd) {
 	t.Helper()
 	if _, err := exec.LookPath(language); err != nil {
@@ -53,7 +54,7 @@ func peer(t *testing.T, language, dir string, args ...string) (first string, cmd
 	return first, cmd
 }
 
-// queue enqueues jobs, and waits for their ends.
+// queue enqueues jobs and waits for their ends.
 type queue struct {
 	t *testing.T
 	c *client.Client
@@ -82,7 +83,7 @@ func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	return resp.GetJob()
 }
 
-// counts sees the job that all the examples do, and fail.
+// counts checks the job that all examples run, and its failure.
 func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
@@ -95,7 +96,8 @@ func (q *queue) counts(suffix string) {
 	}
 }
 
-// The workers of examples/ run jobs, tell how far they are, stop where a job is cancelled, and give back what they do when they are told to stop.
+// The workers of examples/ run jobs, report progress, stop when a job is cancelled, and release
+// their jobs when they are told to stop.
 func TestExampleWorkers(t *testing.T) {
 	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"}, {"node", "node", "worker.js"}} {
 		t.Run(tt.language, func(t *testing.T) {
@@ -135,7 +137,7 @@ func TestExampleWorkers(t *testing.T) {
 	}
 }
 
-// examples/python/processor.py is posted jobs to in both encodings.
+// examples/python/processor.py gets jobs in both encodings.
 func TestExampleProcessor(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
@@ -151,7 +153,7 @@ func TestExampleProcessor(t *testing.T) {
 	}
 }
 
-// The programs that the quick starts have written are those of examples/.
+// The programs in the quick starts are those of examples/.
 func TestQuickstartsAreExamples(t *testing.T) {
 	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"}, {"python", "python/%s.py"}} {
 		page := readPage(t, "docs/quickstart/"+language.page+".md")

@@ -20,7 +20,7 @@ func (f *fakeEngine) ExplainProcess(_ context.Context, req *progressorv1.Explain
 }
 
 func TestExplain(t *testing.T) {
-	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // long ago: the clock here does not count
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // long ago: the clock of this machine does not count
 	at := func(s int) *timestamppb.Timestamp { return timestamppb.New(noon.Add(time.Duration(s) * time.Second)) }
 	resp := &progressorv1.ExplainProcessResponse{
 		Process: order(), WaitsFor: progressorv1.WaitsFor_WAITS_FOR_OPERATOR, WaitsForDetail: "It broke.", Next: "Nothing.", Unblock: "A repair.",

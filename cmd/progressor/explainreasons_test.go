@@ -16,7 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// standing is a processor whose tasks go on, fail or set a timer as their args say. Timers fail, and cancels go on.
+// standing is a processor whose tasks block, fail or set a timer, depending on their args. Timers
+// fail, and cancels block.
 func standing(done <-chan struct{}) processor.Processor {
 	return processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		word := strings.Trim(string(r.GetArgs()), `"`)
@@ -48,10 +49,11 @@ func standing(done <-chan struct{}) processor.Processor {
 	})
 }
 
-// reason is a way in which a process, job, run, step or cron stands still: what brings one into it, and what explain says of it.
+// reason is a reason why a process, job, run, step or cron waits: how to get there, and what
+// explain prints.
 type reason struct {
 	name  string
-	begin []string // command lines, words in '' are one; poll NS [NAME]: worker w1 takes a task; look NS: worker w0 asks for one, and finds none
+	begin []string // command lines; words in '' are one; poll NS [NAME]: worker w1 takes a task; look NS: worker w0 polls without a result
 	id    string   // NS ID
 	says  []string
 }
@@ -160,7 +162,8 @@ var runReasons = []reason{
 	{"its end", []string{"run start flows human --id ended", "run cancel flows ended --reason 'no need'"}, "flows ~flow/ended", []string{"now The run was cancelled: no need.", "progressor run retry flows ended"}},
 }
 
-// TestExplainReasons brings a process into each of the ways in which one stands still, by the command line, and reads what that says.
+// TestExplainReasons makes processes wait for each reason, by the command line, and checks what
+// explain prints.
 func TestExplainReasons(t *testing.T) {
 	done := make(chan struct{})
 	target := httptest.NewServer(processor.Handler(standing(done)))
@@ -195,7 +198,7 @@ func TestExplainReasons(t *testing.T) {
 	})
 }
 
-// stands brings a process into a reason, and waits until explain says it.
+// stands makes a process wait for a reason, and waits until explain prints it.
 func (d *daemon) stands(t *testing.T, r reason, url string) {
 	t.Helper()
 	for _, line := range r.begin {
@@ -227,7 +230,7 @@ func (d *daemon) stands(t *testing.T, r reason, url string) {
 	t.Log("\n" + head)
 }
 
-// poll is a worker that asks once: w1 gets a task.
+// poll polls once as a worker: w1 gets a task.
 func (d *daemon) poll(t *testing.T, worker, namespace string, names ...string) {
 	t.Helper()
 	req := &progressorv1.PollRequest{Namespaces: []string{namespace}, WorkerId: worker, JobNames: names, MaxLeases: 1, LeaseDuration: durationpb.New(time.Minute)}

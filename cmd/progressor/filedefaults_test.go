@@ -6,7 +6,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// The namespaces of a file have its defaults, except for the fields that they set, wherever the defaults are.
+// The namespaces of a file have its defaults, except for the fields that they set, wherever the
+// defaults are in the file.
 func TestDefaultsOfNamespaces(t *testing.T) {
 	file, err := parseConfigFile([]byte(`
 namespaces:

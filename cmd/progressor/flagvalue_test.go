@@ -7,7 +7,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A flag that was given no value says so: a key that was taken for none would have a call done twice.
+// A flag without its value is an error. Otherwise, a call whose key was missing would be executed
+// twice.
 func TestFlagsWantTheirValues(t *testing.T) {
 	p := serveFake(t, &fakeEngine{})
 	key := "--idempotency-key needs a value, as in --idempotency-key KEY"
@@ -39,7 +40,7 @@ func TestFlagsWantTheirValues(t *testing.T) {
 	}
 }
 
-// What is meant as a value is taken as one, also where it is empty or begins as a flag does.
+// Values that are empty or begin like a flag are accepted if they are clearly values.
 func TestFlagsTakeOddValues(t *testing.T) {
 	f := &fakeEngine{}
 	p := serveFake(t, f)
@@ -70,7 +71,7 @@ func shellWords(line string) []string {
 	return list
 }
 
-// What is larger than an engine takes is not sent.
+// Values that are too large for an engine are not sent.
 func TestPayloadsAreBounded(t *testing.T) {
 	p := serveFake(t, &fakeEngine{})
 	p.stdin = strings.Repeat("x", 1<<20)

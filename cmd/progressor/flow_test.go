@@ -23,12 +23,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// fakeFlows answers by script and keeps the last request, as fakeEngine does.
+// fakeFlows answers by a script and keeps the last request, as fakeEngine does.
 type fakeFlows struct {
 	progressorv1connect.UnimplementedFlowServiceHandler
 
 	fakeEngine
-	runs     []*progressorv1.Run // as they are seen one after the other
+	runs     []*progressorv1.Run // the states of a run, one after the other
 	template *progressorv1.Template
 	refuse   error
 	put      []string
@@ -115,7 +115,7 @@ func serveFlows(t *testing.T, f *fakeFlows) program {
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
 }
 
-// seen is a run of steps that are written as "id STATUS".
+// seen returns a run of steps that are written as "id STATUS".
 func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
 	r := &progressorv1.Run{Namespace: "demo", RunId: "r-1", TemplateType: "order", TemplateVersion: 1, Status: status, Progress: &progressorv1.Progress{Percent: 40}}
 	for _, text := range steps {
@@ -128,7 +128,7 @@ func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
 	return r
 }
 
-// graphOf is a template of steps that are written as "id after,after".
+// graphOf returns a template of steps that are written as "id after,after".
 func graphOf(steps ...string) *progressorv1.Template {
 	t := &progressorv1.Template{Namespace: "demo", Type: "order", StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
 	for _, text := range steps {
@@ -142,7 +142,8 @@ func graphOf(steps ...string) *progressorv1.Template {
 	return t
 }
 
-// A graph is drawn as a tree: each step once, below the last of those that it depends on, which names the others.
+// A graph is drawn as a tree: each step once, below the last of its dependencies, and the step
+// names the others.
 func TestDrawSteps(t *testing.T) {
 	columns := func(r *progressorv1.Run, m *progressorv1.Template) string {
 		var lines []string
@@ -164,7 +165,8 @@ func TestDrawSteps(t *testing.T) {
 	if got := columns(r, nil); strings.Contains(got, "─") {
 		t.Errorf("a line is no tree:\n%s", got)
 	}
-	// A chain as long as a template may have keeps to the width of a terminal, and what stands nowhere is drawn, too.
+	// The longest possible chain fits the width of a terminal, and steps without a place are drawn,
+	// too.
 	var steps, ids []string
 	for n := range 1000 {
 		id := fmt.Sprintf("s%d", n)
@@ -185,7 +187,7 @@ func TestDrawSteps(t *testing.T) {
 	}
 }
 
-// A step says how far it is, what it waits for, and what became of it.
+// A step shows its progress, what it waits for, and its outcome.
 func TestStepNotes(t *testing.T) {
 	undone := progressorv1.StepStatus_STEP_STATUS_SUCCEEDED
 	for want, s := range map[string]*progressorv1.Step{
@@ -204,7 +206,8 @@ func TestStepNotes(t *testing.T) {
 	}
 }
 
-// What no worker has taken neither runs nor has an attempt, although the engine notes when it was offered.
+// A step that no worker has taken is not running and has no attempt, although the engine stores
+// when it was offered.
 func TestRunThatNobodyHasTaken(t *testing.T) {
 	r := seen(progressorv1.RunStatus_RUN_STATUS_QUEUED, "a PENDING", "b PENDING")
 	r.Progress, r.Attempt, r.RunningTime = nil, 1, timestamppb.Now()
@@ -265,7 +268,8 @@ func TestRunStart(t *testing.T) {
 	}
 }
 
-// A wait shows the run to its end, and tells by the exit code how it went: on a terminal the steps are drawn, and drawn over.
+// A wait follows the run to its end and reports the outcome by the exit code. On a terminal, the
+// steps are drawn and redrawn.
 func TestRunWait(t *testing.T) {
 	failed := seen(progressorv1.RunStatus_RUN_STATUS_FAILED, "a SUCCEEDED", "b FAILED")
 	failed.Failure = &progressorv1.Failure{Reason: "broken", Message: "it is"}
@@ -362,7 +366,8 @@ func TestRunAnswers(t *testing.T) {
 	}
 }
 
-// Put reads files of several documents, and what get printed, and stores nothing where one of them is wrong.
+// Put reads files of several documents, and the output of get. It stores nothing if one of them is
+// wrong.
 func TestTemplatePut(t *testing.T) {
 	f := &fakeFlows{}
 	p := serveFlows(t, f)

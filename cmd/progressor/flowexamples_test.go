@@ -24,7 +24,8 @@ import (
 
 const exampleFlows = "../../examples/flows/"
 
-// exampleRuns runs templates of examples/flows in an engine of its own, in the namespace flows, whose jobs a worker does.
+// exampleRuns runs templates of examples/flows in its own engine, in the namespace flows, with a
+// worker for their jobs.
 type exampleRuns struct {
 	t    *testing.T
 	d    *daemon
@@ -74,7 +75,7 @@ func (x *exampleRuns) get(runID string, wait time.Duration) *progressorv1.Run {
 	return resp.GetRun()
 }
 
-// until reads a run until it is as it should be.
+// until reads a run until a condition holds.
 func (x *exampleRuns) until(runID, what string, is func(*progressorv1.Run) bool) {
 	x.t.Helper()
 	eventually(x.t, what, func() error {
@@ -85,7 +86,7 @@ func (x *exampleRuns) until(runID, what string, is func(*progressorv1.Run) bool)
 	})
 }
 
-// ends waits for the end of a run, and looks at it in short: its status and those of its steps.
+// ends waits for the end of a run, and checks its status and those of its steps.
 func (x *exampleRuns) ends(runID, want string) *progressorv1.Run {
 	x.t.Helper()
 	r := x.get(runID, daemonWait)
@@ -109,7 +110,7 @@ func (x *exampleRuns) cancel(runID string) {
 	}
 }
 
-// wait gives the wait of a run that is open.
+// wait returns the open wait of a run.
 func (x *exampleRuns) wait(runID string) (w *progressorv1.OpenWait) {
 	x.t.Helper()
 	eventually(x.t, runID+" waits", func() error {
@@ -126,7 +127,7 @@ func (x *exampleRuns) wait(runID string) (w *progressorv1.OpenWait) {
 	return w
 }
 
-// demo_long_task tells its progress, succeeds, and stops where it is cancelled.
+// demo_long_task reports progress, succeeds, and stops when it is cancelled.
 func TestExampleLongTask(t *testing.T) {
 	t.Parallel()
 	type part struct {
@@ -176,7 +177,7 @@ func TestExampleLongTask(t *testing.T) {
 	}
 }
 
-// external_worker_task hands its work to a program that polls nothing but the list of open waits.
+// The work of external_worker_task is done by a program that polls only the list of open waits.
 func TestExampleOutsideWorker(t *testing.T) {
 	t.Parallel()
 	x := startExample(t, "external_worker_task", func(w *client.Worker) {
@@ -187,7 +188,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 			return p["document"] + ": " + p["text"], nil
 		})
 	})
-	// By its token alone, as a program does that has got it some other way.
+	// With only the token, as a program does that got it in another way.
 	x.start("external_worker_task", "token", `{"document": "Guten Tag"}`)
 	w := x.wait("token")
 	if w.GetTitle() != "Translate Guten Tag" || w.GetInput().GetStructValue().AsMap()["run"] != "token" {
@@ -237,7 +238,8 @@ func TestExampleOutsideWorker(t *testing.T) {
 	x.ends("long", "CANCELLED: submit SUCCEEDED translate CANCELLED store CANCELLED")
 }
 
-// scheduled_report is started by the cron of examples/flows, with a payload that is made of the fire.
+// scheduled_report is started by the cron of examples/flows, with a payload that is computed from
+// the fire.
 func TestExampleReport(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -278,7 +280,7 @@ func TestExampleReport(t *testing.T) {
 		}
 		return nil
 	})
-	at := func(at time.Time) string { // as expressions show a time: with 0, 3, 6 or 9 digits
+	at := func(at time.Time) string { // the format of times in expressions: with 0, 3, 6 or 9 digits
 		text, err := protojson.Marshal(timestamppb.New(at))
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +300,8 @@ func TestExampleReport(t *testing.T) {
 	}
 }
 
-// multi_step_pipeline asks a person about a dear order, ships each parcel by itself, and undoes what it did where a parcel cannot be shipped.
+// multi_step_pipeline asks a person about an expensive order, ships each parcel separately, and
+// compensates its steps if a parcel cannot be shipped.
 func TestExamplePipeline(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -11,9 +11,10 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// The peers of these tests are other people's programs, in other languages. Where one cannot be had the test is skipped, and says which.
+// These tests use programs of other projects, in other languages. If one is not available, the test
+// is skipped and says which.
 
-// output runs a command in a directory and returns what it printed. A command that fails fails the test.
+// output runs a command in a directory and returns its output. A command that fails fails the test.
 func output(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -56,7 +57,7 @@ func fetched(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// examples/node, against an engine, over each protocol.
+// examples/node works with an engine over each protocol.
 func TestNodeClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs packages")
@@ -70,7 +71,7 @@ func TestNodeClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // node_modules and what is generated stay out of the tree
+	dir := t.TempDir() // node_modules and generated files stay out of the tree
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "examples", "node"))); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestNodeClient(t *testing.T) {
 	d.stop(t)
 }
 
-// A lock file that says where a package was downloaded ties everybody to that registry.
+// A lock file that contains download URLs would tie everyone to that registry.
 func TestNodeLockNamesNoRegistry(t *testing.T) {
 	text, err := os.ReadFile("../../examples/node/package-lock.json")
 	if err != nil {
@@ -101,7 +102,7 @@ func TestNodeLockNamesNoRegistry(t *testing.T) {
 	}
 }
 
-// grpcurl knows nothing of the contract but what reflection tells it. docs/api.md shows these calls.
+// grpcurl knows the API only from reflection. docs/api.md shows these calls.
 func TestGrpcurl(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds grpcurl")
@@ -127,7 +128,7 @@ func TestGrpcurl(t *testing.T) {
 	wantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address, "progressor.v1.ProcessService/WatchProcess"),
 		`"payload": "b25l"`, `"status": "PROCESS_STATUS_CANCELLED"`)
 
-	// An error's detail is read by reflection too.
+	// Reflection also describes the details of an error.
 	cmd := exec.CommandContext(t.Context(), grpcurl, "-plaintext", "-d", `{"namespace":"echo","process_id":"nobody"}`, address, "progressor.v1.ProcessService/GetProcess")
 	out, err := cmd.CombinedOutput()
 	if err == nil {

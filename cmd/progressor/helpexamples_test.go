@@ -19,7 +19,8 @@ func words(line string) (list []string) {
 	return list
 }
 
-// What --help shows of processes and jobs works on the namespaces of progressor dev, in the order in which a newcomer meets it.
+// The examples of --help for processes and jobs work on the namespaces of progressor dev, in the
+// order in which a new user reads them.
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))

@@ -23,16 +23,16 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// fakeQueue answers by script and keeps the last request, as fakeEngine does.
+// fakeQueue answers by a script and keeps the last request, as fakeEngine does.
 type fakeQueue struct {
 	progressorv1connect.UnimplementedJobServiceHandler
 	progressorv1connect.UnimplementedWorkerServiceHandler
 	progressorv1connect.UnimplementedJobEventServiceHandler
 
 	fakeEngine
-	jobs    []*progressorv1.Job // as they are seen one after the other
+	jobs    []*progressorv1.Job // the states of a job, one after the other
 	batches []int               // sizes
-	refuse  int                 // the batch that is refused, from 1
+	refuse  int                 // the batch that is rejected, from 1
 }
 
 func (f *fakeQueue) Enqueue(_ context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
@@ -99,7 +99,7 @@ func (f *fakeQueue) ListJobEvents(_ context.Context, r *progressorv1.ListJobEven
 	return answer(&f.fakeEngine, r, &progressorv1.ListJobEventsResponse{Events: becameOf, NextPageToken: "next"})
 }
 
-// WatchJobEvents sends one event a stream, so that the client has to go on from its cursor.
+// WatchJobEvents sends one event per stream, so that the client must continue from its cursor.
 func (f *fakeQueue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEventsRequest, s *connect.ServerStream[progressorv1.WatchJobEventsResponse]) error {
 	f.last = r
 	switch r.GetCursor() {
@@ -188,7 +188,7 @@ func TestJobEnqueueFlags(t *testing.T) {
 	}
 }
 
-// Lines go in batches of a thousand, and an error names its line and what was enqueued before.
+// Lines are sent in batches of a thousand. An error names its line and what was enqueued before.
 func TestJobEnqueueFile(t *testing.T) {
 	var lines strings.Builder
 	for n := range 2300 {
@@ -229,7 +229,7 @@ func TestJobEnqueueFile(t *testing.T) {
 	}
 }
 
-// A wait shows the progress on a terminal, and tells by its code how the job ended.
+// A wait shows the progress on a terminal, and reports by its exit code how the job ended.
 func TestJobWait(t *testing.T) {
 	running := &progressorv1.Job{
 		Namespace: "mail", JobId: "m-1", State: progressorv1.JobState_JOB_STATE_RUNNING, Attempt: 2,

@@ -15,7 +15,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// dying is an engine that takes one request, and dies before it answers.
+// dying is an engine that accepts one request and dies before it answers.
 func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -38,7 +38,8 @@ func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
 	return program{env: map[string]string{"PROGRESSOR_ADDRESS": "http://" + listener.Addr().String()}}, taken
 }
 
-// Where an engine dies with a request in hand, the error says that it may have been accepted, and by which key to ask or to repeat.
+// If an engine dies with a request, the error says that it may have been accepted, and with which
+// key to ask or to repeat.
 func TestLostAnswer(t *testing.T) {
 	key := `[0-9a-f-]{36}`
 	again := "the same command with -k " + key + ", which has no effect twice\n$"
@@ -69,7 +70,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// An engine's word is final, unless it does not know itself.
+// The response of an engine is final, unless the engine itself does not know the outcome.
 func TestWhatIsNotLost(t *testing.T) {
 	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
 		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,

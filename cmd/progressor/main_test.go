@@ -17,13 +17,13 @@ import (
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
-// result is what a command line left behind.
+// result is the outcome of a command line.
 type result struct {
 	code           int
 	stdout, stderr string
 }
 
-// program runs command lines with an environment and an input of their own.
+// program runs command lines with its own environment and input.
 type program struct {
 	env      map[string]string
 	stdin    string
@@ -56,7 +56,7 @@ func (p program) run(t *testing.T, args ...string) result {
 	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
 }
 
-// ok runs a command line that must end with code 0 and returns what it printed.
+// ok runs a command line that must exit with code 0 and returns its output.
 func (p program) ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := p.run(t, args...)
@@ -66,7 +66,8 @@ func (p program) ok(t *testing.T, args ...string) string {
 	return r.stdout
 }
 
-// fakeEngine answers by script and keeps the last request: what is tested here is the command line and what it prints.
+// fakeEngine answers by a script and keeps the last request, because these tests check the command
+// line and its output.
 type fakeEngine struct {
 	progressorv1connect.UnimplementedProcessServiceHandler
 	progressorv1connect.UnimplementedNamespaceServiceHandler
@@ -80,7 +81,7 @@ type fakeEngine struct {
 	pages   []*progressorv1.ListProcessesResponse
 	tasks   []*progressorv1.Task
 	updates []*progressorv1.WatchProcessResponse
-	insight any // the answer of InsightService
+	insight any // the response of InsightService
 	bulks   []*progressorv1.Bulk
 	cron    *progressorv1.Cron
 	fires   []*progressorv1.Fire
@@ -174,7 +175,7 @@ func (f *fakeEngine) PauseNamespace(_ context.Context, req *progressorv1.PauseNa
 	return answer(f, req, &progressorv1.PauseNamespaceResponse{Namespace: ns})
 }
 
-// engineError is an error as the engine sends it.
+// engineError returns an error as the engine sends it.
 func engineError(code connect.Code, message string, detail *progressorv1.ErrorDetail) error {
 	err := connect.NewError(code, errors.New(message))
 	d, detailErr := connect.NewErrorDetail(detail)
@@ -185,7 +186,7 @@ func engineError(code connect.Code, message string, detail *progressorv1.ErrorDe
 	return err
 }
 
-// wantLines looks for texts; how wide the space between two columns is does not matter.
+// wantLines looks for texts, with any number of spaces between two columns.
 func wantLines(t *testing.T, text string, lines ...string) {
 	t.Helper()
 	narrow := regexp.MustCompile(` {2,}`)

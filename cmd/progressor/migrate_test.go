@@ -49,7 +49,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// On the schema of another version doctor and migrate say what to do, whatever they find there.
+// On the schema of another version, doctor and migrate say what to do, whatever the schema
+// contains.
 func TestOtherSchemas(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	pool := storagetest.Connect(t, dsn)

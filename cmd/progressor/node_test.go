@@ -12,7 +12,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// A node is silent where another one has beaten ten seconds later, whatever it was told before; by whose clock does not matter.
+// A node is silent ten seconds after its last heartbeat, relative to the newest heartbeat, even if
+// it was told to drain. The local clock does not matter.
 func TestNodeStates(t *testing.T) {
 	beat := func(id string, second int64, draining bool) *progressorv1.Node {
 		return &progressorv1.Node{NodeId: id, BeatTime: &timestamppb.Timestamp{Seconds: second}, Draining: draining}
@@ -35,7 +36,7 @@ func TestNodeStates(t *testing.T) {
 	}
 }
 
-// An engine for requests only says so.
+// An engine for requests only is listed as such.
 func TestRequestsOnlyNode(t *testing.T) {
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
 	front := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.requests-only")
@@ -47,7 +48,8 @@ func TestRequestsOnlyNode(t *testing.T) {
 	front.stop(t)
 }
 
-// One of two engines is drained by way of the other: it turns unready, and its list shows it.
+// One of two engines is drained by a request to the other one. It becomes unready, and its list
+// shows that.
 func TestNodesOnTheEngine(t *testing.T) {
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t), "PROGRESSOR_ENGINE_ZOMBIE_AFTER": "1s"}
 	one := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.address", "one:1")
@@ -69,7 +71,7 @@ func TestNodesOnTheEngine(t *testing.T) {
 			t.Fatal("it does not drain")
 		}
 	}
-	wantLines(t, one.client.ok(t, "node", "list"), "two:1") // it answers whoever looks for it
+	wantLines(t, one.client.ok(t, "node", "list"), "two:1") // an engine that is draining answers requests
 	if code, _ := fetch(t, two.url+"/readyz"); code != http.StatusOK {
 		t.Errorf("the other one: %d", code)
 	}

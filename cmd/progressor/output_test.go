@@ -13,7 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What reads `-o json` of a list finds the list, where it is empty, too: `jq '.jobs[]'` took {} for an error.
+// With `-o json`, an empty list is printed as an empty list: `jq '.jobs[]'` fails for {}.
 func TestPrintEmptyList(t *testing.T) {
 	t.Parallel()
 	for want, m := range map[string]proto.Message{
@@ -32,7 +32,7 @@ func TestPrintEmptyList(t *testing.T) {
 	}
 }
 
-// A column of numbers stands to the right, also where its cells are texts.
+// Columns of numbers are aligned to the right, also if their cells are texts.
 func TestNumbersStandRight(t *testing.T) {
 	var b strings.Builder
 	if err := printRows(&b, table.Row{"bulk", "expected", "filter"}, []table.Row{{"b", "10,000", "x"}, {"c", "7", "y"}, {"d", "", "z"}}, "expected"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A password is read again each time, from the file or by the command.
+// The password is read again each time, from the file or by the command.
 func TestPasswordIsReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")

@@ -11,7 +11,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// What is wrong with a command line is said in words, by the names that it has there.
+// Errors of a command line are sentences with the names of flags and arguments.
 func TestCommandLineIsCorrectedInWords(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -62,7 +62,7 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 	wantLines(t, out, "first: Sun 2026-11-01 09:00:00 +00:00", "DAYS", "1 Nov, 1 Dec")
 }
 
-// What an engine refuses of a job has the names of the flags.
+// Errors of the engine about a job have the names of the flags.
 func TestJobErrorsNameFlags(t *testing.T) {
 	f := &fakeQueue{}
 	p := serveQueue(t, f)
@@ -77,7 +77,7 @@ func TestJobErrorsNameFlags(t *testing.T) {
 	}
 }
 
-// A result is asked for before the end of its job.
+// A result is requested before the end of its job.
 func TestJobResultBeforeTheEnd(t *testing.T) {
 	f := &fakeQueue{}
 	p := serveQueue(t, f)
@@ -94,7 +94,7 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// What a file has in the place of a number or a time is told by its own line.
+// An error in a number or a time of a file names its line.
 func TestFilesNameTheLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"status: running\nevents: 1":                  "line 2: events: unknown field",
@@ -111,7 +111,7 @@ func TestFilesNameTheLine(t *testing.T) {
 	}
 }
 
-// Help and the version are had as of other programs, too.
+// The usual ways to request help and the version work.
 func TestCustomaryWords(t *testing.T) {
 	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help", "--version": "version", "--version -o json": "version -o json"} {
 		if got, want := (program{}).ok(t, strings.Fields(said)...), (program{}).ok(t, strings.Fields(same)...); got != want {

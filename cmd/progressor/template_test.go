@@ -43,7 +43,7 @@ func templateFile(t *testing.T, name, text string) string {
 	return file
 }
 
-// Every problem of a template is told with its line and its path; programs get them as JSON.
+// Every problem of a template is printed with its line and path, or as JSON.
 func TestTemplateCheck(t *testing.T) {
 	file := templateFile(t, "order.yaml", wrongTemplate)
 	r := program{}.run(t, "template", "check", "-f", file)
@@ -71,7 +71,7 @@ FILE:16: steps[1].wait.due_result.ok: does not fit result_schema: must be of typ
 			t.Errorf("has no %q:\n%s", want, out)
 		}
 	}
-	// What the API answered with is a file, too.
+	// A response of the API is also a valid file.
 	got, err := protojson.Marshal(&progressorv1.GetTemplateResponse{Template: &progressorv1.Template{Namespace: "a b", Type: "order"}, Versions: []int32{1}})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func exampleTemplate(t *testing.T, name string) *flow.Template {
 	return compiled
 }
 
-// The templates of examples/ are good, and so are the inputs that they make.
+// The templates of examples/ are valid, and so are the inputs that they compute.
 func TestExampleTemplates(t *testing.T) {
 	for _, test := range []struct{ file, payload, inputs string }{
 		{"demo_long_task.yaml", `{"target": "x"}`,
@@ -176,7 +176,7 @@ func TestExampleTemplates(t *testing.T) {
 	}
 }
 
-// The cron of the report makes a payload that the report takes.
+// The cron of the report computes a payload that the report accepts.
 func TestExampleCronOfATemplate(t *testing.T) {
 	text, err := os.ReadFile("../../examples/flows/scheduled_report_cron.yaml")
 	if err != nil {

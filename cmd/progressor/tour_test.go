@@ -21,21 +21,22 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
 
-// The pages whose commands are run as a reader runs them, one after the other in one shell, each page on an engine of its own.
+// The pages whose commands are run in the order of the page in one shell, each page with its own
+// engine.
 var touredPages = []string{
 	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
 	"docs/quickstart/curl.md", "docs/quickstart/go.md", "docs/quickstart/node.md", "docs/quickstart/python.md",
 }
 
 const (
-	// tourWait bounds one page.
+	// tourWait limits the time for one page.
 	tourWait = 4 * time.Minute
-	// tourPatience is for how long a block that waits for something is run again.
+	// tourPatience is how long a block that waits for something is repeated.
 	tourPatience = 45 * time.Second
 )
 
-// TestTour runs the blocks of sh and sql between <!-- tour --> and <!-- /tour -->. What they print stands in the block of text
-// that follows; -update writes it there.
+// TestTour runs the blocks of sh and sql between <!-- tour --> and <!-- /tour -->. Their output is
+// in the following block of text; -update writes it there.
 func TestTour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a PostgreSQL of its own")
@@ -69,7 +70,7 @@ func tour(t *testing.T, program, page string) {
 	ctx, cancel := context.WithTimeout(t.Context(), tourWait)
 	defer cancel()
 	address := runDev(ctx, t, dir)
-	// The addresses that the page names, and those that are free here.
+	// The addresses on the page, and the free ones used here.
 	here := map[string]string{"8080": address[strings.LastIndex(address, ":")+1:]}
 	for _, m := range tourPort.FindAllStringSubmatch(string(text), -1) {
 		if here[m[1]] == "" {
@@ -88,19 +89,20 @@ func tour(t *testing.T, program, page string) {
 	}
 }
 
-// tourBlock is one block of commands, and of what they print.
+// tourBlock is one block of commands, with its output.
 type tourBlock struct {
 	language, commands string
-	needs              []string // programs that are not everywhere
-	varies             bool     // only the first line is compared: what follows is PostgreSQL's, and differs from run to run
+	needs              []string // programs that are not installed everywhere
+	varies             bool     // only the first line is compared: the rest comes from PostgreSQL and differs from run to run
 	shown              bool     // a block of text follows
 	output             string
-	from, to           int // where the output stands in the page
+	from, to           int // position of the output in the page
 	printed            string
 }
 
 var (
-	// tourPort finds where the programs of a page listen: an address, or the arguments of a function that makes one.
+	// tourPort matches the addresses at which the programs of a page listen, and the arguments of
+	// functions that create one.
 	tourPort  = regexp.MustCompile(`(?:\b127\.0\.0\.1[:", ]+|listen\()(9\d{3})\b`)
 	tourPart  = regexp.MustCompile(`(?s)<!-- tour -->\n(.*?)<!-- /tour -->`)
 	tourNote  = regexp.MustCompile(`<!-- (.*) -->`)
@@ -136,8 +138,8 @@ func (b *tourBlock) name() string {
 	return strings.ReplaceAll(first[:min(len(first), 60)], "/", "|")
 }
 
-// check runs a block and compares the shape of what it prints. A block that begins with sleep waits for something, which may take
-// longer on a busy machine: it is run again for a while.
+// check runs a block and compares the shape of its output. A block that begins with sleep waits for
+// something, which may take longer on a busy machine, so it is repeated for a while.
 func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here map[string]string) {
 	for _, program := range b.needs {
 		if _, err := exec.LookPath(program); err != nil {
@@ -190,14 +192,14 @@ var shapes = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)?(µs|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b\d+ (bytes|kB|MB)`), "SIZE"},
 	{regexp.MustCompile(`"taskId": ?"\d+"`), "TASK"},
-	// A request that is refused has taken a number, and is sent again.
+	// A rejected request uses up a number and is sent again.
 	{regexp.MustCompile(`\b([Tt]ask) \d+`), "$1 N"},
 	{regexp.MustCompile(`(schema version|this program needs) \d+`), "$1 N"},
 	{regexp.MustCompile(`[-+]{3,}`), "---"},
-	// protobuf puts spaces into its JSON by the build.
+	// protobuf adds spaces to its JSON, depending on the build.
 	{regexp.MustCompile(`([,:{]) +`), "$1"},
 	{regexp.MustCompile(`[ \t]+`), " "},
-	// A timeline: the number of a task is the next one of all that tasks took, and its bars are to scale.
+	// A timeline: task numbers are shared by all processes, and the bars are to scale.
 	{regexp.MustCompile(`(TIME DURATION…? [a-z ]+) \d+ `), "$1 TASK "},
 	{regexp.MustCompile(`[█▒░·]+`), "BAR"},
 	{regexp.MustCompile(` *\n`), "\n"},
@@ -213,7 +215,7 @@ func (b *tourBlock) shape(output string) string {
 	return strings.TrimSpace(output)
 }
 
-// written is the page with what was printed, where that differs by more than its times.
+// written returns the page with the actual output where it differs by more than its times.
 func written(page string, blocks []tourBlock) string {
 	for n := len(blocks) - 1; n >= 0; n-- {
 		b := blocks[n]
@@ -228,7 +230,7 @@ func written(page string, blocks []tourBlock) string {
 	return page
 }
 
-// workspace lets Go programs in dir import this module, as they do in the repository, where readers are.
+// workspace lets Go programs in dir import this module, as they do in the repository.
 func workspace(t *testing.T, dir string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -241,10 +243,11 @@ func workspace(t *testing.T, dir string) {
 	}
 }
 
-// runDev runs progressor dev in dir, as a program of its own, until the test ends, and returns where it listens.
+// runDev runs progressor dev in dir as a separate program until the test ends, and returns its
+// address.
 func runDev(ctx context.Context, t *testing.T, dir string) string {
 	t.Helper()
-	// The test's context ends before its clean-up, which stops the program as a user does.
+	// The context of the test ends before its cleanup, which stops the program as a user does.
 	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen", "127.0.0.1:0", "--engine.drain-timeout", "1s")
 	dev.Dir = dir
 	dev.Stderr = os.Stderr
@@ -285,7 +288,7 @@ func freePort(t *testing.T) string {
 	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// shell is the reader's terminal: what one block sets, the next one has.
+// shell is the terminal of the reader: variables of one block are set in the next one.
 type shell struct {
 	in   io.Writer
 	out  *bufio.Reader
@@ -301,7 +304,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	bash := exec.CommandContext(ctx, path, "--norc", "--noprofile")
 	bash.Dir = dir
 	bash.Env = append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8", "PROGRESSOR_ADDRESS="+address)
-	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // below the reader's real HOME, where they are filled
+	for _, name := range []string{"GOMODCACHE", "GOCACHE"} { // in the real HOME of the user, where they are filled
 		value, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {
 			t.Fatalf("go env %s: %v", name, err)
@@ -323,13 +326,13 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // with what it runs in the background
+		_ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) // including what it runs in the background
 		_ = bash.Wait()
 	})
 	return &shell{in: in, out: bufio.NewReader(out), mark: uuid.NewString()}
 }
 
-// run gives the shell one block and returns what it prints, errors too, and its exit code.
+// run runs one block in the shell and returns its output, including errors, and its exit code.
 func (s *shell) run(ctx context.Context, t *testing.T, commands string) (string, int) {
 	t.Helper()
 	fmt.Fprintf(s.in, "{\n%s\n} </dev/null 2>&1\nprintf '\\n%s %%d\\n' $?\n", commands, s.mark)

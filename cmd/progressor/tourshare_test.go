@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A reader takes one tour after the other, on one engine and in one directory: no page uses a namespace, an id or a port of another, and what one
-// writes or starts in the background does not stay.
+// A reader follows one tour after the other, with one engine and in one directory. So no page uses
+// a namespace, an ID or a port of another page, and files and background processes of a page do not
+// stay.
 func TestToursShareNothing(t *testing.T) {
 	patterns := map[string]*regexp.Regexp{
 		"namespace": regexp.MustCompile(`namespace put (\S+)`),

@@ -25,7 +25,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// collector is a stand-in for one: it takes spans by OTLP over HTTP.
+// collector is a fake collector that receives spans by OTLP over HTTP.
 type collector struct {
 	url string
 
@@ -77,7 +77,7 @@ func (c *collector) take(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// named is the span of a name; nil: it has not come.
+// named returns the span with a name, or nil if it has not arrived.
 func (c *collector) named(name string) *tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,8 @@ func (c *collector) named(name string) *tracepb.Span {
 	return nil
 }
 
-// serve sends spans to a collector, the last ones when it stops, and counts them. Its log names the trace of a line.
+// serve sends spans to a collector, including the last ones when it stops, and counts them. Its log
+// lines have the ID of their trace.
 func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
@@ -125,7 +126,7 @@ func TestServeTraces(t *testing.T) {
 	}
 }
 
-// A collector that is away, or says no, holds nothing up.
+// A collector that is down, or rejects spans, delays nothing.
 func TestServeWithoutItsCollector(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.NotFoundHandler())
@@ -174,7 +175,7 @@ func TestTracingFlags(t *testing.T) {
 	}
 }
 
-// stuck is a collector that takes nothing until it is let go.
+// stuck is a collector that accepts nothing until it is released.
 type stuck struct {
 	sdktrace.SpanExporter
 	open chan struct{}
@@ -195,7 +196,8 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// While the collector takes nothing so many spans wait; the others are dropped at once, and each is counted.
+// While the collector accepts nothing, a limited number of spans wait. The others are dropped at
+// once and counted.
 func TestSpanQueue(t *testing.T) {
 	t.Parallel()
 	const most, all = 600, 1000
@@ -228,7 +230,7 @@ func TestSpanQueue(t *testing.T) {
 	}
 }
 
-// A line that is about a traced request says which trace that is.
+// A log line about a traced request has the ID of the trace.
 func TestTracedLog(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

@@ -34,7 +34,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watch sees the life of a process on a real engine, and ends with it.
+// A watch follows a process on a real engine, and ends with it.
 func TestWatchOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	d.client.ok(t, "namespace", "put", "demo", "--builtin", "orders")

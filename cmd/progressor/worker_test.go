@@ -36,7 +36,7 @@ func jobRequest(args string) *progressorv1.ProcessRequest {
 	}
 }
 
-// What a command writes is the result; how it ends otherwise is a failure that says why.
+// The output of a command is the result. Any other exit is a failure that says why.
 func TestExecuted(t *testing.T) {
 	for _, tt := range []struct{ command, args, result, reason, message string }{
 		{"cat", `{"a":[1,true]}`, `{"a":[1,true]}`, "", ""},
@@ -88,7 +88,7 @@ func TestExecutedWithinMemory(t *testing.T) {
 	}
 }
 
-// An attempt that is over ends every process of its group, also those that do not heed SIGTERM.
+// When an attempt is over, every process of its group is killed, even if it ignores SIGTERM.
 func TestExecutedUntilTold(t *testing.T) {
 	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600", "trap 'exit 0' TERM; sleep 600 & wait"} {
 		pid := filepath.Join(t.TempDir(), "pid")
@@ -152,7 +152,7 @@ func TestProgressLines(t *testing.T) {
 	}
 }
 
-// A command that fails says when the next attempt may begin.
+// A command that fails can say when the next attempt may begin.
 func TestExecutedRetryAfter(t *testing.T) {
 	for command, want := range map[string]time.Duration{
 		"echo retry_after 90s >&3; exit 1": 90 * time.Second, "echo retry_after soon >&3; exit 1": 0, "exit 1": 0,
@@ -166,7 +166,7 @@ func TestExecutedRetryAfter(t *testing.T) {
 	}
 }
 
-// lockedBuffer is what a command has printed so far.
+// lockedBuffer is the output of a command so far.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -184,7 +184,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// Jobs run by a command from their args to their end, told on the way and cancelled; the worker stops by SIGTERM and gives back what runs.
+// A command runs jobs from their args to their end, with progress and cancels. On SIGTERM, the
+// worker stops and releases its jobs.
 func TestWorkerRun(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.client.ok(t, "namespace", "put", "jobs", "--pull")
@@ -253,7 +254,7 @@ func TestWorkerRun(t *testing.T) {
 	case <-time.After(daemonWait):
 		t.Fatal("it does not stop")
 	}
-	// A poll that the worker had sent before it stopped may have leased the job again, for a moment.
+	// A poll that the worker had sent before it stopped may have leased the job again for a moment.
 	eventually(t, "the job is available again", func() error {
 		if j := job("s-2", 0); j.GetState() != progressorv1.JobState_JOB_STATE_AVAILABLE || len(j.GetFailures()) != 0 {
 			return fmt.Errorf("%v", j)

@@ -11,7 +11,8 @@ import (
 
 const pastExact = "is beyond 2^53 and would lose digits: write it as a string"
 
-// Wherever JSON or YAML becomes a value of the API, an integer that would lose digits is refused, and its place is named.
+// Where JSON or YAML becomes a value of the API, an integer that would lose digits is rejected, and
+// the error names its position.
 func TestLongIntegersAreRefused(t *testing.T) {
 	cron := filepath.Join(t.TempDir(), "cron.yaml")
 	if err := os.WriteFile(cron, []byte("spec: {expressions: ['@daily']}\ntarget:\n  enqueue_job:\n    name: send\n    args: {n: [1, 9007199254740993]}\n"), 0o600); err != nil {
@@ -48,7 +49,7 @@ func TestLongIntegersAreRefused(t *testing.T) {
 	}
 }
 
-// YAML in the place of bytes becomes JSON text, which holds 64 bits.
+// YAML in a bytes field becomes JSON text, which keeps 64 bits.
 func TestLongIntegersInBytes(t *testing.T) {
 	read := func(number string) (string, error) {
 		r := &progressorv1.StartRequest{}

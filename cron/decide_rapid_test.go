@@ -20,7 +20,7 @@ type ledger struct {
 	now   time.Time
 }
 
-// apply stores a step as the engine does, and sees that it is one that can be stored.
+// apply stores a step as the engine does, and checks that it can be stored.
 func (l *ledger) apply(step Step) {
 	l.t.Helper()
 	for _, start := range step.Starts {
@@ -45,7 +45,7 @@ func (l *ledger) apply(step Step) {
 	for _, cancel := range step.Cancels {
 		l.row(cancel).replaced = true
 	}
-	// What is kept is read from JSON.
+	// The state is read back from JSON.
 	stored, err := json.Marshal(step.State)
 	if err != nil {
 		l.t.Fatal(err)
@@ -109,8 +109,8 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 }
 
-// Any events in any order: the decider and the history give the same ledger, each fire time has one row, and nothing of the
-// caller's state is changed.
+// For any events in any order, the decider and the model of the history produce the same ledger,
+// each fire time has one row, and the state of the caller is not changed.
 func TestDecisionsAgainstHistory(t *testing.T) {
 	seen := map[Decision]int{}
 	decide := func(t *rapid.T) {
@@ -147,11 +147,11 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 		}
 	}
 	rapid.Check(t, decide)
-	if testing.Short() { // which draws a fifth
+	if testing.Short() { // a short run draws a fifth
 		return
 	}
 	for decision := Fired; decision <= Dropped; decision++ {
-		// One of 180 checks draws no row of the rarest.
+		// One of 180 checks draws no row of the rarest decision.
 		for again := 0; seen[decision] == 0; again++ {
 			if again == 10 {
 				t.Fatalf("no row was ever %s", decision)
@@ -169,7 +169,7 @@ func joined(list []string) string {
 	return text
 }
 
-// event draws one, and has both sides take it.
+// event draws an event and applies it to both sides.
 func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 	l.now = l.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 90), rapid.IntRange(0, 500)).Draw(t, "seconds")) * time.Second).
 		Add(time.Duration(rapid.IntRange(1, 1e6).Draw(t, "microseconds")) * time.Microsecond)
@@ -255,7 +255,7 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 			t.Fatalf("a rest of ten minutes: %s", rest)
 		}
 		m.startWaiting()
-		for at := from; at.Before(to) && !at.After(l.now); at = at.Add(time.Minute) { // before the cron was made too
+		for at := from; at.Before(to) && !at.After(l.now); at = at.Add(time.Minute) { // also before the cron was created
 			if l.row(at) == nil {
 				m.fire(at, overlap, true, l.now)
 			}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// everySecondAt is the cron of semantics section 4: every second, with its state as of 10:00:00.
+// everySecondAt returns the cron of semantics section 4, every second, with its state as of
+// 10:00:00.
 func everySecondAt(t *testing.T, policy Policy) (Cron, State) {
 	t.Helper()
 	if err := policy.Validate(); err != nil {
@@ -50,7 +51,7 @@ func expect(t *testing.T, what string, step Step, want ...string) State {
 
 func second(n int) time.Time { return at("2026-03-01 10:00:00").Add(time.Duration(n) * time.Second) }
 
-// The worked examples of the design: every second, looked at 5 s late.
+// The examples of the design: every second, evaluated 5 s late.
 func TestLateExamples(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -94,7 +95,7 @@ func TestMisfireThreshold(t *testing.T) {
 	expect(t, "later", cron.Tick(state, second(1).Add(500*time.Millisecond+1)), "01 missed skipped")
 }
 
-// The worked examples of the design: a run before.
+// The examples of the design: a previous run is active.
 func TestRunBeforeExamples(t *testing.T) {
 	for _, test := range []struct {
 		overlap OverlapAction
@@ -256,7 +257,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// A backfill reaches back before the cron was made, but not before its start_time; what @every counts from it has only since.
+// A backfill may begin before the cron was created, but not before its start_time. @every counts
+// from its creation.
 func TestBackfillBeforeCreation(t *testing.T) {
 	for _, test := range []struct {
 		spec Spec
@@ -295,7 +297,8 @@ func TestMaxFires(t *testing.T) {
 	}
 }
 
-// Kubernetes #42649 stops forever after 100 missed times. A million and a half are one row, and 1,000 more.
+// Kubernetes #42649 stops forever after 100 missed times. Here, a million and a half are one row,
+// and 1,000 more.
 func TestCatchUpOfMany(t *testing.T) {
 	const late = 1_500_000
 	cron, state := everySecondAt(t, Policy{Misfire: MisfireCatchUpLimited, CatchUpLimit: 2, MaxConcurrency: 5})
@@ -325,7 +328,7 @@ func TestCatchUpOfMany(t *testing.T) {
 	}
 }
 
-// PARALLEL without max_overlap stops where the state would not fit the process any more.
+// PARALLEL without max_overlap stops when the state would become too large for the process.
 func TestRunsAreBounded(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{Overlap: OverlapActionParallel})
 	for n := range MaxRuns {
@@ -335,7 +338,7 @@ func TestRunsAreBounded(t *testing.T) {
 	expect(t, "10,000 runs", cron.Tick(state, second(1)), "01 skipped_overlap skipped")
 }
 
-// A fire time is looked at when its jitter has passed, and its lateness counts from there.
+// A fire time is evaluated when its jitter has passed, and its lateness counts from then.
 func TestJitterOfFires(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"* * * * *"}, Jitter: time.Minute})
 	cron := Cron{Key: "shop/report", Schedule: s, Policy: Policy{Misfire: MisfireSkip, MaxConcurrency: 100}}

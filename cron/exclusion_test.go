@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where the clock leaves out a fire time, the time at which it fires instead can be excluded too.
+// If the clock skips a fire time, the time at which it fires instead can also be excluded.
 func TestExclusionsOfShiftedTimes(t *testing.T) {
 	for _, test := range []struct {
 		exclude string

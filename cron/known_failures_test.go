@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What went wrong in other schedulers, by their own issue trackers, and what this one does.
+// Defects of other schedulers, from their issue trackers, and what this one does.
 func TestKnownFailuresElsewhere(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, row := range []struct {
@@ -120,7 +120,7 @@ func TestPrevOverTransitions(t *testing.T) {
 	}
 }
 
-// What the daylight-saving policies of the contract say, one by one.
+// What the API documents about the daylight-saving policies, one by one.
 func TestDaylightSaving(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, test := range []struct {
@@ -151,7 +151,8 @@ func TestDaylightSaving(t *testing.T) {
 			t.Errorf("%s: %s:\ngot  %v\nwant %v", test.name, test.expression, got, test.want)
 		}
 	}
-	// The second of two hours with one name is found from within the first, also where the next such day is a year away.
+	// The second of two hours with the same name is found from within the first, even if the next
+	// such day is a year away.
 	rare := compile(t, Spec{Expressions: list("30 2/22 27 10 *"), Timezone: "Europe/Berlin"})
 	if next, _ := rare.Next(at("2024-10-27T02:40:00+02:00")); !next.Equal(at("2024-10-27T02:30:00+01:00")) {
 		t.Errorf("the second 02:30: got %s", next)
@@ -162,7 +163,7 @@ func TestDaylightSaving(t *testing.T) {
 	if got := firesOf(t, every, "2024-03-31 01:00:00", 3); !slices.Equal(got, want) {
 		t.Errorf("@every 1h: got %v, want %v", got, want)
 	}
-	// What is excluded is the local time that was meant, also where it comes later, or twice.
+	// An exclusion applies to the intended local time, even if that comes later or twice.
 	gap := Spec{Expressions: list("30 2 * * *"), Exclude: list("30 2 31 3 *"), Timezone: "Europe/Berlin"}
 	if got := firesOf(t, gap, "2024-03-30 12:00:00", 1); got[0] != "Mon 2024-04-01 02:30:00 +02" {
 		t.Errorf("an excluded time in the gap: got %v", got)

@@ -12,12 +12,13 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/decisions.txt from the model of the history; then read it")
 
-// situation is what a fire time finds. Times are seconds from 10:00:00; runs are in the order of their starts.
+// situation is the situation at a fire time. Times are seconds from 10:00:00. Runs are in the order
+// of their starts.
 type situation struct {
 	name   string
 	policy Policy // what the situation needs; the matrix sets the four policies
 	runs   []past
-	queue  []int // fire times that wait
+	queue  []int // waiting fire times
 	now    int   // the fire times since second 100 are not decided
 }
 
@@ -61,7 +62,7 @@ var situations = []situation{
 		runs: []past{{30, 1, Failed, 40, false}}, now: 103},
 }
 
-// paused tells that the cron has paused itself.
+// paused reports whether the cron has paused itself.
 func (s situation) paused(policy Policy) bool {
 	failures := 0
 	for _, run := range s.runs {
@@ -109,7 +110,7 @@ func (s situation) model(policy Policy) *model {
 	return m
 }
 
-// cell is a row of the ledger in few letters, in capitals as the contract's decisions.
+// cell formats a row of the ledger in a few letters. Capitals are decisions of the API.
 func cell(decision Decision, attempt int32, cancelled bool) string {
 	words := strings.ToUpper(strings.TrimPrefix(decision.String(), "skipped_"))
 	if decision == Fired {
@@ -121,7 +122,7 @@ func cell(decision Decision, attempt int32, cancelled bool) string {
 	return words
 }
 
-// decided is what the decider makes of a situation, and what the model makes of it.
+// decided returns what the decider and the model decide in a situation.
 func (s situation) decided(t *testing.T, schedule *Schedule, policy Policy) (got, want string) {
 	t.Helper()
 	step := Cron{Key: "shop/report", Schedule: schedule, Policy: policy}.Tick(s.state(policy), second(s.now))
@@ -134,7 +135,7 @@ func (s situation) decided(t *testing.T, schedule *Schedule, policy Policy) (got
 	m.tick(times, second(s.now))
 	var left, right []string
 	for i, fire := range step.Fires {
-		// A cancel belongs to the run that comes behind the one it ends.
+		// A cancel belongs to the run that follows the one it ends.
 		cancels := fire.Decision == Fired && len(step.Cancels) > 0 && slices.ContainsFunc(step.Cancels, func(c time.Time) bool {
 			return i > 0 && c.Equal(step.Fires[i-1].Time) || c.Before(second(101)) && firstFired(step.Fires) == i
 		})
@@ -164,8 +165,9 @@ var (
 	misfireNames = []string{"", "FIRE_NOW", "SKIP", "CATCH_UP_LIMITED"}
 )
 
-// TestMatrix goes through every overlap × failure × concurrency × misfire policy × situation: 3,000 decisions. The decider and
-// the model of the history agree on each, and with testdata/decisions.txt, which was reviewed rule by rule.
+// TestMatrix tests every overlap × failure × concurrency × misfire policy × situation: 3,000
+// decisions. The decider and the model of the history agree on each of them, and with
+// testdata/decisions.txt, which was reviewed rule by rule.
 func TestMatrix(t *testing.T) {
 	schedule := compile(t, Spec{Expressions: []string{"* * * * * *"}, Start: second(101), End: second(103)})
 	kept, err := os.ReadFile("testdata/decisions.txt")
@@ -182,7 +184,7 @@ func TestMatrix(t *testing.T) {
 			if s.now > 101 {
 				name += ", misfire " + misfireNames[misfire]
 			} else if misfire > MisfireFireNow {
-				// One fire that is not late: the misfire policy says nothing.
+				// A single fire that is not late: the misfire policy does not matter.
 				if !strings.HasSuffix(text.String(), table) {
 					t.Errorf("%s: misfire policy %s decides a fire that is not late", s.name, misfireNames[misfire])
 				}
@@ -205,8 +207,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// table has a line for each overlap and concurrency policy, and a column for each failure policy; one column where all say the
-// same.
+// table has a line for each overlap and concurrency policy, and a column for each failure policy,
+// or one column if all are equal.
 func (s situation) table(t *testing.T, schedule *Schedule, misfire MisfirePolicy) string {
 	rows := [][]string{append([]string{"overlap", "full"}, failureNames[1:]...)}
 	for overlap := OverlapActionAllow; overlap <= OverlapActionBufferOne; overlap++ {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// model is a second reading of semantics section 4 and of the comments in cron.proto. It keeps no state but the history: every
-// row of the ledger and every run, and finds what it needs by looking through them. It shares no code with the decider.
+// model is a second implementation of semantics section 4 and of the comments in cron.proto. It
+// keeps no state but the history, every row of the ledger and every run, and searches it for what
+// it needs. It shares no code with the decider.
 type model struct {
 	policy    Policy
 	rows      []*modelRow
@@ -15,7 +16,7 @@ type model struct {
 	ended     []*modelRow // in the order of their ends
 	paused    bool
 	skipUntil time.Time
-	resumed   int       // how many runs had ended when the cron was resumed last
+	resumed   int       // how many runs had ended when the cron was last resumed
 	opened    time.Time // the circuit, or its last trial
 	maxFires  int
 }
@@ -27,7 +28,7 @@ type modelRow struct {
 	replaced bool // by CANCEL_PREV
 	spent    bool
 	buffered bool
-	// independent: the run does not count for anything.
+	// independent means that the run does not count for anything.
 	independent bool
 }
 
@@ -64,7 +65,7 @@ func (m *model) waiting() []*modelRow {
 	return list
 }
 
-// failures counts the failed runs since the newest success, or the newest resume.
+// failures counts the failed runs since the newest success or the newest resume.
 func (m *model) failures() int {
 	n := 0
 	for _, row := range m.ended[m.resumed:] {
@@ -85,7 +86,7 @@ func (m *model) backoff(n int) time.Duration {
 
 func atLeastOne(n int32) int { return max(int(n), 1) }
 
-// decision goes through the sentences of the contract in their order; the first that holds decides.
+// decision checks the rules of the API in their order. The first rule that holds decides.
 func (m *model) decision(overlap OverlapAction, manual bool, now time.Time) (decision Decision, cancel, trial bool) {
 	p, before := m.policy, m.before()
 	overlaps, failed := before.running(), before.failed()
@@ -126,7 +127,7 @@ func (m *model) decision(overlap OverlapAction, manual bool, now time.Time) (dec
 	return decision, overlap == OverlapActionCancelPrev && overlaps && decision == Fired, open && decision == Fired
 }
 
-// fire gives a fire time its row.
+// fire adds the row of a fire time.
 func (m *model) fire(at time.Time, overlap OverlapAction, manual bool, now time.Time) {
 	if overlap == OverlapActionDefault {
 		overlap = m.policy.Overlap
@@ -188,7 +189,7 @@ func (m *model) used() int {
 
 func (m *model) over() bool { return m.maxFires > 0 && m.used() >= m.maxFires }
 
-// tick decides those of the schedule's times that have come and have no row.
+// tick decides the fire times that have passed and have no row.
 func (m *model) tick(times []time.Time, now time.Time) {
 	m.startWaiting()
 	if m.paused {
@@ -224,8 +225,9 @@ func (m *model) tick(times []time.Time, now time.Time) {
 	}
 }
 
-// starting is how many of the newest fire times are decided with FIRE_NOW: as many as would start or wait if all were decided in their
-// order, and those that a failure skips before them. If none would start, all are decided.
+// starting returns how many of the newest fire times are decided with FIRE_NOW: as many as would
+// start or wait if all were decided in their order, and those before them that a failure skips. If
+// none would start, all are decided.
 func (m *model) starting(due []time.Time, now time.Time) int {
 	tried := *m
 	tried.rows, tried.started = nil, nil
@@ -280,7 +282,7 @@ func (m *model) end(at time.Time, status Status, now time.Time) {
 	}
 }
 
-// refuse takes a run that was started out of the history of runs.
+// refuse removes a run that was started from the history of runs.
 func (m *model) refuse(at time.Time) {
 	for i, row := range m.started {
 		if row.Time.Equal(at) {
@@ -302,7 +304,7 @@ func (m *model) startPast(from, to, now time.Time) {
 	}
 }
 
-// withdraw ends a fire that waits: it never starts.
+// withdraw ends a waiting fire, so that it never starts.
 func (m *model) withdraw(at time.Time) {
 	for _, row := range m.waiting() {
 		if row.Time.Equal(at) {
@@ -323,7 +325,7 @@ func (m *model) resume(skipMissed bool, times []time.Time, now time.Time) {
 	m.tick(times, now)
 }
 
-// line is a row as both sides print it.
+// line formats a row for comparison.
 func (r *modelRow) line() string {
 	status := r.status
 	return fmt.Sprintf("%s %s attempt %d %s manual %t cancelled %t", text(r.Time), r.Decision, r.Attempt, status, r.Manual, r.replaced)

@@ -10,16 +10,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What follows is a second, slow reading of the contract: it looks at each second or minute by itself, with Go's own
-// calendar, and knows no bits. Expressions are drawn with their text, so that it needs no parser either.
+// This is a second, slow implementation of the API. It checks each second or minute separately,
+// with Go's own calendar, and uses no bit sets. Expressions are drawn together with their text, so
+// it needs no parser.
 
-// naivePart is one part of a field, as a person says it.
+// naivePart is one part of a field, in words.
 type naivePart struct {
 	text  string
 	match func(naiveDay, int) bool
 }
 
-// naiveDay is what the parts of the day fields look at.
+// naiveDay is what the parts of the day fields check.
 type naiveDay struct{ date time.Time }
 
 func (d naiveDay) weekday() int { return int(d.date.Weekday()) }
@@ -28,7 +29,7 @@ func (d naiveDay) lastDay() int {
 	return time.Date(d.date.Year(), d.date.Month()+1, 0, 12, 0, 0, 0, time.UTC).Day()
 }
 
-// nearest is the weekday nearest to a day of the month.
+// nearest returns the weekday nearest to a day of the month.
 func (d naiveDay) nearest(day int) int {
 	if day > d.lastDay() {
 		return 0
@@ -124,7 +125,8 @@ func (n naive) fires(t time.Time, location *time.Location, daylight DaylightSavi
 	if !counts(wall) {
 		return false
 	}
-	// The other instants with this local time: each offset that the zone has around here gives at most one.
+	// The other instants with this local time: each offset of the zone around here gives at most
+	// one.
 	for near := -48; near <= 48; near++ {
 		_, offset := t.Add(time.Duration(near) * time.Hour).In(location).Zone()
 		twin := wall.Add(-time.Duration(offset) * time.Second)
@@ -194,7 +196,7 @@ func drawField(t *rapid.T, part func() naivePart) naiveField {
 
 var star = naiveField{{"*", func(naiveDay, int) bool { return true }}}
 
-// drawNaive draws an expression. Often its days are free, so that there is something to find in a few days.
+// drawNaive draws an expression. Often it matches every day, so that a few days contain fire times.
 func drawNaive(t *rapid.T, seconds bool) naive {
 	n := naive{seconds: seconds}
 	n.field[0] = naiveField{{"0", func(_ naiveDay, v int) bool { return v == 0 }}}

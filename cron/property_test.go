@@ -21,7 +21,8 @@ func drawDaylight(t *rapid.T) DaylightSaving {
 	}
 }
 
-// compareWithNaive looks at every step of a window with the slow reading, and walks it forwards and backwards with s.
+// compareWithNaive checks every step of a window with the slow implementation, and walks through
+// the fire times of s forwards and backwards.
 func compareWithNaive(t interface{ Fatalf(string, ...any) }, s *Schedule, from, to time.Time, step time.Duration, fires func(time.Time) bool) int {
 	var want []time.Time
 	for at := from; at.Before(to); at = at.Add(step) {
@@ -49,7 +50,7 @@ func compareWithNaive(t interface{ Fatalf(string, ...any) }, s *Schedule, from, 
 
 var drawnZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "Asia/Kathmandu"}
 
-// Random specs of several expressions and exclusions, in windows that hold a transition as often as not.
+// Random specs of several expressions and exclusions, in windows that often contain a transition.
 func TestSpecsAgainstEachSecond(t *testing.T) {
 	found, compared := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +102,7 @@ func TestSpecsAgainstEachSecond(t *testing.T) {
 	}
 }
 
-// Far apart fires: noons of single days of single months, looked for over thirty years, a day at a time.
+// Rare fires: noons of single days of single months, over thirty years, day by day.
 func TestDaysAgainstEachDay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNaive(t, false)
@@ -150,7 +151,8 @@ func zoneNames(t *testing.T) []string {
 	return names
 }
 
-// transitions are the changes of a zone's offset from 1973 (whose offsets are all whole minutes) to the end of 2040.
+// transitions returns the changes of a zone's offset from 1973 (all later offsets are whole
+// minutes) to the end of 2040.
 func transitions(location *time.Location) []time.Time {
 	var list []time.Time
 	for at := time.Unix(3*365*86400, 0).In(location); ; {
@@ -168,7 +170,8 @@ func transitions(location *time.Location) []time.Time {
 	}
 }
 
-// Every transition of every zone: fixed hours in and around what is left out or comes twice, and real time through it.
+// Every transition of every zone: fixed hours in and around the skipped or repeated hour, and
+// elapsed time through it.
 func TestEveryTransition(t *testing.T) {
 	seen := map[string]bool{} // zones with the same transitions
 	count, found := 0, 0
@@ -203,7 +206,7 @@ func compareAtTransition(t *testing.T, random *rand.Rand, name string, change ti
 		return naiveField{{fmt.Sprint(v), func(_ naiveDay, got int) bool { return got == v }}}
 	}
 	fixed := naive{field: [6]naiveField{value(0), value(random.IntN(60)), value(0), star, star, star}}
-	// An hour that the clock shows, or leaves out, around the change.
+	// An hour that the clock shows, or skips, around the change.
 	before := wallOf(change.Add(-time.Second), change.Location())
 	fixed.field[2] = value(before.Add(time.Duration(random.IntN(181)-60) * time.Minute).Hour())
 	stepped := fixed

@@ -111,7 +111,7 @@ func TestSpec(t *testing.T) {
 		{"seconds", Spec{Expressions: list("5-20/7 30 9 * * *")}, "2024-01-01 09:30:05",
 			list("Mon 2024-01-01 09:30:12 +00", "Mon 2024-01-01 09:30:19 +00", "Tue 2024-01-02 09:30:05 +00")},
 	} {
-		// One more than wanted shows where the list ends.
+		// One more than expected shows where the list ends.
 		got := firesOf(t, test.spec, test.after, len(test.want)+1)
 		if len(got) > len(test.want) && test.spec.End.IsZero() {
 			got = got[:len(test.want)]
@@ -196,7 +196,7 @@ func TestNextAndPrevAreStrict(t *testing.T) {
 	}
 }
 
-// The segment of a zone that is kept is shared.
+// The cached segment of a zone is shared.
 func TestConcurrentUse(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin"})
 	var group sync.WaitGroup

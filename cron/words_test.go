@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The zone of a schedule is not named where each expression has one of its own.
+// The zone of a schedule is not named if each expression has its own zone.
 func TestWordsOfZones(t *testing.T) {
 	for want, spec := range map[string]Spec{
 		"at 09:00 every day (Asia/Tokyo)":                                    {Expressions: []string{"TZ=Asia/Tokyo 0 9 * * *"}},

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The zone data of the program come before those of the machine.
+// The zone data of the program has precedence over that of the machine.
 func TestZonesOfTheProgram(t *testing.T) {
 	winter := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	if os.Getenv("ZONES_OF_THE_MACHINE") != "" { // in the process below

@@ -1,4 +1,4 @@
-// Package deploy_test reads the files of this directory as those do who use them.
+// Package deploy_test checks the files of this directory as their users read them.
 package deploy_test
 
 import (
@@ -20,7 +20,7 @@ var (
 	series   = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// metricNames are the names that the code gives to metrics.
+// metricNames returns the names of the metrics in the code.
 func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -161,7 +161,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// The service gives a stop more time than the engine takes for it by default, wherever it is run.
+// In every deployment, the service gives a stop more time than the default drain timeout of the
+// engine.
 func TestGraceIsLongerThanDrain(t *testing.T) {
 	for path, grace := range map[string]string{
 		"systemd/progressor.service":  "TimeoutStopSec=45\n",

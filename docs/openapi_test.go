@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/progressor-engine/progressor/docs"
-	_ "github.com/progressor-engine/progressor/proto/progressor/v1" // the contract
+	_ "github.com/progressor-engine/progressor/proto/progressor/v1" // the API
 )
 
 type media map[string]struct {
@@ -49,8 +49,8 @@ func read(t *testing.T) (document, any) {
 	return d, tree
 }
 
-// TestEveryMethodIsThere holds: each method of every service of the contract has an operation, with
-// what it is asked in and answers in.
+// TestEveryMethodIsThere checks that each method of every service has an operation with its request
+// and its response.
 func TestEveryMethodIsThere(t *testing.T) {
 	d, _ := read(t)
 	if d.OpenAPI != "3.1.0" {
@@ -111,8 +111,8 @@ func checkMethod(t *testing.T, d document, method protoreflect.MethodDescriptor)
 	}
 }
 
-// TestEveryReferenceResolves holds: what a $ref points to is there; and every schema is valid YAML
-// that JSON can say, too.
+// TestEveryReferenceResolves checks that the target of each $ref exists, and that every schema is
+// valid YAML that can be written as JSON.
 func TestEveryReferenceResolves(t *testing.T) {
 	_, tree := read(t)
 	references := 0
@@ -158,7 +158,7 @@ func resolves(tree any, ref string) bool {
 	return true
 }
 
-// TestSchemas holds: what a client sends as the pages say is what the schemas ask for.
+// TestSchemas checks that requests from the pages match the schemas.
 func TestSchemas(t *testing.T) {
 	d, _ := read(t)
 	args := d.Components.Schemas["progressor.v1.CallRequest"].(map[string]any)["properties"].(map[string]any)["args"].(map[string]any)

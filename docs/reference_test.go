@@ -13,8 +13,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// docs/reference.md has every method, every field and every value of an enum. (That it has nothing
-// else, and their comments, is for make verify: it is generated.)
+// docs/reference.md contains every method, every field and every value of an enum. (make verify
+// checks that it contains nothing else, because it is generated.)
 func TestReferenceIsComplete(t *testing.T) {
 	text, err := os.ReadFile("reference.md")
 	if err != nil {
@@ -76,8 +76,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// docs/api.md has a part of each service, names each of its methods, and has every reason of an
-// error.
+// docs/api.md has a section for each service, and names each method and every reason of an error.
 func TestAPIPageIsComplete(t *testing.T) {
 	text, err := os.ReadFile("api.md")
 	if err != nil {

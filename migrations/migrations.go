@@ -2,8 +2,8 @@ package migrations
 
 import "embed"
 
-// FS holds the migrations, one SQL file each, applied in the order of their numbers. Engines run meanwhile: TestMigrationsLetEnginesRun
-// says what a migration may do.
+// FS contains the migrations, one SQL file each, applied in the order of their numbers. Engines run
+// meanwhile: TestMigrationsLetEnginesRun says what a migration may do.
 //
 //go:embed *.sql
 var FS embed.FS

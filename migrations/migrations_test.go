@@ -11,7 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// firstBound is the first migration that is bound by the rules: those before it were made for no engine that ran anywhere.
+// firstBound is the first migration to which the rules apply. Earlier ones were applied before any
+// engine ran.
 const firstBound = "00009"
 
 var (
@@ -24,7 +25,7 @@ var (
 	takesAway   = regexp.MustCompile(`(?i)\b(?:DROP (?:TABLE|COLUMN|VIEW|FUNCTION|TYPE|SEQUENCE|CONSTRAINT)|RENAME|ALTER COLUMN \w+ (?:SET DATA )?TYPE|SET NOT NULL|ADD VALUE)\b`)
 )
 
-// faults names what a migration does that stops engines which run meanwhile, or that they cannot live with.
+// faults returns the statements of a migration that block running engines, or that break them.
 func faults(text string) (list []string) {
 	up, _, _ := strings.Cut(text, "-- +goose Down")
 	bare := quoted.ReplaceAllString(comment.ReplaceAllString(up, ""), "''")
@@ -66,7 +67,7 @@ func faults(text string) (list []string) {
 	return list
 }
 
-// Two migrations with one number cannot be applied.
+// Two migrations with the same number cannot be applied.
 func TestMigrationsHaveNumbersOfTheirOwn(t *testing.T) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil {
@@ -82,7 +83,7 @@ func TestMigrationsHaveNumbersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Migrations run while engines do: see docs/operations.md, An upgrade.
+// Migrations run while engines run: see docs/operations.md, An upgrade.
 func TestMigrationsLetEnginesRun(t *testing.T) {
 	names, err := fs.Glob(migrations.FS, "*.sql")
 	if err != nil || len(names) < 2 {

@@ -33,7 +33,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A tracestate that is longer than everybody has to hand on is left out, not the trace.
+// A tracestate that is longer than the required length is dropped, but the trace is not.
 func TestLongState(t *testing.T) {
 	t.Parallel()
 	members := make([]string, 30)

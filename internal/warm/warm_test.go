@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Who waits gets the answer of what was done for him, and its panic.
+// The caller of Wait gets the result of its function, and its panic.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	g := New()

@@ -16,8 +16,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Each limit refuses what is one past it, by the field's path and a rule that the RPC layer can tell apart (too large,
-// invalid), and lets the largest and the smallest value through.
+// Each limit rejects the first value beyond it, with the path of the field and a rule that the RPC
+// layer can distinguish (too large, invalid), and accepts the largest and the smallest value.
 func TestLimits(t *testing.T) {
 	const mebibyte = 1 << 20
 	start := func(change func(*progressorv1.StartRequest)) proto.Message {
@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		message     proto.Message
-		field, rule string // "": valid
+		field, rule string // "" if it is valid
 	}{
 		{"the engine chooses an id", start(func(*progressorv1.StartRequest) {}), "", ""},
 		{"longest id", start(func(r *progressorv1.StartRequest) { r.ProcessId = strings.Repeat("é", 128) }), "", ""},
@@ -117,8 +117,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// No enum reaches the engine with a number that it does not know: every enum field of everything that a request may hold
-// says so. (ProcessRequest is the engine's own.)
+// Every enum field of every request must be restricted to known values, so that the engine gets no
+// unknown number. (The engine itself sends ProcessRequest.)
 func TestEnumsOfRequestsAreDefined(t *testing.T) {
 	looked := 0
 	seen := map[protoreflect.FullName]bool{}

@@ -82,7 +82,7 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	for n, j := range jobs {
 		ns, ok := all[j.Key.Namespace]
 		switch {
-		// for jobs that wait for a key, Placed is called later
+		// for jobs that wait for a key, WakeForJobs is called later
 		case done[n].Outcome != storage.JobEnqueued || !ok || len(j.Constraints.Keys) > 0:
 		case done[n].Later:
 			later[j.Key.Namespace] = true
@@ -103,16 +103,16 @@ func (e *Engine) enqueued(jobs []*storage.NewJob, done []storage.Enqueued) {
 	}
 }
 
-// Hands reports whether this node may hand out tasks of a namespace: the namespace exists and is
-// not paused, and the node is connected.
-func (e *Engine) Hands(namespace string) bool {
+// CanHandOut reports whether this node may hand out tasks of a namespace: the namespace exists and
+// is not paused, and the node is connected.
+func (e *Engine) CanHandOut(namespace string) bool {
 	ns, ok := e.registry.all()[namespace]
 	return ok && !ns.paused && e.isConnected()
 }
 
-// Placed wakes the pollers and workers that may run jobs that now wait for a slot. byName maps job
-// names to counts.
-func (e *Engine) Placed(namespace string, byName map[string]int) {
+// WakeForJobs wakes the pollers and workers that may run jobs that now wait for a slot. byName maps
+// job names to counts.
+func (e *Engine) WakeForJobs(namespace string, byName map[string]int) {
 	ns, ok := e.registry.all()[namespace]
 	switch {
 	case !ok || len(byName) == 0:
@@ -125,21 +125,21 @@ func (e *Engine) Placed(namespace string, byName map[string]int) {
 	}
 }
 
-// ScanFailed counts and logs a failed scan of a kind.
-func (e *Engine) ScanFailed(ctx context.Context, what string, err error) {
+// ReportScanError counts and logs a failed scan of a kind.
+func (e *Engine) ReportScanError(ctx context.Context, what string, err error) {
 	e.scanFailed(ctx, what, err)
 }
 
-// Pulls reports whether workers take the tasks of a namespace, even if it is paused. It returns
+// IsPulled reports whether workers take the tasks of a namespace, even if it is paused. It returns
 // true if the namespace cannot be read.
-func (e *Engine) Pulls(ctx context.Context, namespace string) bool {
+func (e *Engine) IsPulled(ctx context.Context, namespace string) bool {
 	ns, err := e.namespace(ctx, namespace)
 	return err != nil || ns.lease > 0
 }
 
-// Moved notifies the waiters and watchers of processes that have ended, and delivers the messages
-// that were stored for the processes in notified.
-func (e *Engine) Moved(ended, notified []process.Key) {
+// AnnounceEnds notifies the waiters and watchers of processes that have ended, and delivers the
+// messages that were stored for the processes in notified.
+func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 	for _, k := range ended {
 		e.cancelled(k)
 	}

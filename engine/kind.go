@@ -42,9 +42,9 @@ type Kind struct {
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
 	// Explain adds facts of the kind to the explanation of a process. It may be nil.
 	Explain func(context.Context, *progressorv1.Process, *explain.State) error
-	// Noted is called when the kind has something to check: the end of a member or a time that has
+	// Wake is called when the kind has something to check: the end of a member or a time that has
 	// come. It must not block. Spurious calls are allowed. It may be nil.
-	Noted func()
+	Wake func()
 	// Standing is called once a second with the state of all namespaces. It must not block. It may
 	// be nil.
 	Standing func([]storage.Standing)
@@ -70,11 +70,11 @@ type End struct {
 	Random       float64                       // in [0, 1): the jitter of a wait
 }
 
-// noted calls Noted of all kinds.
-func (e *Engine) noted() {
+// wakeKinds calls Wake of all kinds.
+func (e *Engine) wakeKinds() {
 	for _, k := range e.kinds {
-		if k.Noted != nil {
-			k.Noted()
+		if k.Wake != nil {
+			k.Wake()
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 		noted = noted || m.Outcome == storage.MemberNoted || made && m.Kind == storage.MessageCancel
 	}
 	if noted {
-		e.noted()
+		e.wakeKinds()
 	}
 	if calls && pulled {
 		e.pulls.wake()

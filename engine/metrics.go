@@ -130,17 +130,17 @@ func (m *engineMetrics) timerLate(late time.Duration) {
 	m.timerLateness.Observe(late.Seconds())
 }
 
-// AtFirst is a series of a histogram that is exported only after its first observation. Unused
+// LazySeries is a series of a histogram that is exported only after its first observation. Unused
 // series would be most of a scrape: each has 19 lines.
-type AtFirst struct{ series func() prometheus.Observer }
+type LazySeries struct{ series func() prometheus.Observer }
 
-// NewAtFirst returns the series with these labels.
-func NewAtFirst(of *prometheus.HistogramVec, labels ...string) AtFirst {
-	return AtFirst{sync.OnceValue(func() prometheus.Observer { return of.WithLabelValues(labels...) })}
+// NewLazySeries returns the series with these labels.
+func NewLazySeries(of *prometheus.HistogramVec, labels ...string) LazySeries {
+	return LazySeries{sync.OnceValue(func() prometheus.Observer { return of.WithLabelValues(labels...) })}
 }
 
 // Observe implements prometheus.Observer.
-func (a AtFirst) Observe(value float64) { a.series().Observe(value) }
+func (a LazySeries) Observe(value float64) { a.series().Observe(value) }
 
 // namespaceMetrics are the metrics of one namespace with resolved labels, because looking labels up
 // costs more than observing.
@@ -167,7 +167,7 @@ const (
 func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	n := &namespaceMetrics{
 		preparing: map[process.TaskType]prometheus.Observer{}, processing: map[process.TaskType]prometheus.Observer{}, completion: map[string]prometheus.Observer{},
-		removing: NewAtFirst(m.removing, name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
+		removing: NewLazySeries(m.removing, name), stale: m.stale.WithLabelValues(name), zombies: m.zombieTasks.WithLabelValues(name), expired: m.expired.WithLabelValues(name),
 		adopted: m.adopted.WithLabelValues(name),
 	}
 	m.lost.WithLabelValues(name)
@@ -176,11 +176,11 @@ func (m *engineMetrics) namespace(name string) *namespaceMetrics {
 	}
 	for _, t := range process.TaskTypes() {
 		label := strings.ToLower(string(t))
-		n.preparing[t] = NewAtFirst(m.preparing, name, label)
-		n.processing[t] = NewAtFirst(m.processing, name, label)
+		n.preparing[t] = NewLazySeries(m.preparing, name, label)
+		n.processing[t] = NewLazySeries(m.processing, name, label)
 	}
 	for _, c := range []string{completionContinue, completionSuspend, completionUnlock, completionError, completionRemove} {
-		n.completion[c] = NewAtFirst(m.completion, name, c)
+		n.completion[c] = NewLazySeries(m.completion, name, c)
 	}
 	return n
 }

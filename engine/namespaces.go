@@ -56,7 +56,7 @@ type namespace struct {
 func (ns *namespace) servable() bool { return !ns.paused && ns.processor != nil }
 
 // pulled reports whether workers take the tasks now, so that this node runs only those of kinds
-// with a Processor. It is false while the namespace is paused, see Engine.Pulls.
+// with a Processor. It is false while the namespace is paused, see Engine.IsPulled.
 func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 
 // registry holds the namespaces that this node knows.

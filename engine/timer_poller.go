@@ -264,7 +264,7 @@ func (p *timerPoller) release(ctx context.Context, due []string) {
 		p.alarm(name, 0) // there may be more
 	}
 	if len(released) > 0 {
-		e.noted()
+		e.wakeKinds()
 		e.pulls.wake()
 	}
 }

@@ -167,7 +167,7 @@ func (a *admission) remember(namespace string, r *rules) {
 
 // serve looks at key queues of a namespace, some of them in each turn.
 func (a *admission) serve(ctx context.Context, namespace string, l *look) {
-	if !a.jobs.engine.Hands(namespace) {
+	if !a.jobs.engine.CanHandOut(namespace) {
 		return // the look at all queues finds them
 	}
 	began := time.Now()
@@ -178,7 +178,7 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 		last = len(part) == 0 || len(lines) == 0 && !l.all // a reported queue must not wait for the look at all queues
 		more, err := a.turn(ctx, namespace, part, last && l.all)
 		if err != nil {
-			a.jobs.engine.ScanFailed(ctx, "constraints", err)
+			a.jobs.engine.ReportScanError(ctx, "constraints", err)
 			a.later(namespace, append(part, lines...), l.all)
 			return
 		}
@@ -237,7 +237,7 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 	}
 	a.mu.Unlock()
 	a.jobs.metrics.given(namespace, done.blocked)
-	a.jobs.engine.Placed(namespace, done.placed)
+	a.jobs.engine.WakeForJobs(namespace, done.placed)
 	return done.again, nil
 }
 
@@ -300,7 +300,7 @@ func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err
 	if err != nil {
 		return false, err
 	}
-	a.jobs.engine.Placed(namespace, placed)
+	a.jobs.engine.WakeForJobs(namespace, placed)
 	if len(lines) > 0 {
 		a.notify(namespace, false, lines...)
 	}

@@ -72,12 +72,12 @@ func (g *groups) Run(ctx context.Context) error {
 		case <-g.woken:
 		}
 		if err := g.wakeStranded(ctx); err != nil {
-			g.jobs.engine.ScanFailed(ctx, "groups", err)
+			g.jobs.engine.ReportScanError(ctx, "groups", err)
 		}
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = g.look(ctx); err != nil {
-				g.jobs.engine.ScanFailed(ctx, "groups", err)
+				g.jobs.engine.ReportScanError(ctx, "groups", err)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 		return groupRules(options.GetWorkers())
 	}, func(group *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 		step := nextStep(group, rules)
-		if step.Outcome == "" && !g.jobs.engine.Pulls(ctx, group.Key.Namespace) {
+		if step.Outcome == "" && !g.jobs.engine.IsPulled(ctx, group.Key.Namespace) {
 			return strandedStep(group)
 		}
 		return step
@@ -99,7 +99,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g.jobs.engine.Moved(looked.Ended, looked.Notified)
+	g.jobs.engine.AnnounceEnds(looked.Ended, looked.Notified)
 	if len(looked.Ended) > 0 {
 		g.jobs.engine.Retried() // jobs that wait for one of them may continue
 	}

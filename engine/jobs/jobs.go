@@ -44,7 +44,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.run, Noted: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		Run: q.run, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 	}
 }
 
@@ -178,7 +178,7 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 // checkTakers rejects a job for several workers in a namespace without workers. path is the prefix
 // of field names in errors.
 func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) error {
-	if !j.Grouped || q.engine.Pulls(ctx, j.Key.Namespace) {
+	if !j.Grouped || q.engine.IsPulled(ctx, j.Key.Namespace) {
 		return nil
 	}
 	return &process.InvalidError{Field: path + "options.workers", Message: fmt.Sprintf(

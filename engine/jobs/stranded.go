@@ -20,7 +20,7 @@ import (
 func (g *groups) strand(all []storage.Standing) bool {
 	var stranded []string
 	for n := range all {
-		if all[n].Grouped && !g.jobs.engine.Pulls(context.Background(), all[n].Namespace) {
+		if all[n].Grouped && !g.jobs.engine.IsPulled(context.Background(), all[n].Namespace) {
 			stranded = append(stranded, all[n].Namespace)
 		}
 	}

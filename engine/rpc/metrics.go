@@ -38,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
 			procedure := "/" + name + "/" + string(methods.Get(i).Name())
-			m.answered[procedure] = engine.NewAtFirst(m.duration, procedure[1:], codeOK)
+			m.answered[procedure] = engine.NewLazySeries(m.duration, procedure[1:], codeOK)
 		}
 	}
 	if reg == nil {

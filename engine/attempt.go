@@ -57,7 +57,7 @@ func (e *Engine) step(
 ) (*storage.Claim, *knownHistory, bool) {
 	ctx, cancel := context.WithCancelCause(e.doing)
 	defer cancel(nil)
-	e.store.Saw(c.TaskID, c.FencingToken)
+	e.store.RecordNumbers(c.TaskID, c.FencingToken)
 	if !e.attempts.begin(c, cancel) {
 		return nil, nil, false
 	}

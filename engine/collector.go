@@ -152,7 +152,7 @@ func (c *collector) remove(ctx context.Context) error {
 		errs = append(errs, c.purge(ctx))
 	}
 	if c.due("forget", 30) {
-		errs = append(errs, c.engine.store.BuryNodes(ctx), c.engine.store.ForgetAudit(ctx), c.forgetLeases(ctx))
+		errs = append(errs, c.engine.store.DeleteDeadNodes(ctx), c.engine.store.ForgetAudit(ctx), c.forgetLeases(ctx))
 	}
 	if c.due("kinds", 300) || c.forgetting {
 		errs = append(errs, c.forgetOfKinds(ctx))

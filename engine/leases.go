@@ -60,14 +60,14 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		if err != nil {
 			return nil, err
 		}
-		if order != storage.WorkerGoesOn {
+		if order != storage.WorkerContinue {
 			if first && p.Wait > 0 {
 				e.rest(ctx, min(p.Wait, workersRest))
 			}
 			return nil, nil
 		}
 		wait := e.pulls.join(&p, lines)
-		if e.workers.lastCommand(p.WorkerID) != storage.WorkerGoesOn || e.registry.byName.Load() != known {
+		if e.workers.lastCommand(p.WorkerID) != storage.WorkerContinue || e.registry.byName.Load() != known {
 			// The command or the change of a namespace came before the poll could be woken.
 			e.pulls.leave(wait)
 			continue
@@ -158,7 +158,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscr
 			e.refuseLease(&held[n], err)
 			continue
 		}
-		e.store.Saw(held[n].Claim.TaskID, held[n].Claim.FencingToken)
+		e.store.RecordNumbers(held[n].Claim.TaskID, held[n].Claim.FencingToken)
 		e.leased.put(&held[n], e.traces.slim(held[n].Claim.Context))
 		leases = append(leases, lease)
 	}

@@ -128,7 +128,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 		e.metrics.messages.WithLabelValues(namespace, string(m.Kind), m.Outcome).Inc()
 		made := m.Outcome == storage.Delivered
 		calls, timers = calls || made && !m.Later, timers || made && m.Later
-		noted = noted || m.Outcome == storage.MemberNoted || made && m.Kind == storage.MessageCancel
+		noted = noted || m.Outcome == storage.MemberRecorded || made && m.Kind == storage.MessageCancel
 	}
 	if noted {
 		e.wakeKinds()

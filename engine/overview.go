@@ -35,7 +35,7 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := e.store.WaitingByWhat(ctx, names, maxWaitingCounted)
+	waiting, err := e.store.CountWaiting(ctx, names, maxWaitingCounted)
 	if err != nil {
 		return nil, err
 	}

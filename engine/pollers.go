@@ -95,7 +95,7 @@ func (p *callPoller) passedOver(ctx context.Context) bool {
 	if len(names) == 0 || !e.isConnected() || ctx.Err() != nil {
 		return false
 	}
-	left, err := e.store.CallsLeft(ctx, names)
+	left, err := e.store.HasWaitingCalls(ctx, names)
 	return err == nil && left
 }
 

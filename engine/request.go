@@ -148,7 +148,7 @@ func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (An
 	key := process.Key{Namespace: r.call.Key.Namespace, ProcessID: p.ProcessID}
 	ans := Answer{ProcessID: p.ProcessID, TaskID: p.TaskID}
 	ref := storage.TaskRef{Key: key, TaskID: p.TaskID}
-	e.store.Saw(p.TaskID, 0)
+	e.store.RecordNumbers(p.TaskID, 0)
 	switch p.Outcome {
 	case storage.Captured:
 		var wt *waiter

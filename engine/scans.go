@@ -197,7 +197,7 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 	for _, room := range r.rooms {
 		left = append(left, room.Places-got[room.Namespace])
 	}
-	return left, storage.ScanIsCut(claims)
+	return left, storage.ScanIsTruncated(claims)
 }
 
 // scanTimeout limits a scan on a connection that does not answer; statement_timeout ends a slow

@@ -194,7 +194,7 @@ func (w *workers) note(ctx context.Context, age time.Duration) error {
 	if len(due) == 0 {
 		return nil
 	}
-	if err := w.engine.store.SeeWorkers(ctx, due); err != nil {
+	if err := w.engine.store.RecordWorkers(ctx, due); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -259,7 +259,7 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 	case progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET:
 		order = storage.WorkerQuiet
 	case progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE:
-		order = storage.WorkerGoesOn
+		order = storage.WorkerContinue
 	}
 	if r.GetGrace() != nil {
 		if order != storage.WorkerStop {

@@ -26,7 +26,7 @@ func (b *bench) begun(id string) {
 func (b *bench) look(id string, step jobs.GroupStep) bool {
 	b.t.Helper()
 	taken := false
-	_, err := jobs.LookAtGroups(context.Background(), b.Store, 100, func(*jobs.Group) jobs.GroupRules { return jobs.GroupRules{Count: 1} },
+	_, err := jobs.CheckGroups(context.Background(), b.Store, 100, func(*jobs.Group) jobs.GroupRules { return jobs.GroupRules{Count: 1} },
 		func(g *jobs.Group, _ jobs.GroupRules) jobs.GroupStep {
 			if g.Key.ProcessID != id {
 				return jobs.GroupStep{}

@@ -18,8 +18,8 @@ const (
 
 // The outcomes of a delivery.
 const (
-	Delivered   = "delivered"
-	MemberNoted = "noted" // end of a member, recorded for the group job that must check it
+	Delivered      = "delivered"
+	MemberRecorded = "noted" // end of a member, recorded for the group job that must check it
 	// start: the process exists, or another job holds the unique key, so nothing was done
 	TargetExists   = "exists"
 	MessageHeld    = "held"      // the process is SUSPENDED or in ERROR: the message waits

@@ -62,7 +62,7 @@ type EnqueueOutcome string
 // The outcomes of an Enqueue. Exists, Replayed and Mismatched are the same as for a Start.
 const (
 	JobEnqueued   EnqueueOutcome = "enqueued"
-	JobTwin       EnqueueOutcome = "twin" // another job holds the unique key
+	JobDuplicate  EnqueueOutcome = "twin" // another job holds the unique key
 	JobReplayed   EnqueueOutcome = "replayed"
 	JobMismatched EnqueueOutcome = "mismatch"
 	JobExists     EnqueueOutcome = "exists"
@@ -198,7 +198,7 @@ const enqueueChunk = 1000
 
 // EnqueueBatch creates all jobs or none, in one transaction. An *EnqueueRefusedError identifies the
 // first job that was not accepted. Jobs whose unique key belongs to an earlier job of the batch get
-// the outcome JobTwin.
+// the outcome JobDuplicate.
 func (s *Store) EnqueueBatch(ctx context.Context, jobs []*NewJob) ([]Enqueued, error) {
 	all := make([]Enqueued, len(jobs))
 	keys := make([]process.Key, len(jobs))

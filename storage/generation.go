@@ -29,9 +29,9 @@ type generations struct {
 	taskID, fencingToken atomic.Int64
 }
 
-// Saw records numbers that the database has issued, so that they are not issued again after a
-// failover that lost them. It is safe for concurrent use.
-func (s *Store) Saw(taskID, fencingToken int64) {
+// RecordNumbers records numbers that the database has issued, so that they are not issued again
+// after a failover that lost them. It is safe for concurrent use.
+func (s *Store) RecordNumbers(taskID, fencingToken int64) {
 	raise(&s.generations.taskID, taskID)
 	raise(&s.generations.fencingToken, fencingToken)
 }

@@ -87,7 +87,7 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	b := newBench(t)
 	b.process("p")
 	first := b.claim("p")
-	b.Saw(first.TaskID, first.FencingToken)
+	b.RecordNumbers(first.TaskID, first.FencingToken)
 	changed := make(chan struct{}, 100)
 	b.OnNewGeneration(func() { changed <- struct{}{} })
 	ask[int64](b, "SELECT setval('task_ids', 1) + setval('fencing_tokens', 1)")
@@ -115,7 +115,7 @@ func TestNumbersAreNotIssuedTwice(t *testing.T) {
 	// The same server with the same numbers has the same generation.
 	generation := ask[string](b, "SELECT generation::text FROM database_generation")
 	other := open(t, b.dsn, storage.Config{})
-	other.Saw(next.TaskID, next.Claim.FencingToken)
+	other.RecordNumbers(next.TaskID, next.Claim.FencingToken)
 	must(t, 0, other.Ping(t.Context()))
 	equal(t, "generation", ask[string](b, "SELECT generation::text FROM database_generation"), generation)
 	b.save(end(first, storage.Finished))

@@ -222,8 +222,8 @@ func (s *Store) ListFailedRuns(ctx context.Context, namespaces []string, maxDeta
 // Waiting has the number of waiting tasks by what they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
-// WaitingByWhat counts the waiting tasks. It counts each kind in each namespace to limit.
-func (s *Store) WaitingByWhat(ctx context.Context, namespaces []string, limit int) (Waiting, error) {
+// CountWaiting counts the waiting tasks. It counts each kind in each namespace to limit.
+func (s *Store) CountWaiting(ctx context.Context, namespaces []string, limit int) (Waiting, error) {
 	row, err := s.q.WaitingByWhat(ctx, s.general, dbsqlc.WaitingByWhatParams{Namespaces: namespaces, Lim: int32(limit)})
 	return row, mapped("count waiting tasks", err)
 }

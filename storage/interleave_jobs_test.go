@@ -302,7 +302,7 @@ func TestRetryMeetsEnqueue(t *testing.T) {
 		if enqueued != nil || retried != nil && !errors.As(retried, &held) {
 			t.Fatal(retried, enqueued)
 		}
-		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == storage.JobTwin) {
+		if open := ask[int](b, "SELECT count(*)::int FROM processes WHERE status = 'INIT' AND process_id IN ($1, $1 || '-twin')", id); open != 1 || (retried == nil) != (e.Outcome == storage.JobDuplicate) {
 			t.Fatalf("round %d: %d jobs have the key; retried: %v, enqueued: %+v", round, open, retried, e)
 		}
 	}

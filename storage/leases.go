@@ -183,9 +183,9 @@ func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit i
 	return counts, mapped("count pollable", err)
 }
 
-// WantedTakers returns which of the waiting workers, each with one subscription, could take a slot
+// FindTakers returns which of the waiting workers, each with one subscription, could take a slot
 // of a job group.
-func (s *Store) WantedTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
+func (s *Store) FindTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
 	var a dbsqlc.WantedTakersParams
 	for n, l := range lines {
 		a.Ords = append(a.Ords, int32(n))

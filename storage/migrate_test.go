@@ -286,10 +286,10 @@ func TestNodes(t *testing.T) {
 	// A dead node is deleted only when it holds no tasks.
 	b.start("p")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours'")
-	must(t, 0, other.BuryNodes(t.Context()))
+	must(t, 0, other.DeleteDeadNodes(t.Context()))
 	equal(t, "nodes after a step of the clock", ask[int](b, "SELECT count(*) FROM nodes"), 2)
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '2 hours', dead_beat_time = CASE WHEN node_id = $1 THEN beat_time - interval '2 hours' END", other.NodeID())
-	if err := other.BuryNodes(t.Context()); err != nil {
+	if err := other.DeleteDeadNodes(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := b.Beat(t.Context(), storage.NodeReport{TimerLateness: -1}); err != nil {

@@ -73,8 +73,8 @@ func (s *Store) DeleteNode(ctx context.Context) error {
 	return mapped("delete node", s.q.DeleteNode(ctx, s.beats, s.nodeID.Load()))
 }
 
-// BuryNodes deletes nodes that have been dead for an hour and hold no tasks.
-func (s *Store) BuryNodes(ctx context.Context) error {
+// DeleteDeadNodes deletes nodes that have been dead for an hour and hold no tasks.
+func (s *Store) DeleteDeadNodes(ctx context.Context) error {
 	return mapped("bury nodes", s.q.BuryNodes(ctx, s.kept))
 }
 

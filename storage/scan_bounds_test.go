@@ -32,7 +32,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	}
 	for range 2 {
 		claims, err := b.SearchCalls(t.Context(), rooms)
-		equal(t, "calls", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[2 true]")
+		equal(t, "calls", []any{len(must(t, claims, err)), storage.ScanIsTruncated(claims)}, "[2 true]")
 	}
 	for _, namespace := range []string{"c", "d"} {
 		b.backlog(namespace, 20, "TIMEOUT", "time")
@@ -40,7 +40,7 @@ func TestScansAreBoundedInBytes(t *testing.T) {
 	rooms[0].Namespace, rooms[1].Namespace = "c", "d"
 	for range 2 {
 		claims, _, err := b.SearchTimers(t.Context(), rooms)
-		equal(t, "timers", []any{len(must(t, claims, err)), storage.ScanIsCut(claims)}, "[2 true]")
+		equal(t, "timers", []any{len(must(t, claims, err)), storage.ScanIsTruncated(claims)}, "[2 true]")
 	}
 	b.recount()
 }

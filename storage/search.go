@@ -48,9 +48,9 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 	return rows, mapped("search calls", err)
 }
 
-// CallsLeft reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
+// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
 // processes that other transactions have locked.
-func (s *Store) CallsLeft(ctx context.Context, namespaces []string) (bool, error) {
+func (s *Store) HasWaitingCalls(ctx context.Context, namespaces []string) (bool, error) {
 	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
 	return left, mapped("calls left", err)
 }
@@ -146,8 +146,8 @@ const maxScanBytes = 2 << 20
 // maxRunningBytes is the approximate limit of the bytes of running tasks that one statement reads.
 const maxRunningBytes = 8 << 20
 
-// ScanIsCut reports whether the byte limit of a scan may have left tasks behind.
-func ScanIsCut(claims []Claim) bool {
+// ScanIsTruncated reports whether the byte limit of a scan may have left tasks behind.
+func ScanIsTruncated(claims []Claim) bool {
 	bytes := 0
 	for n := range claims {
 		bytes += len(claims[n].Args) + len(claims[n].Context) + len(claims[n].AuxState)

@@ -49,8 +49,8 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 	return mapped(op, read(ctx, s.general))
 }
 
-// Taking runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings of
-// the hot path. op is the name of the operation in errors.
-func (s *Store) Taking(ctx context.Context, op string, take func(context.Context, DB) error) error {
+// TakeTasks runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings
+// of the hot path. op is the name of the operation in errors.
+func (s *Store) TakeTasks(ctx context.Context, op string, take func(context.Context, DB) error) error {
 	return mapped(op, pgx.BeginFunc(ctx, s.hot, func(tx pgx.Tx) error { return take(ctx, tx) }))
 }

@@ -16,9 +16,9 @@ type WorkerCommand string
 
 // The commands.
 const (
-	WorkerGoesOn WorkerCommand = ""
-	WorkerQuiet  WorkerCommand = "quiet" // take no new tasks
-	WorkerStop   WorkerCommand = "stop"  // also give up the remaining leases after the grace period
+	WorkerContinue WorkerCommand = ""
+	WorkerQuiet    WorkerCommand = "quiet" // take no new tasks
+	WorkerStop     WorkerCommand = "stop"  // also give up the remaining leases after the grace period
 )
 
 // WorkerSeen is a worker that was seen in a namespace.
@@ -40,8 +40,8 @@ type StoppingWorker struct {
 	Left    time.Duration // time until then, at the time of the read
 }
 
-// SeeWorkers records that workers were seen.
-func (s *Store) SeeWorkers(ctx context.Context, seen []WorkerSeen) error {
+// RecordWorkers records that workers were seen.
+func (s *Store) RecordWorkers(ctx context.Context, seen []WorkerSeen) error {
 	var a dbsqlc.SeeWorkersParams
 	for _, w := range seen {
 		a.Namespaces = append(a.Namespaces, w.Namespace)
@@ -81,7 +81,7 @@ func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string
 			return nil
 		}
 		note := Note{By: by[0], Details: map[string]string{"directive": "continue", "reason": reason}}
-		if order != WorkerGoesOn {
+		if order != WorkerContinue {
 			note.Details["directive"] = string(order)
 		}
 		if order == WorkerStop {

@@ -164,7 +164,7 @@ func (p *placer) place(names []string) (outcome, error) {
 }
 
 // weigh assigns keys if some jobs need several keys or must be evaluated.
-func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
+func (p *placer) weigh(front []jobs.QueuedJob, done *outcome) (err error) {
 	keys := make([]map[string]string, len(front))
 	var others []string
 	for n := range front {
@@ -191,7 +191,7 @@ func (p *placer) weigh(front []jobs.InFront, done *outcome) (err error) {
 }
 
 // count records that a job can be claimed now.
-func (o *outcome) count(t *jobs.Turn, j *jobs.InFront) {
+func (o *outcome) count(t *jobs.Turn, j *jobs.QueuedJob) {
 	o.placed[j.Name]++
 	if constraint, _, inLine := strings.Cut(j.Line, "="); inLine {
 		o.blocked[constraint] += max(t.Now.Sub(j.Since), 0)
@@ -222,7 +222,7 @@ func (p *placer) read(names []string) error {
 }
 
 // front returns the jobs at the front of queues that have room, by priority, smallest first.
-func (p *placer) front(names []string) ([]jobs.InFront, error) {
+func (p *placer) front(names []string) ([]jobs.QueuedJob, error) {
 	f := jobs.Front{Limit: turnJobs}
 	for _, name := range names {
 		if l := p.queues[name]; l.room > 0 {
@@ -234,13 +234,13 @@ func (p *placer) front(names []string) ([]jobs.InFront, error) {
 		return nil, nil
 	}
 	front, err := p.turn.Front(f)
-	slices.SortFunc(front, func(a, b jobs.InFront) int {
+	slices.SortFunc(front, func(a, b jobs.QueuedJob) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.TaskID, b.TaskID))
 	})
 	return front, err
 }
 
-func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
+func (p *placer) keys(j *jobs.QueuedJob) (map[string]string, error) {
 	if j.Stale {
 		return p.rules.keys(j.Subject), nil
 	}
@@ -248,7 +248,7 @@ func (p *placer) keys(j *jobs.InFront) (map[string]string, error) {
 }
 
 // move gives a job all of its keys, or makes it wait for the first one that it lacks.
-func (p *placer) move(j *jobs.InFront, keys map[string]string) (m jobs.Move, moved bool) {
+func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, moved bool) {
 	m = jobs.Move{ProcessID: j.ProcessID, TaskID: j.TaskID, Evaluated: j.Stale, Keys: keys}
 	lines := storage.Constrained{Keys: keys}.KeyNames()
 	if j.Stale {

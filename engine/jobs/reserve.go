@@ -24,17 +24,17 @@ type reservation struct {
 }
 
 // precededBy reports whether a job comes before the one that has the reservation.
-func (r *reservation) precededBy(j *jobs.InFront) bool {
+func (r *reservation) precededBy(j *jobs.QueuedJob) bool {
 	return cmp.Or(cmp.Compare(j.Priority, r.priority), cmp.Compare(j.TaskID, r.taskID)) < 0
 }
 
 // isFor reports whether the key is reserved for a job.
-func (l *keyQueue) isFor(j *jobs.InFront) bool {
+func (l *keyQueue) isFor(j *jobs.QueuedJob) bool {
 	return l.reserved != nil && l.reserved.job == j.ProcessID
 }
 
 // isFree reports whether a job can have the key.
-func (l *keyQueue) isFree(j *jobs.InFront) bool {
+func (l *keyQueue) isFree(j *jobs.QueuedJob) bool {
 	if l.reserved == nil || l.isFor(j) || l.reserved.precededBy(j) {
 		return l.room > 0
 	}
@@ -44,7 +44,7 @@ func (l *keyQueue) isFree(j *jobs.InFront) bool {
 // reserve keeps the keys of a job for it if another job has taken one that was free. The names in
 // lines are sorted, and the job moved to its queue because all earlier keys were free. missing is
 // the index of the first key that it lacks now.
-func (p *placer) reserve(j *jobs.InFront, lines []string, missing int) {
+func (p *placer) reserve(j *jobs.QueuedJob, lines []string, missing int) {
 	if j.Stale || missing >= slices.Index(lines, j.Line) {
 		return
 	}

@@ -143,7 +143,7 @@ type Turn struct {
 
 // TakeTurn runs a turn. found is false if the namespace has never had constraints.
 func TakeTurn(ctx context.Context, s *storage.Store, namespace string, turn func(*Turn) error) (found bool, err error) {
-	err = s.Taking(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
+	err = s.TakeTasks(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		err := t.begin()
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -207,7 +207,7 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 }
 
 func change(ctx context.Context, s *storage.Store, namespace string, after func(*Turn) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
-	return s.Taking(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
+	return s.TakeTasks(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
 		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		if err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
 			return err
@@ -251,8 +251,8 @@ func (t *Turn) Read(lines []string, rated []bool) ([]KeyState, error) {
 	return t.q.ReadLines(t.ctx, t.db, dbsqlc.ReadLinesParams{Namespace: t.Namespace, Lines: lines, Rateds: rated})
 }
 
-// InFront is a job at the front of a key queue that this transaction has locked.
-type InFront struct {
+// QueuedJob is a job at the front of a key queue that this transaction has locked.
+type QueuedJob struct {
 	ProcessID string
 	TaskID    int64
 	Line      string
@@ -274,7 +274,7 @@ type Front struct {
 
 // Front locks the first jobs of key queues. If each of them needs only the key of its queue, all
 // get it at once (Given), which takes one statement instead of three.
-func (t *Turn) Front(f Front) ([]InFront, error) {
+func (t *Turn) Front(f Front) ([]QueuedJob, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {
 		if name, key, ok := strings.Cut(line, "="); ok && !f.Reserved {
@@ -282,10 +282,10 @@ func (t *Turn) Front(f Front) ([]InFront, error) {
 		}
 	}
 	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit})
-	all := make([]InFront, len(rows))
+	all := make([]QueuedJob, len(rows))
 	for n := range rows {
 		r := &rows[n]
-		all[n] = InFront{
+		all[n] = QueuedJob{
 			ProcessID: r.ProcessID, TaskID: r.TaskID, Line: r.Line, Keys: r.ConstraintKeys, Stale: r.Stale, Given: r.Given, WaitsFor: process.WaitsForConstraint, Since: r.ScheduledTime,
 			Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
 		}
@@ -428,7 +428,7 @@ const sweepSpan = 500
 
 // Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it
 // that were evaluated under an older version. over reports that the sweep is complete.
-func (t *Turn) Sweep() (stale []InFront, over bool, err error) {
+func (t *Turn) Sweep() (stale []QueuedJob, over bool, err error) {
 	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{Namespace: t.Namespace, Version: t.Version, After: *t.Cursor, Lim: sweepSpan})
 	if err != nil {
 		return nil, false, err
@@ -453,7 +453,7 @@ func (t *Turn) Sweep() (stale []InFront, over bool, err error) {
 			return nil, false, err
 		}
 		for _, r := range rows {
-			stale = append(stale, InFront{
+			stale = append(stale, QueuedJob{
 				ProcessID: r.ProcessID, TaskID: r.TaskID, Stale: true, WaitsFor: r.WaitsFor,
 				Subject: Subject{Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority},
 			})

@@ -60,20 +60,20 @@ type GroupStep struct {
 	Evict []process.Key
 }
 
-// Looked is the result of LookAtGroups.
-type Looked struct {
+// GroupChanges is the result of CheckGroups.
+type GroupChanges struct {
 	Groups   int           // number of groups
 	Notified []process.Key // targets of new messages
 	Ended    []process.Key // groups that have ended
 	Evict    []process.Key // members whose worker is no longer allowed, to be ended at once
 }
 
-// LookAtGroups takes at most limit groups that need a decision, and stores the decisions. rules
+// CheckGroups takes at most limit groups that need a decision, and stores the decisions. rules
 // parses the options of a group. decide is pure.
-func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (Looked, error) {
-	var looked Looked
-	err := s.Taking(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
-		looked = Looked{}
+func CheckGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (GroupChanges, error) {
+	var looked GroupChanges
+	err := s.TakeTasks(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
+		looked = GroupChanges{}
 		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit))
 		if err != nil || len(rows) == 0 {
 			return err
@@ -107,13 +107,13 @@ func LookAtGroups(ctx context.Context, s *storage.Store, limit int, rules func(*
 // WakeGroups lets jobs that wait for their members be decided again, in some namespaces, at most
 // limit of each.
 func WakeGroups(ctx context.Context, s *storage.Store, namespaces []string, limit int32) error {
-	return s.Taking(ctx, "wake groups", func(ctx context.Context, db storage.DB) error {
+	return s.TakeTasks(ctx, "wake groups", func(ctx context.Context, db storage.DB) error {
 		_, err := dbsqlc.New().WakeGroups(ctx, db, dbsqlc.WakeGroupsParams{Namespaces: namespaces, Lim: limit})
 		return err
 	})
 }
 
-// look is the transaction of LookAtGroups with the rows to write.
+// look is the transaction of CheckGroups with the rows to write.
 type look struct {
 	ctx   context.Context
 	store *storage.Store
@@ -206,7 +206,7 @@ func (l *look) add(g *Group, step GroupStep) {
 }
 
 // write stores the decisions.
-func (l *look) write(looked *Looked) error {
+func (l *look) write(looked *GroupChanges) error {
 	if err := l.q.DropPlaces(l.ctx, l.db, l.drop); err != nil {
 		return err
 	}

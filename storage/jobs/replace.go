@@ -55,7 +55,7 @@ func enqueueReplacing(
 	err = s.Locked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
 		done, err = s.EnqueueIn(ctx, db, j)
 		twin := done.Outcome == storage.JobExists && j.RequestID != uuid.Nil // the same request, on another node
-		if err != nil || done.Outcome != storage.JobTwin && !twin {
+		if err != nil || done.Outcome != storage.JobDuplicate && !twin {
 			return err
 		}
 		if changed = twin || done.ProcessID != holder.ProcessID; changed {

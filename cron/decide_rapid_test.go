@@ -216,14 +216,14 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 			return "nothing"
 		}
 		fire := rapid.SampledFrom(waiting).Draw(t, "fire").Time
-		step, withdrawn := l.cron.Withdraw(l.state, fire, l.now)
+		step, withdrawn := l.cron.RemoveQueued(l.state, fire, l.now)
 		if !withdrawn {
 			t.Fatalf("%s waits, but was not withdrawn", fire)
 		}
 		l.row(fire).status = Cancelled
 		l.apply(step)
 		m.withdraw(fire)
-		if _, again := l.cron.Withdraw(l.state, fire, l.now); again {
+		if _, again := l.cron.RemoveQueued(l.state, fire, l.now); again {
 			t.Fatalf("%s was withdrawn twice", fire)
 		}
 		return event

@@ -21,9 +21,9 @@ func (c Cron) Ended(state State, fire time.Time, status Status, ended, now time.
 // maxEarlier limits the stored earlier runs: 9 KB of the state. A forgotten run counts as unknown.
 const maxEarlier = 100
 
-// Withdraw removes a fire from the queue, so that it never starts, and reports whether the fire
+// RemoveQueued removes a fire from the queue, so that it never starts, and reports whether it
 // waited there. The fires behind it may start.
-func (c Cron) Withdraw(state State, fire, now time.Time) (Step, bool) {
+func (c Cron) RemoveQueued(state State, fire, now time.Time) (Step, bool) {
 	d := c.begin(state, now)
 	waiting := len(d.s.Queue)
 	d.s.Queue = slices.DeleteFunc(d.s.Queue, func(w Wait) bool { return w.Fire.Equal(fire) })

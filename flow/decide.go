@@ -444,7 +444,7 @@ func (d *Decision) stop(cause Cause) {
 	}
 	if d.Plan.Grace > 0 && s.Grace.IsZero() && s.Cause == ByCancel {
 		s.Grace = d.Now.Add(d.Plan.Grace)
-		d.endWaits(func(p *PlanStep) bool { return p.Waits != Outside }, ReasonStopped)
+		d.endWaits(func(p *PlanStep) bool { return p.Waits != External }, ReasonStopped)
 	} else {
 		d.endWaits(func(*PlanStep) bool { return true }, ReasonStopped)
 	}

@@ -157,7 +157,7 @@ func (p *play) want(steps string, mode flow.Mode) {
 // TestItemsThatWaitFail checks that too many failed items of a step of waits end the other items,
 // the step and the run.
 func TestItemsThatWaitFail(t *testing.T) {
-	for _, waits := range []flow.Waiting{flow.Outside, flow.Person, flow.Delay} {
+	for _, waits := range []flow.Waiting{flow.External, flow.Human, flow.Delay} {
 		p := newPlay(t, flow.PlanStep{Each: true, Waits: waits})
 		p.items, p.due = []string{"a", "b", "c"}, time.Hour
 		p.start()

@@ -42,9 +42,9 @@ func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
 			p.Steps[i].Waits = Delay
 		case s.Action != ActionWait:
 		case s.Source.GetWait().GetKind() == progressorv1.WaitAction_KIND_HUMAN:
-			p.Steps[i].Waits = Person
+			p.Steps[i].Waits = Human
 		default:
-			p.Steps[i].Waits = Outside
+			p.Steps[i].Waits = External
 		}
 	}
 	return p

@@ -39,9 +39,9 @@ type Waiting byte
 
 // The values of Waiting.
 const (
-	NoWait  Waiting = iota // a job, a process or a run does the work
-	Outside                // an external system, which answers through the API
-	Person
+	NoWait   Waiting = iota // a job, a process or a run does the work
+	External                // an external system, which answers through the API
+	Human
 	Delay
 )
 

@@ -205,7 +205,7 @@ func (t *task) update(o *command) error {
 // cancelFire removes a waiting fire from the queue, or cancels the run of a fire.
 func (t *task) cancelFire(fire time.Time) error {
 	s := t.state
-	if step, withdrawn := t.cron.Withdraw(s.Cron, fire, t.now); withdrawn {
+	if step, withdrawn := t.cron.RemoveQueued(s.Cron, fire, t.now); withdrawn {
 		t.endRow(fire, cron.Cancelled, "the fire was cancelled before it started")
 		t.follow(step)
 		return nil

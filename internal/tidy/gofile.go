@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,6 +28,9 @@ func goFile(name string, content []byte) ([]string, error) {
 	source := &goSource{name: name, files: files, file: file}
 	source.functionLength()
 	source.typeNames()
+	if !source.isTest() {
+		source.structFields()
+	}
 	source.builtSQL()
 	if source.isTest() {
 		source.sleeps()
@@ -64,6 +68,29 @@ func (s *goSource) typeNames() {
 			if word := emptyWord(spec.Name.Name); word != "" {
 				s.report(spec.Pos(), "type %s: %q says nothing: name what it is", spec.Name.Name, word)
 			}
+		}
+		return true
+	})
+}
+
+func (s *goSource) structFields() {
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		structType, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return true
+		}
+		name, n := spec.Name.Name, structType.Fields.NumFields()
+		switch allowed, excepted := manyFields[path.Dir(s.name)+"."+name]; {
+		case n > maxFields && !excepted:
+			s.report(spec.Pos(), "struct %s has %d fields, at most %d: split it by subject", name, n, maxFields)
+		case excepted && n > allowed:
+			s.report(spec.Pos(), "struct %s has %d fields, and had %d", name, n, allowed)
+		case excepted && n < allowed:
+			s.report(spec.Pos(), "struct %s has only %d fields: lower its number in manyFields", name, n)
 		}
 		return true
 	})

@@ -23,7 +23,7 @@ type NodeDescription struct {
 // RegisterNode creates a node row for this program, under which it claims tasks.
 func (s *Store) RegisterNode(ctx context.Context, n NodeDescription) (int64, error) {
 	id, err := s.q.InsertNode(ctx, s.beats, dbsqlc.InsertNodeParams{
-		Address: n.Address, Version: n.Version, MaxConnections: int32(s.connections), RequestsOnly: n.RequestsOnly,
+		Address: n.Address, Version: n.Version, MaxConnections: int32(s.maxConnections), RequestsOnly: n.RequestsOnly,
 	})
 	if err != nil {
 		return 0, mapped("register node", err)

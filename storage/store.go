@@ -83,46 +83,56 @@ func (c Config) connections() int { return c.Lanes + c.ScanConns + c.MaxConns + 
 
 // Store is a database.
 type Store struct {
-	log     *slog.Logger
-	q       *dbsqlc.Queries
-	lanes   []*lane
-	pending atomic.Int64  // operations in progress in the lanes
-	shared  *pgxpool.Pool // used by hot and kept, with the settings for the hot path
-	hot     *share        // scans, polls and histories
-	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
-	kept     *share
-	general  *pgxpool.Pool // reads, lists and maintenance, with default plans
-	searches *share        // part of general for lists and searches, which may take long
-	// beats has one connection for the heartbeats of the node, because a node without heartbeats
-	// must stop its tasks.
-	beats       *pgxpool.Pool
+	connections
+	hooks
+	log         *slog.Logger
+	q           *dbsqlc.Queries
+	lanes       []*lane
+	pending     atomic.Int64 // operations in progress in the lanes
 	metrics     *metrics
 	histories   histories
 	callQueues  callQueues
 	purges      purges
 	forgotten   forgotten
 	nodeID      atomic.Int64
-	connections int // maximum number of connections that this node opens
 	generations generations
 	generalOnly bool // for tests: no item uses the fast path
 	// waitsForLocks makes flushes wait for the locks of their processes, for tests in which two
 	// transactions meet.
 	waitsForLocks bool
-	listen        *pgx.ConnConfig
-	password      func(context.Context) (string, error)
-	adopt         atomic.Pointer[func([]Claim)]
-	deliver       atomic.Pointer[func([]process.Key, bool)]
-	eventMode     atomic.Pointer[func(string) EventMode]
 	stop          context.CancelFunc
 	stopped       context.Context
+}
+
+// connections are the connections of a node to the database, except those of its lanes.
+type connections struct {
+	shared *pgxpool.Pool // used by hot and kept, with the settings for the hot path
+	hot    *share        // scans, polls and histories
+	// kept is for heartbeats of workers, answers, watchers and recovery. hot cannot starve it.
+	kept     *share
+	general  *pgxpool.Pool // reads, lists and maintenance, with default plans
+	searches *share        // part of general for lists and searches, which may take long
+	// beats has one connection for the heartbeats of the node, because a node without heartbeats
+	// must stop its tasks.
+	beats          *pgxpool.Pool
+	listen         *pgx.ConnConfig
+	password       func(context.Context) (string, error)
+	maxConnections int // number of connections that this node opens, with those of the lanes
+}
+
+// hooks are functions of the engine. A hook that is not set is nil.
+type hooks struct {
+	adopt     atomic.Pointer[func([]Claim)]
+	deliver   atomic.Pointer[func([]process.Key, bool)]
+	eventMode atomic.Pointer[func(string) EventMode]
 }
 
 // Open connects to the database and checks that its schema is compatible with this program.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
-		log: cfg.Logger, q: dbsqlc.New(), password: cfg.Password, metrics: newMetrics(cfg.Registerer),
-		connections: cfg.connections(),
+		log: cfg.Logger, q: dbsqlc.New(), metrics: newMetrics(cfg.Registerer),
+		connections: connections{password: cfg.Password, maxConnections: cfg.connections()},
 	}
 	s.callQueues.wait, s.callQueues.windows = callQueueWait, map[process.Key]*runWindow{}
 	s.stopped, s.stop = context.WithCancel(context.Background())

@@ -28,7 +28,7 @@ var manyFields = map[string]int{
 	"cmd/progressor.commands": 37, "cmd/progressor.namespacePutCmd": 21,
 	"engine.Engine": 39, "engine.namespace": 23, "engine/flows.command": 27, "engine/flows.task": 30,
 	"flow.State": 23, "internal/bench.Command": 41, "internal/bench.Row": 21,
-	"processor/processortest.Process": 21, "storage.Store": 27,
+	"processor/processortest.Process": 21,
 }
 
 // maxPageLines contains the pages that must stay short.

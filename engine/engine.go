@@ -18,48 +18,65 @@ import (
 
 // Engine is one node: it serves requests and runs tasks. Several engines share one database.
 type Engine struct {
-	cfg           Config
-	log           *slog.Logger
-	store         *storage.Store
-	metrics       *engineMetrics
-	registry      registry
-	kinds         map[string]Kind
+	services
+	pulling
+	liveness
+	lifecycle
+	cfg       Config
+	log       *slog.Logger
+	store     *storage.Store
+	metrics   *engineMetrics
+	registry  registry
+	kinds     map[string]Kind
+	attempts  *attempts
+	backlog   backlogResults
+	nodeSlots *nodeSlots
+	runners   *warm.Goroutines
+	traces    *traces // nil: tracing is off
+	inFlight  atomic.Int64
+	unknown   share // requests for namespaces that this node does not know
+}
+
+// services are the parts of an engine that work in the background.
+type services struct {
 	waiters       *waiters
 	watchers      *watchers
 	jobEvents     *eventWatchers
 	minuteStats   *minuteStats
 	sampleHistory *sampleHistory
-	attempts      *attempts
 	calls         *callPoller
 	timers        *timerPoller
-	pulls         *pulls
-	leased        leased
-	polling       chan struct{} // has one entry per poll that is using the database
-	workers       *workers
 	messages      *deliverer
 	peers         *peers
-	backlog       backlogResults
-	runners       *warm.Goroutines
-	traces        *traces // nil: tracing is off
+	notices       *notices
+}
 
-	nodeSlots *nodeSlots
-	notices   *notices
+// pulling is the part of an engine that serves workers.
+type pulling struct {
+	pulls   *pulls
+	workers *workers
+	leased  leased
+	polling chan struct{} // has one entry per poll that is using the database
+}
 
-	inFlight atomic.Int64
-	unknown  share // requests for namespaces that this node does not know
-	draining atomic.Bool
-	drained  chan struct{} // closed when the drain begins
-
-	drainOnce   sync.Once
-	beating     sync.Mutex   // held during a heartbeat; two concurrent ones would register a lost node twice
-	lastBeat    atomic.Int64 // when the last successful heartbeat was sent, in nanoseconds since started
+// liveness is what an engine knows about its heartbeats and about changes of the database that can
+// leave tasks behind.
+type liveness struct {
 	started     time.Time
-	active      activeCounter
+	beating     sync.Mutex    // held during a heartbeat; two concurrent ones would register a lost node twice
+	lastBeat    atomic.Int64  // when the last successful heartbeat was sent, in nanoseconds since started
 	doubt       atomic.Int64  // until when the collector searches for lost claims, in nanoseconds since started
 	setBack     atomic.Bool   // the database clock was set back since the collector last ran
-	generations chan struct{} // receives a value after a database failover
 	removals    atomic.Bool   // a process was removed since the collector last ran; its history may remain
+	generations chan struct{} // receives a value after a database failover
+}
 
+// lifecycle is what is needed to drain a node.
+type lifecycle struct {
+	active    activeCounter
+	draining  atomic.Bool
+	drainOnce sync.Once
+	drained   chan struct{}   // closed when the drain begins
 	doing     context.Context // context of attempts; cancelled when the drain ends
 	stopDoing context.CancelFunc
 }
@@ -67,8 +84,13 @@ type Engine struct {
 // New registers the node and reads the namespaces. The caller must then call Run.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, log: cfg.Logger, unknown: share{holder: "namespaces that it does not know"}, store: cfg.Store, started: time.Now(), attempts: newAttempts(), drained: make(chan struct{}), generations: make(chan struct{}, 1), kinds: map[string]Kind{}, backlog: backlogResults{pending: cfg.Store.Pending},
-		leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)}
+	e := &Engine{
+		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: map[string]Kind{}, attempts: newAttempts(),
+		unknown: share{holder: "namespaces that it does not know"}, backlog: backlogResults{pending: cfg.Store.Pending},
+		pulling:   pulling{leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)},
+		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
+		lifecycle: lifecycle{drained: make(chan struct{})},
+	}
 	e.nodeSlots, e.notices = &nodeSlots{max: cfg.MaxRunning}, newNotices(e)
 	e.doing, e.stopDoing = context.WithCancel(context.Background())
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)

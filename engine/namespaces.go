@@ -27,29 +27,42 @@ import (
 // namespace is a snapshot of the configuration of a namespace. A change creates a new one, which
 // keeps the slots.
 type namespace struct {
-	name        string
-	paused      bool
-	processor   processor.Processor // nil if this node has none, see unservable
-	unservable  error               // why there is no processor
-	pushed      bool                // the processor is called over the network
-	lease       time.Duration       // lease duration if workers take the tasks; otherwise 0
+	policies
+	name       string
+	paused     bool
+	processor  processor.Processor // nil if this node has none, see unservable
+	unservable error               // why there is no processor
+	pushed     bool                // the processor is called over the network
+	backlog    *backlog
+	usage      *usage
+	slots      *slots
+	requests   *share // requests in this node, without polls
+	polls      *share // polls of workers in this node
+	cronSlots  *cronSlots
+	away       *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
+	config     []byte       // as stored
+	metrics    *namespaceMetrics
+}
+
+// policies are what the configuration of a namespace says about its tasks and processes.
+type policies struct {
+	lease       time.Duration // lease duration if workers take the tasks; otherwise 0
 	stepTimeout time.Duration
 	retry       process.RetryPolicy
 	zombie      process.ZombiePolicy
 	history     process.HistoryMode
 	maxWaiting  int32
 	maxBacklog  int
-	backlog     *backlog
-	usage       *usage
 	events      storage.EventMode // of its jobs and runs
 	retention   storage.Retention // of ended processes
-	slots       *slots
-	requests    *share // requests in this node, without polls
-	polls       *share // polls of workers in this node
-	cronSlots   *cronSlots
-	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
-	config      []byte       // as stored
-	metrics     *namespaceMetrics
+}
+
+// defaultPolicies are the policies of a namespace without a configuration.
+func defaultPolicies() policies {
+	return policies{
+		stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(), zombie: process.ZombieRetry,
+		history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, events: storage.EventsAll,
+	}
 }
 
 // servable reports whether this node runs tasks of the namespace now.
@@ -169,9 +182,8 @@ func closeIdle(p processor.Processor) {
 // processor is missing, its requests are stored and its tasks wait for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
-		name: row.Namespace, paused: row.Paused, config: row.Config, stepTimeout: process.DefaultStepTimeout, retry: process.DefaultRetryPolicy(),
-		zombie: process.ZombieRetry, history: process.HistoryFull, maxWaiting: process.DefaultMaxWaiting, events: storage.EventsAll, metrics: e.metrics.namespace(row.Namespace),
-		away: new(atomic.Bool),
+		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
+		metrics: e.metrics.namespace(row.Namespace), away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
 	var m progressorv1.Namespace

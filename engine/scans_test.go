@@ -75,7 +75,7 @@ func TestRoomsAreBounded(t *testing.T) {
 	for n := range 1000 {
 		name := fmt.Sprintf("n%03d", n)
 		p, _, _ := newSlots(300)
-		all[name] = &namespace{name: name, slots: p, lease: 1}
+		all[name] = &namespace{name: name, slots: p, policies: policies{lease: 1}}
 		names = append(names, name)
 	}
 	e.registry.byName.Store(&all)
@@ -177,7 +177,7 @@ func TestScansForgetNamespaces(t *testing.T) {
 		for n := range 50 {
 			name := fmt.Sprintf("n%02d-%02d", round, n)
 			p, _, _ := newSlots(10)
-			all[name] = &namespace{name: name, slots: p, lease: 1}
+			all[name] = &namespace{name: name, slots: p, policies: policies{lease: 1}}
 			names = append(names, name)
 		}
 		e.registry.byName.Store(&all)

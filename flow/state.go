@@ -103,13 +103,7 @@ type State struct {
 	Steps   string `json:"steps"`
 	// Each is the progress of the steps with for_each.
 	Each map[int]*Each `json:"each,omitempty"`
-	// Done are the steps to undo in the order of their ends: those that can be undone and
-	// succeeded, at least for some of their items. Undone are those that were undone. Left are
-	// those whose compensation failed.
-	Done    []int `json:"done,omitempty"`
-	Undone  []int `json:"undone,omitempty"`
-	Left    []int `json:"left,omitempty"`
-	Undoing *int  `json:"undoing,omitempty"`
+	Compensation
 	// Broken is the step that failed the run.
 	Broken    *int       `json:"broken,omitempty"`
 	BadResult string     `json:"bad_result,omitempty"` // why the result of the run could not be computed
@@ -122,6 +116,14 @@ type State struct {
 	// CheckAsked is when to check whether processes that were asked to end are suspended.
 	CheckAsked time.Time `json:"check_asked,omitzero"`
 	More       bool      `json:"more,omitempty"` // ready steps are left, because one decision begins a limited number
+}
+
+// Compensation is the progress of undoing steps.
+type Compensation struct {
+	Done    []int `json:"done,omitempty"`    // steps to undo, in the order of their ends: at least some of their items succeeded
+	Undone  []int `json:"undone,omitempty"`  // steps that were undone
+	Left    []int `json:"left,omitempty"`    // steps whose compensation failed
+	Undoing *int  `json:"undoing,omitempty"` // the step whose compensation runs
 }
 
 // Each is the progress of a step with for_each.

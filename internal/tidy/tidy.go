@@ -27,7 +27,7 @@ const maxFields = 20
 var manyFields = map[string]int{
 	"cmd/progressor.commands": 37, "cmd/progressor.namespacePutCmd": 21,
 	"engine/flows.command": 27, "engine/flows.task": 30,
-	"flow.State": 23, "internal/bench.Command": 41, "internal/bench.Row": 21,
+	"internal/bench.Command": 41, "internal/bench.Row": 21,
 	"processor/processortest.Process": 21,
 }
 

@@ -23,14 +23,11 @@ type AwaitParams struct {
 // AwaitTask waits for the end of a task. After the timeout it returns the task in its current
 // status.
 func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Task, error) {
-	share := e.shareOf(p.Key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, p.Key.Namespace)
+	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, p.Key.Namespace); err != nil {
-		return nil, err
-	}
 	taskID := p.TaskID
 	if p.IdempotencyKey != "" {
 		var err error

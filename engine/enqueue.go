@@ -18,14 +18,11 @@ func (e *Engine) Enqueue(ctx context.Context, j *storage.NewJob) (storage.Enqueu
 func (e *Engine) EnqueueBy(
 	ctx context.Context, j *storage.NewJob, store func(*storage.NewJob) (storage.Enqueued, error),
 ) (storage.Enqueued, error) {
-	share := e.shareOf(j.Key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, j.Key.Namespace)
+	if err != nil {
 		return storage.Enqueued{}, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, j.Key.Namespace); err != nil {
-		return storage.Enqueued{}, err
-	}
 	j.Context = e.traces.keep(ctx, j.Key.ProcessID, nil)
 	done, err := store(j)
 	if err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -81,6 +82,20 @@ func (e *Engine) admit(s *share) error {
 		return &process.OverloadError{Bound: fmt.Sprintf("the node holds %d requests of %s, its share of max_in_flight, %d", held-1, s.holder, limit)}
 	}
 	return nil
+}
+
+// enter admits a request for a namespace, which must exist. The caller must call leave with the
+// share.
+func (e *Engine) enter(ctx context.Context, name string) (*share, error) {
+	s := e.shareOf(name)
+	if err := e.admit(s); err != nil {
+		return nil, err
+	}
+	if _, err := e.namespace(ctx, name); err != nil {
+		e.leave(s)
+		return nil, err
+	}
+	return s, nil
 }
 
 // leave ends the counting of a request that was admitted.

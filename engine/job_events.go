@@ -17,14 +17,11 @@ import (
 // ListJobEvents lists events of jobs, runs and steps that match a filter (see search.ParseEvents),
 // newest first. A page may have fewer events than requested, or none, and still have a next page.
 func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) ([]*progressorv1.JobEvent, string, error) {
-	share := e.shareOf(r.GetNamespace())
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, r.GetNamespace())
+	if err != nil {
 		return nil, "", err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
-		return nil, "", err
-	}
 	page, err := search.ListEvents(ctx, e.store, search.EventQuery{
 		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
 	})
@@ -44,14 +41,11 @@ func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEvent
 // starts at a cursor, or now if there is none. Each event is sent once, in the order of
 // transactions. It returns process.ErrUnavailable when the node stops.
 func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error) error {
-	share := e.shareOf(r.GetNamespace())
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, r.GetNamespace())
+	if err != nil {
 		return err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
-		return err
-	}
 	filter, err := search.ParseEvents(r.GetFilter())
 	if err != nil {
 		return err

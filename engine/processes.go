@@ -17,14 +17,11 @@ import (
 // GetProcess returns a process with the events in a range, or all events if the range is nil. If
 // the process is in INIT, it first waits up to awaitInit for the end of INIT.
 func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv1.HistoryRange, awaitInit time.Duration) (*progressorv1.Process, error) {
-	share := e.shareOf(key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, key.Namespace)
+	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, key.Namespace); err != nil {
-		return nil, err
-	}
 	rng := wire.RangeOf(r)
 	view, err := e.store.ViewProcess(ctx, key, rng)
 	if err == nil && view.Process.Status == process.StatusInit && awaitInit > 0 {
@@ -61,14 +58,11 @@ func (e *Engine) awaitInit(ctx context.Context, key process.Key, timeout time.Du
 // without their histories. A page may have fewer processes than requested, or none, and still have
 // a next page.
 func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) ([]*progressorv1.Process, string, error) {
-	share := e.shareOf(r.GetNamespace())
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, r.GetNamespace())
+	if err != nil {
 		return nil, "", err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
-		return nil, "", err
-	}
 	filter, err := search.Parse(r.GetFilter())
 	if err != nil {
 		return nil, "", err
@@ -91,14 +85,11 @@ func (e *Engine) ListProcesses(ctx context.Context, r *progressorv1.ListProcesse
 // TraceProcess lists the tasks of a process by task_id, each with its events. The page size is 100
 // by default and at most 1,000. A page ends at about 8 MiB, but has at least one task.
 func (e *Engine) TraceProcess(ctx context.Context, key process.Key, pageSize int, pageToken string) (*progressorv1.TraceProcessResponse, error) {
-	share := e.shareOf(key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, key.Namespace)
+	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, key.Namespace); err != nil {
-		return nil, err
-	}
 	after := int64(0)
 	if pageToken != "" {
 		var err error

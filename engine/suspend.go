@@ -39,14 +39,11 @@ func (e *Engine) RestartHistory(ctx context.Context, key process.Key, by process
 // runCommand runs an operator's command on a process and returns the resulting process without its
 // history.
 func (e *Engine) runCommand(ctx context.Context, key process.Key, give func() error) (*progressorv1.Process, error) {
-	share := e.shareOf(key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, key.Namespace)
+	if err != nil {
 		return nil, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, key.Namespace); err != nil {
-		return nil, err
-	}
 	if err := give(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}

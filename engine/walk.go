@@ -9,13 +9,10 @@ import (
 // WalkProcesses returns the next processes of a namespace that match a filter, oldest first: see
 // search.Walk.
 func (e *Engine) WalkProcesses(ctx context.Context, namespace string, filter search.Filter, from search.Cursor, limit int) ([]search.Step, search.Cursor, bool, error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, namespace)
+	if err != nil {
 		return nil, from, false, err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, namespace); err != nil {
-		return nil, from, false, err
-	}
 	return search.Walk(ctx, e.store, namespace, filter, from, limit)
 }

@@ -14,14 +14,11 @@ import (
 // its status, following the events that were stored with the change. It returns nil when the
 // process has ended or was removed, and process.ErrUnavailable when the node stops.
 func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64, send func(*progressorv1.WatchProcessResponse) error) error {
-	share := e.shareOf(key.Namespace)
-	if err := e.admit(share); err != nil {
+	share, err := e.enter(ctx, key.Namespace)
+	if err != nil {
 		return err
 	}
 	defer e.leave(share)
-	if _, err := e.namespace(ctx, key.Namespace); err != nil {
-		return err
-	}
 	wt := e.watchers.register(key, after)
 	defer e.watchers.forget(wt)
 	for first := true; ; first = false {

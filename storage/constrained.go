@@ -62,8 +62,8 @@ func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
 }
 
 // others returns the effects other than Freed.
-func others(riders []Effect) []Effect {
-	return slices.DeleteFunc(slices.Clone(riders), func(r Effect) bool { return r == Freed{} })
+func others(effects []Effect) []Effect {
+	return slices.DeleteFunc(slices.Clone(effects), func(e Effect) bool { return e == Freed{} })
 }
 
 // freesKeys reports whether the job holds keys that its end frees.

@@ -49,8 +49,8 @@ func Attempts(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fenc
 
 // Checks returns the same as Attempts for attempts with several effects: each attempt once, and the
 // index of the attempt of each effect.
-func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, ofRiders []int32) {
-	ofRiders = make([]int32, len(all))
+func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencingTokens []int64, checks, indexes []int32) {
+	indexes = make([]int32, len(all))
 	for n := range all {
 		r := &all[n]
 		last := len(checks) - 1
@@ -60,9 +60,9 @@ func Checks(all []BoundEffect) (namespaces, processIDs []string, taskIDs, fencin
 			taskIDs, fencingTokens = append(taskIDs, r.TaskID), append(fencingTokens, r.FencingToken)
 			checks = append(checks, int32(last))
 		}
-		ofRiders[n] = int32(last)
+		indexes[n] = int32(last)
 	}
-	return namespaces, processIDs, taskIDs, fencingTokens, checks, ofRiders
+	return namespaces, processIDs, taskIDs, fencingTokens, checks, indexes
 }
 
 // effectBatch holds the effects of a flush that one statement writes.

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/crons"
 )
 
-// ride adds a row of the ledger and an audit entry to a result.
-func ride(f *crons.Fire) func(*storage.Completion) {
+// withFire adds a row of the ledger and an audit entry to a result.
+func withFire(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Effects = append(c.Effects, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
 	}
@@ -20,7 +20,7 @@ func ride(f *crons.Fire) func(*storage.Completion) {
 
 // The effects of a result are stored with it, once. They are not stored if the attempt is fenced,
 // is retried or fails.
-func TestRiders(t *testing.T) {
+func TestSaveEffects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	at := time.Date(2026, 11, 1, 10, 0, 0, 0, time.UTC)
@@ -36,29 +36,29 @@ func TestRiders(t *testing.T) {
 	}
 	b.process("p")
 	c := b.claim("p")
-	late := end(c, storage.Finished, ride(fired(1)))
+	late := end(c, storage.Finished, withFire(fired(1)))
 	late.FencingToken++
 	if _, err := b.SaveResult(late); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("a late one: %v", err)
 	}
 	rows("of one that is late", "; 0")
-	b.save(end(c, storage.Finished, ride(fired(1))))
+	b.save(end(c, storage.Finished, withFire(fired(1))))
 	rows("of one that has finished", "1 RUNNING; 1")
-	if _, err := b.SaveResult(end(c, storage.Finished, ride(fired(2)))); !errors.Is(err, process.ErrFenced) {
+	if _, err := b.SaveResult(end(c, storage.Finished, withFire(fired(2)))); !errors.Is(err, process.ErrFenced) {
 		t.Errorf("twice: %v", err)
 	}
 	rows("of one that comes twice", "1 RUNNING; 1")
 
 	ends := fired(1)
 	ends.Change, ends.Status, ends.Detail = crons.Ended, cron.Failed, "broken"
-	b.save(end(b.claim("p"), storage.Finished, ride(ends)))
+	b.save(end(b.claim("p"), storage.Finished, withFire(ends)))
 	again := fired(1)
 	again.Change, again.Status = crons.Ended, cron.Success
-	b.save(end(b.claim("p"), storage.Finished, ride(again)))
+	b.save(end(b.claim("p"), storage.Finished, withFire(again)))
 	rows("the first end counts", "1 FAILED; 3")
 
-	b.save(end(b.claim("p"), storage.Rejected, ride(fired(3))))
+	b.save(end(b.claim("p"), storage.Rejected, withFire(fired(3))))
 	rows("of a rejected one", "1 FAILED; 3")
-	b.save(end(b.claim("p"), storage.Removed, ride(fired(4))))
+	b.save(end(b.claim("p"), storage.Removed, withFire(fired(4))))
 	rows("of one that removes its process", "1 FAILED, 4 RUNNING; 4")
 }

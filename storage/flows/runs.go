@@ -75,8 +75,8 @@ func (*NewRun) Batch() string { return "InsertRuns" }
 func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.InsertRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	for _, ride := range all {
-		r := ride.Effect.(*NewRun)
+	for _, bound := range all {
+		r := bound.Effect.(*NewRun)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.TemplateTypes = append(a.TemplateTypes, r.TemplateType)
 		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
@@ -121,8 +121,8 @@ func (*Change) Batch() string { return "UpdateRuns" }
 func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.UpdateRunsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	for _, ride := range all {
-		c := ride.Effect.(*Change)
+	for _, bound := range all {
+		c := bound.Effect.(*Change)
 		a.RunIds = append(a.RunIds, c.RunID)
 		a.Statuses = append(a.Statuses, string(c.Status))
 		a.Attempts = append(a.Attempts, c.Attempt)
@@ -171,9 +171,9 @@ func (*StepChange) Batch() string { return "WriteSteps" }
 func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.WriteStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens, a.Checks, a.AttemptOrds = storage.Checks(all)
-	for _, ride := range all {
-		s := ride.Effect.(*StepChange)
-		a.RunNamespaces = append(a.RunNamespaces, ride.Key.Namespace)
+	for _, bound := range all {
+		s := bound.Effect.(*StepChange)
+		a.RunNamespaces = append(a.RunNamespaces, bound.Key.Namespace)
 		a.RunIds = append(a.RunIds, s.RunID)
 		a.StepIds = append(a.StepIds, s.StepID)
 		a.Indexes = append(a.Indexes, s.Index)
@@ -216,11 +216,11 @@ func (*DropItems) Batch() string { return "DropItems" }
 func (*DropItems) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.DropItemsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	for _, ride := range all {
-		d := ride.Effect.(*DropItems)
+	for _, bound := range all {
+		d := bound.Effect.(*DropItems)
 		a.RunIds, a.StepIds = append(a.RunIds, d.RunID), append(a.StepIds, d.StepID)
 		for before, now := range d.Kept {
-			a.KeptNamespaces = append(a.KeptNamespaces, ride.Key.Namespace)
+			a.KeptNamespaces = append(a.KeptNamespaces, bound.Key.Namespace)
 			a.KeptRunIds, a.KeptStepIds = append(a.KeptRunIds, d.RunID), append(a.KeptStepIds, d.StepID)
 			a.OldIndexes = append(a.OldIndexes, int32(before))
 			a.NewIndexes = append(a.NewIndexes, int32(now))
@@ -248,8 +248,8 @@ func (*Report) Batch() string { return "ReportSteps" }
 func (*Report) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.ReportStepsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	for _, ride := range all {
-		r := ride.Effect.(*Report)
+	for _, bound := range all {
+		r := bound.Effect.(*Report)
 		a.RunIds = append(a.RunIds, r.RunID)
 		a.StepIds = append(a.StepIds, r.StepID)
 		a.Indexes = append(a.Indexes, r.Index)

@@ -74,9 +74,9 @@ func (*lockKey) Batch() string { return "LockScopes" }
 // Write implements storage.Effect.
 func (*lockKey) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LockScopesParams
-	for _, ride := range all {
-		l := ride.Effect.(*lockKey)
-		a.Namespaces = append(a.Namespaces, ride.Key.Namespace)
+	for _, bound := range all {
+		l := bound.Effect.(*lockKey)
+		a.Namespaces = append(a.Namespaces, bound.Key.Namespace)
 		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
 	}
@@ -90,8 +90,8 @@ func (*leave) Batch() string { return "LeaveScopes" }
 func (*leave) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.LeaveScopesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	for _, ride := range all {
-		l := ride.Effect.(*leave)
+	for _, bound := range all {
+		l := bound.Effect.(*leave)
 		a.TemplateTypes = append(a.TemplateTypes, l.templateType)
 		a.DedupeKeys = append(a.DedupeKeys, l.dedupeKey)
 		a.RunIds = append(a.RunIds, l.runID)

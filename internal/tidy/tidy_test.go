@@ -1,6 +1,8 @@
 package tidy
 
 import (
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,26 @@ func TestTree(t *testing.T) {
 	}
 	for _, violation := range violations {
 		t.Error(violation)
+	}
+}
+
+// Each struct of manyFields exists.
+func TestManyFields(t *testing.T) {
+	structs := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^type (\w+) struct`)
+	err := walk(root, func(name string, content []byte) error {
+		for _, found := range declared.FindAllSubmatch(content, -1) {
+			structs[path.Dir(name)+"."+string(found[1])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range manyFields {
+		if !structs[name] {
+			t.Errorf("%s is not a struct: remove it from manyFields", name)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ INSERT INTO flow_runs (namespace, run_id, template_type, template_version, statu
                        result, failure)
 SELECT item.namespace, item.run_id, item.template_type, item.template_version,
        item.status::flow_status, item.attempt,
-       CASE WHEN item.attempt > 0 THEN statement_timestamp() END,
+       NULLIF(item.started_time, '0001-01-01Z'),
        CASE
          WHEN item.status IN ('succeeded', 'failed', 'cancelled', 'expired')
            THEN statement_timestamp()
@@ -24,6 +24,7 @@ SELECT item.namespace, item.run_id, item.template_type, item.template_version,
            unnest(@template_types::text[]) AS template_type,
            unnest(@template_versions::int[]) AS template_version,
            unnest(@statuses::text[]) AS status, unnest(@attempts::int[]) AS attempt,
+           unnest(@started_times::timestamptz[]) AS started_time,
            unnest(@blocked_ons::text[]) AS blocked_on,
            unnest(@run_times::timestamptz[]) AS run_time,
            unnest(@fire_times::timestamptz[]) AS fire_time, unnest(@scopes::text[]) AS scope,
@@ -51,6 +52,7 @@ WITH input AS MATERIALIZED (
            unnest(@task_ids::bigint[]) AS task_id,
            unnest(@fencing_tokens::bigint[]) AS fencing_token, unnest(@run_ids::text[]) AS run_id,
            unnest(@statuses::text[]) AS status, unnest(@attempts::int[]) AS attempt,
+           unnest(@started_times::timestamptz[]) AS started_time,
            unnest(@blocked_ons::text[]) AS blocked_on,
            unnest(@template_versions::int[]) AS template_version,
            unnest(@cancel_reasons::text[]) AS cancel_reason, unnest(@cancels::bool[]) AS cancels,
@@ -68,10 +70,7 @@ UPDATE flow_runs r
        template_version = coalesce(NULLIF(input.template_version, 0), r.template_version),
        attempt = input.attempt, blocked_on = NULLIF(input.blocked_on, ''),
        updated_time = statement_timestamp(),
-       running_time = CASE
-                        WHEN input.attempt > 0 THEN coalesce(r.running_time, statement_timestamp())
-                        ELSE r.running_time
-                      END,
+       running_time = coalesce(r.running_time, NULLIF(input.started_time, '0001-01-01Z')),
        finished_time = CASE
                          WHEN input.status IN ('succeeded', 'failed', 'cancelled', 'expired')
                            THEN statement_timestamp()
@@ -233,7 +232,8 @@ SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.s
  ORDER BY item.n;
 
 -- ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
--- progress it returns the percent and the first 1,000 characters of the summary.
+-- progress it returns the percent and the first 1,000 characters of the summary. For held_time and
+-- tried see ListSteps.
 -- name: ReadStatuses :many
 SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(lease.worker_id, step.worker_id, job.worker_id, '')::text AS worker_id,
@@ -248,7 +248,12 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(step.status = 'running'
                    AND attempt.task_id IS NULL
                    AND starts_with(step.process_id, '~job/'),
-                false)::bool AS queued
+                false)::bool AS queued,
+       coalesce(CASE
+                  WHEN starts_with(step.process_id, '~job/') THEN attempt.running_time
+                END,
+                'epoch')::timestamptz AS held_time,
+       (job.worker_id IS NOT NULL OR job.failures IS NOT NULL)::bool AS tried
   FROM unnest(@run_ids::text[]) AS item(id)
  CROSS JOIN LATERAL (
    SELECT * FROM flow_steps x
@@ -257,14 +262,14 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
       AND x.index = -1
    OFFSET 0) step
   LEFT JOIN LATERAL (
-    SELECT y.worker_id, y.progress
+    SELECT y.worker_id, y.failures, y.progress
       FROM jobs y
      WHERE step.status = 'running'
        AND y.namespace = coalesce(step.process_namespace, step.namespace)
        AND y.process_id = step.process_id
      LIMIT 1) job ON true
   LEFT JOIN LATERAL (
-    SELECT y.task_id, y.fencing_token
+    SELECT y.task_id, y.fencing_token, y.running_time
       FROM running y
      WHERE step.status = 'running'
        AND y.namespace = coalesce(step.process_namespace, step.namespace)

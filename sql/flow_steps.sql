@@ -1,6 +1,7 @@
 -- WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
 -- like InsertRuns, each attempt once, because a run has several steps. A result contains at most
--- one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
+-- one row per step or item. begins: it starts, once more. A job has no running_time before its end,
+-- because no worker has taken it when it begins; untaken: it ended without one. A compensated step
 -- keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
 -- stored as ended.
 -- name: WriteSteps :exec
@@ -22,9 +23,13 @@ INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, com
                              process_namespace, token, worker_id, reason, input, result, failure,
                              wait, item_hash)
 SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.status::step_status,
-       NULLIF(item.compensation_status, '')::step_status, item.begins::int,
+       NULLIF(item.compensation_status, '')::step_status,
+       item.begins::int - item.untaken::int,
        coalesce(NULLIF(item.started_time, '0001-01-01Z'),
-                CASE WHEN item.begins THEN statement_timestamp() END),
+                CASE
+                  WHEN item.begins AND NOT starts_with(item.does, '~job/')
+                    THEN statement_timestamp()
+                END),
        CASE WHEN item.status NOT IN ('pending', 'running') THEN statement_timestamp() END,
        NULLIF(item.due_time, '0001-01-01Z'), NULLIF(item.does, ''), NULLIF(item.does_in, ''),
        NULLIF(item.token, ''), NULLIF(item.worker_id, ''), NULLIF(item.reason, ''),
@@ -38,7 +43,8 @@ SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.sta
            unnest(@ords::int[]) AS ord, unnest(@statuses::text[]) AS status,
            unnest(@compensation_statuses::text[]) AS compensation_status,
            unnest(@started_times::timestamptz[]) AS started_time,
-           unnest(@begins::bool[]) AS begins, unnest(@due_times::timestamptz[]) AS due_time,
+           unnest(@begins::bool[]) AS begins, unnest(@untakens::bool[]) AS untaken,
+           unnest(@due_times::timestamptz[]) AS due_time,
            unnest(@does::text[]) AS does, unnest(@does_in::text[]) AS does_in,
            unnest(@tokens::text[]) AS token, unnest(@worker_ids::text[]) AS worker_id,
            unnest(@reasons::text[]) AS reason, unnest(@inputs::text[]) AS input,
@@ -53,9 +59,11 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
                 END,
        compensation_status = excluded.compensation_status, attempt = f.attempt + excluded.attempt,
        running_time = CASE
-                        WHEN excluded.status <> 'pending'
-                             OR excluded.compensation_status IS NOT NULL
-                          THEN coalesce(excluded.running_time, f.running_time)
+                        WHEN excluded.attempt > 0
+                             OR excluded.status = 'pending'
+                                AND excluded.compensation_status IS NULL
+                          THEN excluded.running_time
+                        ELSE coalesce(excluded.running_time, f.running_time)
                       END,
        finished_time = CASE
                          WHEN excluded.compensation_status IS NULL
@@ -69,7 +77,14 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
                              WHEN excluded.attempt > 0 THEN excluded.process_namespace
                              ELSE f.process_namespace
                            END,
-       token = excluded.token, worker_id = coalesce(excluded.worker_id, f.worker_id),
+       token = excluded.token,
+       worker_id = CASE
+                     WHEN excluded.attempt > 0
+                          OR excluded.status = 'pending'
+                             AND excluded.compensation_status IS NULL
+                       THEN excluded.worker_id
+                     ELSE coalesce(excluded.worker_id, f.worker_id)
+                   END,
        reason = CASE
                   WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
                     THEN excluded.reason
@@ -116,10 +131,11 @@ UPDATE flow_steps f
    AND f.index = item.index
    AND (f.token IS NOT NULL)::int = 1;
 
--- ListSteps returns steps of a run in order, with their jobs. step_id '': all; only_steps: no
--- items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
--- including the one that exceeds it. all_steps: it returns the steps after that, too, without input
--- and result, with a short failure and only the percent of the progress.
+-- ListSteps returns steps of a run in order, with their jobs. held: the job runs, since held_time;
+-- tried: an attempt of it has ended. step_id '': all; only_steps: no items. It returns steps until
+-- their values (input, result, failure, progress) exceed max_bytes, including the one that exceeds
+-- it. all_steps: it returns the steps after that, too, without input and result, with a short
+-- failure and only the percent of the progress.
 -- name: ListSteps :many
 SELECT step.step_id, step.index, step.ord, step.status,
        coalesce(step.compensation_status::text, '')::text AS compensation_status,
@@ -142,14 +158,19 @@ SELECT step.step_id, step.index, step.ord, step.status,
         END)::jsonb AS progress,
        (step.bytes_before >= @max_bytes)::bool AS values_omitted, step.bytes::bigint AS bytes,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       (attempt.task_id IS NOT NULL)::bool AS held
+       (attempt.task_id IS NOT NULL)::bool AS held,
+       coalesce(CASE
+                  WHEN starts_with(step.process_id, '~job/') THEN attempt.running_time
+                END,
+                'epoch')::timestamptz AS held_time,
+       (step.job_worker_id IS NOT NULL OR step.job_failures IS NOT NULL)::bool AS tried
   FROM (
     SELECT step_with_job.*,
            sum(step_with_job.bytes)
              OVER (ORDER BY step_with_job.ord, step_with_job.index ROWS UNBOUNDED PRECEDING)
              - step_with_job.bytes AS bytes_before
       FROM (
-        SELECT measured.*, job.worker_id AS job_worker_id,
+        SELECT measured.*, job.worker_id AS job_worker_id, job.failures AS job_failures,
                coalesce(CASE WHEN measured.status = 'running' THEN job.progress END,
                         measured.progress) AS newest_progress,
                coalesce(octet_length(measured.input::text), 0)
@@ -169,14 +190,14 @@ SELECT step.step_id, step.index, step.ord, step.status,
                AND (s.ord, s.index) > (@after_ord::int, @after_index::int)
              ORDER BY s.ord, s.index LIMIT @lim::int) measured
           LEFT JOIN LATERAL (
-            SELECT k.worker_id, k.progress
+            SELECT k.worker_id, k.failures, k.progress
               FROM jobs k
              WHERE measured.status <> 'pending'
                AND k.namespace = coalesce(measured.process_namespace, measured.namespace)
                AND k.process_id = measured.process_id
              LIMIT 1) job ON true) step_with_job) step
   LEFT JOIN LATERAL (
-    SELECT k.task_id, k.fencing_token
+    SELECT k.task_id, k.fencing_token, k.running_time
       FROM running k
      WHERE step.status = 'running'
        AND k.namespace = coalesce(step.process_namespace, step.namespace)

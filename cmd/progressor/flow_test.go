@@ -206,31 +206,6 @@ func TestStepNotes(t *testing.T) {
 	}
 }
 
-// A step that no worker has taken is not running and has no attempt, although the engine stores
-// when it was offered.
-func TestRunThatNobodyHasTaken(t *testing.T) {
-	r := seen(progressorv1.RunStatus_RUN_STATUS_QUEUED, "a PENDING", "b PENDING")
-	r.Progress, r.Attempt, r.RunningTime = nil, 1, timestamppb.Now()
-	a := r.GetSteps()[0]
-	a.Attempt, a.RunningTime = 1, timestamppb.Now()
-	for _, f := range runFields(r) {
-		if (f.name == "running since" || f.name == "took") && f.value != "" {
-			t.Errorf("%v", f)
-		}
-	}
-	if got := drawSteps(r, graphOf("a", "b a")); strings.Contains(got, "1") {
-		t.Errorf("%s", got)
-	}
-	a.Attempt = 2
-	if got := stepAttempts(a); got != 1 {
-		t.Errorf("%d attempts", got)
-	}
-	r.Progress = &progressorv1.Progress{Percent: 50}
-	if runSince(r) != r.GetRunningTime() {
-		t.Error("a run that waits between two steps has begun")
-	}
-}
-
 func TestRunStart(t *testing.T) {
 	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_QUEUED)}}
 	p := serveFlows(t, f)

@@ -160,7 +160,7 @@ func (c *flowListCmd) Run(a *app) error {
 		for _, r := range all.GetRuns() {
 			rows = append(rows, table.Row{
 				oneLine(r.GetRunId()), r.GetTemplateType(), shortEnum(r.GetStatus()), r.GetPhase(), fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), showTime(r.GetCreatedTime()),
-				took(runSince(r), r.GetFinishedTime()), oneLine(runNote(r)),
+				took(r.GetRunningTime(), r.GetFinishedTime()), oneLine(runNote(r)),
 			})
 		}
 		return printRows(a.Stdout, table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)

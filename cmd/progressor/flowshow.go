@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -92,9 +91,9 @@ func runFields(r *progressorv1.Run) []field {
 		{"metadata", showMessage(r.GetMetadata(), 0)},
 		{"created", showTime(r.GetCreatedTime())},
 		{"not before", showTime(r.GetRunTime())},
-		{"running since", showTime(runSince(r))},
+		{"running since", showTime(r.GetRunningTime())},
 		{"finished", showTime(r.GetFinishedTime())},
-		{"took", took(runSince(r), r.GetFinishedTime())},
+		{"took", took(r.GetRunningTime(), r.GetFinishedTime())},
 		{"cancel requested", showTime(r.GetCancelRequestedTime())},
 		{"cancel reason", oneLine(r.GetCancelReason())},
 		{"cron", oneLine(r.GetCronId())},
@@ -102,15 +101,6 @@ func runFields(r *progressorv1.Run) []field {
 		{"step of", oneLine(r.GetParentRunId())},
 		{"repeats", oneLine(r.GetRepeatOfRunId())},
 	}
-}
-
-// runSince returns when a run started. If it waits for the worker of its first step, that time is
-// when the step was offered.
-func runSince(r *progressorv1.Run) *timestamppb.Timestamp {
-	if r.GetStatus() == progressorv1.RunStatus_RUN_STATUS_QUEUED && r.GetProgress().GetPercent() == 0 && r.GetAttempt() <= 1 {
-		return nil
-	}
-	return r.GetRunningTime()
 }
 
 // templateOf returns the template version of a run, or nil if it was deleted; then the steps are
@@ -150,7 +140,7 @@ func (c *flowStepsCmd) Run(a *app) error {
 		var rows []table.Row
 		for _, s := range all.GetSteps() {
 			rows = append(rows, table.Row{
-				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), stepAttempts(s), stepTook(s), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
+				stepName(s.GetStepId(), s.Index), shortEnum(s.GetStatus()), s.GetAttempt(), took(s.GetRunningTime(), s.GetFinishedTime()), oneLine(s.GetProcessId()), oneLine(s.GetWorkerId()),
 				showMessage(s.GetInput(), traceLimit), showMessage(s.GetResult(), traceLimit), oneLine(stepNote(s)),
 			})
 		}

@@ -78,9 +78,9 @@ type stepTree struct {
 func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	t.drawn[id] = true
 	s := t.steps[id]
-	attempt := showID(int64(stepAttempts(s)))
+	attempt, duration := showID(int64(s.GetAttempt())), took(s.GetRunningTime(), s.GetFinishedTime())
 	t.rows = append(t.rows, table.Row{
-		branch + stepMarks[s.GetStatus()] + " " + id, shortEnum(s.GetStatus()), attempt, stepTook(s), oneLine(s.GetWorkerId()),
+		branch + stepMarks[s.GetStatus()] + " " + id, shortEnum(s.GetStatus()), attempt, duration, oneLine(s.GetWorkerId()),
 		oneLine(strings.Join(t.notes(s, parent), "; ")),
 	})
 	for {
@@ -148,23 +148,6 @@ func (t *stepTree) notes(s *progressorv1.Step, parent string) (notes []string) {
 		notes = append(notes, note)
 	}
 	return notes
-}
-
-// stepAttempts returns the number of started attempts of a step. If it waits for a worker, the last
-// one has only been offered.
-func stepAttempts(s *progressorv1.Step) int32 {
-	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING && s.GetRunningTime() != nil {
-		return s.GetAttempt() - 1
-	}
-	return s.GetAttempt()
-}
-
-// stepTook returns the duration of a started step; "" if it waits for a worker.
-func stepTook(s *progressorv1.Step) string {
-	if s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING {
-		return ""
-	}
-	return took(s.GetRunningTime(), s.GetFinishedTime())
 }
 
 // stepNote returns the progress of a step, what it waits for, or why it ended.

@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/progressor-engine/progressor/engine"
@@ -39,7 +37,7 @@ func (t *task) notified() error {
 			Namespace: end.Namespace, ProcessId: end.ProcessID, Response: end.Response,
 			Status: progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[end.Status]),
 		}
-		if err := t.childEnded(end.Args, child, &attemptFacts{end.WorkerID, end.RunningTime}); err != nil {
+		if err := t.childEnded(end.Args, child, attemptFacts{end.WorkerID, end.RunningTime, true}); err != nil {
 			return err
 		}
 	}
@@ -47,37 +45,14 @@ func (t *task) notified() error {
 	case len(ends) > 0:
 		return nil
 	case child != nil:
-		return t.childEnded(t.request.GetArgs(), child, nil)
+		return t.childEnded(t.request.GetArgs(), child, attemptFacts{})
 	}
 	return t.carryOut()
 }
 
-// attemptFacts are facts about the last attempt of a job.
-type attemptFacts struct {
-	worker  string
-	started time.Time
-}
-
-// attemptOf returns the facts about the last attempt of a job that has ended. It reads them if they
-// are not known. They are empty if child is not a job.
-func (t *task) attemptOf(child *progressorv1.ChildEnd, known *attemptFacts) (attemptFacts, error) {
-	if known != nil && !known.started.IsZero() {
-		return *known, nil
-	}
-	if !strings.HasPrefix(child.GetProcessId(), process.StepPrefix) {
-		return attemptFacts{}, nil
-	}
-	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
-	rows, err := jobs.Get(t.ctx, t.flows.store, key)
-	if err != nil || rows[0] == nil || rows[0].RunningTime == nil {
-		return attemptFacts{}, t.faulted(err)
-	}
-	return attemptFacts{rows[0].WorkerID, rows[0].RunningTime.UTC()}, nil
-}
-
 // childEnded handles the end of the work of a step. attempt contains facts about the last attempt
 // of a job, if they are known.
-func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *attemptFacts) error {
+func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt attemptFacts) error {
 	clear(t.values) // earlier ends in this task changed the status of steps
 	var by input
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
@@ -104,12 +79,10 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt *at
 	}
 	before := t.ends[p]
 	if !by.Undo {
-		facts, err := t.attemptOf(child, attempt)
-		if err != nil {
+		t.ends[p] = e
+		if err := t.setAttempt(p, child, attempt); err != nil {
 			return err
 		}
-		e.worker, e.started = facts.worker, facts.started
-		t.ends[p] = e
 	}
 	if o.Status == flow.Cancelled && t.decision.Status(p.step) == flow.Open {
 		if err := t.cancelEvent(p, child); err != nil {

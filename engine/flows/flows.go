@@ -324,21 +324,19 @@ func (o *command) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
 func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *template, a *answered) *progressorv1.Run {
 	run := &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: runID, TemplateType: o.Type, TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID, Payload: r.GetPayload(),
-		Metadata: r.GetMetadata(), RepeatOfRunId: o.RepeatOf, Attempt: a.Fresh.Attempt, MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(), BlockedOn: a.Fresh.BlockedOn,
+		Metadata: r.GetMetadata(), RepeatOfRunId: o.RepeatOf, MaxAttempts: t.MaxAttempts(), RunTime: r.GetRunTime(), BlockedOn: a.Fresh.BlockedOn,
 		Status: progressorv1.RunStatus_RUN_STATUS_QUEUED, CreatedTime: timestamppb.New(a.Fresh.Time), UpdatedTime: timestamppb.New(a.Fresh.Time),
 		Phase: t.Steps[0].ID, Progress: &progressorv1.Progress{},
 	}
 	if a.Fresh.Attempt == 0 {
 		run.Status = progressorv1.RunStatus_RUN_STATUS_PENDING
-	} else {
-		run.RunningTime = run.CreatedTime
 	}
 	for i := range t.Steps {
 		run.Steps = append(run.Steps, &progressorv1.Step{StepId: t.Steps[i].ID, Name: t.Steps[i].Source.GetName(), Status: progressorv1.StepStatus_STEP_STATUS_PENDING})
 	}
 	for _, step := range a.Fresh.Begun {
 		s := run.GetSteps()[step]
-		s.Attempt, s.RunningTime, s.Reason, s.ProcessId = 1, run.CreatedTime, waitsForWorker, process.StepPrefix+runID+"/"+s.GetStepId()
+		s.Reason, s.ProcessId = waitsForWorker, process.StepPrefix+runID+"/"+s.GetStepId()
 	}
 	return run
 }

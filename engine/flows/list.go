@@ -111,7 +111,8 @@ func (f *Flows) listed(ctx context.Context, row *search.Run, statuses []*search.
 			continue
 		}
 		m := steps[i].Step
-		m.Status, m.WorkerId, m.RunningTime, steps[i].queued = stepStatuses[s.Status], s.WorkerID, stamp(s.RunningTime), s.Queued
+		m.Status, m.WorkerId, m.RunningTime = stepStatuses[s.Status], s.WorkerID, startOf(s.RunningTime, s.HeldTime, s.Queued)
+		steps[i].queued, steps[i].tried = s.Queued, s.Tried
 		if s.Queued {
 			m.Status = progressorv1.StepStatus_STEP_STATUS_PENDING
 		}

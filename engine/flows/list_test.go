@@ -139,9 +139,16 @@ func TestListRunsAsGetRun(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, status)
 		}
 		var viewed, phase string
-		err = n.db.QueryRow(t.Context(), "SELECT status, coalesce(phase, '') FROM run_list WHERE namespace = $1 AND run_id = $2", namespaceOf(id), id).Scan(&viewed, &phase)
+		var attempt int32
+		var began *time.Time
+		row := n.db.QueryRow(t.Context(), `SELECT status, coalesce(phase, ''), attempt, running_time
+			FROM run_list WHERE namespace = $1 AND run_id = $2`, namespaceOf(id), id)
+		err = row.Scan(&viewed, &phase, &attempt, &began)
 		if err != nil || viewed != status || phase != get.GetPhase() {
 			t.Errorf("%s: run_list says %s at %q, %v; GetRun %s at %q", id, viewed, phase, err, status, get.GetPhase())
+		}
+		if attempt != get.GetAttempt() || !sameTime(began, get.GetRunningTime()) {
+			t.Errorf("%s: run_list says attempt %d since %v; GetRun %d since %v", id, attempt, began, get.GetAttempt(), get.GetRunningTime())
 		}
 		if namespaceOf(id) == "pull" {
 			byStatus[status], byPhase[get.GetPhase()] = append(byStatus[status], id), append(byPhase[get.GetPhase()], id)

@@ -137,8 +137,8 @@ var matrix = []row{
 	{"FAILED", "start with its key", "KEY_REUSED:"},
 	{"FAILED", "start in its scope", "another: QUEUED: a PENDING b PENDING"},
 	{"FAILED", "cancel", "NOT_CANCELLABLE: it is at its end"},
-	{"FAILED", "retry", "QUEUED: a SUCCEEDED b PENDING 2"},
-	{"FAILED", "retry newest", "QUEUED: a SUCCEEDED b PENDING 2"},
+	{"FAILED", "retry", "QUEUED: a SUCCEEDED b PENDING"},
+	{"FAILED", "retry newest", "QUEUED: a SUCCEEDED b PENDING"},
 	{"FAILED", "repeat", "another: QUEUED: a PENDING b PENDING"},
 	{"FAILED", "remove", "gone"},
 
@@ -157,8 +157,8 @@ var matrix = []row{
 	{"FAILED, its template is disabled", "start with its key", "KEY_REUSED:"},
 	{"FAILED, its template is disabled", "start in its scope", "TEMPLATE: template <run> is disabled: enable it first"},
 	{"FAILED, its template is disabled", "cancel", "NOT_CANCELLABLE: it is at its end"},
-	{"FAILED, its template is disabled", "retry", "QUEUED: a SUCCEEDED b PENDING 2"},
-	{"FAILED, its template is disabled", "retry newest", "QUEUED: a SUCCEEDED b PENDING 2"},
+	{"FAILED, its template is disabled", "retry", "QUEUED: a SUCCEEDED b PENDING"},
+	{"FAILED, its template is disabled", "retry newest", "QUEUED: a SUCCEEDED b PENDING"},
 	{"FAILED, its template is disabled", "repeat", "TEMPLATE: template <run> is disabled: enable it first"},
 	{"FAILED, its template is disabled", "remove", "gone"},
 
@@ -167,8 +167,8 @@ var matrix = []row{
 	{"CANCELLED", "start with its key", "KEY_REUSED:"},
 	{"CANCELLED", "start in its scope", "another: QUEUED: a PENDING b PENDING"},
 	{"CANCELLED", "cancel", "NOT_CANCELLABLE: it is at its end"},
-	{"CANCELLED", "retry", "QUEUED: a PENDING 2 b PENDING"},
-	{"CANCELLED", "retry newest", "QUEUED: a PENDING 2 b PENDING"},
+	{"CANCELLED", "retry", "QUEUED: a PENDING b PENDING"},
+	{"CANCELLED", "retry newest", "QUEUED: a PENDING b PENDING"},
 	{"CANCELLED", "repeat", "another: QUEUED: a PENDING b PENDING"},
 	{"CANCELLED", "remove", "gone"},
 

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -96,6 +97,9 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.EffectBegin:
 		row := t.row(p)
 		row.Status, row.Begins = flows.StepRunning, true
+		if t.template.Steps[e.Step].Action != flow.ActionJob || t.template.Steps[e.Step].ForEach() {
+			t.setBegan(t.now)
+		}
 		if a := t.template.Steps[e.Step].Action; a == flow.ActionWait || a == flow.ActionDelay {
 			row.Due = e.Due
 		}
@@ -131,7 +135,7 @@ func (t *task) apply(e *flow.Effect) error {
 		t.event(eventCompensated, p, string(flows.StepRunning), string(statusOf(e.Status)), shorten(e.Reason))
 	case flow.EffectReset:
 		row := t.row(p)
-		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, ProcessID: row.ProcessID}
+		*row = flows.StepChange{RunID: row.RunID, StepID: row.StepID, Index: row.Index, Ord: row.Ord, Status: flows.StepPending, Begins: row.Begins, Untaken: row.Untaken, ProcessID: row.ProcessID}
 	case flow.EffectDropItems:
 		t.attempt.AddEffects(&flows.DropItems{RunID: t.runID, StepID: t.template.Steps[e.Step].ID, Kept: e.Kept})
 	case flow.EffectEndSuspended:
@@ -148,6 +152,13 @@ func (t *task) ended(p place, e *flow.Effect) error {
 	if row.Begins || p.index != noIndex || flow.StepStatus(t.were[p.step]) == flow.Open {
 		from = flows.StepRunning
 	}
+	if attempt, known := t.attempts[p]; known && from == flows.StepRunning {
+		row.WorkerID, row.Started, row.Untaken = attempt.worker, attempt.started, !attempt.taken
+		t.setBegan(attempt.started)
+		if row.Untaken {
+			from = flows.StepPending
+		}
+	}
 	row.Status, row.Token, row.Reason = statusOf(e.Status), "", e.Reason
 	if e.Reason == flow.ReasonStopped {
 		why, err := t.why()
@@ -157,7 +168,7 @@ func (t *task) ended(p place, e *flow.Effect) error {
 		row.Reason = why
 	}
 	if how := t.ends[p]; how != nil {
-		row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started
+		row.Result, row.WorkerID = how.result, cmp.Or(row.WorkerID, how.worker)
 		if how.reason != "" {
 			row.Reason = how.reason
 		}
@@ -176,6 +187,9 @@ func (t *task) ended(p place, e *flow.Effect) error {
 
 // done returns the result of the task.
 func (t *task) done() (*progressorv1.ProcessResponse, error) {
+	if err := t.readOpenAttempts(); err != nil {
+		return nil, err
+	}
 	for n := range t.decision.Effects {
 		if err := t.apply(&t.decision.Effects[n]); err != nil {
 			return nil, err
@@ -188,6 +202,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		return nil, err
 	}
 	now := t.change()
+	now.Started = t.state.Began
 	if err := t.finish(&now); err != nil {
 		return nil, err
 	}
@@ -444,43 +459,4 @@ func (t *task) result() ([]byte, error) {
 		return rows[0].Result, nil
 	}
 	return nil, nil
-}
-
-// write adds the changes of rows, events and messages to the result of the task.
-func (t *task) write(now *flows.Change) {
-	a := t.attempt
-	nowhere := place{noIndex, noIndex}
-	if t.cancels {
-		now.CancelReason = t.state.Cancel
-	}
-	ended := t.state.Run.Mode == flow.ModeEnded && (t.created != nil || now.Status != t.before.Status)
-	switch {
-	case t.created != nil:
-		t.created.Change = *now
-		a.AddEffects(t.created)
-		t.event(eventStatus, nowhere, "", string(now.Status), now.BlockedOn)
-	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels || now.TemplateVersion != t.before.TemplateVersion:
-		a.AddEffects(now)
-		if now.Status != t.before.Status {
-			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
-		}
-	}
-	if ended {
-		t.over(now.Status)
-	}
-	for _, p := range t.order {
-		a.AddEffects(t.rows[p])
-	}
-	for _, e := range t.events {
-		a.AddEffects(e)
-	}
-	if t.state.Trace != "" {
-		for n := range t.messages {
-			t.messages[n].Context = []byte(t.state.Trace)
-		}
-	}
-	a.Send(t.messages...)
-	if ended && t.state.Key != "" {
-		a.AddEffects(flows.Leave(t.state.Type, t.state.Key, t.runID)...)
-	}
 }

@@ -151,7 +151,8 @@ func runOf(row *flows.Run) (m *progressorv1.Run, err error) {
 type step struct {
 	*progressorv1.Step
 	action flow.Action
-	queued bool // it has a job that no worker has taken
+	queued bool // it has a job that waits for a worker
+	tried  bool // an attempt of its job has ended
 }
 
 // steps reads the steps of a run, in the order of the template. Steps without a row have not begun.
@@ -174,7 +175,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 		if all[i].Step, err = stepOf(&rows[n]); err != nil {
 			return nil, err
 		}
-		all[i].Name, all[i].queued = name, queued(&rows[n])
+		all[i].Name, all[i].queued, all[i].tried = name, queued(&rows[n]), rows[n].Tried
 	}
 	if !each {
 		return all, nil
@@ -207,7 +208,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	m = &progressorv1.Step{
 		StepId: row.StepID, Status: stepStatuses[row.Status], Attempt: row.Attempt, ProcessId: row.ProcessID, WorkerId: row.WorkerID, Reason: row.Reason,
-		ValuesOmitted: row.ValuesOmitted, RunningTime: stamp(row.RunningTime), FinishedTime: stamp(row.FinishedTime),
+		ValuesOmitted: row.ValuesOmitted, RunningTime: startOf(row.RunningTime, row.HeldTime, queued(row)), FinishedTime: stamp(row.FinishedTime),
 	}
 	if row.LeaseExpiresTime.Unix() > 0 {
 		m.LeaseExpiresTime = timestamppb.New(row.LeaseExpiresTime)
@@ -236,8 +237,24 @@ func stepOf(row *flows.Step) (m *progressorv1.Step, err error) {
 	}
 	if queued(row) {
 		m.Status = progressorv1.StepStatus_STEP_STATUS_PENDING
+		if !row.Tried {
+			m.Attempt--
+		}
 	}
 	return m, nil
+}
+
+// startOf returns when a step began, which for an open job is when its current attempt began. It
+// returns nil if the job waits for a worker. stored is the time in the row of the step. held is when
+// the attempt began; it is not after the epoch if no job runs.
+func startOf(stored *time.Time, held time.Time, queued bool) *timestamppb.Timestamp {
+	switch {
+	case queued:
+		return nil
+	case held.Unix() > 0:
+		return timestamppb.New(held)
+	}
+	return stamp(stored)
 }
 
 const waitsForWorker = "waits for a worker"
@@ -257,7 +274,7 @@ func waitsFor(row *flows.Step) string {
 	return ""
 }
 
-// queued reports whether a step has a job that no worker has taken.
+// queued reports whether a step has a job that waits for a worker.
 func queued(row *flows.Step) bool {
 	return row.Status == flows.StepRunning && !row.Held && strings.HasPrefix(row.ProcessID, process.StepPrefix)
 }
@@ -320,6 +337,26 @@ func summarize(run *progressorv1.Run, t *template, steps []step, items map[int]*
 		}
 	}
 	run.Progress = &progressorv1.Progress{Percent: math.Floor(100 * done / max(weight, 1)), Summary: newest.GetProgress().GetSummary()}
+	summarizeStart(run, steps)
+}
+
+// summarizeStart sets the start and the attempt of a run that has not ended and whose row has no
+// start. The first attempt of a run counts once its first step has begun.
+func summarizeStart(run *progressorv1.Run, steps []step) {
+	if run.GetRunningTime() != nil || run.GetFinishedTime() != nil {
+		return
+	}
+	begun := false
+	for i := range steps {
+		s := &steps[i]
+		begun = begun || s.GetRunningTime() != nil || s.tried
+		if at := s.GetRunningTime(); at != nil && (run.RunningTime == nil || at.AsTime().Before(run.RunningTime.AsTime())) {
+			run.RunningTime = at
+		}
+	}
+	if run.GetAttempt() == 1 && !begun {
+		run.Attempt = 0
+	}
 }
 
 // reported returns the fraction of a running step that is done.

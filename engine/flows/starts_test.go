@@ -2,10 +2,17 @@ package flows_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -83,4 +90,167 @@ func TestCancelEventsOfSteps(t *testing.T) {
 	n.cancel(t, "pull", "deaf")
 	n.ended(t, "pull", "deaf")
 	same(t, n.stepEvents(t, "deaf", cancels), "a cancel_requested, a cancel_grace_expired")
+}
+
+// began describes a run and its steps: their attempts, and whether they have a start.
+func began(r *progressorv1.Run) string {
+	one := func(attempt int32, at *timestamppb.Timestamp) string {
+		if at == nil {
+			return fmt.Sprintf("%d -", attempt)
+		}
+		return fmt.Sprintf("%d +", attempt)
+	}
+	s := one(r.GetAttempt(), r.GetRunningTime())
+	for _, step := range r.GetSteps() {
+		s += ", " + step.GetStepId() + " " + one(step.GetAttempt(), step.GetRunningTime())
+	}
+	return s
+}
+
+// viewedSteps returns the same of the steps from step_list.
+func (n *node) viewedSteps(t *testing.T, runID string) string {
+	t.Helper()
+	rows, err := n.db.Query(t.Context(), `SELECT step_id || ' ' || attempt || CASE WHEN running_time IS NULL THEN ' -' ELSE ' +' END
+		FROM step_list WHERE namespace = 'pull' AND run_id = $1 ORDER BY ord`, runID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(list, ", ")
+}
+
+// leasedTime returns when a worker took the job of a step.
+func (n *node) leasedTime(t *testing.T, jobID string) (leased time.Time) {
+	t.Helper()
+	row := n.db.QueryRow(t.Context(), "SELECT running_time FROM running WHERE process_id = $1", jobID)
+	if err := row.Scan(&leased); err != nil {
+		t.Fatal(err)
+	}
+	return leased
+}
+
+// sameTime reports whether a time of a view is that of the API.
+func sameTime(a *time.Time, b *timestamppb.Timestamp) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return a.Equal(b.AsTime())
+}
+
+// TestRunStartsWithItsFirstWorker checks that a run and its steps have no start, and no attempt,
+// before a worker takes the job of a step, and that they start with the attempt of that worker.
+func TestRunStartsWithItsFirstWorker(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "two", "steps": [
+		{"step_id": "a", "job": {"options": {"max_retry": 1, "backoff": {"steps": ["3600s"]}}}}, {"step_id": "b", "job": {}}]}`)
+	looks := func(want string) *progressorv1.Run {
+		t.Helper()
+		r, err := n.Get(t.Context(), "pull", "r", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, began(r), want)
+		_, steps, _ := strings.Cut(want, ", ")
+		same(t, n.viewedSteps(t, "r"), steps)
+		return r
+	}
+	same(t, began(n.run(t, "pull", "two", "r", "")), "0 -, a 0 -, b 0 -")
+	looks("0 -, a 0 -, b 0 -")
+	l := n.lease(t)
+	first := n.leasedTime(t, "~job/r/a")
+	r := looks("1 +, a 1 +, b 0 -")
+	if a := r.GetSteps()[0]; !r.GetRunningTime().AsTime().Equal(first) || !a.GetRunningTime().AsTime().Equal(first) || a.GetWorkerId() != "w" {
+		t.Errorf("the worker took the job at %v; the run says %v, its step %v", first, r.GetRunningTime(), a)
+	}
+	n.answer(t, l, "", "broken")
+	looks("1 -, a 1 -, b 0 -") // the job waits for its next attempt
+	if _, err := n.jobs.Retry(t.Context(), process.Key{Namespace: "pull", ProcessID: "~job/r/a"}, false, kim); err != nil {
+		t.Fatal(err)
+	}
+	l = n.lease(t)
+	second := n.leasedTime(t, "~job/r/a")
+	n.answer(t, l, "1", "")
+	enginetest.Eventually(t, testTimeout, "b begins", func() bool {
+		return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE step_id = 'b'") == 1
+	})
+	if r = looks("1 +, a 1 +, b 0 -"); !r.GetRunningTime().AsTime().Equal(second) {
+		t.Errorf("the run began at %v, want %v", r.GetRunningTime().AsTime(), second)
+	}
+	n.answer(t, n.lease(t), "1", "")
+	n.ended(t, "pull", "r")
+	if r = looks("1 +, a 1 +, b 1 +"); !r.GetRunningTime().AsTime().Equal(second) {
+		t.Errorf("the run that has ended began at %v, want %v", r.GetRunningTime().AsTime(), second)
+	}
+}
+
+// TestStepWithoutAttempt checks that a step whose job no worker took ends without a start and
+// without an attempt, and that a step that ends before its job keeps the start of that job.
+func TestStepWithoutAttempt(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "one", "steps": [{"step_id": "a", "job": {}}]}`)
+	n.run(t, "pull", "one", "cancelled", "")
+	n.cancel(t, "pull", "cancelled")
+	same(t, began(n.ended(t, "pull", "cancelled")), "1 -, a 0 -")
+	same(t, n.stepEvents(t, "cancelled", "to_status = 'cancelled' AND from_status = 'pending'"), "a step_status_changed cancelled")
+	if _, err := n.Retry(t.Context(), &progressorv1.RetryRunRequest{Namespace: "pull", RunId: "cancelled"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	n.answer(t, n.lease(t), "1", "")
+	same(t, began(n.ended(t, "pull", "cancelled")), "1 +, a 1 +")
+
+	n.run(t, "pull", "one", "skipped", "")
+	n.lease(t)
+	leased := n.leasedTime(t, "~job/skipped/a")
+	if _, err := n.Skip(t.Context(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "skipped", StepId: "a"}, kim); err != nil {
+		t.Fatal(err)
+	}
+	r := n.ended(t, "pull", "skipped")
+	same(t, began(r), "1 +, a 1 +")
+	if at := r.GetSteps()[0].GetRunningTime().AsTime(); !at.Equal(leased) {
+		t.Errorf("the step began at %v, want %v", at, leased)
+	}
+}
+
+// TestStepsUpdateTheirRun checks that the updated_time of a run follows its steps, but that the row
+// of the run is not written for each of them.
+func TestStepsUpdateTheirRun(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "three", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}, {"step_id": "c", "job": {}}]}`)
+	n.run(t, "pull", "three", "r", "")
+	updated := func() time.Time {
+		t.Helper()
+		r, err := n.Get(t.Context(), "pull", "r", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.GetUpdatedTime().AsTime()
+	}
+	// step ends a step of a run that was created at a time, and waits for the next step.
+	step := func(created, next string) {
+		t.Helper()
+		if _, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = convert_to(
+			jsonb_set(convert_from(aux_state, 'UTF8')::jsonb, '{created}', to_jsonb($1::text))::text, 'UTF8')
+			WHERE process_id = '~flow/r'`, created); err != nil {
+			t.Fatal(err)
+		}
+		n.answer(t, n.lease(t), "1", "")
+		enginetest.Eventually(t, testTimeout, next+" begins", func() bool {
+			return enginetest.Count(t, n.db, "SELECT count(*) FROM flow_steps WHERE step_id = $1", next) == 1
+		})
+	}
+	before := updated()
+	step("2100-01-01T00:00:00Z", "b")
+	if at := updated(); !at.Equal(before) {
+		t.Errorf("the row of the run was written for a step, %v after the last time", at.Sub(before))
+	}
+	step("2026-01-01T00:00:00Z", "c")
+	if at := updated(); !at.After(before) {
+		t.Error("a step did not change the updated_time of its run, which had not changed for more than a minute")
+	}
 }

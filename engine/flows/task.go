@@ -36,6 +36,8 @@ type state struct {
 	Blocked string          `json:"blocked,omitempty"` // id of the run that it waits for
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
 	Timer   time.Time       `json:"timer,omitzero"`    // value of the default timer
+	Began   time.Time       `json:"began,omitzero"`    // when the first step began; zero if no end has told yet
+	Written time.Time       `json:"written,omitzero"`  // when the row of the run was last written for a step alone
 	Trace   string          `json:"trace,omitempty"`   // trace context of the request that started the run
 	Run     *flow.State     `json:"run"`
 }
@@ -71,6 +73,7 @@ type task struct {
 	made    []byte // result of the run if its template defines it, as JSON
 
 	ends     map[place]*end
+	attempts map[place]attemptFacts // of the jobs that end in this task
 	begun    map[place]*begun
 	rows     map[place]*flows.StepChange
 	order    []place
@@ -100,8 +103,7 @@ func (t *task) faulted(err error) error {
 type end struct {
 	result  []byte // JSON; nil means null
 	failure *progressorv1.Failure
-	worker  string
-	started time.Time // when the last attempt of a job began; zero if it is no job
+	worker  string // who answered a wait
 	reason  string
 }
 
@@ -119,7 +121,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{
 		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(process.FlowPrefix):],
-		ends: map[place]*end{}, begun: map[place]*begun{}, rows: map[place]*flows.StepChange{}, values: map[int]flow.Ended{},
+		ends: map[place]*end{}, attempts: map[place]attemptFacts{}, begun: map[place]*begun{}, rows: map[place]*flows.StepChange{}, values: map[int]flow.Ended{},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
 		if err := t.create(); err != nil || t.removes {

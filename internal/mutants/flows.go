@@ -92,6 +92,26 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "StepNamesItsWorker",
 	},
 	{
+		name: "flow-starts-with-the-enqueue", breaks: "a step starts when a worker takes its job",
+		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "WHEN item.begins AND NOT starts_with(item.does, '~job/')", planted: "WHEN item.begins",
+		packages: "./engine/flows", run: "StepWithoutAttempt",
+	},
+	{
+		name: "flow-attempt-of-the-queue", breaks: "a job that no worker took is no attempt of its step",
+		file: "engine/flows/show.go", old: "		if !row.Tried {\n", planted: "		if row.Tried {\n",
+		packages: "./engine/flows", run: "RunStartsWithItsFirstWorker",
+	},
+	{
+		name: "flow-skipped-without-start", breaks: "a step that ends before its job keeps the start of that job",
+		file: "engine/flows/attempts.go", old: "	return t.readAttempts(open)\n", planted: "	return nil\n",
+		packages: "./engine/flows", run: "StepWithoutAttempt",
+	},
+	{
+		name: "flow-row-for-each-step", breaks: "the row of a run is not written for each of its steps",
+		file: "engine/flows/write.go", old: "t.now.Sub(last) < maxUnwritten", planted: "t.now.Sub(last) > maxUnwritten",
+		packages: "./engine/flows", run: "StepsUpdateTheirRun",
+	},
+	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
 		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",
@@ -103,7 +123,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
-		file: "engine/flows/result.go", old: "row.Result, row.WorkerID, row.Started = how.result, how.worker, how.started", planted: "row.WorkerID, row.Started = how.worker, how.started",
+		file: "engine/flows/result.go", old: "row.Result, row.WorkerID = how.result, cmp.Or(row.WorkerID, how.worker)", planted: "row.WorkerID = cmp.Or(row.WorkerID, how.worker)",
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{

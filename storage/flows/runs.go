@@ -82,6 +82,7 @@ func (*NewRun) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 		a.TemplateVersions = append(a.TemplateVersions, r.TemplateVersion)
 		a.Statuses = append(a.Statuses, string(r.Status))
 		a.Attempts = append(a.Attempts, r.Attempt)
+		a.StartedTimes = append(a.StartedTimes, r.Started)
 		a.BlockedOns = append(a.BlockedOns, r.BlockedOn)
 		a.RunTimes = append(a.RunTimes, r.RunTime)
 		a.FireTimes = append(a.FireTimes, r.FireTime)
@@ -104,6 +105,7 @@ type Change struct {
 	TemplateVersion int32 // 0 if unchanged
 	Status          Status
 	Attempt         int32
+	Started         time.Time // when its first step began; zero if that is not known
 	BlockedOn       string
 	Cancels         bool // a cancel was requested
 	CancelReason    string
@@ -126,6 +128,7 @@ func (*Change) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 		a.RunIds = append(a.RunIds, c.RunID)
 		a.Statuses = append(a.Statuses, string(c.Status))
 		a.Attempts = append(a.Attempts, c.Attempt)
+		a.StartedTimes = append(a.StartedTimes, c.Started)
 		a.BlockedOns = append(a.BlockedOns, c.BlockedOn)
 		a.TemplateVersions = append(a.TemplateVersions, c.TemplateVersion)
 		a.CancelReasons = append(a.CancelReasons, c.CancelReason)
@@ -145,6 +148,7 @@ type StepChange struct {
 	Status       StepStatus
 	Compensation StepStatus // if set, the status of its compensation, and nothing else is written
 	Begins       bool       // it begins (again)
+	Untaken      bool       // its job ended, and no worker had taken it
 	ItemHash     int64      // of an item that begins
 	Due          time.Time
 	Started      time.Time // when a worker began its job; zero means unchanged
@@ -181,6 +185,7 @@ func (*StepChange) Write(ctx context.Context, db storage.DB, all []storage.Bound
 		a.Statuses = append(a.Statuses, string(s.Status))
 		a.CompensationStatuses = append(a.CompensationStatuses, string(s.Compensation))
 		a.Begins = append(a.Begins, s.Begins)
+		a.Untakens = append(a.Untakens, s.Untaken)
 		a.DueTimes = append(a.DueTimes, s.Due)
 		a.StartedTimes = append(a.StartedTimes, s.Started)
 		a.Does = append(a.Does, s.ProcessID)

@@ -238,7 +238,7 @@ INSERT INTO flow_runs (namespace, run_id, template_type, template_version, statu
                        result, failure)
 SELECT item.namespace, item.run_id, item.template_type, item.template_version,
        item.status::flow_status, item.attempt,
-       CASE WHEN item.attempt > 0 THEN statement_timestamp() END,
+       NULLIF(item.started_time, '0001-01-01Z'),
        CASE
          WHEN item.status IN ('succeeded', 'failed', 'cancelled', 'expired')
            THEN statement_timestamp()
@@ -255,14 +255,15 @@ SELECT item.namespace, item.run_id, item.template_type, item.template_version,
            unnest($6::text[]) AS template_type,
            unnest($7::int[]) AS template_version,
            unnest($8::text[]) AS status, unnest($9::int[]) AS attempt,
-           unnest($10::text[]) AS blocked_on,
-           unnest($11::timestamptz[]) AS run_time,
-           unnest($12::timestamptz[]) AS fire_time, unnest($13::text[]) AS scope,
-           unnest($14::text[]) AS scope_id, unnest($15::text[]) AS dedupe_key,
-           unnest($16::text[]) AS cron_id, unnest($17::text[]) AS parent_run_id,
-           unnest($18::text[]) AS repeat_of_run_id,
-           unnest($19::text[]) AS payload, unnest($20::text[]) AS result,
-           unnest($21::text[]) AS failure) AS item
+           unnest($10::timestamptz[]) AS started_time,
+           unnest($11::text[]) AS blocked_on,
+           unnest($12::timestamptz[]) AS run_time,
+           unnest($13::timestamptz[]) AS fire_time, unnest($14::text[]) AS scope,
+           unnest($15::text[]) AS scope_id, unnest($16::text[]) AS dedupe_key,
+           unnest($17::text[]) AS cron_id, unnest($18::text[]) AS parent_run_id,
+           unnest($19::text[]) AS repeat_of_run_id,
+           unnest($20::text[]) AS payload, unnest($21::text[]) AS result,
+           unnest($22::text[]) AS failure) AS item
  CROSS JOIN LATERAL (
    SELECT 1 FROM tasks t
     WHERE t.namespace = item.namespace
@@ -284,6 +285,7 @@ type InsertRunsParams struct {
 	TemplateVersions []int32
 	Statuses         []string
 	Attempts         []int32
+	StartedTimes     []time.Time
 	BlockedOns       []string
 	RunTimes         []time.Time
 	FireTimes        []time.Time
@@ -311,6 +313,7 @@ func (q *Queries) InsertRuns(ctx context.Context, db DBTX, arg InsertRunsParams)
 		arg.TemplateVersions,
 		arg.Statuses,
 		arg.Attempts,
+		arg.StartedTimes,
 		arg.BlockedOns,
 		arg.RunTimes,
 		arg.FireTimes,
@@ -450,7 +453,12 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
        coalesce(step.status = 'running'
                    AND attempt.task_id IS NULL
                    AND starts_with(step.process_id, '~job/'),
-                false)::bool AS queued
+                false)::bool AS queued,
+       coalesce(CASE
+                  WHEN starts_with(step.process_id, '~job/') THEN attempt.running_time
+                END,
+                'epoch')::timestamptz AS held_time,
+       (job.worker_id IS NOT NULL OR job.failures IS NOT NULL)::bool AS tried
   FROM unnest($1::text[]) AS item(id)
  CROSS JOIN LATERAL (
    SELECT namespace, run_id, step_id, index, ord, status, compensation_status, attempt, running_time, finished_time, due_time, process_id, process_namespace, token, worker_id, reason, input, result, failure, wait, progress, item_hash FROM flow_steps x
@@ -459,14 +467,14 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
       AND x.index = -1
    OFFSET 0) step
   LEFT JOIN LATERAL (
-    SELECT y.worker_id, y.progress
+    SELECT y.worker_id, y.failures, y.progress
       FROM jobs y
      WHERE step.status = 'running'
        AND y.namespace = coalesce(step.process_namespace, step.namespace)
        AND y.process_id = step.process_id
      LIMIT 1) job ON true
   LEFT JOIN LATERAL (
-    SELECT y.task_id, y.fencing_token
+    SELECT y.task_id, y.fencing_token, y.running_time
       FROM running y
      WHERE step.status = 'running'
        AND y.namespace = coalesce(step.process_namespace, step.namespace)
@@ -495,10 +503,13 @@ type ReadStatusesRow struct {
 	Progress         json.RawMessage
 	LeaseExpiresTime time.Time
 	Queued           bool
+	HeldTime         time.Time
+	Tried            bool
 }
 
 // ReadStatuses returns the statuses of the steps of runs, without items, with their jobs. Of their
-// progress it returns the percent and the first 1,000 characters of the summary.
+// progress it returns the percent and the first 1,000 characters of the summary. For held_time and
+// tried see ListSteps.
 func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesParams) ([]ReadStatusesRow, error) {
 	rows, err := db.Query(ctx, readStatuses, arg.RunIds, arg.Namespace)
 	if err != nil {
@@ -517,6 +528,8 @@ func (q *Queries) ReadStatuses(ctx context.Context, db DBTX, arg ReadStatusesPar
 			&i.Progress,
 			&i.LeaseExpiresTime,
 			&i.Queued,
+			&i.HeldTime,
+			&i.Tried,
 		); err != nil {
 			return nil, err
 		}
@@ -678,15 +691,16 @@ func (q *Queries) ReopenRuns(ctx context.Context, db DBTX, arg ReopenRunsParams)
 
 const updateRuns = `-- name: UpdateRuns :exec
 WITH input AS MATERIALIZED (
-  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.run_id, item.status, item.attempt, item.blocked_on, item.template_version, item.cancel_reason, item.cancels, item.result, item.failure FROM (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.run_id, item.status, item.attempt, item.started_time, item.blocked_on, item.template_version, item.cancel_reason, item.cancels, item.result, item.failure FROM (
     SELECT unnest($1::text[]) AS namespace, unnest($2::text[]) AS process_id,
            unnest($3::bigint[]) AS task_id,
            unnest($4::bigint[]) AS fencing_token, unnest($5::text[]) AS run_id,
            unnest($6::text[]) AS status, unnest($7::int[]) AS attempt,
-           unnest($8::text[]) AS blocked_on,
-           unnest($9::int[]) AS template_version,
-           unnest($10::text[]) AS cancel_reason, unnest($11::bool[]) AS cancels,
-           unnest($12::text[]) AS result, unnest($13::text[]) AS failure) AS item
+           unnest($8::timestamptz[]) AS started_time,
+           unnest($9::text[]) AS blocked_on,
+           unnest($10::int[]) AS template_version,
+           unnest($11::text[]) AS cancel_reason, unnest($12::bool[]) AS cancels,
+           unnest($13::text[]) AS result, unnest($14::text[]) AS failure) AS item
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -700,10 +714,7 @@ UPDATE flow_runs r
        template_version = coalesce(NULLIF(input.template_version, 0), r.template_version),
        attempt = input.attempt, blocked_on = NULLIF(input.blocked_on, ''),
        updated_time = statement_timestamp(),
-       running_time = CASE
-                        WHEN input.attempt > 0 THEN coalesce(r.running_time, statement_timestamp())
-                        ELSE r.running_time
-                      END,
+       running_time = coalesce(r.running_time, NULLIF(input.started_time, '0001-01-01Z')),
        finished_time = CASE
                          WHEN input.status IN ('succeeded', 'failed', 'cancelled', 'expired')
                            THEN statement_timestamp()
@@ -730,6 +741,7 @@ type UpdateRunsParams struct {
 	RunIds           []string
 	Statuses         []string
 	Attempts         []int32
+	StartedTimes     []time.Time
 	BlockedOns       []string
 	TemplateVersions []int32
 	CancelReasons    []string
@@ -749,6 +761,7 @@ func (q *Queries) UpdateRuns(ctx context.Context, db DBTX, arg UpdateRunsParams)
 		arg.RunIds,
 		arg.Statuses,
 		arg.Attempts,
+		arg.StartedTimes,
 		arg.BlockedOns,
 		arg.TemplateVersions,
 		arg.CancelReasons,

@@ -74,14 +74,19 @@ SELECT step.step_id, step.index, step.ord, step.status,
         END)::jsonb AS progress,
        (step.bytes_before >= $1)::bool AS values_omitted, step.bytes::bigint AS bytes,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       (attempt.task_id IS NOT NULL)::bool AS held
+       (attempt.task_id IS NOT NULL)::bool AS held,
+       coalesce(CASE
+                  WHEN starts_with(step.process_id, '~job/') THEN attempt.running_time
+                END,
+                'epoch')::timestamptz AS held_time,
+       (step.job_worker_id IS NOT NULL OR step.job_failures IS NOT NULL)::bool AS tried
   FROM (
-    SELECT step_with_job.namespace, step_with_job.run_id, step_with_job.step_id, step_with_job.index, step_with_job.ord, step_with_job.status, step_with_job.compensation_status, step_with_job.attempt, step_with_job.running_time, step_with_job.finished_time, step_with_job.due_time, step_with_job.process_id, step_with_job.process_namespace, step_with_job.token, step_with_job.worker_id, step_with_job.reason, step_with_job.input, step_with_job.result, step_with_job.failure, step_with_job.wait, step_with_job.progress, step_with_job.item_hash, step_with_job.job_worker_id, step_with_job.newest_progress, step_with_job.bytes,
+    SELECT step_with_job.namespace, step_with_job.run_id, step_with_job.step_id, step_with_job.index, step_with_job.ord, step_with_job.status, step_with_job.compensation_status, step_with_job.attempt, step_with_job.running_time, step_with_job.finished_time, step_with_job.due_time, step_with_job.process_id, step_with_job.process_namespace, step_with_job.token, step_with_job.worker_id, step_with_job.reason, step_with_job.input, step_with_job.result, step_with_job.failure, step_with_job.wait, step_with_job.progress, step_with_job.item_hash, step_with_job.job_worker_id, step_with_job.job_failures, step_with_job.newest_progress, step_with_job.bytes,
            sum(step_with_job.bytes)
              OVER (ORDER BY step_with_job.ord, step_with_job.index ROWS UNBOUNDED PRECEDING)
              - step_with_job.bytes AS bytes_before
       FROM (
-        SELECT measured.namespace, measured.run_id, measured.step_id, measured.index, measured.ord, measured.status, measured.compensation_status, measured.attempt, measured.running_time, measured.finished_time, measured.due_time, measured.process_id, measured.process_namespace, measured.token, measured.worker_id, measured.reason, measured.input, measured.result, measured.failure, measured.wait, measured.progress, measured.item_hash, job.worker_id AS job_worker_id,
+        SELECT measured.namespace, measured.run_id, measured.step_id, measured.index, measured.ord, measured.status, measured.compensation_status, measured.attempt, measured.running_time, measured.finished_time, measured.due_time, measured.process_id, measured.process_namespace, measured.token, measured.worker_id, measured.reason, measured.input, measured.result, measured.failure, measured.wait, measured.progress, measured.item_hash, job.worker_id AS job_worker_id, job.failures AS job_failures,
                coalesce(CASE WHEN measured.status = 'running' THEN job.progress END,
                         measured.progress) AS newest_progress,
                coalesce(octet_length(measured.input::text), 0)
@@ -101,14 +106,14 @@ SELECT step.step_id, step.index, step.ord, step.status,
                AND (s.ord, s.index) > ($6::int, $7::int)
              ORDER BY s.ord, s.index LIMIT $8::int) measured
           LEFT JOIN LATERAL (
-            SELECT k.worker_id, k.progress
+            SELECT k.worker_id, k.failures, k.progress
               FROM jobs k
              WHERE measured.status <> 'pending'
                AND k.namespace = coalesce(measured.process_namespace, measured.namespace)
                AND k.process_id = measured.process_id
              LIMIT 1) job ON true) step_with_job) step
   LEFT JOIN LATERAL (
-    SELECT k.task_id, k.fencing_token
+    SELECT k.task_id, k.fencing_token, k.running_time
       FROM running k
      WHERE step.status = 'running'
        AND k.namespace = coalesce(step.process_namespace, step.namespace)
@@ -161,12 +166,15 @@ type ListStepsRow struct {
 	Bytes              int64
 	LeaseExpiresTime   time.Time
 	Held               bool
+	HeldTime           time.Time
+	Tried              bool
 }
 
-// ListSteps returns steps of a run in order, with their jobs. step_id ”: all; only_steps: no
-// items. It returns steps until their values (input, result, failure, progress) exceed max_bytes,
-// including the one that exceeds it. all_steps: it returns the steps after that, too, without input
-// and result, with a short failure and only the percent of the progress.
+// ListSteps returns steps of a run in order, with their jobs. held: the job runs, since held_time;
+// tried: an attempt of it has ended. step_id ”: all; only_steps: no items. It returns steps until
+// their values (input, result, failure, progress) exceed max_bytes, including the one that exceeds
+// it. all_steps: it returns the steps after that, too, without input and result, with a short
+// failure and only the percent of the progress.
 func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) ([]ListStepsRow, error) {
 	rows, err := db.Query(ctx, listSteps,
 		arg.MaxBytes,
@@ -209,6 +217,8 @@ func (q *Queries) ListSteps(ctx context.Context, db DBTX, arg ListStepsParams) (
 			&i.Bytes,
 			&i.LeaseExpiresTime,
 			&i.Held,
+			&i.HeldTime,
+			&i.Tried,
 		); err != nil {
 			return nil, err
 		}
@@ -717,9 +727,9 @@ func (q *Queries) ReportSteps(ctx context.Context, db DBTX, arg ReportStepsParam
 const writeSteps = `-- name: WriteSteps :exec
 WITH accepted AS MATERIALIZED (
   SELECT item.ord FROM (
-    SELECT unnest($22::int[]) AS ord, unnest($23::text[]) AS namespace,
-           unnest($24::text[]) AS process_id, unnest($25::bigint[]) AS task_id,
-           unnest($26::bigint[]) AS fencing_token) AS item
+    SELECT unnest($23::int[]) AS ord, unnest($24::text[]) AS namespace,
+           unnest($25::text[]) AS process_id, unnest($26::bigint[]) AS task_id,
+           unnest($27::bigint[]) AS fencing_token) AS item
    CROSS JOIN LATERAL (
      SELECT 1 FROM tasks t
       WHERE t.namespace = item.namespace
@@ -733,9 +743,13 @@ INSERT INTO flow_steps AS f (namespace, run_id, step_id, index, ord, status, com
                              process_namespace, token, worker_id, reason, input, result, failure,
                              wait, item_hash)
 SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.status::step_status,
-       NULLIF(item.compensation_status, '')::step_status, item.begins::int,
+       NULLIF(item.compensation_status, '')::step_status,
+       item.begins::int - item.untaken::int,
        coalesce(NULLIF(item.started_time, '0001-01-01Z'),
-                CASE WHEN item.begins THEN statement_timestamp() END),
+                CASE
+                  WHEN item.begins AND NOT starts_with(item.does, '~job/')
+                    THEN statement_timestamp()
+                END),
        CASE WHEN item.status NOT IN ('pending', 'running') THEN statement_timestamp() END,
        NULLIF(item.due_time, '0001-01-01Z'), NULLIF(item.does, ''), NULLIF(item.does_in, ''),
        NULLIF(item.token, ''), NULLIF(item.worker_id, ''), NULLIF(item.reason, ''),
@@ -749,12 +763,13 @@ SELECT item.namespace, item.run_id, item.step_id, item.index, item.ord, item.sta
            unnest($6::int[]) AS ord, unnest($7::text[]) AS status,
            unnest($8::text[]) AS compensation_status,
            unnest($9::timestamptz[]) AS started_time,
-           unnest($10::bool[]) AS begins, unnest($11::timestamptz[]) AS due_time,
-           unnest($12::text[]) AS does, unnest($13::text[]) AS does_in,
-           unnest($14::text[]) AS token, unnest($15::text[]) AS worker_id,
-           unnest($16::text[]) AS reason, unnest($17::text[]) AS input,
-           unnest($18::text[]) AS result, unnest($19::text[]) AS failure,
-           unnest($20::text[]) AS wait, unnest($21::bigint[]) AS item_hash) AS item
+           unnest($10::bool[]) AS begins, unnest($11::bool[]) AS untaken,
+           unnest($12::timestamptz[]) AS due_time,
+           unnest($13::text[]) AS does, unnest($14::text[]) AS does_in,
+           unnest($15::text[]) AS token, unnest($16::text[]) AS worker_id,
+           unnest($17::text[]) AS reason, unnest($18::text[]) AS input,
+           unnest($19::text[]) AS result, unnest($20::text[]) AS failure,
+           unnest($21::text[]) AS wait, unnest($22::bigint[]) AS item_hash) AS item
  WHERE (item.attempt_ord IN (SELECT accepted.ord FROM accepted)) IS TRUE
 ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
        status = CASE
@@ -764,9 +779,11 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
                 END,
        compensation_status = excluded.compensation_status, attempt = f.attempt + excluded.attempt,
        running_time = CASE
-                        WHEN excluded.status <> 'pending'
-                             OR excluded.compensation_status IS NOT NULL
-                          THEN coalesce(excluded.running_time, f.running_time)
+                        WHEN excluded.attempt > 0
+                             OR excluded.status = 'pending'
+                                AND excluded.compensation_status IS NULL
+                          THEN excluded.running_time
+                        ELSE coalesce(excluded.running_time, f.running_time)
                       END,
        finished_time = CASE
                          WHEN excluded.compensation_status IS NULL
@@ -780,7 +797,14 @@ ON CONFLICT (namespace, run_id, step_id, index) DO UPDATE SET
                              WHEN excluded.attempt > 0 THEN excluded.process_namespace
                              ELSE f.process_namespace
                            END,
-       token = excluded.token, worker_id = coalesce(excluded.worker_id, f.worker_id),
+       token = excluded.token,
+       worker_id = CASE
+                     WHEN excluded.attempt > 0
+                          OR excluded.status = 'pending'
+                             AND excluded.compensation_status IS NULL
+                       THEN excluded.worker_id
+                     ELSE coalesce(excluded.worker_id, f.worker_id)
+                   END,
        reason = CASE
                   WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')
                     THEN excluded.reason
@@ -813,6 +837,7 @@ type WriteStepsParams struct {
 	CompensationStatuses []string
 	StartedTimes         []time.Time
 	Begins               []bool
+	Untakens             []bool
 	DueTimes             []time.Time
 	Does                 []string
 	DoesIn               []string
@@ -833,7 +858,8 @@ type WriteStepsParams struct {
 
 // WriteSteps writes changes of the steps of runs. It runs after SaveResult and selects its items
 // like InsertRuns, each attempt once, because a run has several steps. A result contains at most
-// one row per step or item. begins: it starts, once more; ends: it has ended. A compensated step
+// one row per step or item. begins: it starts, once more. A job has no running_time before its end,
+// because no worker has taken it when it begins; untaken: it ended without one. A compensated step
 // keeps how it ended; one that succeeds in the round in which its compensation starts is not yet
 // stored as ended.
 func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams) error {
@@ -848,6 +874,7 @@ func (q *Queries) WriteSteps(ctx context.Context, db DBTX, arg WriteStepsParams)
 		arg.CompensationStatuses,
 		arg.StartedTimes,
 		arg.Begins,
+		arg.Untakens,
 		arg.DueTimes,
 		arg.Does,
 		arg.DoesIn,

@@ -1,0 +1,87 @@
+package flows
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// attemptFacts are facts about the last attempt of a job.
+type attemptFacts struct {
+	worker  string
+	started time.Time // zero if unknown
+	taken   bool      // a worker, or a node, took the job at least once
+}
+
+// setAttempt sets the facts about the last attempt of a job that has ended. It reads them if they
+// are not known. It does nothing if child is not a job.
+func (t *task) setAttempt(p place, child *progressorv1.ChildEnd, known attemptFacts) error {
+	if !strings.HasPrefix(child.GetProcessId(), process.StepPrefix) {
+		return nil
+	}
+	if t.attempts[p] = known; !known.started.IsZero() {
+		return nil
+	}
+	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
+	return t.readAttempts(map[place]process.Key{p: key})
+}
+
+// readAttempts reads the facts about the last attempts of jobs, and sets them in t.attempts. A job
+// that was removed is assumed to have been taken.
+func (t *task) readAttempts(jobsOf map[place]process.Key) error {
+	if len(jobsOf) == 0 {
+		return nil
+	}
+	places := make([]place, 0, len(jobsOf))
+	keys := make([]process.Key, 0, len(jobsOf))
+	for p, key := range jobsOf {
+		places, keys = append(places, p), append(keys, key)
+	}
+	rows, err := jobs.Get(t.ctx, t.flows.store, keys...)
+	if err != nil {
+		return t.faulted(err)
+	}
+	for n, row := range rows {
+		facts := attemptFacts{taken: true}
+		if row != nil {
+			facts.worker = row.WorkerID
+			facts.taken = row.WorkerID != "" || row.RunningTime != nil || len(row.Failures) > 0
+			if row.RunningTime != nil {
+				facts.started = row.RunningTime.UTC()
+			}
+		}
+		t.attempts[places[n]] = facts
+	}
+	return nil
+}
+
+// readOpenAttempts reads the facts about the last attempts of the jobs of steps that end in this
+// task although their jobs have not ended: they were skipped, or the run ends without them.
+func (t *task) readOpenAttempts() error {
+	open := map[place]process.Key{}
+	for n := range t.decision.Effects {
+		e := &t.decision.Effects[n]
+		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.were[e.Step]) != flow.Open {
+			continue
+		}
+		s, p := &t.template.Steps[e.Step], place{e.Step, noIndex}
+		if _, known := t.attempts[p]; known || s.Action != flow.ActionJob || s.ForEach() {
+			continue
+		}
+		namespace := cmp.Or(s.Source.GetJob().GetNamespace(), t.key.Namespace)
+		open[p] = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + t.doer(p, false)}
+	}
+	return t.readAttempts(open)
+}
+
+// setBegan records that a step began. The run began with the earliest one.
+func (t *task) setBegan(at time.Time) {
+	if began := t.state.Began; !at.IsZero() && (began.IsZero() || at.Before(began)) {
+		t.state.Began = at
+	}
+}

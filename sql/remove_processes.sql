@@ -170,17 +170,18 @@ SELECT input.ord::int AS ord FROM input;
 -- the answers to requests with a key, and those of tasks that ended a moment ago, because clients
 -- on other nodes may still ask for them. The condition on removed_time prevents the use of the
 -- index of all removed processes; the rows are found by their keys. after_…: earlier batches have
--- deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each
--- batch would read the dead rows of all earlier batches for as long as an old snapshot keeps vacuum
--- from removing them.
+-- deleted the rows up to this one (after_failed_id: up to a row of this task; after_step_id and
+-- after_index: up to this step or item of a run). Without them, each batch would read the dead rows
+-- of all earlier batches for as long as an old snapshot keeps vacuum from removing them.
 -- name: PurgeHistory :many
 WITH removed AS MATERIALIZED (
   SELECT item.*
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
                     unnest(@after_event_ids::bigint[]), unnest(@after_task_ids::bigint[]),
-                    unnest(@after_waiting_ids::bigint[]), unnest(@after_failed_ids::bigint[]))
+                    unnest(@after_waiting_ids::bigint[]), unnest(@after_failed_ids::bigint[]),
+                    unnest(@after_step_ids::text[]), unnest(@after_indexes::int[]))
          AS item(namespace, process_id, after_event_id, after_task_id, after_waiting_id,
-                 after_failed_id)
+                 after_failed_id, after_step_id, after_index)
     JOIN processes p
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
@@ -260,12 +261,14 @@ deleted_flow_steps AS (
          WHERE starts_with(removed.process_id, '~flow/')
            AND v.namespace = removed.namespace
            AND v.run_id = substr(removed.process_id, 7)
+           AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)
          ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT @lim::int) step) old_step
    WHERE f.namespace = ANY (ARRAY[old_step.namespace])
      AND f.run_id = old_step.run_id
      AND f.step_id = old_step.step_id
      AND f.index = old_step.index
-  RETURNING f.namespace, f.run_id, f.status, f.process_namespace, f.process_id),
+  RETURNING f.namespace, f.run_id, f.step_id, f.index, f.status, f.process_namespace,
+            f.process_id),
 cancelled_children AS (
   INSERT INTO messages (namespace, process_id, kind, created_time, reason)
   SELECT coalesce(deleted_flow_steps.process_namespace, deleted_flow_steps.namespace),
@@ -344,7 +347,9 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
        coalesce(event_counts.last, removed.after_event_id)::bigint AS last_event_id,
        coalesce(task_counts.last, removed.after_task_id)::bigint AS last_task_id,
        coalesce(waiting_counts.last, removed.after_waiting_id)::bigint AS last_waiting_id,
-       coalesce(attempt_counts.last, removed.after_failed_id)::bigint AS last_failed_id
+       coalesce(attempt_counts.last, removed.after_failed_id)::bigint AS last_failed_id,
+       coalesce(step_counts.last_step_id, removed.after_step_id)::text AS last_step_id,
+       coalesce(step_counts.last_index, removed.after_index)::int AS last_index
   FROM removed
   LEFT JOIN (
     SELECT deleted_events.namespace, deleted_events.process_id, count(*) AS n,
@@ -360,7 +365,13 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
       FROM deleted_schedule GROUP BY 1, 2) waiting_counts USING (namespace, process_id)
   LEFT JOIN (
     SELECT deleted_flow_steps.namespace, '~flow/' || deleted_flow_steps.run_id AS process_id,
-           count(*) AS n
+           count(*) AS n,
+           (array_agg(deleted_flow_steps.step_id
+              ORDER BY deleted_flow_steps.step_id DESC, deleted_flow_steps.index DESC))[1]
+             AS last_step_id,
+           (array_agg(deleted_flow_steps.index
+              ORDER BY deleted_flow_steps.step_id DESC, deleted_flow_steps.index DESC))[1]
+             AS last_index
       FROM deleted_flow_steps GROUP BY 1, 2) step_counts USING (namespace, process_id)
   LEFT JOIN (
     SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last

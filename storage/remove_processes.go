@@ -152,8 +152,13 @@ func purgeStages(s *Store, items []*removeItem) []stage {
 }
 
 // purgeProgress is the progress of deleting the history of one process: rows up to these IDs are
-// deleted, and some failed attempts of the task failedID.
-type purgeProgress struct{ eventID, taskID, waitingID, failedID int64 }
+// deleted, and some failed attempts of the task failedID. Of a run, the steps before stepID are
+// deleted, and the items of stepID up to index.
+type purgeProgress struct {
+	eventID, taskID, waitingID, failedID int64
+	stepID                               string
+	index                                int32
+}
 
 // purges holds the progress of the purges on this node. If it is lost, the next batch starts at the
 // beginning of the history and reads the dead rows there.
@@ -207,6 +212,8 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 		arg.AfterTaskIds = append(arg.AfterTaskIds, p.progress[n].taskID)
 		arg.AfterWaitingIds = append(arg.AfterWaitingIds, p.progress[n].waitingID)
 		arg.AfterFailedIds = append(arg.AfterFailedIds, p.progress[n].failedID)
+		arg.AfterStepIds = append(arg.AfterStepIds, p.progress[n].stepID)
+		arg.AfterIndexes = append(arg.AfterIndexes, p.progress[n].index)
 	}
 	rows, err := p.store.q.PurgeHistory(ctx, db, arg)
 	if err != nil {
@@ -215,7 +222,7 @@ func (p *purge) deleteHistory(ctx context.Context, db DB) error {
 	p.deleted, p.unfinished = 0, map[process.Key]bool{}
 	for _, r := range rows {
 		key := process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}
-		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID, r.LastFailedID}
+		p.progress[positions[key]] = purgeProgress{r.LastEventID, r.LastTaskID, r.LastWaitingID, r.LastFailedID, r.LastStepID, r.LastIndex}
 		p.deleted += r.Deleted
 		if r.Largest >= int64(arg.Lim) {
 			p.unfinished[key] = true

@@ -159,7 +159,7 @@ func TestRemoveByMany(t *testing.T) {
 func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for id, index := range map[string]string{"p": "tasks_pkey", "f": "failed_attempts_pkey"} {
+	for id, index := range map[string]string{"p": "tasks_pkey", "f": "failed_attempts_pkey", "~flow/r": "flow_steps_pkey"} {
 		equal(t, "entries of "+index+" read by a removal", b.readBesideAnOldSnapshot(id, index, func(s *storage.Store) error {
 			return s.RemoveProcess(t.Context(), key(id))
 		}), "5 times the tasks at most")
@@ -177,9 +177,11 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 	}), "5 times the tasks at most")
 	equal(t, "tasks", ask[int](b, "SELECT count(*) FROM tasks"), 0)
 	equal(t, "failed attempts", ask[int](b, "SELECT count(*) FROM failed_attempts"), 0)
+	equal(t, "steps", ask[int](b, "SELECT count(*) FROM flow_steps"), 0)
 }
 
-// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, calls
+// readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, and as many
+// steps if its id is that of a run, calls
 // remove to delete them while a snapshot is open, and returns how many entries of an index were
 // read.
 func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {
@@ -194,6 +196,9 @@ func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.S
 	b.exec(`INSERT INTO failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time, failed_time,
 			first_scheduled_time)
 		SELECT namespace, process_id, task_id, 1, '', '', 1, now(), now(), now() FROM tasks WHERE process_id = $1`, id)
+	b.exec(`INSERT INTO flow_steps (namespace, run_id, step_id, index, ord, status)
+		SELECT namespace, substr(process_id, 7), 's' || task_id / 7 % 3, task_id, 0, 'succeeded'
+		  FROM tasks WHERE process_id = $1 AND starts_with(process_id, '~flow/')`, id)
 	old, err := pgx.Connect(t.Context(), b.dsn)
 	must(t, old, err)
 	defer old.Close(t.Context())

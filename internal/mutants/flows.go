@@ -222,6 +222,11 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestLargeItems",
 	},
 	{
+		name: "flow-purge-from-the-start", breaks: "a batch of a removal reads no steps that earlier batches have deleted",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)", planted: "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
+		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
+	},
+	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
 		file: flowOrders, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",

@@ -87,12 +87,13 @@ func (q *Queries) ListRemoved(ctx context.Context, db DBTX, lim int32) ([]ListRe
 
 const purgeHistory = `-- name: PurgeHistory :many
 WITH removed AS MATERIALIZED (
-  SELECT item.namespace, item.process_id, item.after_event_id, item.after_task_id, item.after_waiting_id, item.after_failed_id
+  SELECT item.namespace, item.process_id, item.after_event_id, item.after_task_id, item.after_waiting_id, item.after_failed_id, item.after_step_id, item.after_index
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                     unnest($3::bigint[]), unnest($4::bigint[]),
-                    unnest($5::bigint[]), unnest($6::bigint[]))
+                    unnest($5::bigint[]), unnest($6::bigint[]),
+                    unnest($7::text[]), unnest($8::int[]))
          AS item(namespace, process_id, after_event_id, after_task_id, after_waiting_id,
-                 after_failed_id)
+                 after_failed_id, after_step_id, after_index)
     JOIN processes p
       ON p.namespace = ANY (ARRAY[item.namespace])
      AND p.process_id = item.process_id
@@ -107,7 +108,7 @@ deleted_events AS (
          WHERE v.namespace = removed.namespace
            AND v.process_id = removed.process_id
            AND v.event_id > removed.after_event_id
-         ORDER BY v.namespace, v.process_id, v.event_id LIMIT $7::int) event) old_event
+         ORDER BY v.namespace, v.process_id, v.event_id LIMIT $9::int) event) old_event
    WHERE e.namespace = ANY (ARRAY[old_event.namespace])
      AND e.process_id = old_event.process_id
      AND e.event_id = old_event.event_id
@@ -122,7 +123,7 @@ deleted_tasks AS (
          WHERE v.namespace = removed.namespace
            AND v.process_id = removed.process_id
            AND v.task_id > removed.after_task_id
-         ORDER BY v.namespace, v.process_id, v.task_id LIMIT $7::int) task) old_task
+         ORDER BY v.namespace, v.process_id, v.task_id LIMIT $9::int) task) old_task
    WHERE t.namespace = ANY (ARRAY[old_task.namespace])
      AND t.process_id = old_task.process_id
      AND t.task_id = old_task.task_id
@@ -137,7 +138,7 @@ deleted_attempts AS (
          WHERE v.namespace = removed.namespace
            AND v.process_id = removed.process_id
            AND v.task_id >= removed.after_failed_id
-         ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT $7::int) attempt) old
+         ORDER BY v.namespace, v.process_id, v.task_id, v.attempt LIMIT $9::int) attempt) old
    WHERE f.namespace = ANY (ARRAY[old.namespace])
      AND f.process_id = old.process_id
      AND f.task_id = old.task_id
@@ -155,7 +156,7 @@ deleted_schedule AS (
                      AND w.process_id = removed.process_id
                      AND w.task_id > removed.after_waiting_id
                    ORDER BY w.namespace, w.process_id, w.task_id
-                   LIMIT $7::int) waiting) AS last_task_id
+                   LIMIT $9::int) waiting) AS last_task_id
        FROM removed) first
    WHERE s.namespace = ANY (ARRAY[first.namespace])
      AND s.process_id = first.process_id
@@ -172,12 +173,14 @@ deleted_flow_steps AS (
          WHERE starts_with(removed.process_id, '~flow/')
            AND v.namespace = removed.namespace
            AND v.run_id = substr(removed.process_id, 7)
-         ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $7::int) step) old_step
+           AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)
+         ORDER BY v.namespace, v.run_id, v.step_id, v.index LIMIT $9::int) step) old_step
    WHERE f.namespace = ANY (ARRAY[old_step.namespace])
      AND f.run_id = old_step.run_id
      AND f.step_id = old_step.step_id
      AND f.index = old_step.index
-  RETURNING f.namespace, f.run_id, f.status, f.process_namespace, f.process_id),
+  RETURNING f.namespace, f.run_id, f.step_id, f.index, f.status, f.process_namespace,
+            f.process_id),
 cancelled_children AS (
   INSERT INTO messages (namespace, process_id, kind, created_time, reason)
   SELECT coalesce(deleted_flow_steps.process_namespace, deleted_flow_steps.namespace),
@@ -256,7 +259,9 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
        coalesce(event_counts.last, removed.after_event_id)::bigint AS last_event_id,
        coalesce(task_counts.last, removed.after_task_id)::bigint AS last_task_id,
        coalesce(waiting_counts.last, removed.after_waiting_id)::bigint AS last_waiting_id,
-       coalesce(attempt_counts.last, removed.after_failed_id)::bigint AS last_failed_id
+       coalesce(attempt_counts.last, removed.after_failed_id)::bigint AS last_failed_id,
+       coalesce(step_counts.last_step_id, removed.after_step_id)::text AS last_step_id,
+       coalesce(step_counts.last_index, removed.after_index)::int AS last_index
   FROM removed
   LEFT JOIN (
     SELECT deleted_events.namespace, deleted_events.process_id, count(*) AS n,
@@ -272,7 +277,13 @@ SELECT removed.namespace::text AS namespace, removed.process_id::text AS process
       FROM deleted_schedule GROUP BY 1, 2) waiting_counts USING (namespace, process_id)
   LEFT JOIN (
     SELECT deleted_flow_steps.namespace, '~flow/' || deleted_flow_steps.run_id AS process_id,
-           count(*) AS n
+           count(*) AS n,
+           (array_agg(deleted_flow_steps.step_id
+              ORDER BY deleted_flow_steps.step_id DESC, deleted_flow_steps.index DESC))[1]
+             AS last_step_id,
+           (array_agg(deleted_flow_steps.index
+              ORDER BY deleted_flow_steps.step_id DESC, deleted_flow_steps.index DESC))[1]
+             AS last_index
       FROM deleted_flow_steps GROUP BY 1, 2) step_counts USING (namespace, process_id)
   LEFT JOIN (
     SELECT d.namespace, d.process_id, count(*) AS n, max(d.task_id) AS last
@@ -286,6 +297,8 @@ type PurgeHistoryParams struct {
 	AfterTaskIds    []int64
 	AfterWaitingIds []int64
 	AfterFailedIds  []int64
+	AfterStepIds    []string
+	AfterIndexes    []int32
 	Lim             int32
 }
 
@@ -298,6 +311,8 @@ type PurgeHistoryRow struct {
 	LastTaskID    int64
 	LastWaitingID int64
 	LastFailedID  int64
+	LastStepID    string
+	LastIndex     int32
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
@@ -306,9 +321,9 @@ type PurgeHistoryRow struct {
 // the answers to requests with a key, and those of tasks that ended a moment ago, because clients
 // on other nodes may still ask for them. The condition on removed_time prevents the use of the
 // index of all removed processes; the rows are found by their keys. after_…: earlier batches have
-// deleted the rows up to this one (after_failed_id: up to a row of this task). Without them, each
-// batch would read the dead rows of all earlier batches for as long as an old snapshot keeps vacuum
-// from removing them.
+// deleted the rows up to this one (after_failed_id: up to a row of this task; after_step_id and
+// after_index: up to this step or item of a run). Without them, each batch would read the dead rows
+// of all earlier batches for as long as an old snapshot keeps vacuum from removing them.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) ([]PurgeHistoryRow, error) {
 	rows, err := db.Query(ctx, purgeHistory,
 		arg.Namespaces,
@@ -317,6 +332,8 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 		arg.AfterTaskIds,
 		arg.AfterWaitingIds,
 		arg.AfterFailedIds,
+		arg.AfterStepIds,
+		arg.AfterIndexes,
 		arg.Lim,
 	)
 	if err != nil {
@@ -335,6 +352,8 @@ func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryPar
 			&i.LastTaskID,
 			&i.LastWaitingID,
 			&i.LastFailedID,
+			&i.LastStepID,
+			&i.LastIndex,
 		); err != nil {
 			return nil, err
 		}

@@ -294,3 +294,27 @@ func TestNoResult(t *testing.T) {
 		t.Errorf("the run is %+v", p.state)
 	}
 }
+
+// TestTimeoutWhileItUndoes checks that the timeout of a run does not end its compensations: a run
+// that undoes its steps has no timer, and a tick after the timeout changes nothing.
+func TestTimeoutWhileItUndoes(t *testing.T) {
+	p := newPlay(t, flow.PlanStep{Undoable: true}, flow.PlanStep{Deps: []int{0}})
+	p.plan.Timeout = time.Hour
+	p.start()
+	p.end(0, flow.NoIndex, flow.Succeeded)
+	p.end(1, flow.NoIndex, flow.Failed)
+	p.want("sf", flow.ModeCompensating)
+	p.now = p.now.Add(2 * time.Hour)
+	if at := p.state.Timer(p.now); !at.IsZero() {
+		t.Errorf("the timer of the run is set to %v", at)
+	}
+	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	p.want("sf", flow.ModeCompensating)
+	p.decide(func(d *flow.Decision) error {
+		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Failed})
+		return err
+	})
+	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure {
+		t.Errorf("the run is %+v", p.state)
+	}
+}

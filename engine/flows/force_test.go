@@ -3,6 +3,7 @@ package flows_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -68,4 +69,26 @@ func (n *node) breaks(t testing.TB, runID string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestTimeoutOfCompensation checks that a compensation is bounded by the timeout of its own options,
+// not by those of its step and its run.
+func TestTimeoutOfCompensation(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "undo", "steps": [
+		{"step_id": "a", "timeout": "3600s", "job": {}, "compensation": {"name": "undo_a"}},
+		{"step_id": "b", "timeout": "3600s", "job": {}, "compensation": {"name": "undo_b", "options": {"timeout": "0.5s", "max_retry": 0, "max_takeovers": 0}}},
+		{"step_id": "c", "job": {}}]}`)
+	n.run(t, "pull", "undo", "r", "")
+	n.answer(t, n.lease(t, "a"), "", "")
+	n.answer(t, n.lease(t, "b"), "", "")
+	n.answer(t, n.lease(t, "c"), "", "broken")
+	n.lease(t, "undo_b") // its worker does not answer
+	l := n.lease(t, "undo_a")
+	if limit := l.GetRequest().GetDeadline().AsTime().Sub(l.GetLeasedTime().AsTime()); limit != 30*time.Second {
+		t.Errorf("an attempt of the compensation of a may take %v", limit)
+	}
+	n.answer(t, l, "", "")
+	same(t, runSummary(n.ended(t, "pull", "r")), "FAILED: a SUCCEEDED undo SUCCEEDED b SUCCEEDED undo FAILED c FAILED")
 }

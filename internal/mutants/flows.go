@@ -227,6 +227,16 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
+		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
+		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime", planted: "s.Mode != ModeEnded && s.Cause != ByTime",
+		packages: "./flow", run: "TimeoutWhileItUndoes",
+	},
+	{
+		name: "flow-compensation-with-the-timeout-of-its-step", breaks: "a compensation has the timeout of its own options",
+		file: "engine/flows/facts.go", old: "timeout != nil && !undo {", planted: "timeout != nil {",
+		packages: "./engine/flows", run: "TimeoutOfCompensation",
+	},
+	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
 		file: flowOrders, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",

@@ -31,9 +31,9 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	switch {
 	case s.Job != nil:
 		s.job(e, head, behind)
-	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && (head == nil || s.timed(head)) && s.Run.describes():
+	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && !head.retried() && (head == nil || s.timed(head)) && s.Run.describes():
 		s.run(e)
-	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
+	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
 		s.cron(e)
 	case s.Process.Status.Ended():
 		e.Detail = "It is " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
@@ -115,6 +115,9 @@ func btoi(b bool) int {
 func (s State) timed(t *Task) bool {
 	return (t.WaitsFor == process.WaitsForTime || t.WaitsFor == process.WaitsForOperator) && t.Scheduled.After(s.Now)
 }
+
+// retried reports whether a task waits for another attempt after a failure.
+func (t *Task) retried() bool { return t != nil && t.Attempt > 0 && t.RetryInterval > 0 }
 
 func (s State) running(e *Explanation, head *Task, behind int) {
 	r := s.Running
@@ -249,7 +252,7 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 		e.Detail = head.name() + " was given back by a node that does not know the kind of the process: that node runs an older version."
 		e.Next = fmt.Sprintf("%s is taken again %s.", head.name(), s.at(head.Scheduled))
 		e.Unblock = "A node of the newer version, which takes it then."
-	case head.Attempt > 0 && head.RetryInterval > 0:
+	case head.retried():
 		failure := head.Reason
 		if head.Message != "" {
 			failure += ": " + head.Message

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -151,7 +150,8 @@ type Deadline struct {
 // NoIndex is the index for a step itself.
 const NoIndex = -1
 
-// stateVersion is the version of the format of states. A program rejects newer versions.
+// stateVersion is the version of the format of states. It changes if a state with the same fields
+// means something else.
 const stateVersion = 1
 
 // NewState returns the state of a run that has not begun.
@@ -163,11 +163,11 @@ func NewState(p *Plan) *State {
 	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
+// IsNewer reports whether the state has a newer format than this program knows.
+func (s *State) IsNewer() bool { return s.Version > stateVersion }
+
 // Fits returns an error if the state cannot be that of a run of the plan.
 func (s *State) Fits(p *Plan) error {
-	if s.Version > stateVersion {
-		return fmt.Errorf("the state of the run has version %d, and this program knows %d", s.Version, stateVersion)
-	}
 	if len(s.Steps) != len(p.Steps) {
 		return errors.New("the state of the run is of another template")
 	}

@@ -93,6 +93,7 @@ const (
 	ReasonZombie          = "zombie"               // the node that ran the attempt died
 	ReasonHistoryTooLarge = "history_too_large"    // over MaxHistoryEvents or MaxHistoryBytes
 	ReasonGraceExpired    = "cancel_grace_expired" // the grace period of the cancel is over
+	ReasonNewerState      = "newer_state"          // a newer engine has stored the state of the run, cron or bulk
 )
 
 // GraceExpiredMessage is the message of the failure cancel_grace_expired.

@@ -138,12 +138,13 @@ type again struct {
 	Tries int `json:"tries"`
 }
 
-func progressOf(p *progressorv1.Process) (progress, error) {
+// progressOf decodes the progress of a bulk by unmarshal, which is json.Unmarshal to show it.
+func progressOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (progress, error) {
 	var now progress
 	if len(p.GetAuxState()) == 0 {
 		return now, nil // its first task has not run
 	}
-	if err := json.Unmarshal(p.GetAuxState(), &now); err != nil {
+	if err := unmarshal(p.GetAuxState(), &now); err != nil {
 		return now, fmt.Errorf("cannot read the state of %s: %w", p.GetProcessId(), err)
 	}
 	return now, nil
@@ -164,7 +165,7 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := progressOf(p)
+	now, err := progressOf(p, json.Unmarshal)
 	if err != nil {
 		return nil, err
 	}

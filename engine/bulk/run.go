@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -64,7 +65,10 @@ func (b *Bulks) page(ctx context.Context, r *progressorv1.ProcessRequest) (*prog
 	if err != nil {
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
-	now, err := progressOf(p)
+	now, err := progressOf(p, engine.DecodeState)
+	if engine.IsNewerState(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}

@@ -196,6 +196,33 @@ func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 	return resp.GetResult().GetComplete() != nil
 }
 
+// A node leaves a bulk alone whose state was stored by a newer version of the engine.
+func TestStateOfNewerVersion(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.have(t, "", ids("p", 2)...)
+	if _, err := n.SetNamespacePaused(t.Context(), "ns", true); err != nil {
+		t.Fatal(err)
+	}
+	b := n.begun(t, request(suspend, "status = RUNNING"))
+	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state, newer := range map[string]bool{`{"novel": 1, "done": 1}`: true, `{"again": [{"novel": 1}]}`: true, `{"done": ""}`: false} {
+		p.AuxState = []byte(state)
+		_, err = n.Page(t.Context(), &progressorv1.ProcessRequest{
+			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p, Deadline: timestamppb.New(time.Now().Add(time.Minute)),
+		})
+		if err == nil || engine.IsNewerState(err) != newer {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+	if got := n.statuses(t); got != "RUNNING 2" {
+		t.Error(got)
+	}
+}
+
 // A bulk does nothing while its namespace is paused.
 func TestPausedNamespace(t *testing.T) {
 	t.Parallel()

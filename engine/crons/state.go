@@ -13,11 +13,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/progressor-engine/progressor/cron"
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/explain"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// stateVersion is the version of the state's format. Newer versions are not read.
+// stateVersion is the version of the state's format. It changes if a state with the same fields
+// means something else.
 const stateVersion = 1
 
 // state is the state of a cron's process. It is stored as one line of JSON, followed by the
@@ -105,16 +107,26 @@ func (s *state) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(append(text, '\n'), s.definition)
 }
 
-func decode(text []byte) (*state, error) {
+// decode decodes a state to show it.
+func decode(text []byte) (*state, error) { return decodeWith(text, json.Unmarshal) }
+
+// decodeToStore decodes a state for a task that will store it again. The error is one of
+// engine.NewerState if a newer version of the engine has stored the state.
+func decodeToStore(text []byte) (*state, error) {
+	s, err := decodeWith(text, engine.DecodeState)
+	if err == nil && s.Version > stateVersion {
+		err = engine.NewerState(fmt.Sprintf("version %d", s.Version))
+	}
+	return s, err
+}
+
+func decodeWith(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok {
 		return nil, errors.New("the state of the cron cannot be read: it is cut off")
 	}
 	s := &state{definition: &progressorv1.Cron{}}
-	err := json.Unmarshal(head, s)
-	if err == nil && s.Version > stateVersion {
-		err = fmt.Errorf("it has version %d, and this program knows %d", s.Version, stateVersion)
-	}
+	err := unmarshal(head, s)
 	if err == nil {
 		err = proto.Unmarshal(body, s.definition)
 	}

@@ -39,7 +39,9 @@ func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	t := &task{crons: c, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), byFire: map[int64]*crons.Fire{}}
 	var err error
 	if r.GetType() != progressorv1.TaskType_TASK_TYPE_INIT {
-		if err = t.read(); err != nil {
+		if err = t.read(); engine.IsNewerState(err) {
+			return nil, err
+		} else if err != nil {
 			return nil, processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 		}
 	}
@@ -63,7 +65,7 @@ func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 }
 
 func (t *task) read() (err error) {
-	if t.state, err = decode(t.request.GetProcess().GetAuxState()); err != nil {
+	if t.state, err = decodeToStore(t.request.GetProcess().GetAuxState()); err != nil {
 		return err
 	}
 	t.cron, err = t.state.compile()

@@ -172,9 +172,15 @@ func (t *task) gone(err error) (*progressorv1.ProcessResponse, error) {
 
 func (t *task) read() error {
 	t.state = &state{}
-	err := json.Unmarshal(t.request.GetProcess().GetAuxState(), t.state)
+	err := engine.DecodeState(t.request.GetProcess().GetAuxState(), t.state)
 	if err == nil && t.state.Run == nil {
 		err = errors.New("it has no steps")
+	}
+	if err == nil && t.state.Run.IsNewer() {
+		err = engine.NewerState(fmt.Sprintf("version %d", t.state.Run.Version))
+	}
+	if engine.IsNewerState(err) {
+		return err
 	}
 	if err != nil {
 		return processor.Fail(processor.ReasonBadState, "the state of the run cannot be read: %w", err).NonRetryable()

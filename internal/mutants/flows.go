@@ -237,6 +237,21 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TimeoutOfCompensation",
 	},
 	{
+		name: "newer-state-rewritten", breaks: "a node does not store a state again that has fields which it does not know",
+		file: "engine/newer_state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
+		packages: "./engine/flows ./engine/crons ./engine/bulk", run: "StateOfNewerVersion",
+	},
+	{
+		name: "retry-of-a-run-unexplained", breaks: "explain says that the own task of a run failed",
+		file: "explain/situation.go", old: "s.Process.Status != process.StatusError && !head.retried() && (head", planted: "s.Process.Status != process.StatusError && (head",
+		packages: "./engine/flows", run: "StateOfNewerVersion",
+	},
+	{
+		name: "newer-state-breaks-a-run", breaks: "a run whose state is of a newer version waits for a node with that version",
+		file: "engine/flows/task.go", old: "	if engine.IsNewerState(err) {\n		return err\n	}\n", planted: "",
+		packages: "./engine/flows", run: "StateOfNewerVersion",
+	},
+	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
 		file: flowOrders, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",

@@ -1058,7 +1058,7 @@ func (x *Task) GetFirstScheduledTime() *timestamppb.Timestamp {
 
 // Failure says that the processor could not do its work. The task is retried, or it fails and the
 // process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
-// panic, zombie, lease_lost, no_workers, cancel_grace_expired.
+// panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
 type Failure struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Reason       string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // a short, stable name, compared with non_retryable_errors

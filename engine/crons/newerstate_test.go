@@ -1,0 +1,44 @@
+package crons_test
+
+import (
+	"testing"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// TestStateOfNewerVersion checks that a node shows a cron whose state was stored by a newer version
+// of the engine, but does not change it, and that a node with that version continues the cron.
+func TestStateOfNewerVersion(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.create(t, starts("c", never, "complete"))
+	replace := func(old, replacement string) {
+		t.Helper()
+		_, err := n.db.Exec(t.Context(), `UPDATE processes SET aux_state = decode(replace(encode(aux_state, 'hex'),
+			encode(convert_to($1, 'UTF8'), 'hex'), encode(convert_to($2, 'UTF8'), 'hex')), 'hex') WHERE process_id = '~cron/c'`, old, replacement)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, novel := range []string{`{"novel":1,"v":1,`, `{"v":2,`} {
+		replace(`{"v":1,`, novel)
+		n.get(t, "c")
+		triggered := make(chan error, 1)
+		go func() {
+			_, err := n.Trigger(t.Context(), &progressorv1.TriggerCronRequest{Namespace: "ns", CronId: "c"}, kim)
+			triggered <- err
+		}()
+		eventually(t, "the command fails", func() bool {
+			return n.count(t, "SELECT count(*) FROM failed_attempts WHERE process_id = '~cron/c' AND reason = 'newer_state'") > 0
+		})
+		replace(novel, `{"v":1,`)
+		if err := <-triggered; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.db.Exec(t.Context(), "DELETE FROM failed_attempts"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.awaits(t, "c", "FIRED SUCCESS 1, FIRED SUCCESS 1")
+}

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+)
+
+// DecodeState decodes the JSON state of a process of a kind for a task that will store it again. If
+// the state has fields that v does not have, a newer version of the engine has stored it, and
+// storing it again would lose them. DecodeState then returns the error of NewerState.
+func DecodeState(text []byte, v any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(v)
+	if err == nil {
+		return nil
+	}
+	if field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return NewerState("the field " + field)
+	}
+	return err
+}
+
+// NewerState returns the failure of a task whose process has a state that only newer versions of
+// the engine know. what is what this version does not know. The task is tried again until a node
+// with a newer version takes it.
+func NewerState(what string) error {
+	return processor.Fail(process.ReasonNewerState, "a newer version of the engine has stored the state of this process: this node does not know %s of it, "+
+		"and leaves the task to a node with that version", what)
+}
+
+// IsNewerState reports whether an error is one of NewerState.
+func IsNewerState(err error) bool {
+	failure, ok := errors.AsType[*processor.FailureError](err)
+	return ok && failure.Failure.GetReason() == process.ReasonNewerState
+}

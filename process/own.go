@@ -1,6 +1,9 @@
 package process
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // The prefixes of the ids of the engine's processes. Clients cannot use such ids. SQL has the same
 // texts.
@@ -24,4 +27,28 @@ func StepJob(jobID string) (name string, ok bool) {
 		return "", false
 	}
 	return strings.CutPrefix(jobID, StepPrefix)
+}
+
+// StepOfRun is a step of a run, or an item of the step.
+type StepOfRun struct {
+	RunID, StepID string
+	Index         int32 // of the item; -1 for the step itself
+}
+
+// ParseStepJob returns the step whose work, or whose compensation, a job does. The ID of the job is
+// ~job/RUN/STEP, ~job/RUN/STEP.INDEX or ~job/RUN/STEP.undo, each with ~ROUND after a retry of the
+// run. It reports false for all other IDs.
+func ParseStepJob(jobID string) (place StepOfRun, ok bool) {
+	rest, ok := StepJob(jobID)
+	slash := strings.LastIndexByte(rest, '/')
+	if !ok || slash < 0 {
+		return StepOfRun{}, false
+	}
+	name, _, _ := strings.Cut(rest[slash+1:], "~")
+	name, item, _ := strings.Cut(name, ".")
+	place = StepOfRun{RunID: rest[:slash], StepID: name, Index: -1}
+	if n, err := strconv.ParseInt(item, 10, 32); err == nil {
+		place.Index = int32(n)
+	}
+	return place, true
 }

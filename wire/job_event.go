@@ -3,11 +3,13 @@ package wire
 import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// JobEvent returns an event of a job, a run or a step as clients see it.
+// JobEvent returns an event of a job, a run or a step as clients see it. An event of the job of a
+// step names the step.
 func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
 	metadata, err := Struct(e.Metadata)
 	m := &progressorv1.JobEvent{
@@ -16,6 +18,12 @@ func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
 	}
 	if e.Index >= 0 {
 		m.Index = &e.Index
+	}
+	if step, ok := process.ParseStepJob(e.JobID); ok {
+		m.StepId = step.StepID
+		if step.Index >= 0 {
+			m.Index = &step.Index
+		}
 	}
 	return m, err
 }

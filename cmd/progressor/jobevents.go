@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -24,14 +25,16 @@ type jobEventsCmd struct {
 
 func (jobEventsCmd) Help() string {
 	return `Events lists events of jobs, runs and steps, newest first: status changes and other changes that an
-audit needs, such as lost workers and cancels. A filter compares job_id, step_id, type, from, to,
-actor and worker_id (= and !=; a * at the end matches any suffix) and created_time (= != < <= > >=).
+audit needs, such as lost workers and cancels. A filter compares job_id, run_id, step_id, type, from,
+to, actor and worker_id (= and !=; a * at the end matches any suffix) and created_time (= != < <= >
+>=). run_id finds the events of a run and of the jobs of its steps.
 
 With --watch, it prints new events, oldest first, each once, also if the engine stops. With -o json,
 each line is a JSON document with the cursor after the event; --cursor continues from there without
 a gap.
 
     progressor job events echo 'job_id = "mail-1"'
+    progressor job events echo 'run_id = "A-7"'
     progressor job events echo 'to = failed AND created_time > "2026-11-01T00:00:00Z"' --all
     progressor job events echo 'type = lease_lost' --watch`
 }
@@ -78,7 +81,7 @@ func (c *jobEventsCmd) watch(a *app) error {
 // eventSubject returns the job, run or step of an event.
 func eventSubject(e *progressorv1.JobEvent) string {
 	text := e.GetJobId()
-	if e.GetStepId() != "" {
+	if e.GetStepId() != "" && !strings.HasPrefix(text, process.StepPrefix) {
 		text += "/" + e.GetStepId()
 	}
 	return oneLine(stepName(text, e.Index))

@@ -18,6 +18,13 @@ type attemptFacts struct {
 	taken   bool      // a worker, or a node, took the job at least once
 }
 
+// isJob reports whether a job does the work of a step or an item. The work of a step with for_each
+// is that of its items.
+func (t *task) isJob(p place) bool {
+	s := &t.template.Steps[p.step]
+	return s.Action == flow.ActionJob && s.ForEach() == (p.index != noIndex)
+}
+
 // setAttempt sets the facts about the last attempt of a job that has ended. It reads them if they
 // are not known. It does nothing if child is not a job.
 func (t *task) setAttempt(p place, child *progressorv1.ChildEnd, known attemptFacts) error {
@@ -69,11 +76,11 @@ func (t *task) readOpenAttempts() error {
 		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.were[e.Step]) != flow.Open {
 			continue
 		}
-		s, p := &t.template.Steps[e.Step], place{e.Step, noIndex}
-		if _, known := t.attempts[p]; known || s.Action != flow.ActionJob || s.ForEach() {
+		p := place{e.Step, noIndex}
+		if _, known := t.attempts[p]; known || !t.isJob(p) {
 			continue
 		}
-		namespace := cmp.Or(s.Source.GetJob().GetNamespace(), t.key.Namespace)
+		namespace := cmp.Or(t.template.Steps[e.Step].Source.GetJob().GetNamespace(), t.key.Namespace)
 		open[p] = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + t.doer(p, false)}
 	}
 	return t.readAttempts(open)

@@ -22,6 +22,7 @@ const succeeded = "succeeded"
 const (
 	eventStatus             = "status_changed"
 	eventStepStatus         = "step_status_changed"
+	eventStepQueued         = "step_queued"
 	eventCancelRequested    = "cancel_requested"
 	eventCancelAcknowledged = "cancel_acknowledged"
 	eventGraceExpired       = "cancel_grace_expired"
@@ -97,8 +98,11 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.EffectBegin:
 		row := t.row(p)
 		row.Status, row.Begins = flows.StepRunning, true
-		if t.template.Steps[e.Step].Action != flow.ActionJob || t.template.Steps[e.Step].ForEach() {
+		if t.isJob(p) {
+			t.event(eventStepQueued, p, "", "", "")
+		} else {
 			t.setBegan(t.now)
+			t.event(eventStepStatus, p, string(flows.StepPending), string(flows.StepRunning), "")
 		}
 		if a := t.template.Steps[e.Step].Action; a == flow.ActionWait || a == flow.ActionDelay {
 			row.Due = e.Due
@@ -113,7 +117,6 @@ func (t *task) apply(e *flow.Effect) error {
 				t.messages = append(t.messages, *b.message)
 			}
 		}
-		t.event(eventStepStatus, p, string(flows.StepPending), string(flows.StepRunning), "")
 	case flow.EffectNotStarted:
 		t.ends[p] = failed(reasonOf(e.Err), e.Err.Error())
 	case flow.EffectEnd:

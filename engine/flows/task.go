@@ -63,6 +63,7 @@ type task struct {
 	template *template
 	decision *flow.Decision
 	before   flows.Change // the row of the run before the task
+	shown    string       // status of the run before the task, see shownStatus; "" if the task creates it
 	were     string       // status letters of the steps before the decision
 
 	created *flows.NewRun // set for an INIT task
@@ -193,6 +194,7 @@ func (t *task) read() error {
 	}
 	t.decide()
 	t.before = t.change()
+	t.shown = t.shownStatus(t.before.Status)
 	return nil
 }
 

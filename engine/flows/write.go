@@ -24,10 +24,48 @@ func (t *task) showsChange() bool {
 	return true
 }
 
+// shownStatus returns the status of the run as clients see it, as far as the run knows it: an active
+// run is queued if all of its open steps are jobs, whether or not a worker has taken one.
+func (t *task) shownStatus(status flows.Status) string {
+	if status != flows.Active {
+		return string(status)
+	}
+	waits, queued := false, false
+	for step := range t.template.Steps {
+		switch s := &t.template.Steps[step]; {
+		case t.state.Run.StatusOf(step) != flow.Open:
+		case s.Action == flow.ActionWait:
+			waits = true
+		case t.isJob(place{step, noIndex}):
+			queued = true
+		default:
+			return "running"
+		}
+	}
+	if waits && !queued {
+		return "waiting_worker"
+	}
+	return "queued"
+}
+
+// statusEvent adds the event of a change of the status of the run. A run was running if a worker had
+// a job that ends in this task.
+func (t *task) statusEvent(now *flows.Change) {
+	from, to := t.shown, t.shownStatus(now.Status)
+	if from == to {
+		return
+	}
+	for _, attempt := range t.attempts {
+		if from == "queued" && attempt.taken {
+			from = "running"
+		}
+	}
+	t.event(eventStatus, place{noIndex, noIndex}, from, to, now.BlockedOn)
+}
+
 // write adds the changes of rows, events and messages to the result of the task.
 func (t *task) write(now *flows.Change) {
 	a := t.attempt
-	nowhere := place{noIndex, noIndex}
 	if t.cancels {
 		now.CancelReason = t.state.Cancel
 	}
@@ -36,15 +74,11 @@ func (t *task) write(now *flows.Change) {
 	case t.created != nil:
 		t.created.Change = *now
 		a.AddEffects(t.created)
-		t.event(eventStatus, nowhere, "", string(now.Status), now.BlockedOn)
-	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels || now.TemplateVersion != t.before.TemplateVersion:
-		a.AddEffects(now)
-		if now.Status != t.before.Status {
-			t.event(eventStatus, nowhere, string(t.before.Status), string(now.Status), now.BlockedOn)
-		}
-	case t.showsChange():
+	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels ||
+		now.TemplateVersion != t.before.TemplateVersion || t.showsChange():
 		a.AddEffects(now)
 	}
+	t.statusEvent(now)
 	if ended {
 		t.over(now.Status)
 	}

@@ -170,7 +170,8 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	}
 	found, err := conn.Query(w.t.Context(), `SELECT split_part(f.run_id, '/', 1), CASE WHEN f.run_id LIKE '%/sub' THEN 'sub/' ELSE '' END || f.step_id || CASE WHEN f.index >= 0 THEN '.' || f.index ELSE '' END,
 			f.status::text, coalesce(f.result::text, ''), f.attempt, coalesce(f.running_time, 'epoch'), coalesce(f.finished_time, 'epoch'),
-			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index AND e.to_status = 'running'),
+			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index
+			   AND (e.type = 'step_queued' OR e.to_status = 'running')),
 			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index AND e.to_status = 'succeeded'),
 			(SELECT count(*) FROM tasks k WHERE k.namespace = f.namespace AND k.process_id = f.process_id AND k.task_type = 'INIT' AND k.status = 'FINISHED')
 		FROM flow_steps f WHERE f.namespace = $1

@@ -222,11 +222,6 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestLargeItems",
 	},
 	{
-		name: "flow-purge-from-the-start", breaks: "a batch of a removal reads no steps that earlier batches have deleted",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)", planted: "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
-		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
-	},
-	{
 		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
 		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime", planted: "s.Mode != ModeEnded && s.Cause != ByTime",
 		packages: "./flow", run: "TimeoutWhileItUndoes",
@@ -235,6 +230,11 @@ var flowMutants = []mutant{
 		name: "flow-compensation-with-the-timeout-of-its-step", breaks: "a compensation has the timeout of its own options",
 		file: "engine/flows/facts.go", old: "timeout != nil && !undo {", planted: "timeout != nil {",
 		packages: "./engine/flows", run: "TimeoutOfCompensation",
+	},
+	{
+		name: "flow-purge-from-the-start", breaks: "a batch of a removal reads no steps that earlier batches have deleted",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)", planted: "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
+		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
 		name: "newer-state-rewritten", breaks: "a node does not store a state again that has fields which it does not know",
@@ -250,6 +250,16 @@ var flowMutants = []mutant{
 		name: "newer-state-breaks-a-run", breaks: "a run whose state is of a newer version waits for a node with that version",
 		file: "engine/flows/task.go", old: "	if engine.IsNewerState(err) {\n		return err\n	}\n", planted: "",
 		packages: "./engine/flows", run: "StateOfNewerVersion",
+	},
+	{
+		name: "flow-waits-unsaid", breaks: "the events of a run say when it waits for an answer",
+		file: "engine/flows/write.go", old: "	if waits && !queued {\n", planted: "	if waits && queued {\n",
+		packages: "./engine/flows", run: "TestEventsOfRun",
+	},
+	{
+		name: "run-events-of-others", breaks: "run_id finds no events of another run",
+		file: "storage/search/events.go", old: "substring(a.job_id FROM '^~job/(.*)/[^/]*$')", planted: "substring(a.job_id FROM '^~job/([^/]*)/')",
+		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",

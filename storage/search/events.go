@@ -6,17 +6,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// eventText returns a text field of events, of a row a of job_events.
+// eventText returns a text field of events. column is an expression over a row a of job_events.
 func eventText(name, column string) *field {
 	of := "coalesce(" + column + ", '')"
-	return &field{name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)", there: column + " IS NOT NULL"}
+	return &field{name: name, compare: map[string]string{equals: of + " = $?::text"}, prefix: "starts_with(" + of + ", $?::text)", there: "(" + column + ") IS NOT NULL"}
 }
+
+// Events of the jobs of steps, as process.ParseStepJob parses their IDs.
+const (
+	isStepJob = `starts_with(a.job_id, '~job/') AND NOT starts_with(a.job_id, '~job/~/')`
+	runOfJob  = `CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '^~job/(.*)/[^/]*$') ELSE a.job_id END`
+	stepOfJob = `coalesce(a.step_id, CASE WHEN ` + isStepJob + ` THEN substring(a.job_id FROM '/([^/.~]*)[^/]*$') END)`
+)
 
 // The fields of events.
 var (
+	fieldEventRun = eventText("run_id", runOfJob)
 	// see check
 	fieldEventJob  = &field{name: "job_id", compare: map[string]string{equals: "a.job_id = $?::text"}, prefix: "starts_with(a.job_id, $?::text)"}
 	fieldEventTime = &field{name: "created_time", values: isTime, compare: inOrder("a.created_time", "$?::timestamptz")}
@@ -24,13 +33,13 @@ var (
 
 var events = &table{
 	fields: []*field{
-		fieldEventJob, eventText("step_id", "a.step_id"), eventText("type", "a.type"), eventText("from", "a.from_status"), eventText("to", "a.to_status"),
+		fieldEventJob, fieldEventRun, eventText("step_id", stepOfJob), eventText("type", "a.type"), eventText("from", "a.from_status"), eventText("to", "a.to_status"),
 		eventText("actor", "a.actor"), eventText("worker_id", "a.worker_id"), fieldEventTime,
 	},
 	example: "to = failed", text: "job_id = ",
 }
 
-// ParseEvents parses a filter over job_id, step_id, type, from, to, actor, worker_id and
+// ParseEvents parses a filter over job_id, run_id, step_id, type, from, to, actor, worker_id and
 // created_time.
 func ParseEvents(text string) (Filter, error) { return parse(text, events) }
 
@@ -94,7 +103,15 @@ func eventField(name string, e *storage.JobEventRow) string {
 	switch name {
 	case "job_id":
 		return e.JobID
+	case "run_id":
+		if step, ok := process.ParseStepJob(e.JobID); ok {
+			return step.RunID
+		}
+		return e.JobID
 	case "step_id":
+		if step, ok := process.ParseStepJob(e.JobID); ok {
+			return step.StepID
+		}
 		return e.StepID
 	case "type":
 		return e.Type
@@ -108,11 +125,10 @@ func eventField(name string, e *storage.JobEventRow) string {
 	return e.WorkerID
 }
 
-// job returns the ID of the job that all matching events belong to, or "" if there is not exactly
-// one.
-func (f Filter) job() string {
+// only returns the value of a field that all matching events have, or "" if there is not exactly one.
+func (f Filter) only(field *field) string {
 	for _, n := range f.conjuncts() {
-		if c, ok := n.(*comparison); ok && c.field == fieldEventJob && c.operator == equals && c.value.kind == isText {
+		if c, ok := n.(*comparison); ok && c.field == field && c.operator == equals && c.value.kind == isText {
 			return c.value.text
 		}
 	}
@@ -160,7 +176,11 @@ func listEventsWithin(ctx context.Context, store *storage.Store, q EventQuery, w
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		rows, err = query[eventRow](ctx, tx, eventStatement(q.Namespace, filter, before, window, size))
+		jobs, err := runJobs(ctx, tx, q.Namespace, filter)
+		if err != nil {
+			return err
+		}
+		rows, err = query[eventRow](ctx, tx, eventStatement(eventScan{q.Namespace, filter, jobs, before, window, size}))
 		return err
 	})
 	if err != nil {
@@ -189,19 +209,64 @@ type eventRow struct {
 	Matches bool
 }
 
+// maxRunJobs is the maximum number of jobs of a run whose events are read job by job.
+const maxRunJobs = 1000
+
+// runJobs returns the IDs of the run and of the jobs of its steps that a filter selects by run_id.
+// It returns nil if the events have to be searched in all events of the namespace: the filter names
+// no run, or the run was removed, or it has too many jobs.
+func runJobs(ctx context.Context, tx pgx.Tx, namespace string, filter Filter) ([]string, error) {
+	run := filter.only(fieldEventRun)
+	if run == "" || filter.only(fieldEventJob) != "" {
+		return nil, nil
+	}
+	s := &statement{}
+	s.add(`SELECT p.process_id FROM processes p WHERE p.namespace = $?::text AND p.process_id = '~flow/' || $?::text
+ UNION ALL (SELECT p.process_id FROM processes p WHERE p.namespace = $?::text AND p.process_id > '~job/' || $?::text || '/'
+   AND p.process_id < '~job/' || $?::text || '0' AND strpos(substr(p.process_id, length($?::text) + 7), '/') = 0 LIMIT $?::bigint)`,
+		namespace, run, namespace, run, run, run, maxRunJobs+1)
+	rows, err := tx.Query(ctx, s.text.String(), append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(jobs) == 0 || jobs[0] != process.FlowPrefix+run || len(jobs) > maxRunJobs+1 {
+		return nil, err
+	}
+	jobs[0] = run
+	return jobs, nil
+}
+
+// eventScan selects the events that one statement reads.
+type eventScan struct {
+	namespace    string
+	filter       Filter
+	jobs         []string // whose events are read; nil for all
+	before       storage.EventPosition
+	window, size int
+}
+
 // eventStatement reads the newest events before one, like auditStatement. Events of one job are
 // ordered by their numbers, which is the same order. (Their namespace is compared in a way that
 // excludes the primary key, which looks as good on a table without statistics.)
-func eventStatement(namespace string, filter Filter, before storage.EventPosition, window, size int) *statement {
+func eventStatement(scan eventScan) *statement {
+	namespace, filter, before, window, size := scan.namespace, scan.filter, scan.before, scan.window, scan.size
 	s := &statement{}
 	s.add(`SELECT ` + storage.JobEventColumns + `, a.n, a.matches
   FROM (SELECT a.*, row_number() OVER () AS n, `)
 	s.filter(filter)
-	s.add(` AS matches FROM (SELECT * FROM job_events a WHERE `)
-	if job := filter.job(); job != "" {
-		s.add(`hashtext(a.job_id) = hashtext($?::text) AND a.namespace COLLATE "POSIX" = $?::text AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before.EventID)
+	s.add(` AS matches FROM (`)
+	if job := filter.only(fieldEventJob); job != "" {
+		s.add(`SELECT * FROM job_events a WHERE hashtext(a.job_id) = hashtext($?::text) AND a.namespace COLLATE "POSIX" = $?::text
+   AND a.job_id = $?::text AND a.event_id < $?::bigint ORDER BY a.event_id DESC`, job, namespace, job, before.EventID)
+	} else if scan.jobs != nil {
+		s.add(`SELECT a.* FROM unnest($?::text[]) AS job(id) CROSS JOIN LATERAL (
+  SELECT * FROM job_events e WHERE hashtext(e.job_id) = hashtext(job.id) AND e.namespace COLLATE "POSIX" = $?::text
+     AND e.job_id = job.id AND (e.xid, e.event_id) < ($?::text::xid8, $?::bigint)
+   ORDER BY e.event_id DESC LIMIT $?::bigint) a ORDER BY a.xid DESC, a.event_id DESC`, scan.jobs, namespace, before.XID, before.EventID, window)
 	} else {
-		s.add(`a.namespace = $?::text AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint) ORDER BY a.xid DESC, a.event_id DESC`, namespace, before.XID, before.EventID)
+		s.add(`SELECT * FROM job_events a WHERE a.namespace = $?::text AND (a.xid, a.event_id) < ($?::text::xid8, $?::bigint)
+   ORDER BY a.xid DESC, a.event_id DESC`, namespace, before.XID, before.EventID)
 	}
 	s.add(` LIMIT $?::bigint) a) a`, window)
 	s.add(` WHERE a.matches OR a.n = $?::bigint ORDER BY a.n LIMIT $?::bigint`, window, size+1)

@@ -95,7 +95,7 @@ func TestEventsOfJobAreFound(t *testing.T) {
 		if _, err := tx.Exec(ctx, scanSettings); err != nil {
 			return err
 		}
-		s := eventStatement("ns", filter, storage.LastEvent, 20000, 50)
+		s := eventStatement(eventScan{namespace: "ns", filter: filter, before: storage.LastEvent, window: 20000, size: 50})
 		explained := strings.Join([]string{"EXPLAIN", s.text.String()}, " ")
 		rows, err := tx.Query(ctx, explained, append([]any{pgx.QueryExecModeDescribeExec}, s.args...)...)
 		if err == nil {
@@ -106,4 +106,67 @@ func TestEventsOfJobAreFound(t *testing.T) {
 	if text := strings.Join(plan, "\n"); err != nil || !strings.Contains(text, "job_events_job_hash") || strings.Contains(text, "Seq Scan") {
 		t.Errorf("%v\n%s", err, text)
 	}
+}
+
+// The filter run_id finds the events of a run and of the jobs of its steps, and no others, whether
+// its jobs are known or all events of the namespace are searched.
+func TestListEventsOfRun(t *testing.T) {
+	t.Parallel()
+	store, db := stock(t, 0)
+	jobs := []string{"r", "~job/r/a", "~job/r/a.undo", "~job/r/s.1~2", "~job/r/sub/a", "r/sub", "~job/~/r/a", "~job/rr/a", "other"}
+	for k := range 45 {
+		job := jobs[k%len(jobs)]
+		if _, err := db.Exec(t.Context(), "INSERT INTO job_events (namespace, job_id, type) VALUES ('ns', $1, 'x')", job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(filter string, size int) (list []string) {
+		q := EventQuery{Namespace: "ns", Filter: filter, PageSize: size}
+		for {
+			page, err := ListEvents(t.Context(), store, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range page.Events {
+				list = append(list, page.Events[n].JobID)
+			}
+			if q.PageToken = page.NextPageToken; q.PageToken == "" {
+				return list
+			}
+		}
+	}
+	check := func() {
+		t.Helper()
+		for filter, want := range map[string][]string{
+			"run_id = r": jobs[:4], "run_id = r AND step_id = a": jobs[1:3], "run_id = r AND step_id = s": jobs[3:4], `run_id = "r/sub"`: jobs[4:6],
+			`run_id = "r*" AND step_id = a`: {"~job/r/a", "~job/r/a.undo", "~job/r/sub/a", "~job/rr/a"}, `run_id = r AND job_id = "~job/r/a"`: jobs[1:2],
+		} {
+			parsed, err := ParseEvents(filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range jobs {
+				if got := parsed.MatchesEvent(&storage.JobEventRow{JobID: job}); got != slices.Contains(want, job) {
+					t.Errorf("%s: an event of %s matches: %v", filter, job, got)
+				}
+			}
+			for _, size := range []int{0, 2} {
+				got := read(filter, size)
+				if len(got) != 5*len(want) {
+					t.Errorf("%s in pages of %d: %d events, want %d", filter, size, len(got), 5*len(want))
+				}
+				for n, job := range got { // newest first
+					if job != want[len(want)-1-n%len(want)] {
+						t.Errorf("%s in pages of %d: event %d is of %s", filter, size, n, job)
+					}
+				}
+			}
+		}
+	}
+	check()
+	if _, err := db.Exec(t.Context(), `INSERT INTO processes (namespace, process_id, kind, status) VALUES ('ns', '~flow/r', 'flow', 'RUNNING'),
+		('ns', '~job/r/a', 'job', 'RUNNING'), ('ns', '~job/r/a.undo', 'job', 'RUNNING'), ('ns', '~job/r/s.1~2', 'job', 'RUNNING')`); err != nil {
+		t.Fatal(err)
+	}
+	check()
 }

@@ -1478,17 +1478,18 @@ type Run struct {
 	Steps               []*Step                `protobuf:"bytes,11,rep,name=steps,proto3" json:"steps,omitempty"`
 	Result              *structpb.Value        `protobuf:"bytes,12,opt,name=result,proto3" json:"result,omitempty"`
 	Failure             *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`  // of the step that failed the run
-	Attempt             int32                  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if no step has run
+	Attempt             int32                  `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if no step has started; a job starts when a worker takes it
 	MaxAttempts         int32                  `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	WorkerId            string                 `protobuf:"bytes,16,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // the worker that holds the lease of phase
 	LeaseExpiresTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"`
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	CancelReason        string                 `protobuf:"bytes,19,opt,name=cancel_reason,json=cancelReason,proto3" json:"cancel_reason,omitempty"`
 	RunTime             *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=run_time,json=runTime,proto3" json:"run_time,omitempty"`             // the run does not start before this time
-	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started
+	RunningTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"` // when its first step started, as attempt
 	FinishedTime        *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	CreatedTime         *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_time,json=createdTime,proto3" json:"created_time,omitempty"`
-	UpdatedTime         *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"`
+	// When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
+	UpdatedTime *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"`
 	// Why the run is PENDING: its time, its scope (with the other run), a back-off or a paused
 	// namespace.
 	BlockedOn     string                 `protobuf:"bytes,25,opt,name=blocked_on,json=blockedOn,proto3" json:"blocked_on,omitempty"`
@@ -1742,19 +1743,21 @@ func (x *Run) GetMetadata() *structpb.Struct {
 }
 
 type Step struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	StepId             string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	Name               string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Index              *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // only for an item of for_each; counts from 0
-	Status             StepStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.StepStatus" json:"status,omitempty"`
-	Attempt            int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0 if the step has not run
-	Progress           *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
-	Input              *structpb.Value        `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
-	Result             *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"` // with for_each: the results of the items, in order
-	Failure            *Failure               `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
-	ProcessId          string                 `protobuf:"bytes,10,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the job, process or run of this step
-	WorkerId           string                 `protobuf:"bytes,11,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	LeaseExpiresTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"`
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	StepId           string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Name             string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Index            *int32                 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"` // only for an item of for_each; counts from 0
+	Status           StepStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=progressor.v1.StepStatus" json:"status,omitempty"`
+	Attempt          int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // the number of starts; a job starts when a worker takes it
+	Progress         *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	Input            *structpb.Value        `protobuf:"bytes,7,opt,name=input,proto3" json:"input,omitempty"`
+	Result           *structpb.Value        `protobuf:"bytes,8,opt,name=result,proto3" json:"result,omitempty"` // with for_each: the results of the items, in order
+	Failure          *Failure               `protobuf:"bytes,9,opt,name=failure,proto3" json:"failure,omitempty"`
+	ProcessId        string                 `protobuf:"bytes,10,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // the job, process or run of this step
+	WorkerId         string                 `protobuf:"bytes,11,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	LeaseExpiresTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"`
+	// When the step last started. For a job, when its last attempt began; empty while it waits for a
+	// worker.
 	RunningTime        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=running_time,json=runningTime,proto3" json:"running_time,omitempty"`
 	FinishedTime       *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_time,json=finishedTime,proto3" json:"finished_time,omitempty"`
 	Reason             string                 `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"` // why the step was SKIPPED or CANCELLED, or what it waits for
@@ -2157,10 +2160,10 @@ type JobEvent struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	EventId   int64                  `protobuf:"varint,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	JobId     string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // the job_id or run_id
-	StepId    string                 `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	JobId     string                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`    // the job_id or run_id
+	StepId    string                 `protobuf:"bytes,4,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"` // of a run, or of the run whose step the job does
 	Index     *int32                 `protobuf:"varint,5,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// status_changed, step_status_changed, progress, lease_lost, cancel_requested,
+	// status_changed, step_queued, step_status_changed, progress, lease_lost, cancel_requested,
 	// cancel_acknowledged, cancel_grace_expired, attempt_failed, timeout, retried, repeated,
 	// skipped_by_hand, …
 	Type          string                 `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
@@ -4456,7 +4459,8 @@ func (x *SkipStepResponse) GetRun() *Run {
 type ListJobEventsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// An AIP-160 filter on job_id, step_id, type, from, to, actor, worker_id and created_time.
+	// An AIP-160 filter on job_id, run_id, step_id, type, from, to, actor, worker_id and
+	// created_time. run_id: the events of a run and of the jobs of its steps.
 	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -760,7 +760,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   failure?: Failure | undefined;
 
   /**
-   * 0 if no step has run
+   * 0 if no step has started; a job starts when a worker takes it
    *
    * @generated from field: int32 attempt = 14;
    */
@@ -801,7 +801,7 @@ export type Run = Message<"progressor.v1.Run"> & {
   runTime?: Timestamp | undefined;
 
   /**
-   * when its first step started
+   * when its first step started, as attempt
    *
    * @generated from field: google.protobuf.Timestamp running_time = 21;
    */
@@ -818,6 +818,8 @@ export type Run = Message<"progressor.v1.Run"> & {
   createdTime?: Timestamp | undefined;
 
   /**
+   * When the run, or a step of it, last changed. For a step, it may be up to a minute too early.
+   *
    * @generated from field: google.protobuf.Timestamp updated_time = 24;
    */
   updatedTime?: Timestamp | undefined;
@@ -894,7 +896,7 @@ export type Step = Message<"progressor.v1.Step"> & {
   status: StepStatus;
 
   /**
-   * 0 if the step has not run
+   * the number of starts; a job starts when a worker takes it
    *
    * @generated from field: int32 attempt = 5;
    */
@@ -940,6 +942,9 @@ export type Step = Message<"progressor.v1.Step"> & {
   leaseExpiresTime?: Timestamp | undefined;
 
   /**
+   * When the step last started. For a job, when its last attempt began; empty while it waits for a
+   * worker.
+   *
    * @generated from field: google.protobuf.Timestamp running_time = 13;
    */
   runningTime?: Timestamp | undefined;
@@ -1138,6 +1143,8 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   jobId: string;
 
   /**
+   * of a run, or of the run whose step the job does
+   *
    * @generated from field: string step_id = 4;
    */
   stepId: string;
@@ -1148,7 +1155,7 @@ export type JobEvent = Message<"progressor.v1.JobEvent"> & {
   index?: number | undefined;
 
   /**
-   * status_changed, step_status_changed, progress, lease_lost, cancel_requested,
+   * status_changed, step_queued, step_status_changed, progress, lease_lost, cancel_requested,
    * cancel_acknowledged, cancel_grace_expired, attempt_failed, timeout, retried, repeated,
    * skipped_by_hand, …
    *
@@ -2217,7 +2224,8 @@ export type ListJobEventsRequest = Message<"progressor.v1.ListJobEventsRequest">
   namespace: string;
 
   /**
-   * An AIP-160 filter on job_id, step_id, type, from, to, actor, worker_id and created_time.
+   * An AIP-160 filter on job_id, run_id, step_id, type, from, to, actor, worker_id and
+   * created_time. run_id: the events of a run and of the jobs of its steps.
    *
    * @generated from field: string filter = 2;
    */

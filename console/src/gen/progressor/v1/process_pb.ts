@@ -413,7 +413,7 @@ export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
 /**
  * Failure says that the processor could not do its work. The task is retried, or it fails and the
  * process goes to ERROR. The engine itself uses these reasons: timeout, unavailable, bad_response,
- * panic, zombie, lease_lost, no_workers, cancel_grace_expired.
+ * panic, zombie, lease_lost, no_workers, cancel_grace_expired, newer_state.
  *
  * @generated from message progressor.v1.Failure
  */

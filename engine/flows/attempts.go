@@ -73,7 +73,7 @@ func (t *task) readOpenAttempts() error {
 	open := map[place]process.Key{}
 	for n := range t.decision.Effects {
 		e := &t.decision.Effects[n]
-		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.were[e.Step]) != flow.Open {
+		if e.Kind != flow.EffectEnd || e.Index != noIndex || flow.StepStatus(t.before.steps[e.Step]) != flow.Open {
 			continue
 		}
 		p := place{e.Step, noIndex}

@@ -39,10 +39,10 @@ func (t *task) letGoFailed(now flows.Status) error {
 	for n := range t.decision.Effects {
 		if e := &t.decision.Effects[n]; e.Kind == flow.EffectReset && e.Index == noIndex {
 			again[e.Step] = true
-			reads = reads || flow.StepStatus(t.were[e.Step]) == flow.Failed || t.template.Steps[e.Step].ForEach()
+			reads = reads || flow.StepStatus(t.before.steps[e.Step]) == flow.Failed || t.template.Steps[e.Step].ForEach()
 		}
 	}
-	ended := (now == flows.Succeeded || now == flows.Cancelled) && t.before.Status != now
+	ended := (now == flows.Succeeded || now == flows.Cancelled) && t.before.row.Status != now
 	counts := func(step int) (reason string) {
 		switch {
 		case again[step]:
@@ -62,7 +62,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 	for step, each := range t.state.Run.Each {
 		reads = reads || ended && (each.Failed > 0 || t.template.Steps[step].Source.GetIgnoreFailure())
 	}
-	for _, l := range t.were {
+	for _, l := range t.before.steps {
 		reads = reads || ended && flow.StepStatus(l) == flow.Failed
 	}
 	if !reads || t.created != nil {

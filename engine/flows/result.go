@@ -152,7 +152,7 @@ func (t *task) apply(e *flow.Effect) error {
 func (t *task) ended(p place, e *flow.Effect) error {
 	row := t.row(p)
 	from := flows.StepPending // it was skipped or cancelled before it began
-	if row.Begins || p.index != noIndex || flow.StepStatus(t.were[p.step]) == flow.Open {
+	if row.Begins || p.index != noIndex || flow.StepStatus(t.before.steps[p.step]) == flow.Open {
 		from = flows.StepRunning
 	}
 	if attempt, known := t.attempts[p]; known && from == flows.StepRunning {
@@ -347,7 +347,7 @@ func (t *task) itemResults(step int) ([]byte, error) {
 // finish sets the result of a run that succeeds, and the failure of a run that fails.
 func (t *task) finish(now *flows.Change) error {
 	s := t.state.Run
-	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.Status != flows.Succeeded {
+	if s.Mode == flow.ModeEnded && s.Status == succeeded && t.before.row.Status != flows.Succeeded {
 		result, err := t.result()
 		if err != nil {
 			return err

@@ -62,9 +62,7 @@ type task struct {
 	state    *state
 	template *template
 	decision *flow.Decision
-	before   flows.Change // the row of the run before the task
-	shown    string       // status of the run before the task, see shownStatus; "" if the task creates it
-	were     string       // status letters of the steps before the decision
+	before   priorRun
 
 	created *flows.NewRun // set for an INIT task
 	cancels bool          // a command to end the run was received
@@ -90,6 +88,13 @@ type task struct {
 	// fault is the error of a failed read. The consequences, such as the failure of a step that
 	// needs the value, are not stored. The task is retried.
 	fault error
+}
+
+// priorRun is what a task knows of its run before the task changes it.
+type priorRun struct {
+	row   flows.Change
+	shown string // see shownStatus; "" if the task creates the run
+	steps string // status letters of the steps before the decision
 }
 
 // faulted records a failed read.
@@ -193,13 +198,13 @@ func (t *task) read() error {
 		return processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
 	t.decide()
-	t.before = t.change()
-	t.shown = t.shownStatus(t.before.Status)
+	t.before.row = t.change()
+	t.before.shown = t.shownStatus(t.before.row.Status)
 	return nil
 }
 
 func (t *task) decide() {
-	t.were = t.state.Run.Steps
+	t.before.steps = t.state.Run.Steps
 	t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now)
 }
 

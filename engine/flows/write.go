@@ -51,7 +51,7 @@ func (t *task) shownStatus(status flows.Status) string {
 // statusEvent adds the event of a change of the status of the run. A run was running if a worker had
 // a job that ends in this task.
 func (t *task) statusEvent(now *flows.Change) {
-	from, to := t.shown, t.shownStatus(now.Status)
+	from, to := t.before.shown, t.shownStatus(now.Status)
 	if from == to {
 		return
 	}
@@ -69,13 +69,13 @@ func (t *task) write(now *flows.Change) {
 	if t.cancels {
 		now.CancelReason = t.state.Cancel
 	}
-	ended := t.state.Run.Mode == flow.ModeEnded && (t.created != nil || now.Status != t.before.Status)
+	ended := t.state.Run.Mode == flow.ModeEnded && (t.created != nil || now.Status != t.before.row.Status)
 	switch {
 	case t.created != nil:
 		t.created.Change = *now
 		a.AddEffects(t.created)
-	case now.Status != t.before.Status || now.BlockedOn != t.before.BlockedOn || now.Attempt != t.before.Attempt || t.cancels ||
-		now.TemplateVersion != t.before.TemplateVersion || t.showsChange():
+	case now.Status != t.before.row.Status || now.BlockedOn != t.before.row.BlockedOn || now.Attempt != t.before.row.Attempt || t.cancels ||
+		now.TemplateVersion != t.before.row.TemplateVersion || t.showsChange():
 		a.AddEffects(now)
 	}
 	t.statusEvent(now)

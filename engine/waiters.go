@@ -68,7 +68,7 @@ type waiters struct {
 	byTask map[storage.TaskRef][]*waiter
 	order  []*waiter // in order of registration, to take turns; ended ones are dropped on the way
 	kick   chan struct{}
-	ended  chan struct{}              // receives a value after another node has ended tasks
+	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose waiters are marked fresh in the next turn
 	done   chan struct{}
 

@@ -128,7 +128,10 @@ func TestReadOnlySessionsAreClosed(t *testing.T) {
 	t.Cleanup(late.Close)
 	b.readOnly(false)
 	writes := map[string]func() error{
-		"kept":    func() error { _, err := late.RegisterNode(t.Context(), storage.NodeDescription{Address: "127.0.0.1:1", Version: "test"}); return err },
+		"kept": func() error {
+			_, err := late.RegisterNode(t.Context(), storage.NodeDescription{Address: "127.0.0.1:1", Version: "test"})
+			return err
+		},
 		"general": func() error { _, err := late.Forget(t.Context(), time.Hour); return err },
 	}
 	for name, write := range writes {

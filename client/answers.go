@@ -174,13 +174,13 @@ func (r *workerRun) settle(h *heldLease, e *progressorv1.AnswerError) bool {
 		r.remove(h, outcomeOf(h.answer))
 		return true
 	case reason == progressorv1.ErrorDetail_REASON_LEASE_LOST:
-		r.options.logger.Info("answer refused: the lease was lost", h.logAttrs()...)
+		r.options.logger.Info("answer rejected: the lease was lost", h.logAttrs()...)
 		r.remove(h, OutcomeLost)
 		return true
 	case reason == progressorv1.ErrorDetail_REASON_INVALID, reason == progressorv1.ErrorDetail_REASON_TOO_LARGE:
 		if h.replaced {
 			r.options.logger.Error(
-				"answer dropped: the engine refused it twice",
+				"answer dropped: the engine rejected it twice",
 				append(h.logAttrs(), "error", e.GetMessage())...)
 			r.remove(h, OutcomeLost)
 			return true
@@ -195,7 +195,7 @@ func (r *workerRun) settle(h *heldLease, e *progressorv1.AnswerError) bool {
 // replaceAnswer replaces an answer that the engine cannot accept with a failure. Otherwise the
 // lease would expire and the next worker would run into the same error.
 func (r *workerRun) replaceAnswer(h *heldLease, why string) {
-	failure := processor.Fail(process.ReasonBadResponse, "the engine refused the answer: %s", why).Failure
+	failure := processor.Fail(process.ReasonBadResponse, "the engine rejected the answer: %s", why).Failure
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.replaced = true

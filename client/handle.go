@@ -117,7 +117,7 @@ func ReportDetails(ctx context.Context, percent float64, summary string, details
 		return fmt.Errorf("progress: %w", err)
 	}
 	if len(text) > process.MaxProgressBytes {
-		return fmt.Errorf("progress: %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes)
+		return fmt.Errorf("progress: has %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes)
 	}
 	h.report(p)
 	return nil

@@ -157,7 +157,7 @@ func (r *workerRun) cancelExpired(now time.Time) {
 		if h.answer == nil && !h.lost && now.After(h.expires) {
 			h.lost = true
 			h.cancel(ErrLeaseLost)
-			r.options.logger.Warn("lease expired: the heartbeats do not reach the engine", h.logAttrs()...)
+			r.options.logger.Warn("lease expired: the heartbeats did not reach the engine", h.logAttrs()...)
 		}
 		h.mu.Unlock()
 	}

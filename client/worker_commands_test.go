@@ -163,11 +163,11 @@ func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	h.enqueue("j", "x", nil, nil)
 	job := &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "y"}
 	_, err = h.client.Job.Enqueue(t.Context(), job)
-	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "job exists already: pull/j" {
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "job already exists: pull/j" {
 		t.Errorf("enqueue: %v", err)
 	}
 	_, err = h.client.Job.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{job}})
-	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "jobs[0]: job exists already: pull/j" {
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "jobs[0]: job already exists: pull/j" {
 		t.Errorf("batch: %v", err)
 	}
 	if _, err := h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"}); err != nil {

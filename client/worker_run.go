@@ -273,7 +273,7 @@ func (r *workerRun) drain() {
 		runs := h.answer == nil
 		h.mu.Unlock()
 		if runs { // the handler ignores its context
-			r.options.logger.Warn("handler does not stop; releasing its task anyway", h.logAttrs()...)
+			r.options.logger.Warn("handler did not stop; releasing its task anyway", h.logAttrs()...)
 		}
 	}
 	r.releaseAll(rest, 0)

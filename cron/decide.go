@@ -127,10 +127,10 @@ func (d *decider) overlap(action OverlapAction) verdict {
 	case OverlapActionSkip:
 		return verdict{decision: SkippedOverlap, reason: running}
 	case OverlapActionCancelPrev:
-		return verdict{cancel: true, reason: "in place of the run of " + text(d.s.Before.Fire)}
+		return verdict{cancel: true, reason: "replaces the run of " + text(d.s.Before.Fire)}
 	case OverlapActionBufferOne:
 		if len(d.s.Queue) > 0 {
-			return verdict{decision: SkippedOverlap, reason: running + ", and the one of " + text(d.s.Queue[0].Fire) + " waits for its end"}
+			return verdict{decision: SkippedOverlap, reason: running + ", and the one of " + text(d.s.Queue[0].Fire) + " waits"}
 		}
 		return verdict{decision: Queued, reason: running, buffered: true}
 	}
@@ -161,7 +161,7 @@ func (d *decider) failure(manual bool) verdict {
 			break
 		}
 		if d.now.Before(until) && !manual {
-			return verdict{decision: SkippedFailure, reason: fmt.Sprintf("%d failures in a row, next trial at %s", d.s.Failures, text(until))}
+			return verdict{decision: SkippedFailure, reason: fmt.Sprintf("%d failures in a row, next attempt at %s", d.s.Failures, text(until))}
 		}
 		return verdict{trial: true}
 	}

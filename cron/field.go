@@ -43,9 +43,9 @@ func (f field) value(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || strings.HasPrefix(text, "+") || int(n) < f.min || int(n) > f.max {
 		if text == "" {
-			return 0, fmt.Errorf("a value is missing: %s", f.values())
+			return 0, fmt.Errorf("a value is missing: use %s", f.values())
 		}
-		return 0, fmt.Errorf("%q is not %s", text, f.values())
+		return 0, fmt.Errorf("%q is not a value from %s", text, f.values())
 	}
 	return int(n), nil
 }
@@ -91,7 +91,7 @@ func (f field) span(text string) (span, error) {
 	if stepped {
 		step, err := strconv.ParseUint(stepText, 10, 16)
 		if err != nil || step == 0 || int(step) > f.max || strings.HasPrefix(stepText, "+") {
-			return s, fmt.Errorf("the step %q is not 1 to %d", stepText, f.max)
+			return s, fmt.Errorf("the step %q is not a number from 1 to %d", stepText, f.max)
 		}
 		s.step = int(step)
 	}

@@ -126,7 +126,7 @@ func (p parser) descriptor(e *Expression, list []word) error {
 		return p.fail("", list[0].at, "%q is not @yearly, @monthly, @weekly, @daily, @hourly or @every 90s", list[0].text)
 	}
 	if len(list) > 1 {
-		return p.fail("", list[1].at, "nothing may stand behind %s", list[0].text)
+		return p.fail("", list[1].at, "unexpected text after %s", list[0].text)
 	}
 	e.text = strings.ToLower(name)
 	return p.fields(e, words(meaning))
@@ -141,7 +141,7 @@ func (p parser) everyInterval(e *Expression, list []word) error {
 	case err != nil:
 		return p.fail("interval", list[1].at, "%q is not an interval such as 90s, 15m or 24h", list[1].text)
 	case every < time.Second || every > MaxDuration:
-		return p.fail("interval", list[1].at, "%s is not 1s to %s", list[1].text, MaxDuration)
+		return p.fail("interval", list[1].at, "%s is not between 1s and %s", list[1].text, MaxDuration)
 	case every%time.Second != 0:
 		return p.fail("interval", list[1].at, "%s is not a whole number of seconds", list[1].text)
 	}
@@ -157,7 +157,7 @@ func (p parser) fields(e *Expression, list []word) error {
 	case 6:
 		e.explicit = true
 	case 7:
-		return p.fail("", list[6].at, "it has seven fields: there is no year; use start_time and end_time")
+		return p.fail("", list[6].at, "it has seven fields: a year is not supported, use start_time and end_time")
 	default:
 		return p.fail("", len(p.text)+1, "it has %d fields: write five (minute hour day month weekday), or six with seconds first", n)
 	}
@@ -197,7 +197,7 @@ func (p parser) list(f *fields, w word, name string, read func(*fields, string) 
 func setter(f field, add func(*fields, uint64)) func(*fields, string) error {
 	return func(to *fields, text string) error {
 		if text == "?" {
-			return errors.New("? stands only for the day of month or the day of week: write *")
+			return errors.New("? is allowed only for the day of month or the day of week: write *")
 		}
 		s, err := f.span(text)
 		if err != nil {
@@ -222,14 +222,14 @@ func (f *fields) addDay(text string) error {
 	case strings.HasPrefix(text, "L-"):
 		n, err := strconv.ParseUint(text[2:], 10, 8)
 		if err != nil || n > 30 {
-			return fmt.Errorf("%q: the days before the last are 0 to 30, as in L-3", text)
+			return fmt.Errorf("%q: L- needs a number from 0 to 30, as in L-3", text)
 		}
 		f.fromLast, f.special = f.fromLast|1<<n, true
 		return nil
 	case nearest:
 		day, err := dayField.value(body)
 		if err != nil {
-			return fmt.Errorf("%q: before W stands one day or L, as in 15W or LW: %w", text, err)
+			return fmt.Errorf("%q: W needs one day or L before it, as in 15W or LW: %w", text, err)
 		}
 		f.nearest, f.special = f.nearest|1<<day, true
 		return nil
@@ -250,14 +250,14 @@ func (f *fields) addWeekday(text string) error {
 	case text == "?":
 		text = "*"
 	case text == "L":
-		return errors.New(`"L" needs its day of the week: write SATL or 6L for the last Saturday`)
+		return errors.New(`"L" needs a day of the week: write SATL or 6L for the last Saturday`)
 	case isNth:
 		day, err := weekdayField.value(name)
 		if err != nil {
 			return fmt.Errorf("%q: %w", text, err)
 		}
 		if len(nth) != 1 || nth[0] < '1' || nth[0] > '5' {
-			return fmt.Errorf("%q: behind # stands 1 to 5, as in FRI#3", text)
+			return fmt.Errorf("%q: # needs a number from 1 to 5 after it, as in FRI#3", text)
 		}
 		f.nth[day%7] |= 1 << (nth[0] - '0')
 		f.special = true
@@ -265,7 +265,7 @@ func (f *fields) addWeekday(text string) error {
 	case isLast:
 		day, err := weekdayField.value(body)
 		if err != nil {
-			return fmt.Errorf("%q: before L stands one day, as in 5L or FRIL: %w", text, err)
+			return fmt.Errorf("%q: L needs one day before it, as in 5L or FRIL: %w", text, err)
 		}
 		f.lastOf, f.special = f.lastOf|1<<(day%7), true
 		return nil

@@ -54,20 +54,20 @@ func TestRefusedPolicies(t *testing.T) {
 		policy Policy
 		want   string
 	}{
-		{Policy{Misfire: MisfireCatchUpLimited}, "policy.catchup_limit: CATCH_UP_LIMITED needs how many: 1 to 100000"},
-		{Policy{CatchUpLimit: 100_001}, "policy.catchup_limit: 100001, at most 100000; FIRE_NOW has no limit"},
-		{Policy{Overlap: 6}, "policy.overlap_action: 6 is not 0 to 5"},
-		{Policy{Failure: -1}, "policy.failure_action: -1 is not 0 to 5"},
-		{Policy{Concurrency: 3}, "policy.concurrency_policy: 3 is not 0 to 2"},
-		{Policy{Misfire: 4}, "policy.misfire_policy: 4 is not 0 to 3"},
-		{Policy{MaxConcurrency: -1}, "policy.max_concurrency: -1 is negative"},
-		{Policy{MaxConcurrency: 10_001}, "policy.max_concurrency: 10001, at most 10000"},
-		{Policy{QueueLimit: 10_001}, "policy.queue_limit: 10001, at most 10000"},
-		{Policy{CatchUpWindow: -time.Second}, "policy.catchup_window: -1s is not 0s to 876000h0m0s"},
-		{Policy{RetryBackoff: Backoff{Factor: 0.5}}, "policy.retry_backoff.factor: 0.5 is not 1 or more"},
-		{Policy{RetryBackoff: Backoff{Factor: math.Inf(1)}}, "policy.retry_backoff.factor: +Inf is not 1 or more"},
-		{Policy{RetryBackoff: Backoff{Jitter: math.NaN()}}, "policy.retry_backoff.jitter: NaN is not 0 to 1"},
-		{Policy{RetryBackoff: Backoff{Steps: []time.Duration{1, -1}}}, "policy.retry_backoff.steps: -1ns is not 0s to 876000h0m0s"},
+		{Policy{Misfire: MisfireCatchUpLimited}, "policy.catchup_limit: must be 1 to 100000 with CATCH_UP_LIMITED"},
+		{Policy{CatchUpLimit: 100_001}, "policy.catchup_limit: must be at most 100000 (got 100001): FIRE_NOW has no limit"},
+		{Policy{Overlap: 6}, "policy.overlap_action: must be 0 to 5 (got 6)"},
+		{Policy{Failure: -1}, "policy.failure_action: must be 0 to 5 (got -1)"},
+		{Policy{Concurrency: 3}, "policy.concurrency_policy: must be 0 to 2 (got 3)"},
+		{Policy{Misfire: 4}, "policy.misfire_policy: must be 0 to 3 (got 4)"},
+		{Policy{MaxConcurrency: -1}, "policy.max_concurrency: must not be negative (got -1)"},
+		{Policy{MaxConcurrency: 10_001}, "policy.max_concurrency: must be at most 10000 (got 10001)"},
+		{Policy{QueueLimit: 10_001}, "policy.queue_limit: must be at most 10000 (got 10001)"},
+		{Policy{CatchUpWindow: -time.Second}, "policy.catchup_window: must be 0s to 876000h0m0s (got -1s)"},
+		{Policy{RetryBackoff: Backoff{Factor: 0.5}}, "policy.retry_backoff.factor: must be at least 1 (got 0.5)"},
+		{Policy{RetryBackoff: Backoff{Factor: math.Inf(1)}}, "policy.retry_backoff.factor: must be at least 1 (got +Inf)"},
+		{Policy{RetryBackoff: Backoff{Jitter: math.NaN()}}, "policy.retry_backoff.jitter: must be 0 to 1 (got NaN)"},
+		{Policy{RetryBackoff: Backoff{Steps: []time.Duration{1, -1}}}, "policy.retry_backoff.steps: must be 0s to 876000h0m0s (got -1ns)"},
 	} {
 		if err := test.policy.Validate(); err == nil || err.Error() != test.want {
 			t.Errorf("%+v:\ngot  %v\nwant %s", test.policy, err, test.want)

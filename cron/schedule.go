@@ -126,7 +126,7 @@ func Compile(spec Spec) (*Schedule, error) {
 		}
 	}
 	if _, ok := s.next(s.from, s.to); !ok {
-		return nil, wrong("spec.end_time", "nothing fires from %s on until then", text(time.Unix(s.from, 0)))
+		return nil, wrong("spec.end_time", "must be after a fire time of the cron: there is none from %s on", text(time.Unix(s.from, 0)))
 	}
 	return s, nil
 }
@@ -135,19 +135,19 @@ func (s *Schedule) check() error {
 	spec := &s.spec
 	switch n := len(spec.Expressions); {
 	case n == 0:
-		return wrong("spec.expressions", "there is none: write at least one, as in 30 9 * * MON-FRI")
+		return wrong("spec.expressions", "is required: write at least one expression, such as 30 9 * * MON-FRI")
 	case n > MaxExpressions:
-		return wrong("spec.expressions", "%d, at most %d", n, MaxExpressions)
+		return wrong("spec.expressions", "must have at most %d expressions (got %d)", MaxExpressions, n)
 	case len(spec.Exclude) > MaxExpressions:
-		return wrong("spec.exclude_expressions", "%d, at most %d", len(spec.Exclude), MaxExpressions)
+		return wrong("spec.exclude_expressions", "must have at most %d expressions (got %d)", MaxExpressions, len(spec.Exclude))
 	case spec.Jitter < 0 || spec.Jitter > MaxDuration:
-		return wrong("spec.jitter", "%s is not 0s to %s", spec.Jitter, MaxDuration)
+		return wrong("spec.jitter", "must be 0s to %s (got %s)", MaxDuration, spec.Jitter)
 	case spec.MaxFires < 0:
-		return wrong("spec.max_fires", "%d is negative: 0 is no limit", spec.MaxFires)
+		return wrong("spec.max_fires", "must not be negative (got %d): 0 means no limit", spec.MaxFires)
 	case spec.Daylight.Gap < 0 || spec.Daylight.Gap > GapSkip:
-		return wrong("spec.daylight_saving.gap", "%d is not SHIFT or SKIP", spec.Daylight.Gap)
+		return wrong("spec.daylight_saving.gap", "must be SHIFT or SKIP (got %d)", spec.Daylight.Gap)
 	case spec.Daylight.Overlap < 0 || spec.Daylight.Overlap > OverlapBoth:
-		return wrong("spec.daylight_saving.overlap", "%d is not FIRST, LAST or BOTH", spec.Daylight.Overlap)
+		return wrong("spec.daylight_saving.overlap", "must be FIRST, LAST or BOTH (got %d)", spec.Daylight.Overlap)
 	}
 	if spec.Daylight.Gap == GapDefault {
 		spec.Daylight.Gap = GapShift
@@ -157,7 +157,7 @@ func (s *Schedule) check() error {
 	}
 	for field, t := range map[string]time.Time{"spec.start_time": spec.Start, "spec.end_time": spec.End} {
 		if !t.IsZero() && (t.Unix() < 0 || t.Unix() > lastInstant) {
-			return wrong(field, "%s is not 1970 to 9999", text(t))
+			return wrong(field, "must be in the years 1970 to 9999 (got %s)", text(t))
 		}
 	}
 	return nil
@@ -174,9 +174,9 @@ func (s *Schedule) exclusions() ([]fields, error) {
 		case err != nil:
 			return nil, &SpecError{Field: field, Err: err}
 		case expression.every > 0:
-			return nil, wrong(field, "@every names no local times: write fields, as in * * 24-26 12 *")
+			return nil, wrong(field, "must not be @every: write fields, as in * * 24-26 12 *")
 		case expression.zone != "":
-			return nil, wrong(field, "an exclusion holds in the zone of each expression: leave CRON_TZ= out")
+			return nil, wrong(field, "must not have CRON_TZ=: an exclusion uses the time zone of each expression")
 		}
 		s.excluded = append(s.excluded, expression)
 		if !expression.explicit {
@@ -205,7 +205,7 @@ func (s *Schedule) add(x Expression, not []fields) error {
 		}
 		s.sources = append(s.sources, every)
 		if _, ok := every.next(s.from, min(s.from+horizon, lastInstant+1)); !ok {
-			return errors.New("never fires: exclude_expressions leave none of its times")
+			return errors.New("never fires: exclude_expressions exclude all of its times")
 		}
 		return nil
 	}
@@ -226,12 +226,12 @@ func (s *Schedule) add(x Expression, not []fields) error {
 		return errors.New("never fires: no month that it names has such a day")
 	}
 	if _, ok := c.pattern.next(&month{}, 0, horizon); !ok {
-		return errors.New("never fires: exclude_expressions leave none of its times")
+		return errors.New("never fires: exclude_expressions exclude all of its times")
 	}
 	if c.daylight.Gap == GapSkip {
-		return fmt.Errorf("never fires: the clock of %s leaves out its times, and daylight_saving.gap is SKIP", at.location)
+		return fmt.Errorf("never fires: the clock of %s skips its times, and daylight_saving.gap is SKIP", at.location)
 	}
-	return fmt.Errorf("never fires from %s on", text(time.Unix(s.from, 0)))
+	return fmt.Errorf("never fires after %s", text(time.Unix(s.from, 0)))
 }
 
 func ceilSecond(t time.Time) int64 {

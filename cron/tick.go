@@ -278,11 +278,11 @@ func (d *decider) missedBy(fire, newest time.Time) string {
 	case d.Policy.CatchUpWindow > 0 && d.late(fire) > d.Policy.CatchUpWindow:
 		return fmt.Sprintf("due longer ago than the catch-up window of %s", d.Policy.CatchUpWindow)
 	case d.Policy.Misfire == MisfireFireNow:
-		return "newer fire times that are due take its place"
+		return "a newer fire time that is due replaces it"
 	case d.Policy.Misfire == MisfireCatchUpLimited:
-		return fmt.Sprintf("only the newest %d of what is due are caught up", d.Policy.CatchUpLimit)
+		return fmt.Sprintf("only the newest %d due fire times are caught up", d.Policy.CatchUpLimit)
 	case fire.Equal(newest):
 		return fmt.Sprintf("%s late, at most %s", d.late(fire), d.Policy.MisfireThreshold)
 	}
-	return "only the newest of what is due counts"
+	return "only the newest due fire time runs"
 }

@@ -13,14 +13,14 @@ import (
 // differ between nodes.
 func LoadZone(name string) (*time.Location, error) {
 	if name == "Local" {
-		return nil, fmt.Errorf("time zone %q is another one on each node: write an IANA name such as Europe/Berlin", name)
+		return nil, fmt.Errorf("time zone %q depends on the node: write an IANA name such as Europe/Berlin", name)
 	}
 	if location := embeddedZone(name); location != nil {
 		return location, nil
 	}
 	location, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no time zone: write an IANA name such as Europe/Berlin", name)
+		return nil, fmt.Errorf("%q is not a time zone: write an IANA name such as Europe/Berlin", name)
 	}
 	return location, nil
 }

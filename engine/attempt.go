@@ -321,7 +321,7 @@ func (e *Engine) reached(ns *namespace, err error) {
 	}
 	switch away := processor.Unreachable(err); {
 	case away && ns.away.CompareAndSwap(false, true):
-		e.log.Warn("processor not reached; its tasks are tried again by the retry policy", "namespace", ns.name, "error", err)
+		e.log.Warn("processor not reached; its tasks are retried by the retry policy", "namespace", ns.name, "error", err)
 	case !away && ns.away.Load() && ns.away.CompareAndSwap(true, false):
 		e.log.Info("processor reached again", "namespace", ns.name)
 	}

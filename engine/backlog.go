@@ -87,5 +87,5 @@ func (e *Engine) countInBacklog(ctx context.Context, ns *namespace, why string) 
 		return err
 	}
 	e.metrics.refused.WithLabelValues("backlog").Inc()
-	return &process.OverloadError{Bound: fmt.Sprintf("%sas many tasks of namespace %q wait for a slot as its max_backlog allows, %d", why, ns.name, ns.maxBacklog)}
+	return &process.OverloadError{Bound: fmt.Sprintf("%sthe tasks of namespace %q that wait for a slot have reached its max_backlog, %d", why, ns.name, ns.maxBacklog)}
 }

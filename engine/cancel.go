@@ -84,7 +84,7 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 		ends.Go(func() {
 			var ended bool
 			if ended, errs[n] = e.store.EndOverdueCancel(key); ended {
-				e.log.Warn("process cancelled past the grace", "namespace", key.Namespace, "process_id", key.ProcessID)
+				e.log.Warn("process cancelled after its grace period", "namespace", key.Namespace, "process_id", key.ProcessID)
 				e.cancelled(key)
 			}
 		})

@@ -174,8 +174,8 @@ func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
 }
 
 var (
-	errGivenBack   = errors.New("given back")
-	errNotAdmitted = fmt.Errorf("%w: its kind does not admit it", errGivenBack)
+	errGivenBack   = errors.New("released")
+	errNotAdmitted = fmt.Errorf("%w: the kind of the process does not allow it", errGivenBack)
 )
 
 // decideZombie ends the attempt of a dead node, or of one that exceeded its deadline, by the zombie

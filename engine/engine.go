@@ -213,7 +213,7 @@ func (e *Engine) drain() {
 		return
 	case <-time.After(e.cfg.DrainTimeout):
 	}
-	e.log.Warn("drain timeout: giving tasks back", "tasks", e.attempts.count())
+	e.log.Warn("drain timeout: releasing tasks", "tasks", e.attempts.count())
 	e.stopDoing()
 	select {
 	case <-e.active.idle():
@@ -228,7 +228,7 @@ func (e *Engine) drain() {
 	select {
 	case <-stored:
 	case <-time.After(storeTimeout):
-		e.log.Warn("tasks not given back: the database does not answer, and they become zombies", "tasks", e.attempts.count())
+		e.log.Warn("tasks not released: the database does not answer, and they become zombies", "tasks", e.attempts.count())
 	}
 }
 
@@ -240,7 +240,7 @@ func (e *Engine) giveAllBack() {
 			completion := releaseCompletion(c, e.kinds[c.Kind])
 			_, err := e.store.SaveResult(&completion)
 			if err != nil && !errors.Is(err, process.ErrFenced) {
-				e.log.WarnContext(e.traces.of(c), "task not given back: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
+				e.log.WarnContext(e.traces.of(c), "task not released: it becomes a zombie", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", err)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ const (
 
 var failingProcesses = prometheus.NewDesc("progressor_failing_internal_processes",
 	"Processes of an internal kind (flow, cron, run of a cron, bulk) whose own task has failed for more than a minute and is "+
-		"retried, counted up to 1,000 of all kinds. All nodes show the same.", []string{"kind"}, nil)
+		"retried, counted up to 1,000 in total. All nodes report the same value.", []string{"kind"}, nil)
 
 // failingCollector counts processes of internal kinds whose tasks fail. It reads the database when
 // it is scraped.
@@ -41,7 +41,7 @@ func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	if c.read.IsZero() || time.Since(c.read) > growthAge {
 		if err := c.count(); err != nil {
-			c.engine.log.Warn("failing tasks not read", "error", err)
+			c.engine.log.Warn("cannot read failing tasks", "error", err)
 			return
 		}
 	}

@@ -45,7 +45,7 @@ func (f *failovers) Run(ctx context.Context) error {
 		if err := f.check(ctx); err == nil {
 			left--
 		} else if ctx.Err() == nil {
-			f.engine.log.Warn("cannot check yet which commits the database failover lost", "error", err)
+			f.engine.log.Warn("cannot check which commits the database failover lost, will retry", "error", err)
 		}
 	}
 }

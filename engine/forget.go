@@ -24,7 +24,7 @@ func (e *Engine) forgetKeys(ctx context.Context) error {
 		for more := true; more && ctx.Err() == nil; {
 			var err error
 			if more, err = e.store.Forget(ctx, e.cfg.KeyRetention); err != nil && ctx.Err() == nil {
-				e.log.Warn("cannot forget idempotency keys", "error", err)
+				e.log.Warn("cannot delete idempotency keys", "error", err)
 			}
 		}
 	}

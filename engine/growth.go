@@ -24,17 +24,17 @@ type growthCollector struct {
 
 var (
 	growthXIDAge = prometheus.NewDesc("progressor_database_transaction_age",
-		"Age of the oldest transaction ID of the database that is not frozen, in transactions.", nil, nil)
+		"Age of the oldest unfrozen transaction ID of the database, in transactions.", nil, nil)
 	growthFreezeMaxAge = prometheus.NewDesc("progressor_database_freeze_max_age",
-		"Age at which autovacuum freezes a table at any price (autovacuum_freeze_max_age), in transactions.", nil, nil)
+		"Age at which autovacuum freezes a table in any case (autovacuum_freeze_max_age), in transactions.", nil, nil)
 	growthKeyOverdue = prometheus.NewDesc("progressor_idempotency_keys_overdue_seconds",
 		"How long the oldest idempotency key has been kept beyond its retention, in seconds.", nil, nil)
 	growthMessageAge = prometheus.NewDesc("progressor_oldest_undelivered_message_age_seconds",
-		"How long the oldest message that is not delivered has waited, in seconds.", nil, nil)
+		"How long the oldest undelivered message has waited, in seconds.", nil, nil)
 	growthMessages = prometheus.NewDesc("progressor_undelivered_messages",
-		"Messages that are not delivered, counted to 10,000.", nil, nil)
+		"Undelivered messages, counted up to 10,000.", nil, nil)
 	growthBacklogs = prometheus.NewDesc("progressor_queue_backlogs",
-		"Processes whose queue was too large to follow a change of status at once, counted to 10,000.", nil, nil)
+		"Processes whose task queue was too large to update in the transaction that changed their status, counted up to 10,000.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -54,7 +54,7 @@ func (h *heartbeater) runOnce(ctx context.Context) {
 		old := e.store.NodeID()
 		sent = e.age()
 		_, err = e.store.RegisterNode(limit, e.nodeDescription())
-		e.log.Warn("another node has declared this one dead: new identity", "old_node_id", old, "node_id", e.store.NodeID())
+		e.log.Warn("another node declared this node dead; continuing with a new node ID", "old_node_id", old, "node_id", e.store.NodeID())
 	}
 	if err == nil {
 		e.recordHeartbeat(sent)
@@ -89,14 +89,14 @@ func (h *heartbeater) watch(ctx context.Context) error {
 	}
 }
 
-var errNoHeartbeat = errors.New("the node lost its heartbeat")
+var errNoHeartbeat = errors.New("the node could not store its heartbeat")
 
 // fence cancels all attempts of this node, because other nodes may take over their tasks. It does
 // not affect leases of workers, which are valid on every node.
 func (e *Engine) fence() {
 	if n := e.attempts.cancelAll(errNoHeartbeat); n > 0 {
 		e.metrics.fenced.Add(float64(n))
-		e.log.Warn("attempts cancelled: the node had no heartbeat for too long", "attempts", n, "since", e.sinceBeat().Round(time.Millisecond))
+		e.log.Warn("attempts cancelled: the node could not store its heartbeat for too long", "attempts", n, "since", e.sinceBeat().Round(time.Millisecond))
 	}
 }
 

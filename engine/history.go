@@ -30,10 +30,10 @@ type historyTooLargeError struct {
 
 func (e *historyTooLargeError) Error() string {
 	if e.slow {
-		return fmt.Sprintf("the history has %d events and takes the database too long to read: ask for a range (Call.range, "+
+		return fmt.Sprintf("the history has %d events, which take too long to read: request a range (Call.range, "+
 			"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST", e.events)
 	}
-	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: ask for a range (Call.range, "+
+	return fmt.Sprintf("the history has %d events (%d bytes read), more than %d events or %d bytes: request a range (Call.range, "+
 		"as {\"limit\": 100, \"direction\": \"DIRECTION_BACKWARD\"}), or set the namespace's history_mode to NONE or LAST",
 		e.events, e.bytes, process.MaxHistoryEvents, process.MaxHistoryBytes)
 }

@@ -116,7 +116,7 @@ func (e *Engine) ListNodes(ctx context.Context) ([]*progressorv1.Node, error) {
 func (e *Engine) DrainNode(ctx context.Context, nodeID string, by process.Actor) (*progressorv1.Node, error) {
 	id, err := strconv.ParseInt(nodeID, 10, 64)
 	if err != nil {
-		return nil, &process.InvalidError{Field: "node_id", Message: "must be a number, as ListNodes shows it"}
+		return nil, &process.InvalidError{Field: "node_id", Message: "must be a node ID as in ListNodes"}
 	}
 	row, err := e.store.DrainNode(ctx, id, by)
 	if err != nil {

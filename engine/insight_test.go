@@ -77,7 +77,7 @@ func TestExplainProcess(t *testing.T) {
 	if _, err := n.Start(t.Context(), engine.StartParams{Key: key("later"), StartTime: time.Now().Add(time.Hour), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
-	n.explains(t, "later", forTime, "Its start was put off")
+	n.explains(t, "later", forTime, "Its start time is")
 	if _, err := n.Call(t.Context(), engine.CallParams{Key: key("retried"), Accepted: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestExplainProcess(t *testing.T) {
 	})
 	n.explains(t, "retried", forTime, "failed its attempt 1 of 4 (busy: come again)", "Attempt 2 of task")
 	taskError(t, (<-n.calling("broken", "fail")).err)
-	e := n.explains(t, "broken", forOperator, "(CALL) failed for good", "progressor repair ns broken --simple")
+	e := n.explains(t, "broken", forOperator, "(CALL) failed permanently", "progressor repair ns broken --simple")
 	if last := e.GetSpans()[len(e.GetSpans())-1]; last.GetWhat() != "operator" || last.GetToTime() != nil {
 		t.Errorf("%v", last)
 	}
@@ -155,7 +155,7 @@ func TestExplainRepairAndSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := n.ExplainProcess(t.Context(), key("p"))
-		return err == nil && strings.Contains(e.GetWaitsForDetail(), "which has not beaten since") && strings.Contains(e.GetNext(), "stays silent for 10s (engine.zombie_after)")
+		return err == nil && strings.Contains(e.GetWaitsForDetail(), "whose last heartbeat was at") && strings.Contains(e.GetNext(), "sends no heartbeat for 10s (engine.zombie_after)")
 	})
 }
 

@@ -117,7 +117,7 @@ func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Sub
 		}
 		if ns.lease == 0 {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("namespaces[%d]", n),
-				Message: fmt.Sprintf("the tasks of namespace %q go to its processor; workers take those of namespaces whose processor is pull", name)}
+				Message: fmt.Sprintf("namespace %q calls its processor: workers get tasks only if the processor is pull", name)}
 		}
 		if ns.paused {
 			continue
@@ -334,7 +334,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		if len(progress) > process.MaxProgressBytes {
 			return nil, &process.InvalidError{
 				Field: fmt.Sprintf("beats[%d].progress", n), TooLarge: true,
-				Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(progress), process.MaxProgressBytes),
+				Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(progress), process.MaxProgressBytes),
 			}
 		}
 		e.workers.see(r.GetWorkerId(), t.Key.Namespace)
@@ -412,7 +412,7 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 			Salt:         rest[8 : 8+saltBytes],
 		}, nil
 	}
-	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "not a lease token: send the lease_token of the lease unchanged"}
+	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "must be the lease_token of a lease, unchanged"}
 }
 
 // leased caches leases that this node handed out, without the parts that only workers need. Of the

@@ -60,25 +60,25 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		notification:   histogram("progressor_notification_duration_ms", "Notification durations in millisecond", "notification_type"),
 
 		timerLateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_timer_lateness_seconds", Help: "How late timers were claimed after their time, in seconds.",
+			Name: "progressor_timer_lateness_seconds", Help: "Time from when a timer was due until it was claimed, in seconds.",
 			Buckets: []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 10, 60, 600},
 		}),
-		refused:     counter("progressor_requests_refused_total", "Requests refused for overload, with nothing stored, by the bound that they met.", "bound"),
-		scanErrors:  counter("progressor_scan_errors_total", "Scans for tasks that failed.", "scan"),
-		stale:       counter("progressor_stale_results_total", "Results refused because another attempt had taken the place of theirs.", "namespace"),
-		expired:     counter("progressor_expired_processes_total", "Processes removed because the retention of their namespace was over.", "namespace"),
-		zombieTasks: counter("progressor_zombies_total", "Tasks collected from dead nodes, or past their deadline.", "namespace"),
-		adopted:     counter("progressor_tasks_adopted_total", "Tasks that turned up in the database after a commit whose answer was lost.", "namespace"),
-		lost:        counter("progressor_tasks_lost_total", "Tasks that clients waited for and that a failover of the database lost.", "namespace"),
-		messages:    counter("progressor_messages_total", "Messages to processes, by the namespace they went to, their kind, and what became of them.", "namespace", "kind", "outcome"),
+		refused:     counter("progressor_requests_refused_total", "Requests rejected because of overload, by limit. Nothing of them is stored.", "bound"),
+		scanErrors:  counter("progressor_scan_errors_total", "Failed scans for tasks.", "scan"),
+		stale:       counter("progressor_stale_results_total", "Results rejected because another attempt had replaced theirs.", "namespace"),
+		expired:     counter("progressor_expired_processes_total", "Processes removed after the retention of their namespace.", "namespace"),
+		zombieTasks: counter("progressor_zombies_total", "Tasks of dead nodes or past their deadline that were collected.", "namespace"),
+		adopted:     counter("progressor_tasks_adopted_total", "Tasks found in the database after the response to their commit was lost.", "namespace"),
+		lost:        counter("progressor_tasks_lost_total", "Tasks lost by a failover of the database while a client waited for them.", "namespace"),
+		messages:    counter("progressor_messages_total", "Messages to processes, by namespace of the target, kind and outcome.", "namespace", "kind", "outcome"),
 
 		fenced: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_attempts_fenced_total", Help: "Attempts that this node cancelled because it had no heartbeat for too long.",
+			Name: "progressor_attempts_fenced_total", Help: "Attempts that this node cancelled because it could not store its heartbeat for too long.",
 		}),
 		declaredDead: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_nodes_declared_dead_total", Help: "Nodes that this node declared dead because their heartbeat did not change for zombie_after.",
+			Name: "progressor_nodes_declared_dead_total", Help: "Nodes that this node declared dead because they sent no heartbeat for zombie_after.",
 		}),
-		clockSteps: counter("progressor_database_clock_steps_total", "Steps of 0.5 s or more of the clock of PostgreSQL, forward or backward.", "direction"),
+		clockSteps: counter("progressor_database_clock_steps_total", "Changes of the clock of PostgreSQL by 0.5 s or more, forward or backward.", "direction"),
 	}
 	// Sinks do not exist yet. Create the series so that the name and HELP are exported.
 	m.notification.WithLabelValues("", "event_sink")
@@ -96,8 +96,8 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		m.timerLateness, m.refused, m.scanErrors, m.stale, m.expired, m.zombieTasks, m.adopted, m.lost, m.messages,
 		m.fenced, m.declaredDead, m.clockSteps,
 		gauge("progressor_node_requests_only", "1 if this node takes requests but runs no tasks (engine.requests_only), else 0.", e.requestsOnlyValue),
-		gauge("progressor_requests_in_flight", "Requests in this node now, those that wait for an answer included.", func() float64 { return float64(e.inFlight.Load()) }),
-		gauge("progressor_tasks_running", "Tasks that this node runs now.", func() float64 { return float64(e.attempts.count()) }),
+		gauge("progressor_requests_in_flight", "Requests in flight on this node, including those that wait for a result.", func() float64 { return float64(e.inFlight.Load()) }),
+		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
 		&slotsCollector{engine: e}, &depthsCollector{engine: e}, &growthCollector{engine: e},
 		&failingCollector{engine: e},
@@ -215,8 +215,8 @@ func (n *namespaceMetrics) completed(c *storage.Completion, saved storage.Saved,
 type slotsCollector struct{ engine *Engine }
 
 var (
-	slotsTaken   = prometheus.NewDesc("progressor_places_taken", "Places of a namespace that are taken on this node.", []string{"namespace"}, nil)
-	slotsWaiting = prometheus.NewDesc("progressor_places_awaited", "Fresh requests that wait in memory for a place of a namespace.", []string{"namespace"}, nil)
+	slotsTaken   = prometheus.NewDesc("progressor_places_taken", "Slots of a namespace in use on this node.", []string{"namespace"}, nil)
+	slotsWaiting = prometheus.NewDesc("progressor_places_awaited", "Requests that wait in memory for a slot of a namespace.", []string{"namespace"}, nil)
 
 	nodeSlotsMax   = prometheus.NewDesc("progressor_node_places", "Slots of this node for tasks of all namespaces.", nil, nil)
 	nodeSlotsTaken = prometheus.NewDesc("progressor_node_places_taken", "Slots of this node in use.", nil, nil)

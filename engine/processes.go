@@ -38,7 +38,7 @@ func (e *Engine) GetProcess(ctx context.Context, key process.Key, r *progressorv
 	}
 	if len(view.Events) > process.MaxHistoryEvents || size > process.MaxHistoryBytes {
 		return nil, &process.InvalidError{Field: "range.limit", TooLarge: true, Message: fmt.Sprintf(
-			"the range holds more than %d events or %d bytes: set a smaller limit (%d passes them), and continue with the last event_id as offset",
+			"the range has more than %d events or %d bytes: set a smaller limit (%d exceeds them), and continue with the last event_id as offset",
 			process.MaxHistoryEvents, process.MaxHistoryBytes, len(view.Events))}
 	}
 	return wire.Process(&view.Process, view.Events, view.Timers, r)

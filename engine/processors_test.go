@@ -182,7 +182,7 @@ func TestUnreachable(t *testing.T) {
 			t.Error(res.err)
 		}
 	}
-	away := strings.Count(log.String(), "processor not reached; its tasks are tried again")
+	away := strings.Count(log.String(), "processor not reached; its tasks are retried")
 	if back := strings.Count(log.String(), "processor reached again"); away != 1 || back != 1 {
 		t.Errorf("logged %d times that the processor is not reached, %d times that it is reached again:\n%s", away, back, log.String())
 	}

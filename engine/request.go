@@ -45,9 +45,9 @@ func (e *TaskError) Error() string {
 	case e.Lost:
 		return task + " was lost by a failover of the database: nothing of it is stored"
 	case e.Draining:
-		return task + " goes on, the node that waited for it stops"
+		return task + " continues, but the node that waited for it is stopping"
 	default:
-		return task + " goes on, the wait for it is over: AwaitTask can wait for it again"
+		return task + " continues, but the wait is over: AwaitTask can wait for it again"
 	}
 }
 
@@ -188,23 +188,23 @@ func refusal(r *request, p storage.Prepared) error {
 	case storage.Mismatched:
 		return fmt.Errorf("key %q of %s: %w", r.call.IdempotencyKey, key, process.ErrIdempotencyMismatch)
 	case storage.Overloaded:
-		return &process.OverloadError{Bound: fmt.Sprintf("as many requests wait in the process as max_waiting of the namespace allows, %d", max(1, r.call.MaxWaiting))}
+		return &process.OverloadError{Bound: fmt.Sprintf("the requests that wait in the process have reached max_waiting of the namespace, %d", max(1, r.call.MaxWaiting))}
 	case storage.Repairing:
-		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is under way"}
+		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: "another repair of it is running"}
 	case storage.Unsettled:
 		return &process.OverloadError{Bound: "tasks that waited in the process when it failed are still being cancelled"}
 	case storage.IsJob:
-		reason := "it is a job, which takes no calls"
+		reason := "it is a job, which accepts no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {
-			reason = "it is a job: RetryJob runs it again"
+			reason = "it is a job: use RetryJob"
 		}
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: reason}
 	case storage.Refused:
-		reason := "it takes no calls"
+		reason := "it accepts no calls"
 		if r.method == methodRepair || r.method == methodSimpleRepair {
 			reason = "only a process in ERROR can be repaired"
 		} else if p.Status == process.StatusError {
-			reason = "it takes no calls until it is repaired"
+			reason = "it accepts no calls until it is repaired"
 		}
 		return &process.WrongStatusError{Key: key, Status: p.Status, Reason: reason}
 	}

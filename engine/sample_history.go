@@ -46,7 +46,7 @@ func (t *sampleHistory) Run(ctx context.Context) error {
 func (t *sampleHistory) runOnce(ctx context.Context) {
 	sample, err := t.take(ctx)
 	if err != nil {
-		t.engine.log.Debug("no sample for the overview", "error", err)
+		t.engine.log.Debug("cannot take a sample for the overview", "error", err)
 		return
 	}
 	t.keep(sample)

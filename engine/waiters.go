@@ -204,7 +204,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	if err != nil {
 		if ctx.Err() == nil && !w.failing { // log only once while the database is unavailable
 			w.failing = true
-			w.engine.log.Warn("answers not read", "tasks", len(refs), "error", err)
+			w.engine.log.Warn("cannot read the results of tasks", "tasks", len(refs), "error", err)
 		}
 		for _, r := range refs {
 			w.recheck(r.Key)
@@ -213,7 +213,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	}
 	if w.failing {
 		w.failing = false
-		w.engine.log.Info("answers are read again", "tasks", len(refs))
+		w.engine.log.Info("reading the results of tasks works again", "tasks", len(refs))
 	}
 	if cut { // query the others again
 		read := int(slices.MaxFunc(rows, func(a, b storage.Answer) int { return int(a.Ord - b.Ord) }).Ord)
@@ -224,7 +224,7 @@ func (w *waiters) runOnce(ctx context.Context) (idle bool) {
 	for i := range rows {
 		a, err := answerOfRow(&rows[i])
 		if err != nil {
-			w.engine.log.Error("answer cannot be read", "namespace", refs[rows[i].Ord].Key.Namespace, "process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
+			w.engine.log.Error("cannot decode the result of a task", "namespace", refs[rows[i].Ord].Key.Namespace, "process_id", refs[rows[i].Ord].Key.ProcessID, "task_id", refs[rows[i].Ord].TaskID, "error", err)
 			continue
 		}
 		w.deliver(refs[rows[i].Ord], a)

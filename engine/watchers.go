@@ -197,7 +197,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 		w.engine.log.Warn("cannot read watched processes", "processes", len(asked), "error", err)
 	}
 	if err == nil && w.failing {
-		w.engine.log.Info("watched processes are read again", "processes", len(asked))
+		w.engine.log.Info("reading watched processes works again", "processes", len(asked))
 	}
 	w.failing = err != nil
 	w.mu.Lock()

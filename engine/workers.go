@@ -223,7 +223,7 @@ func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
 		if err != nil {
 			return err
 		}
-		e.log.Info("took back a lease from a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
+		e.log.Info("released a lease of a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
 		e.release(l, 0)
 		e.leased.drop(t)
 	}

@@ -35,29 +35,29 @@ func (s State) blocked(e *Explanation) {
 	e.WaitsFor = process.WaitsForConstraint
 	if b == nil {
 		e.Detail = fmt.Sprintf("Job %q waits until its constraints are checked again.", s.Job.Name)
-		e.Next = "Then it waits for a constraint, or for its turn."
-		e.Unblock = fmt.Sprintf("Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows what there is.", word(s.Process.Namespace))
+		e.Next = "After that, it waits for a constraint or for a worker."
+		e.Unblock = fmt.Sprintf("Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows the constraints.", word(s.Process.Namespace))
 		return
 	}
 	e.Detail = fmt.Sprintf("Job %q waits for constraint %s%s", s.Job.Name, b.Constraint, b.key())
 	full := b.MaxRunning > 0 && b.Held >= int(b.MaxRunning)
 	if full {
-		e.Detail += fmt.Sprintf(": %d of %d places taken (%s)", b.Held, b.MaxRunning, b.holders())
+		e.Detail += fmt.Sprintf(": %d of %d slots in use (%s)", b.Held, b.MaxRunning, b.holders())
 	}
 	if b.Unstarted > 0 {
-		e.Detail += fmt.Sprintf(": what the rate gives is given (%s), and nobody has taken it", b.holders())
+		e.Detail += fmt.Sprintf(": the rate has granted starts that no worker has claimed yet (%s)", b.holders())
 	}
 	if !b.NextStart.IsZero() {
-		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and gives the next start %s", b.RateCount, durations.Exact(b.RatePer), s.at(b.NextStart))
+		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and grants the next start %s", b.RateCount, durations.Exact(b.RatePer), s.at(b.NextStart))
 	}
 	if b.ReservedBy != "" {
-		e.Detail += fmt.Sprintf(": the next free key is kept for job %q, which needs other keys too", b.ReservedBy)
+		e.Detail += fmt.Sprintf(": the next free slot is reserved for job %q, which also needs other keys", b.ReservedBy)
 	}
-	e.Detail += fmt.Sprintf(". %s before it.", s.standing(b))
-	e.Next = "It runs when the key is free, those before it have had their turn, and a worker takes it or a node has a place."
+	e.Detail += fmt.Sprintf(". %s ahead of it.", s.standing(b))
+	e.Next = "It runs when the key is free, the jobs ahead of it have started, and a worker or a node has a slot for it."
 	if !b.OwnStart.IsZero() {
 		e.NextTime = b.OwnStart
-		e.Next = fmt.Sprintf("It runs when those before it have had their turn, not before %s.", strings.TrimPrefix(s.at(b.OwnStart), "at "))
+		e.Next = fmt.Sprintf("It runs when the jobs ahead of it have started, not before %s.", strings.TrimPrefix(s.at(b.OwnStart), "at "))
 	}
 	e.Unblock = s.loosen(b)
 	if b.Unstarted > 0 && s.Namespace.Pulled {
@@ -67,7 +67,7 @@ func (s State) blocked(e *Explanation) {
 		return
 	}
 	if full && len(b.Holders) > 0 {
-		e.Unblock = fmt.Sprintf("The end of a job that has the key: progressor job get %s %s. Or %s", word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
+		e.Unblock = fmt.Sprintf("The end of a job that holds the key: progressor job get %s %s. Or %s", word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
 	}
 }
 
@@ -86,12 +86,12 @@ func (b *Blocked) holders() string {
 }
 
 func (s State) standing(b *Blocked) string {
-	verb := "stand"
+	verb := "are"
 	if b.Before == 1 {
-		verb = "stands"
+		verb = "is"
 	}
 	if b.Before == 0 {
-		return "No job stands"
+		return "No job is"
 	}
 	return capital(count(b.Before, b.More, "job")) + " " + verb
 }
@@ -136,7 +136,7 @@ func (s State) group(e *Explanation) {
 	for _, m := range g.Members {
 		states[m.State] = append(states[m.State], m.WorkerID)
 	}
-	e.Detail = fmt.Sprintf("Job %q is to succeed on %s: %d %s", s.Job.Name, count(g.Count, false, "worker"), len(states["succeeded"]), has(len(states["succeeded"])))
+	e.Detail = fmt.Sprintf("Job %q must succeed on %s: %d %s", s.Job.Name, count(g.Count, false, "worker"), len(states["succeeded"]), has(len(states["succeeded"])))
 	if ids := states["running"]; len(ids) > 0 {
 		e.Detail += ", " + named(ids) + plural(len(ids), " runs it", " run it")
 	}
@@ -144,21 +144,21 @@ func (s State) group(e *Explanation) {
 		e.Detail += ", " + named(ids) + plural(len(ids), " tries", " try") + " it again later"
 	}
 	if n := len(states["failed"]); n > 0 {
-		e.Detail += fmt.Sprintf(", %d %s failed and %d may", n, has(n), g.MaxFailures)
+		e.Detail += fmt.Sprintf(", %d %s failed of at most %d that may fail", n, has(n), g.MaxFailures)
 	}
 	e.WaitsFor = process.WaitsForProcess
 	e.Next = "When enough workers have succeeded, or too many have failed, the job ends."
-	e.Unblock = fmt.Sprintf("The answers of its workers: progressor job get %s %s shows where each stands.", word(s.Process.Namespace), word(s.Process.ProcessID))
+	e.Unblock = fmt.Sprintf("The results of its workers: progressor job get %s %s shows the state of each.", word(s.Process.Namespace), word(s.Process.ProcessID))
 	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()
-		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "place"), plural(free, "waits", "wait"), poll)
+		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "slot"), plural(free, "waits", "wait"), poll)
 		e.Unblock = unblock
 		if len(states["running"]) == 0 {
 			e.WaitsFor = process.WaitsForPlace
 		}
 	}
 	e.Detail += "."
-	s.cancelling(e, "so were its members")
+	s.cancelling(e, "its workers were asked, too")
 }
 
 func has(n int) string { return plural(n, "has", "have") }

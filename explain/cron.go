@@ -32,7 +32,7 @@ func (s State) cron(e *Explanation) {
 	c := s.Cron
 	at := word(s.Process.Namespace) + " " + word(c.ID)
 	trigger := "progressor cron trigger " + at + " starts a run now."
-	fires := "It has no fire time to come."
+	fires := "It has no further fire time."
 	if !c.Next.IsZero() {
 		fires = fmt.Sprintf("It fires %s.", s.at(c.Next))
 	}
@@ -47,13 +47,13 @@ func (s State) cron(e *Explanation) {
 		e.Detail = s.paused()
 		e.Next = "Nothing fires until it is resumed."
 		if c.Missed > 0 {
-			e.Next = "Nothing fires until it is resumed. The fire times of the pause do not run, unless the resume makes them up."
+			e.Next = "Nothing fires until it is resumed. The fire times of the pause are skipped unless they are caught up."
 		}
-		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --catch-up its misfire policy decides the fire times of the pause. %s", at, trigger)
+		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --catch-up, its misfire policy applies to the fire times of the pause. %s", at, trigger)
 	case c.Queued > 0:
 		e.WaitsFor = process.WaitsForProcess
-		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s on.", count(c.Queued, false, "fire"), c.ID,
-			plural(c.Queued, "waits", "wait"), c.MaxRuns, named(c.Running), plural(len(c.Running), "goes", "go"))
+		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s active.", count(c.Queued, false, "fire"), c.ID,
+			plural(c.Queued, "waits", "wait"), c.MaxRuns, named(c.Running), plural(len(c.Running), "is", "are"))
 		e.Next = "The oldest of them starts when a run ends. " + fires
 		e.Unblock = "The end of a run, or a larger max_concurrency."
 		if len(c.Running) > 0 {
@@ -61,24 +61,24 @@ func (s State) cron(e *Explanation) {
 				word(c.RunsIn), word(c.Running[0]), at)
 		}
 	case c.Next.IsZero():
-		why := "its schedule has come to its end"
+		why := "its schedule has ended"
 		if c.Spent {
 			why = "its max_fires are used up"
 		}
-		e.Detail = fmt.Sprintf("Cron %s has no fire time to come: %s.%s", c.ID, why, c.goesOn())
-		e.Next = "Nothing, until it is changed or triggered."
+		e.Detail = fmt.Sprintf("Cron %s has no further fire time: %s.%s", c.ID, why, c.goesOn())
+		e.Next = "Nothing until it is changed or triggered."
 		e.Unblock = fmt.Sprintf("Another schedule: progressor cron update %s --help. %s", at, trigger)
 	default:
 		e.WaitsFor = process.WaitsForTime
 		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.goesOn())
 		e.Next = fires
 		if c.TrialFrom.After(c.Next) {
-			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped until a trial, which the first one from %s on is.", c.Failures, stamp(c.TrialFrom))
-			e.Next, e.NextTime = fmt.Sprintf("It is tried %s, or with the first fire after that.", s.at(c.TrialFrom)), c.TrialFrom
+			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped until the first one after %s, which is a trial.", c.Failures, stamp(c.TrialFrom))
+			e.Next, e.NextTime = fmt.Sprintf("The trial is the first fire %s or later.", s.at(c.TrialFrom)), c.TrialFrom
 		} else if !c.TrialFrom.IsZero() {
-			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs, and the next fire is a trial: it closes where that succeeds.", c.Failures)
+			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs. The next fire is a trial: if it succeeds, the circuit closes.", c.Failures)
 		}
-		e.Unblock = "Its time; " + trigger
+		e.Unblock = "Wait for that time; " + trigger
 	}
 }
 
@@ -107,5 +107,5 @@ func (c *Cron) goesOn() string {
 	if len(c.Running) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s %s on: %s.", count(len(c.Running), false, "run"), plural(len(c.Running), "goes", "go"), named(c.Running))
+	return fmt.Sprintf(" %s %s active: %s.", count(len(c.Running), false, "run"), plural(len(c.Running), "is", "are"), named(c.Running))
 }

@@ -25,24 +25,24 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	j := s.Job
 	switch {
 	case s.Process.Status.Ended():
-		e.Detail = fmt.Sprintf("Job %q has SUCCEEDED at %s.", j.Name, stamp(s.Process.StatusChanged))
+		e.Detail = fmt.Sprintf("Job %q SUCCEEDED at %s.", j.Name, stamp(s.Process.StatusChanged))
 		if s.Process.Status == process.StatusCancelled {
 			e.Detail = fmt.Sprintf("Job %q was CANCELLED at %s%s.", j.Name, stamp(s.Process.StatusChanged), s.Process.Cancel.why())
 		}
-		e.Next = "Nothing: the job is at its end."
-		e.Unblock = s.command("remove", "") + " deletes it; else it goes when the retention of its namespace is over."
+		e.Next = "Nothing: the job has ended."
+		e.Unblock = s.command("remove", "") + " deletes it; otherwise it is deleted after the retention of its namespace."
 		switch {
 		case s.own():
-			e.Unblock = "Nothing: it goes with run " + s.runID() + ", a step of which it did."
+			e.Unblock = "Nothing: it is the job of a step, and is deleted with run " + s.runID() + "."
 		case s.Process.Status == process.StatusCancelled:
 			e.Unblock = s.retry() + "; " + e.Unblock
 		}
 	case s.Running != nil:
 		s.running(e, nil, 0)
-		note := "its processor is not told"
+		note := "its processor does not know yet"
 		if s.Running.Lease != nil {
 			e.Detail += " " + j.spent()
-			note = "its worker is told by its next heartbeat"
+			note = "its worker learns it from its next heartbeat"
 		}
 		s.cancelling(e, note)
 	case s.Process.Status == process.StatusError:
@@ -50,7 +50,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	case s.Process.Status == process.StatusSuspended:
 		s.suspended(e, head, behind)
 	case head == nil: // should not happen
-		e.Detail = "Nothing of it waits."
+		e.Detail = "It has no waiting task."
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) + " " + j.spent()
@@ -58,7 +58,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.Unblock = s.anotherTime()
 	case s.timed(head):
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
-		e.Detail = fmt.Sprintf("Job %q is not to run before %s.", j.Name, stamp(head.Scheduled))
+		e.Detail = fmt.Sprintf("Job %q does not run before %s.", j.Name, stamp(head.Scheduled))
 		e.Next = fmt.Sprintf("It runs %s.", s.at(head.Scheduled))
 		e.Unblock = s.anotherTime()
 	case head.WaitsFor == process.WaitsForConstraint:
@@ -76,7 +76,7 @@ func (s State) cancelling(e *Explanation, note string) {
 		return
 	}
 	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", s.Process.Cancel.why(), note)
-	e.Next = fmt.Sprintf("The attempt ends; past its grace, %s, the job is CANCELLED without it.", s.at(s.Process.Cancel.Deadline))
+	e.Next = fmt.Sprintf("The attempt ends. After the grace period, %s, the job is CANCELLED even if the attempt continues.", s.at(s.Process.Cancel.Deadline))
 	e.NextTime = s.Process.Cancel.Deadline
 }
 
@@ -90,26 +90,26 @@ func (c Cancel) why() string {
 // failed describes a job in the state FAILED.
 func (s State) failed(e *Explanation) {
 	e.WaitsFor = process.WaitsForOperator
-	e.Detail = fmt.Sprintf("Job %q failed for good", s.Job.Name)
+	e.Detail = fmt.Sprintf("Job %q failed permanently", s.Job.Name)
 	for _, t := range s.Ended {
 		if t.ID == s.Process.CorruptedBy {
-			e.Detail += fmt.Sprintf(" with attempt %d (%s)", t.Attempt, t.failure())
+			e.Detail += fmt.Sprintf(" in attempt %d (%s)", t.Attempt, t.failure())
 		}
 	}
 	e.Detail = sentence(e.Detail) + " " + s.Job.spent()
-	e.Next = "Nothing, until it is retried, or goes when the retention of its namespace is over."
+	e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
 	e.Unblock = s.retry() + "."
 	if !s.own() {
 		return
 	}
-	e.Next = fmt.Sprintf("Nothing: run %s, a step of which it did, takes no other answer of it.", s.runID())
+	e.Next = fmt.Sprintf("Nothing: it is the job of a step of run %s, which has its result.", s.runID())
 	switch run := word(s.Process.Namespace) + " " + word(s.runID()); s.Job.RunStatus {
 	case "failed", "expired", "cancelled":
-		e.Unblock = "progressor run retry " + run + " takes its run up again, which does the step once more."
+		e.Unblock = "progressor run retry " + run + " retries its run, which runs the step again."
 	case "":
-		e.Unblock = "The retry of its run, which is in another namespace."
+		e.Unblock = "A retry of its run, which is in another namespace."
 	default:
-		e.Unblock = "Its run, which goes on: progressor run get " + run + " shows where it stands."
+		e.Unblock = "Its run, which is active: progressor run get " + run + " shows its state."
 	}
 }
 
@@ -145,7 +145,7 @@ func (t *Task) failure() string {
 // anotherTime describes how a scheduled job can run sooner.
 func (s State) anotherTime() string {
 	if s.own() {
-		return "Its time."
+		return "Wait for that time."
 	}
-	return "Its time, or another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
+	return "Wait for that time, or set another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
 }

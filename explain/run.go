@@ -57,19 +57,19 @@ func (s State) run(e *Explanation) {
 		s.runEnded(e)
 	case what == "scope":
 		e.WaitsFor = process.WaitsForConstraint
-		e.Detail = fmt.Sprintf("The run waits for its scope, which run %s has.", at)
-		e.Next = "It begins when that run has ended, after those that wait for the same since before."
-		e.Unblock = fmt.Sprintf("The end of run %s: %s shows where it stands, %s ends it.", at, s.runCommand("get", at, ""), s.runCommand("cancel", at, ""))
+		e.Detail = fmt.Sprintf("The run waits for its scope, which run %s holds.", at)
+		e.Next = "It begins when that run and the runs that waited longer for the same scope have ended."
+		e.Unblock = fmt.Sprintf("The end of run %s: %s shows its state, %s ends it.", at, s.runCommand("get", at, ""), s.runCommand("cancel", at, ""))
 	case what == "time":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, due
-		e.Detail = fmt.Sprintf("The run is not to begin before %s.", stamp(due))
+		e.Detail = fmt.Sprintf("The run does not begin before %s.", stamp(due))
 		e.Next = fmt.Sprintf("It begins %s.", s.at(due))
-		e.Unblock = "Its time."
+		e.Unblock = "Wait for that time."
 	case what == "backoff":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, due
 		e.Detail = sentence(fmt.Sprintf("Attempt %d of the run failed (%s)", r.Attempt, r.Failure))
 		e.Next = fmt.Sprintf("Attempt %d begins %s, with the steps that did not succeed.", r.Attempt+1, s.at(due))
-		e.Unblock = "Its time."
+		e.Unblock = "Wait for that time."
 	default:
 		s.steps(e)
 	}
@@ -77,9 +77,9 @@ func (s State) run(e *Explanation) {
 
 func (s State) runEnded(e *Explanation) {
 	r := s.Run
-	e.Next = "Nothing: the run is at its end."
-	e.Unblock = "Nothing: it goes when the retention of its namespace is over."
-	again := s.runCommand("retry", s.flowID(), "") + " takes it up again, at the steps that did not succeed."
+	e.Next = "Nothing: the run has ended."
+	e.Unblock = "Nothing: it is deleted after the retention of its namespace."
+	again := s.runCommand("retry", s.flowID(), "") + " retries it from the steps that did not succeed."
 	switch r.Status {
 	case "succeeded":
 	case "cancelled":
@@ -91,7 +91,7 @@ func (s State) runEnded(e *Explanation) {
 	default:
 		e.WaitsFor = process.WaitsForOperator
 		e.Detail = sentence(fmt.Sprintf("The run is %s: %s", strings.ToUpper(r.Status), r.Failure))
-		e.Next = "Nothing, until it is taken up again, or goes when the retention of its namespace is over."
+		e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
 		e.Unblock = again
 	}
 }
@@ -102,9 +102,9 @@ func (s State) steps(e *Explanation) {
 	var details []string
 	switch {
 	case r.Status == "cancel_requested" && r.CancelReason != "":
-		details = append(details, sentence("The run is to end: "+r.CancelReason))
+		details = append(details, sentence("The run is ending: "+r.CancelReason))
 	case r.Status == "cancel_requested":
-		details = append(details, "The run is to end.")
+		details = append(details, "The run is ending.")
 	}
 	for n := range r.Steps {
 		waits, detail, next, unblock := s.step(&r.Steps[n])
@@ -120,7 +120,7 @@ func (s State) steps(e *Explanation) {
 		}
 	}
 	if r.More {
-		details = append(details, fmt.Sprintf("Others are open as well: %s lists them.", s.runCommand("steps", s.flowID(), "")))
+		details = append(details, fmt.Sprintf("More steps are open: %s lists them.", s.runCommand("steps", s.flowID(), "")))
 	}
 	e.Detail = strings.Join(details, " ")
 }
@@ -132,34 +132,34 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 		name = fmt.Sprintf("item %d of step %s", p.Index, p.ID)
 	}
 	begin := capital(name)
-	shows := "progressor explain " + word(p.Process.Namespace) + " " + word(p.Process.ProcessID) + " says more."
-	ends := "What depends on " + name + " follows its end."
+	shows := "progressor explain " + word(p.Process.Namespace) + " " + word(p.Process.ProcessID) + " shows more."
+	ends := "The steps that depend on " + name + " begin when it ends."
 	switch {
 	case p.Undoing:
-		return process.WaitsForProcess, begin + " is being undone.", "When that is done, what succeeded before it is undone, and then the run ends.", "The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows where it stands."
+		return process.WaitsForProcess, begin + " is being compensated.", "Then the steps that succeeded before it are compensated, and the run ends.", "The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows its state."
 	case p.Wait != "":
 		return s.wait(p, name, begin)
 	case p.Process.ProcessID == "" && !p.Due.IsZero():
-		return process.WaitsForTime, fmt.Sprintf("%s waits until %s.", begin, stamp(p.Due)), fmt.Sprintf("It ends %s.", s.at(p.Due)), "Its time."
+		return process.WaitsForTime, fmt.Sprintf("%s waits until %s.", begin, stamp(p.Due)), fmt.Sprintf("It ends %s.", s.at(p.Due)), "Wait for that time."
 	case p.Process.ProcessID == "":
-		return process.WaitsForProcess, begin + " is done for each of its items.", ends, "The ends of its items."
+		return process.WaitsForProcess, begin + " runs for each of its items.", ends, "The end of its items."
 	case p.WorkerID != "":
-		return process.WaitsForProcess, fmt.Sprintf("Worker %s has the job of %s.", p.WorkerID, name), ends, "The answer of the worker: " + shows
+		return process.WaitsForProcess, fmt.Sprintf("Worker %s has the job of %s.", p.WorkerID, name), ends, "The result of the worker: " + shows
 	case p.Status == process.StatusError:
-		return process.WaitsForOperator, sentence(begin + " has failed"), "The run is told of it, and decides.", shows
+		return process.WaitsForOperator, sentence(begin + " has failed"), "The run receives the failure and decides what follows.", shows
 	case p.Status == process.StatusSuspended:
-		return process.WaitsForOperator, fmt.Sprintf("What does %s, %s, is suspended.", name, p.Process.ProcessID), "Nothing, until it is resumed.", shows
+		return process.WaitsForOperator, fmt.Sprintf("The process of %s, %s, is suspended.", name, p.Process.ProcessID), "Nothing until it is resumed.", shows
 	case p.WaitsFor == process.WaitsForTime && p.Attempt > 0:
-		return process.WaitsForTime, sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)), fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Its time."
+		return process.WaitsForTime, sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)), fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Wait for that time."
 	case p.WaitsFor == process.WaitsForConstraint:
-		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name), "It runs as soon as its constraints let it.", shows
+		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name), "It runs as soon as its constraints allow it.", shows
 	case p.WaitsFor == process.WaitsForPlace && strings.HasPrefix(p.Process.ProcessID, process.StepPrefix):
-		return process.WaitsForPlace, fmt.Sprintf("The job of %s waits for a worker or a place since %s.", name, stamp(p.Scheduled)), "It runs as soon as a worker takes it, or a node has a place.", shows
+		return process.WaitsForPlace, fmt.Sprintf("The job of %s has waited for a worker or a slot since %s.", name, stamp(p.Scheduled)), "It runs as soon as a worker takes it or a node has a slot.", shows
 	}
 	if id, ok := strings.CutPrefix(p.Process.ProcessID, process.FlowPrefix); ok {
-		return process.WaitsForProcess, fmt.Sprintf("%s goes on: run %s does it.", begin, id), ends, shows
+		return process.WaitsForProcess, fmt.Sprintf("%s is active: run %s executes it.", begin, id), ends, shows
 	}
-	return process.WaitsForProcess, fmt.Sprintf("%s goes on: %s does it.", begin, p.Process.ProcessID), ends, shows
+	return process.WaitsForProcess, fmt.Sprintf("%s is active: %s executes it.", begin, p.Process.ProcessID), ends, shows
 }
 
 // wait describes a step that waits for an answer.
@@ -171,7 +171,7 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 	}
 	token := ""
 	if p.Wait == "EXTERNAL" {
-		whom, token = "an answer from outside", " --token …"
+		whom, token = "an external answer", " --token …"
 		if p.Assignees != "" {
 			whom += " (" + p.Assignees + ")"
 		}
@@ -180,10 +180,10 @@ func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail
 	if p.Title != "" {
 		detail += fmt.Sprintf(", %q", p.Title)
 	}
-	next = "What depends on " + name + " follows the answer."
+	next = "The steps that depend on " + name + " begin after the answer."
 	if !p.Due.IsZero() {
 		detail += ", until " + stamp(p.Due)
-		next = fmt.Sprintf("The answer, or without one its due time, %s.", s.at(p.Due))
+		next = fmt.Sprintf("The answer, or the due time if there is none, %s.", s.at(p.Due))
 	}
 	index := ""
 	if p.Index >= 0 {

@@ -16,10 +16,10 @@ func (s State) situation(e *Explanation) {
 	head, behind := s.head()
 	s.describe(e, head, behind)
 	if s.Namespace.Paused && (e.WaitsFor == process.WaitsForTime || e.WaitsFor == process.WaitsForConstraint) {
-		e.Detail += fmt.Sprintf(" Namespace %s is paused, too: nothing begins before it is resumed (progressor namespace resume %s).", s.Process.Namespace, word(s.Process.Namespace))
+		e.Detail += fmt.Sprintf(" Namespace %s is also paused: nothing begins before it is resumed (progressor namespace resume %s).", s.Process.Namespace, word(s.Process.Namespace))
 	}
 	if c := s.Process.Cancel; s.Job == nil && s.Run == nil && !c.Deadline.IsZero() && !s.Process.Status.Ended() {
-		e.Detail = strings.TrimSpace(fmt.Sprintf("%s It was asked to end%s: past its grace, %s, it is CANCELLED whatever becomes of that.", e.Detail, c.why(), s.at(c.Deadline)))
+		e.Detail = strings.TrimSpace(fmt.Sprintf("%s It was asked to end%s. After the grace period, %s, it is CANCELLED in any case.", e.Detail, c.why(), s.at(c.Deadline)))
 		if e.NextTime.IsZero() || c.Deadline.Before(e.NextTime) {
 			e.NextTime = c.Deadline
 		}
@@ -36,14 +36,14 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
 		s.cron(e)
 	case s.Process.Status.Ended():
-		e.Detail = "It is " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
+		e.Detail = "It has been " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
 		if s.Process.Cancel.Reason != "" {
-			e.Detail = sentence(fmt.Sprintf("It is %s since %s: %s", s.Process.Status, stamp(s.Process.StatusChanged), s.Process.Cancel.Reason))
+			e.Detail = sentence(fmt.Sprintf("It has been %s since %s: %s", s.Process.Status, stamp(s.Process.StatusChanged), s.Process.Cancel.Reason))
 		}
-		e.Next = "Nothing: the process is at its end."
+		e.Next = "Nothing: the process has ended."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
 		if s.own() {
-			e.Unblock = "Nothing: it goes when the retention of its namespace is over."
+			e.Unblock = "Nothing: it is deleted after the retention of its namespace."
 		}
 	case s.Running != nil:
 		s.running(e, head, behind)
@@ -53,10 +53,10 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 		s.suspended(e, head, behind)
 	case head == nil:
 		e.Detail = "It is idle: nothing waits, and no timer is set."
-		e.Next = "Nothing, until somebody calls it."
+		e.Next = "Nothing until it is called."
 		e.Unblock = "A call: " + s.command("call", "") + "."
 		if s.own() {
-			e.Next, e.Unblock = "Nothing: it is the engine's own, and takes no calls.", "Nothing."
+			e.Next, e.Unblock = "Nothing: it is a process of the engine, and accepts no calls.", "Nothing."
 		}
 	case s.timed(head):
 		s.waitsForTime(e, head)
@@ -123,12 +123,12 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	r := s.Running
 	since, drains := durations.Rounded(s.Now.Sub(r.Running)), ""
 	if r.Draining {
-		drains = ", which drains"
+		drains = ", which is draining"
 	}
 	dead := r.Beat.Add(s.Namespace.ZombieAfter)
 	silent := !r.Alive || s.Now.Sub(r.Beat) > s.Namespace.ZombieAfter/2
 	if silent && !r.Beat.IsZero() {
-		drains = fmt.Sprintf(", which has not beaten since %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
+		drains = fmt.Sprintf(", whose last heartbeat was at %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
 	}
 	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.failedTries())
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
@@ -151,28 +151,28 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	case r.Lease != nil:
 		s.held(e, then)
 	case !r.Alive:
-		e.Next = fmt.Sprintf("Node %d does not beat any more: another node collects %s as a zombie%s.", r.NodeID, lower(r.name()), then)
+		e.Next = fmt.Sprintf("Node %d sends no heartbeats any more: another node collects %s as a zombie%s.", r.NodeID, lower(r.name()), then)
 		e.NextTime = time.Time{}
 		e.Unblock = "Nothing needs to be done: a dead node's tasks are collected after --engine.zombie-after."
 	case !r.Deadline.After(s.Now):
 		e.Next = fmt.Sprintf("%s is past its deadline (%s): it is collected as a zombie%s.", r.name(), s.at(r.Deadline), then)
-		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its processor does."
+		e.Unblock = "Nothing needs to be done: the attempt is over, even if its processor continues."
 	case silent && dead.Before(r.Deadline):
-		e.Next = fmt.Sprintf("If node %d stays silent for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
+		e.Next = fmt.Sprintf("If node %d sends no heartbeat for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
 			r.NodeID, durations.Exact(s.Namespace.ZombieAfter), s.at(dead), lower(r.name()), then)
 		e.NextTime = dead
-		e.Unblock = "Nothing needs to be done where that node is dead; else the answer of the processor."
+		e.Unblock = "Nothing needs to be done if that node is dead; otherwise the response of the processor."
 	default:
-		e.Next = fmt.Sprintf("%s ends, at the latest %s by its step timeout%s.", r.name(), s.at(r.Deadline), then)
-		e.Unblock = "The answer of the processor."
+		e.Next = fmt.Sprintf("%s ends %s at the latest, by its step timeout%s.", r.name(), s.at(r.Deadline), then)
+		e.Unblock = "The response of the processor."
 		switch {
 		case r.FailedTries > 0:
-			e.Unblock = fmt.Sprintf("The answer of the processor: where it is not reached it is asked again by the retry policy, until the step timeout. "+
-				"progressor namespace get %s shows where it should be.", word(s.Process.Namespace))
+			e.Unblock = fmt.Sprintf("The response of the processor: the call is repeated by the retry policy until the step timeout. "+
+				"progressor namespace get %s shows its URL.", word(s.Process.Namespace))
 		case r.Draining:
-			e.Next += " What is not done when that node stops is given back, and another one takes it."
+			e.Next += " If the task has not ended when that node stops, another node takes it."
 		case s.Namespace.Away:
-			e.Unblock = "The answer of the processor, which the node that was asked for this does not reach."
+			e.Unblock = "The response of the processor. The node that answered this request cannot reach it."
 		}
 	}
 }
@@ -198,7 +198,7 @@ func (s State) broken(e *Explanation) {
 	timer, begun := false, true
 	for _, t := range s.Ended {
 		if t.ID == s.Process.CorruptedBy {
-			e.Detail = fmt.Sprintf("%s failed for good, attempt %d", t.name(), t.Attempt)
+			e.Detail = fmt.Sprintf("%s failed permanently in attempt %d", t.name(), t.Attempt)
 			if t.Reason != "" {
 				e.Detail += ": " + t.Reason
 			}
@@ -209,38 +209,38 @@ func (s State) broken(e *Explanation) {
 		e.Detail += ": " + s.Process.Detail
 	}
 	e.Detail = sentence(e.Detail)
-	e.Next = "Nothing, until it is repaired: it takes no calls, and its timers are cancelled until then."
+	e.Next = "Nothing until it is repaired: it accepts no calls, and its timers are cancelled."
 	again := ""
 	if timer {
-		again = ", and the one that broke it runs again"
+		again = ", and runs the failed one again"
 	}
 	if s.own() {
-		e.Next, e.Unblock = "Nothing: it is the engine's own.", "Nothing that is sent to it: what broke it is a fault of the engine, or of what is stored of it."
+		e.Next, e.Unblock = "Nothing: it is a process of the engine.", "It cannot be repaired by a request: the cause is a defect of the engine or of its stored state."
 		return
 	}
 	if !begun {
-		e.Unblock = fmt.Sprintf("%s lets its processor put it right; or %s, and start it again. (%s makes it RUNNING, but does not run its INIT again.)",
+		e.Unblock = fmt.Sprintf("%s lets its processor repair it. Or remove it and start it again: %s. (%s makes it RUNNING, but does not run its INIT again.)",
 			s.command("repair", " --args …"), s.command("remove", ""), s.command("repair", " --simple"))
 		return
 	}
-	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor put it right.",
+	e.Unblock = fmt.Sprintf("%s makes it RUNNING and sets its timers%s; %s lets its processor repair it.",
 		s.command("repair", " --simple"), again, s.command("repair", " --args …"))
 }
 
 func (s State) suspended(e *Explanation, head *Task, behind int) {
 	e.WaitsFor = process.WaitsForOperator
-	e.Detail = "It is suspended since " + stamp(s.Process.StatusChanged)
+	e.Detail = "It has been suspended since " + stamp(s.Process.StatusChanged)
 	if s.Process.Detail != "" {
 		e.Detail += ": " + s.Process.Detail
 	}
 	e.Detail = sentence(e.Detail)
-	e.Next = "Nothing, until it is resumed."
+	e.Next = "Nothing until it is resumed."
 	switch {
 	case head == nil:
 	case s.timed(head):
-		e.Next = fmt.Sprintf("Nothing, until it is resumed; %s is due %s.", lower(head.name()), s.at(head.Scheduled))
+		e.Next = fmt.Sprintf("Nothing until it is resumed; %s is due %s.", lower(head.name()), s.at(head.Scheduled))
 	default:
-		e.Next = fmt.Sprintf("Nothing, until it is resumed; then %s runs%s.", lower(head.name()), then(behind))
+		e.Next = fmt.Sprintf("Nothing until it is resumed; then %s runs%s.", lower(head.name()), then(behind))
 	}
 	e.Unblock = s.command("resume", "") + "."
 }
@@ -249,9 +249,9 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 	e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 	switch {
 	case head.RetryInterval > 0 && head.Reason == "" && head.Message == "":
-		e.Detail = head.name() + " was given back by a node that does not know the kind of the process: that node runs an older version."
-		e.Next = fmt.Sprintf("%s is taken again %s.", head.name(), s.at(head.Scheduled))
-		e.Unblock = "A node of the newer version, which takes it then."
+		e.Detail = head.name() + " was released by a node that runs an older version, which does not know the kind of the process."
+		e.Next = fmt.Sprintf("%s can be taken again %s.", head.name(), s.at(head.Scheduled))
+		e.Unblock = "A node of the newer version."
 	case head.retried():
 		failure := head.Reason
 		if head.Message != "" {
@@ -259,18 +259,18 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 		}
 		e.Detail = sentence(fmt.Sprintf("%s failed its attempt %d of %d (%s)", head.name(), head.Attempt, max(s.Namespace.MaxAttempts, head.Attempt), failure))
 		e.Next = fmt.Sprintf("Attempt %d of %s %s.", head.Attempt+1, lower(head.name()), s.at(head.Scheduled))
-		e.Unblock = "Its time; calls are taken meanwhile."
+		e.Unblock = "Wait for that time. Calls are accepted meanwhile."
 	case head.Type == process.TaskInit:
-		e.Detail = "Its start was put off to " + stamp(head.Scheduled) + "."
+		e.Detail = "Its start time is " + stamp(head.Scheduled) + "."
 		e.Next = fmt.Sprintf("%s runs %s.", head.name(), s.at(head.Scheduled))
-		e.Unblock = "Its time."
+		e.Unblock = "Wait for that time."
 	case head.Type == process.TaskRemove:
 		e.Detail = sentence(head.name() + " is set")
-		e.Next = fmt.Sprintf("The process is removed %s, if nothing that comes before changes that.", s.at(head.Scheduled))
+		e.Next = fmt.Sprintf("The process is removed %s unless an earlier task changes that.", s.at(head.Scheduled))
 		e.Unblock = s.timeOrCall()
 	default:
 		e.Detail = sentence(head.name() + " is set")
-		e.Next = fmt.Sprintf("%s fires %s, if nothing that comes before replaces it.", head.name(), s.at(head.Scheduled))
+		e.Next = fmt.Sprintf("%s fires %s unless an earlier task replaces it.", head.name(), s.at(head.Scheduled))
 		e.Unblock = s.timeOrCall()
 	}
 }
@@ -278,31 +278,31 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	n := s.Namespace
 	e.WaitsFor = process.WaitsForPlace
-	waits := head.name() + " waits for a place"
-	e.Next = fmt.Sprintf("%s runs as soon as a node has a place for it%s.", head.name(), then(behind))
+	waits := head.name() + " waits for a slot"
+	e.Next = fmt.Sprintf("%s runs as soon as a node has a slot for it%s.", head.name(), then(behind))
 	switch {
 	case n.Paused:
 		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."
-		e.Next = fmt.Sprintf("Nothing, until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
+		e.Next = fmt.Sprintf("Nothing until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
 		e.Unblock = "progressor namespace resume " + word(s.Process.Namespace) + "."
 	case n.Takers == 0 && n.Nodes > 0:
-		e.Detail = waits + ", and all nodes that are alive drain or take requests only."
-		e.Unblock = "Another node: progressor serve. progressor node list shows those that there are."
+		e.Detail = waits + ", and all live nodes are draining or take only requests."
+		e.Unblock = "Another node: progressor serve. progressor node list shows the nodes."
 	case n.Nodes == 0:
-		e.Detail = waits + ", and no node is alive."
+		e.Detail = waits + ", and there is no live node."
 		e.Unblock = "A node: progressor serve."
 	case n.Pulled:
 		s.waitsForWorker(e, head, behind)
 	case n.Unservable != "":
-		e.Detail = sentence(fmt.Sprintf("%s, and the node that was asked cannot run tasks of namespace %s: %s", waits, s.Process.Namespace, n.Unservable))
+		e.Detail = sentence(fmt.Sprintf("%s, and the node that answered this request cannot run tasks of namespace %s: %s", waits, s.Process.Namespace, n.Unservable))
 		e.Next = fmt.Sprintf("%s runs as soon as a node can run it%s.", head.name(), then(behind))
-		e.Unblock = fmt.Sprintf("A node whose program has that processor, or another processor: progressor namespace get %s shows which one it has.", word(s.Process.Namespace))
+		e.Unblock = fmt.Sprintf("A node whose program has that processor, or another processor: progressor namespace get %s shows the setting.", word(s.Process.Namespace))
 	case n.Running >= n.MaxRunning*n.Takers:
 		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
-		e.Unblock = fmt.Sprintf("A task of the namespace that ends (progressor list %s shows its processes), a larger max_running, or one node more.", word(s.Process.Namespace))
+		e.Unblock = fmt.Sprintf("The end of a task of the namespace (progressor list %s shows its processes), a larger max_running, or another node.", word(s.Process.Namespace))
 	default:
 		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
-		e.Unblock = "A node takes it within a second; else look at its log: it may be unable to serve the namespace."
+		e.Unblock = "A node takes it within a second. If not, see the log of the node: it may be unable to serve the namespace."
 	}
 }
 
@@ -358,9 +358,9 @@ func (s State) own() bool { return process.Own(s.Process.ProcessID) }
 
 func (s State) timeOrCall() string {
 	if s.own() {
-		return "Its time."
+		return "Wait for that time."
 	}
-	return "Its time, or a call: " + s.command("call", "") + "."
+	return "Wait for that time, or call it: " + s.command("call", "") + "."
 }
 
 // command returns a command line for this process that can be pasted.

@@ -124,7 +124,7 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 		ahead := tl.busy[n-1]
 		end := ahead.Finished
 		if end.IsZero() || end.After(from) {
-			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: end, Detail: fmt.Sprintf("%s behind task %d", t.Type, ahead.ID)})
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: end, Detail: fmt.Sprintf("%s after task %d", t.Type, ahead.ID)})
 			from = end
 		}
 	}
@@ -217,7 +217,7 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	case current && held:
 		span.What, span.Detail = string(process.WaitsForOperator), string(status)
 	case failed != nil && failed.Status == process.TaskStatusError && !repaired:
-		span.What, span.Detail = string(process.WaitsForOperator), fmt.Sprintf("ERROR, since task %d failed", failed.ID)
+		span.What, span.Detail = string(process.WaitsForOperator), fmt.Sprintf("ERROR because task %d failed", failed.ID)
 	default:
 		if timer := tl.pending(to, next); timer != nil {
 			span.What, span.TaskID, span.Detail = string(process.WaitsForTime), timer.ID, waitName(timer)
@@ -225,7 +225,7 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	}
 	for _, t := range tl.busy {
 		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && int(t.Attempt) > len(t.Failures)+1 && span.What != string(process.WaitsForOperator) {
-			span.Detail = fmt.Sprintf("with earlier attempts of task %d, whose times are not kept", t.ID)
+			span.Detail = fmt.Sprintf("includes earlier attempts of task %d, whose times are not stored", t.ID)
 		}
 	}
 	return span

@@ -23,7 +23,7 @@ type Worker struct {
 type Lease struct {
 	WorkerID string
 	Expires  time.Time
-	Beat     time.Time // zero if it has not beaten yet
+	Beat     time.Time // zero if no heartbeat yet
 }
 
 // maxNamed is the maximum number of workers or jobs listed by name.
@@ -33,9 +33,9 @@ const maxNamed = 5
 // beginning of a sentence, and as the end of one.
 func (s State) holds(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
-	beat := "it has not beaten yet"
+	beat := "no heartbeat yet"
 	if !l.Beat.IsZero() {
-		beat = "it has beaten " + durations.Rounded(s.Now.Sub(l.Beat)) + " ago"
+		beat = "last heartbeat " + durations.Rounded(s.Now.Sub(l.Beat)) + " ago"
 	}
 	begin = fmt.Sprintf("Worker %s holds %s, attempt %d, for %s; %s", l.WorkerID, lower(r.name()), r.Attempt, since, beat)
 	if s.Job != nil {
@@ -53,13 +53,13 @@ func (s State) held(e *Explanation, then string) {
 	}
 	switch {
 	case !l.Expires.After(s.Now):
-		e.Next = fmt.Sprintf("The lease is over (%s): %s goes to another worker%s.", s.at(l.Expires), what, then)
-		e.Unblock = "Nothing needs to be done: a node takes it back within a second or two."
+		e.Next = fmt.Sprintf("The lease has expired (%s): %s goes to another worker%s.", s.at(l.Expires), what, then)
+		e.Unblock = "Nothing needs to be done: a node releases it within two seconds."
 	case !r.Deadline.After(s.Now):
-		e.Next = fmt.Sprintf("The attempt has passed its timeout (%s): it has failed%s.", s.at(r.Deadline), then)
-		e.Unblock = "Nothing needs to be done: the attempt is over, whatever its worker does."
+		e.Next = fmt.Sprintf("The attempt has exceeded its timeout (%s) and has failed%s.", s.at(r.Deadline), then)
+		e.Unblock = "Nothing needs to be done: the attempt is over, even if its worker continues."
 	default:
-		e.Next = fmt.Sprintf("The worker answers, at the latest %s by %s%s; without a heartbeat it has lost %s %s.", s.at(r.Deadline), limit, then, loses, s.at(l.Expires))
+		e.Next = fmt.Sprintf("The worker answers %s at the latest, by %s%s. Without a heartbeat, it loses %s %s.", s.at(r.Deadline), limit, then, loses, s.at(l.Expires))
 		e.Unblock = "The answer of the worker."
 	}
 }
@@ -68,11 +68,11 @@ func (s State) held(e *Explanation, then string) {
 func (s State) waitsForWorker(e *Explanation, head *Task, behind int) {
 	e.WaitsFor = process.WaitsForPlace
 	since := stamp(later(head.Scheduled, s.Process.CreatedTime))
-	e.Detail = fmt.Sprintf("%s waits for a worker since %s", head.name(), since)
+	e.Detail = fmt.Sprintf("%s has waited for a worker since %s", head.name(), since)
 	e.Next = fmt.Sprintf("%s is taken by the next worker that polls for it%s.", head.name(), then(behind))
 	if s.Job != nil {
-		e.Detail = fmt.Sprintf("Job %q waits for a worker since %s", s.Job.Name, since)
-		e.Next = "A worker takes it by a poll: those with a smaller priority go first, then the older ones."
+		e.Detail = fmt.Sprintf("Job %q has waited for a worker since %s", s.Job.Name, since)
+		e.Next = "A worker that polls takes it. Tasks with a smaller priority go first, then older ones."
 	}
 	var poll string
 	poll, e.Unblock = s.workers()
@@ -97,17 +97,17 @@ func (s State) workers() (poll, unblock string) {
 	case len(free) > 0:
 		shown := make([]string, len(free))
 		for n, w := range free {
-			shown[n] = fmt.Sprintf("%s (holds %d, heard of %s ago)", w.ID, w.Leases, durations.Rounded(s.Now.Sub(w.Seen)))
+			shown[n] = fmt.Sprintf("%s (holds %d, seen %s ago)", w.ID, w.Leases, durations.Rounded(s.Now.Sub(w.Seen)))
 		}
-		return fmt.Sprintf("%s polled namespace %s lately: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
-			fmt.Sprintf("A worker that polls %s, and has room: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))
+		return fmt.Sprintf("%s polled namespace %s recently: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
+			fmt.Sprintf("A worker that polls %s and has free slots: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))
 	case len(alive) > 0:
 		shown := make([]string, len(alive))
 		for n, w := range alive {
 			shown[n] = w.ID + " (" + w.Told + ")"
 		}
-		return fmt.Sprintf("%s polled namespace %s lately, all told to take nothing new: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
-			fmt.Sprintf("progressor worker stop %s %s --continue lets that one take tasks again. %s", word(ns), word(alive[0].ID), s.startWorker(only))
+		return fmt.Sprintf("%s polled namespace %s recently, but none may take new tasks: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
+			fmt.Sprintf("progressor worker stop %s %s --continue lets that worker take tasks again. %s", word(ns), word(alive[0].ID), s.startWorker(only))
 	case len(may) > 0:
 		last := slices.MaxFunc(may, func(a, b Worker) int { return a.Seen.Compare(b.Seen) })
 		return fmt.Sprintf("%s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)), s.startWorker(only)
@@ -118,16 +118,16 @@ func (s State) workers() (poll, unblock string) {
 // polledFor describes what a worker has to poll for.
 func (s State) polledFor() string {
 	if s.Job != nil {
-		return fmt.Sprintf("namespace %s for jobs named %q, or for all", s.Process.Namespace, s.Job.Name)
+		return fmt.Sprintf("namespace %s for jobs named %q or for all jobs", s.Process.Namespace, s.Job.Name)
 	}
-	return "namespace " + s.Process.Namespace + " for all that waits, and not for jobs alone"
+	return "namespace " + s.Process.Namespace + " for processes, not only for jobs"
 }
 
 // startWorker describes how to start a worker.
 func (s State) startWorker(only []string) string {
 	ns := word(s.Process.Namespace)
 	if s.Job == nil {
-		return fmt.Sprintf("Start a worker of yours that takes processes (client.Worker with HandleProcesses, or a Poll without jobs_only; progressor worker run takes jobs alone), "+
+		return fmt.Sprintf("Start a worker that takes processes (client.Worker with HandleProcesses, or Poll without jobs_only; progressor worker run takes only jobs), "+
 			"or give the namespace a processor that is called: progressor namespace get %s shows its settings.", ns)
 	}
 	id := ""

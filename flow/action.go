@@ -18,7 +18,7 @@ const maxJobTimeout = 365 * 24 * time.Hour
 
 func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
 	if s.Source.GetTimeout().AsDuration() > maxJobTimeout {
-		c.add(s.path("timeout"), "is at most 365 days where the step is a job")
+		c.add(s.path("timeout"), "must be at most 365 days if the step is a job")
 	}
 	c.options(s.path("job.options"), job.GetOptions())
 }
@@ -27,16 +27,16 @@ func (c *compiler) job(s *Step, job *progressorv1.JobAction) {
 // the retention of results.
 func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	if o.GetRunTime() != nil {
-		c.add(path+".run_time", "is refused in a flow: put a step with a delay before this one")
+		c.add(path+".run_time", "is not allowed in a flow: add a delay step before this one")
 	}
 	if o.GetUnique() != nil {
-		c.add(path+".unique", "is refused in a flow, whose step has one job: set dedupe_keys and concurrency_policy of the template")
+		c.add(path+".unique", "is not allowed in a flow, where a step has one job: set dedupe_keys and concurrency_policy of the template")
 	}
 	if o.GetKeepResult() {
-		c.add(path+".keep_result", "is refused in a flow, which keeps the result of each step: leave it out")
+		c.add(path+".keep_result", "is not allowed in a flow, which keeps the result of each step")
 	}
 	if n := o.GetWorkers().GetCount(); n > 1 {
-		c.add(path+".workers.count", "is %d, and a step is done by one worker: leave it out, or use for_each with an item for each worker", n)
+		c.add(path+".workers.count", "must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item for each", n)
 	}
 	c.metadata(path+".metadata", o.GetMetadata())
 }
@@ -56,7 +56,7 @@ func (c *compiler) metadata(path string, m *structpb.Struct) {
 	if err != nil {
 		c.add(path, "is not JSON: %s", err)
 	} else if compact.Len() > process.MaxMetadataBytes {
-		c.add(path, "%d bytes of JSON, at most %d", compact.Len(), process.MaxMetadataBytes)
+		c.add(path, "has %d bytes of JSON, at most %d", compact.Len(), process.MaxMetadataBytes)
 	}
 }
 
@@ -64,18 +64,18 @@ func (c *compiler) wait(s *Step, w *progressorv1.WaitAction) {
 	s.answer = c.schema(s.path("wait.result_schema"), w.GetResultSchema())
 	succeed := w.GetDueAction() == progressorv1.WaitAction_DUE_ACTION_SUCCEED
 	if w.GetDueAction() != progressorv1.WaitAction_DUE_ACTION_UNSPECIFIED && w.GetDue().AsDuration() == 0 {
-		c.add(s.path("wait.due_action"), "never comes without due: say after how long, as in due: 24h")
+		c.add(s.path("wait.due_action"), "requires due, such as due: 24h")
 	}
 	if w.GetDueResult() != nil && !c.plain(s.path("wait.due_result"), w.GetDueResult(), 0) {
 		return
 	}
 	switch {
 	case !succeed && w.GetDueResult() != nil:
-		c.add(s.path("wait.due_result"), "is only taken with due_action: SUCCEED")
+		c.add(s.path("wait.due_result"), "is only allowed with due_action: SUCCEED")
 	case succeed && s.answer != nil:
 		for _, p := range s.answer.check("due_result", w.GetDueResult()) {
 			where := strings.TrimPrefix(p.Path, "due_result")
-			c.add(s.path("wait.due_result")+where, "does not fit result_schema: %s", p.Message)
+			c.add(s.path("wait.due_result")+where, "must match result_schema: %s", p.Message)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (c *compiler) run(s *Step, r *progressorv1.RunAction) {
 			return
 		}
 	}
-	c.add(s.path("run.type"), "is this template, which would start itself without end: give the step a condition")
+	c.add(s.path("run.type"), "must not be this template, which would start itself endlessly: give the step a condition")
 }
 
 func (c *compiler) compensation(s *Step) {
@@ -115,6 +115,6 @@ func (c *compiler) compensation(s *Step) {
 	}
 	namespace, name := own(undo)
 	if n, other := own(s.Source.GetJob()); n == namespace && other == name {
-		c.add(s.path("compensation.name"), "is %s, the job of the step itself, which would be done again: name another one, as in undo_%s", name, s.ID)
+		c.add(s.path("compensation.name"), "must not be %s, the job of the step itself: name another job, such as undo_%s", name, s.ID)
 	}
 }

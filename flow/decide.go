@@ -331,7 +331,7 @@ func (d *Decision) Abort() error {
 		step := *s.Undoing
 		s.Undoing = nil
 		d.effect(Effect{Kind: EffectCancelCompensation, Step: step, Index: NoIndex})
-		d.undone(step, Cancelled, "the run was ended")
+		d.undone(step, Cancelled, "the run was cancelled")
 	}
 	s.Grace = time.Time{}
 	d.mode(ModeStopping)
@@ -361,7 +361,7 @@ func (d *Decision) Skip(step, index int) error {
 	if d.Status(step) == Open {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 		if index == NoIndex && d.Plan.Steps[step].Each {
-			d.dropItems(step, "its step was skipped by hand")
+			d.dropItems(step, "its step was skipped by an operator")
 		}
 	}
 	if index != NoIndex {

@@ -27,7 +27,7 @@ func (c *compiler) dedupeKeys(keys []string) []string {
 		switch {
 		case key == "": // the proto rules report it
 		case slices.Contains(strings.Split(key, "."), ""):
-			c.add(path, "%.100q is no path: write scope, scope_id, or a field of the payload, as in user.id", key)
+			c.add(path, "%.100q is not a path: use scope, scope_id or a field of the payload, such as user.id", key)
 		case slices.Contains(keys[:i], key):
 			c.add(path, "names %s a second time", key)
 		}

@@ -30,7 +30,7 @@ func (t *Template) Condition(s *Step, scope *Scope) (bool, error) {
 			return b.BoolValue, nil
 		}
 	}
-	return false, s.condition.errorf("is %s; a condition is true or false", typeOf(result))
+	return false, s.condition.errorf("is %s; a condition must be true or false", typeOf(result))
 }
 
 // maxItems limits the total size of the items of a step, in bytes. It is the maximum size of a
@@ -56,7 +56,7 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	}
 	switch {
 	case size < 0:
-		return nil, s.items.errorf("is %s; for_each wants a list", typeOf(result))
+		return nil, s.items.errorf("is %s; for_each needs a list", typeOf(result))
 	case size > MaxItems:
 		return nil, s.items.errorf("has %d items, at most %d", size, MaxItems)
 	}
@@ -125,15 +125,15 @@ func (t *Template) Assignees(s *Step, scope *Scope) ([]string, error) {
 		}
 		// An empty list would let anyone answer.
 		if len(made) == 0 {
-			return nil, a.failed("names nobody, and then anyone could answer")
+			return nil, a.failed("is empty, so that anyone could answer")
 		}
 		for _, name := range made {
 			if name == "" {
-				return nil, a.failed("names somebody with an empty name")
+				return nil, a.failed("contains an empty name")
 			}
 		}
 		if all = append(all, made...); len(all) > maxAssignees {
-			return nil, a.failed("makes more than 1000 assignees")
+			return nil, a.failed("has more than 1000 assignees")
 		}
 	}
 	return all, nil
@@ -168,7 +168,7 @@ func (v *value) assigned(vars variables) ([]string, error) {
 	for _, item := range list.ListValue.GetValues() {
 		name, ok := item.GetKind().(*structpb.Value_StringValue)
 		if !ok {
-			return nil, v.root.expression.errorf("names somebody who is %s; an assignee is a string", kindOf(item))
+			return nil, v.root.expression.errorf("contains %s; an assignee must be a string", kindOf(item))
 		}
 		names = append(names, name.StringValue)
 	}

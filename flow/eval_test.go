@@ -96,16 +96,16 @@ func TestValues(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for _, test := range []struct{ input, want string }{
 		{`{"x": ["${payload.user.email}"]}`, "steps[3].input.x[0]: `payload.user.email`: there is no field \"email\" in payload.user"},
-		{`"${payload.user.none.x}"`, "steps[3].input: `payload.user.none.x`: payload.user.none is null, and has no field \"x\""},
-		{`"${payload.list.x}"`, "steps[3].input: `payload.list.x`: payload.list is a list, and has no field \"x\""},
-		{`"${steps.c.result.url}"`, "steps[3].input: `steps.c.result.url`: steps.c.result is null, and has no field \"url\""},
-		{`"Dear ${payload.user.none}"`, "steps[3].input: `payload.user.none`: is null, which has no text: write another one for it, as in ${EXPR != null ? EXPR : 'none'}"},
+		{`"${payload.user.none.x}"`, "steps[3].input: `payload.user.none.x`: payload.user.none is null and has no field \"x\""},
+		{`"${payload.list.x}"`, "steps[3].input: `payload.list.x`: payload.list is a list and has no field \"x\""},
+		{`"${steps.c.result.url}"`, "steps[3].input: `steps.c.result.url`: steps.c.result is null and has no field \"url\""},
+		{`"Dear ${payload.user.none}"`, "steps[3].input: `payload.user.none`: is null, which has no text: provide one, as in ${EXPR != null ? EXPR : 'none'}"},
 		{`"${payload.user.email + 'x'}"`, "steps[3].input: `payload.user.email + 'x'`: there is no field \"email\""},
-		{`"${payload.user.id + 1}"`, "no such overload: an operator, a function or a field meets a value of another type (numbers of JSON are doubles: 1.0 and not 1; null has no fields)"},
+		{`"${payload.user.id + 1}"`, "no such overload: an operator, a function or a field is used with a value of another type (numbers in JSON are doubles: 1.0, not 1; null has no fields)"},
 		{`"${payload.list[9]}"`, "steps[3].input: `payload.list[9]`: index out of bounds: 9"},
 		{`"${1 / (index - 4)}"`, "steps[3].input: `1 / (index - 4)`: division by zero"},
 		{`"${1.0 / 0.0}"`, "steps[3].input: `1.0 / 0.0`: is +Inf, a number that JSON does not have"},
-		{`"${dyn({1: 2})}"`, "steps[3].input: `dyn({1: 2})`: has the key 1 of type int; those of a JSON object are strings: write string(…) around it"},
+		{`"${dyn({1: 2})}"`, "steps[3].input: `dyn({1: 2})`: has the key 1 of type int, but the keys of a JSON object are strings: write string(…) around it"},
 		{`"${dyn({'a b': [type(1)]})}"`, "steps[3].input: `dyn({'a b': [type(1)]})`: [\"a b\"]: [0]: is of type type, which JSON does not have"},
 		{`"${timestamp(payload.yes)}"`, "steps[3].input: `timestamp(payload.yes)`: "},
 		{`"${[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, a + b + c + d > 0))))}"`, "costs more than"},
@@ -131,13 +131,13 @@ func TestBounds(t *testing.T) {
 	}
 	for _, test := range []struct{ input, want string }{
 		{`"${payload.items.filter(i, i.price >= 9998.0).map(i, {'id': i.sku, 'double': i.price * 2.0})}"`, ""},
-		{`"${payload.items.map(i, payload.text + payload.text)}"`, "is too much work"},
-		{`"${payload.items.all(i, payload == payload)}"`, "is too much work"},
-		{`"${payload.items.all(i, !payload.text.matches('(a*)*b'))}"`, "is too much work"},
-		{`"${payload.items.all(i, !('nothing' in payload.items))}"`, "is too much work"},
-		{`"${payload.items.map(i, payload.items)}"`, "makes more than 1048576 bytes"},
-		{`["${payload.half}", "${payload.half}"]`, "makes more than 1048576 bytes"},
-		{`"${payload.half} ${payload.half}"`, "makes more than 1048576 bytes"},
+		{`"${payload.items.map(i, payload.text + payload.text)}"`, "costs more than the limit"},
+		{`"${payload.items.all(i, payload == payload)}"`, "costs more than the limit"},
+		{`"${payload.items.all(i, !payload.text.matches('(a*)*b'))}"`, "costs more than the limit"},
+		{`"${payload.items.all(i, !('nothing' in payload.items))}"`, "costs more than the limit"},
+		{`"${payload.items.map(i, payload.items)}"`, "is larger than 1048576 bytes"},
+		{`["${payload.half}", "${payload.half}"]`, "is larger than 1048576 bytes"},
+		{`"${payload.half} ${payload.half}"`, "is larger than 1048576 bytes"},
 	} {
 		c := compile(t, linear(job("a", `, "input": `+test.input)))
 		_, err := c.Input(&c.Steps[0], &flow.Scope{Payload: payload})
@@ -193,8 +193,8 @@ func TestConditionsItemsAndTimes(t *testing.T) {
 	s := scope(t)
 	for condition, want := range map[string]string{
 		"payload.on": "true", "!payload.on": "false", "payload.user.id == 7": "true", "steps.a.status == 'succeeded'": "true",
-		"payload.yes":     "steps[3].condition: `payload.yes`: is a string; a condition is true or false",
-		"payload.list[0]": "steps[3].condition: `payload.list[0]`: is of type double; a condition is true or false",
+		"payload.yes":     "steps[3].condition: `payload.yes`: is a string; a condition must be true or false",
+		"payload.list[0]": "steps[3].condition: `payload.list[0]`: is of type double; a condition must be true or false",
 		"payload.no":      "steps[3].condition: `payload.no`: there is no field \"no\" in payload",
 	} {
 		c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""), job("d", `, "condition": "`+condition+`"`)))
@@ -204,12 +204,12 @@ func TestConditionsItemsAndTimes(t *testing.T) {
 	}
 	for items, want := range map[string]string{
 		"payload.list": `[1,"two",{"three":3}]`, "payload.list.filter(x, x == 1)": `[1]`, "[]": `[]`, "payload.empty": `[]`, "[scope, 'x']": `["user","x"]`,
-		"payload.user":       "steps[0].for_each.items: `payload.user`: is an object; for_each wants a list",
-		"payload.price":      "steps[0].for_each.items: `payload.price`: is a number; for_each wants a list",
+		"payload.user":       "steps[0].for_each.items: `payload.user`: is an object; for_each needs a list",
+		"payload.price":      "steps[0].for_each.items: `payload.price`: is a number; for_each needs a list",
 		"payload[scope]":     "steps[0].for_each.items: `payload[scope]`: there is no field \"user2\"",
-		"dyn([{1: 2}])":      "steps[0].for_each.items: `dyn([{1: 2}])`: [0]: has the key 1 of type int; those of a JSON object are strings: write string(…) around it",
-		"payload['a b']":     "steps[0].for_each.items: `payload['a b']`: is of type string; for_each wants a list",
-		"payload.user.none":  "steps[0].for_each.items: `payload.user.none`: is null; for_each wants a list",
+		"dyn([{1: 2}])":      "steps[0].for_each.items: `dyn([{1: 2}])`: [0]: has the key 1 of type int, but the keys of a JSON object are strings: write string(…) around it",
+		"payload['a b']":     "steps[0].for_each.items: `payload['a b']`: is of type string; for_each needs a list",
+		"payload.user.none":  "steps[0].for_each.items: `payload.user.none`: is null; for_each needs a list",
 		"payload.list[1][0]": "there is no field \"0\"",
 	} {
 		s.Scope = "user"
@@ -229,8 +229,8 @@ func TestConditionsItemsAndTimes(t *testing.T) {
 		`"time": "timestamp(payload.at) + duration('1h')"`:          "2026-03-01 11:00:00 +0000 UTC",
 		`"time": "payload.at"`:                                      "steps[0].delay.time: `payload.at`: is a string: write timestamp(…) around it",
 		`"time": "payload['a b']"`:                                  "steps[0].delay.time: `payload['a b']`: is a string: write timestamp(…) around it",
-		`"time": "payload.list"`:                                    "steps[0].delay.time: `payload.list`: is a list; a delay wants a timestamp",
-		`"time": "payload.on ? dyn(1) : dyn(run.created_time)"`:     "is of type int; a delay wants a timestamp",
+		`"time": "payload.list"`:                                    "steps[0].delay.time: `payload.list`: is a list; a delay needs a timestamp",
+		`"time": "payload.on ? dyn(1) : dyn(run.created_time)"`:     "is of type int; a delay needs a timestamp",
 		`"time": "payload.price > 1.0 ? run.created_time : dyn(1)"`: "2026-03-01 09:00:00.5 +0000 UTC",
 	} {
 		c := compile(t, linear(`{"stepId": "a", "delay": {`+until+`}}`))
@@ -293,10 +293,10 @@ func TestWaits(t *testing.T) {
 		}
 	}
 	for assignee, want := range map[string]string{
-		"${payload.empty}": "steps[0].wait.assignees[0]: `payload.empty`: names nobody, and then anyone could answer",
-		"${payload.list}":  "names somebody who is a number; an assignee is a string", "${payload.price}": "names somebody who is a number",
-		"${payload.nobody}": "there is no field", "${payload.user.none}": "names somebody who is null", "${payload.yes.substring}": "is a string, and has no field",
-		"${''}": "names somebody with an empty name",
+		"${payload.empty}": "steps[0].wait.assignees[0]: `payload.empty`: is empty, so that anyone could answer",
+		"${payload.list}":  "contains a number; an assignee must be a string", "${payload.price}": "contains a number",
+		"${payload.nobody}": "there is no field", "${payload.user.none}": "contains null", "${payload.yes.substring}": "is a string and has no field",
+		"${''}": "contains an empty name",
 	} {
 		c := wait(`"assignees": ["` + assignee + `"]`)
 		if all, err := c.Assignees(&c.Steps[0], scope(t)); err == nil || !strings.Contains(err.Error(), want) {
@@ -335,9 +335,9 @@ func TestTargets(t *testing.T) {
 	}
 	bad := &progressorv1.StartRunTarget{Type: "Report", Version: -1, PayloadTemplate: value(t, `{"a": "${payload.x}", "b": "${steps.a.result}", "c": "${fire_time"}`)}
 	want := "type: \"Report\" must be 1 to 128 of a-z, 0-9, _, . and -\nversion: must be greater than or equal to 0\n" +
-		"payload_template.a: `payload.x`: line 1, column 1: there is no payload here; there are cron_id, fire_time, attempt\n" +
-		"payload_template.b: `steps.a.result`: line 1, column 1: there is no steps here; there are cron_id, fire_time, attempt\n" +
-		"payload_template.c: ${fire_time: has ${ without its }: close it, or write $${ for the text ${"
+		"payload_template.a: `payload.x`: line 1, column 1: there is no payload here; use cron_id, fire_time, attempt\n" +
+		"payload_template.b: `steps.a.result`: line 1, column 1: there is no steps here; use cron_id, fire_time, attempt\n" +
+		"payload_template.c: ${fire_time: has ${ without }: close it, or write $${ for the text ${"
 	if _, problems := flow.CompileTarget(bad); lines(problems) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", lines(problems), want)
 	}

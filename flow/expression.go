@@ -157,14 +157,14 @@ func (c *compiler) expression(path, text string, at place, w want) *expression {
 	c.bytes += len(text)
 	switch {
 	case len(text) > maxExpression:
-		c.add(path, "an expression has at most %d bytes, this one has %d", maxExpression, len(text))
+		c.add(path, "an expression must have at most %d bytes (got %d)", maxExpression, len(text))
 		return e
 	case c.bytes > maxExpressions: // Compile reports it
 		return e
 	case text == "" && (w == wantList || w == wantTime): // the proto rules report it
 		return e
 	case e.text == "":
-		c.add(path, "is an empty expression: write one, as payload.name")
+		c.add(path, "is an empty expression: write one, such as payload.name")
 		return e
 	}
 	if e.plain = parsePlain(e.text, at); e.plain != nil && (e.plain.kind == kindJSON || e.plain.kind == wantKinds[w] || w == wantValue) {
@@ -243,13 +243,13 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 	for _, issue := range issues.Errors()[:min(len(issues.Errors()), most)] {
 		message := issue.Message
 		if m := undeclared.FindStringSubmatch(message); m != nil {
-			message = fmt.Sprintf("there is no %s here; there are %s", m[1], strings.Join(at.names(), ", "))
+			message = fmt.Sprintf("there is no %s here; use %s", m[1], strings.Join(at.names(), ", "))
 			if m[1] == "item" || m[1] == "index" {
-				message = fmt.Sprintf("there is no %s here: only what is made for each item of for_each has it", m[1])
+				message = fmt.Sprintf("there is no %s here: it exists only in expressions that for_each evaluates for each item", m[1])
 			}
 		}
 		if strings.Contains(message, "recursion") {
-			c.add(e.path, "%s: is more than %d deep: write it flatter, or make a part of it in a step before", quote(e.text), maxDepth)
+			c.add(e.path, "%s: is nested deeper than %d: simplify it, or compute a part of it in an earlier step", quote(e.text), maxDepth)
 			return
 		}
 		c.add(e.path, "%s: line %d, column %d: %s", quote(e.text), issue.Location.Line(), issue.Location.Column()+1, message)
@@ -264,13 +264,13 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 		c.add(e.path, "%s: there is no step %.100s; %s", quote(e.text), id, c.known(id))
 		return false
 	case at.step == i:
-		c.add(e.path, "%s: names its own step, which has not ended then", quote(e.text))
+		c.add(e.path, "%s: refers to its own step, which has not ended at that time", quote(e.text))
 		return false
 	case at.step != whole && c.before != nil && !c.before[at.step].has(i):
 		if c.template.Linear {
-			c.add(e.path, "%s: %s comes later in the line, and has not ended then", quote(e.text), id)
+			c.add(e.path, "%s: step %s comes later and has not ended at that time", quote(e.text), id)
 		} else {
-			c.add(e.path, "%s: %s may not have ended then: add it to depends_on, of this step or of one before", quote(e.text), id)
+			c.add(e.path, "%s: step %s may not have ended at that time: add it to depends_on of this step or of an earlier one", quote(e.text), id)
 		}
 		return false
 	}
@@ -324,7 +324,7 @@ func (w *walker) visit(e celast.Expr) {
 		each := e.AsComprehension()
 		for _, name := range []string{each.IterVar(), each.IterVar2()} {
 			if name == "steps" || name == "run" {
-				w.refuse("%s is a name of the run: give the variable another one", name)
+				w.refuse("%s is a reserved name: give the variable another name", name)
 				return
 			}
 		}
@@ -361,9 +361,9 @@ func (w *walker) name(names []string, has bool) {
 	case "run":
 		switch {
 		case len(names) < 2:
-			w.refuse("run is no value: write run.id, run.attempt or run.created_time")
+			w.refuse("run is not a value: write run.id, run.attempt or run.created_time")
 		case has && len(names) == 2:
-			w.refuse("run.%s needs no has: it is always there", names[1])
+			w.refuse("run.%s needs no has(): it is always set", names[1])
 		}
 	case "steps":
 		switch {
@@ -372,11 +372,11 @@ func (w *walker) name(names []string, has bool) {
 			if len(names) == 2 && !has {
 				id = names[1]
 			}
-			w.refuse("steps is no value: write steps.%s.status, steps.%s.result or steps.%s.failure", id, id, id)
+			w.refuse("steps is not a value: write steps.%s.status, steps.%s.result or steps.%s.failure", id, id, id)
 		case !slices.Contains(stepFields, names[2]):
-			w.refuse("a step has status, result and failure, and no %s: its result is steps.%s.result", names[2], names[1])
+			w.refuse("a step has status, result and failure, but no %s: its result is steps.%s.result", names[2], names[1])
 		case has && len(names) == 3:
-			w.refuse("steps.%s.%s needs no has, it is null if the step has no value: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
+			w.refuse("steps.%s.%s needs no has(), it is null if the step has no value: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
 		default:
 			w.steps = true
 			w.wrong = !w.mayRead(w.expression, w.place, names[1]) || w.wrong
@@ -390,13 +390,13 @@ func misfit(t *cel.Type, w want) string {
 	case kind == cel.DynKind:
 		return ""
 	case w == wantBool && kind != cel.BoolKind:
-		return fmt.Sprintf("is of type %s; a condition is true or false", t)
+		return fmt.Sprintf("is of type %s; a condition must be true or false", t)
 	case w == wantList && kind != cel.ListKind:
-		return fmt.Sprintf("is of type %s; for_each wants a list", t)
+		return fmt.Sprintf("is of type %s; for_each needs a list", t)
 	case w == wantTime && kind == cel.StringKind:
 		return "is of type string: write timestamp(…) around it"
 	case w == wantTime && kind != cel.TimestampKind:
-		return fmt.Sprintf("is of type %s; a delay wants a timestamp, as run.created_time + duration('1h')", t)
+		return fmt.Sprintf("is of type %s; a delay needs a timestamp, such as run.created_time + duration('1h')", t)
 	case w == wantValue:
 		return notJSON(t)
 	}
@@ -413,12 +413,12 @@ func notJSON(t *cel.Type) string {
 	case cel.MapKind:
 		if p := t.Parameters(); len(p) == 2 {
 			if k := p[0].Kind(); k != cel.StringKind && k != cel.DynKind && k != cel.TypeParamKind {
-				return fmt.Sprintf("its keys are of type %s; those of a JSON object are strings: write string(…) around them", p[0])
+				return fmt.Sprintf("has keys of type %s, but the keys of a JSON object are strings: write string(…) around them", p[0])
 			}
 			return notJSON(p[1])
 		}
 	case cel.TypeKind:
-		return "is a type, which JSON does not have: write string(…) around it, or leave type() out"
+		return "is a type, which JSON does not have: write string(…) around it, or remove type()"
 	}
 	return ""
 }
@@ -453,9 +453,9 @@ func evalMessage(err error) string {
 	case strings.HasPrefix(text, "no such key: "):
 		return fmt.Sprintf("there is no field %q", strings.TrimPrefix(text, "no such key: "))
 	case strings.Contains(text, "cost limit exceeded"):
-		return fmt.Sprintf("is too much work: it costs more than %d units, or %d where it is evaluated for each item", maxCost, maxItemCost)
+		return fmt.Sprintf("costs more than the limit of %d units, or of %d if it is evaluated for each item", maxCost, maxItemCost)
 	case strings.Contains(text, "no such overload"):
-		return text + ": an operator, a function or a field meets a value of another type (numbers of JSON are doubles: 1.0 and not 1; null has no fields)"
+		return text + ": an operator, a function or a field is used with a value of another type (numbers in JSON are doubles: 1.0, not 1; null has no fields)"
 	}
 	return text
 }

@@ -89,7 +89,7 @@ func checkCycles(t *rapid.T, edges [][2]int, problems []flow.Problem) {
 	}
 	for _, p := range problems {
 		_, rest, ok := strings.Cut(p.Message, "closes a cycle, ")
-		written, _, _ := strings.Cut(rest, ",")
+		written, _, _ := strings.Cut(rest, ":")
 		ids := strings.Split(written, " → ")
 		if !ok || len(ids) < 2 || ids[0] != ids[len(ids)-1] {
 			t.Fatalf("%v: %s", edges, p)
@@ -134,7 +134,7 @@ func TestThousandSteps(t *testing.T) {
 		t.Error(lines(problems))
 	}
 	_, problems := flow.Compile(source(t, steps(1001, before)))
-	if want := "steps: are 1001, at most 1000: start runs of other templates from steps of this one"; lines(problems) != want {
+	if want := "steps: must be at most 1000 (got 1001): start runs of other templates from steps of this one"; lines(problems) != want {
 		t.Error(lines(problems))
 	}
 }

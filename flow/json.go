@@ -44,14 +44,14 @@ func (c *conversion) value(result any) (*structpb.Value, error) {
 
 func (c *conversion) grow(n int) error {
 	if c.size += n; c.size > c.most {
-		return fmt.Errorf("makes more than %d bytes", c.most)
+		return fmt.Errorf("is larger than %d bytes", c.most)
 	}
 	return nil
 }
 
 func (c *conversion) at(v ref.Val, depth int) (*structpb.Value, error) {
 	if depth > process.MaxJSONDepth {
-		return nil, fmt.Errorf("makes objects and lists more than %d deep", process.MaxJSONDepth)
+		return nil, fmt.Errorf("is nested deeper than %d objects and lists", process.MaxJSONDepth)
 	}
 	if err := c.grow(8); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 		key := i.Next()
 		name, ok := key.(types.String)
 		if !ok {
-			return nil, fmt.Errorf("has the key %v of type %s; those of a JSON object are strings: write string(…) around it", key.Value(), key.Type().TypeName())
+			return nil, fmt.Errorf("has the key %v of type %s, but the keys of a JSON object are strings: write string(…) around it", key.Value(), key.Type().TypeName())
 		}
 		if err := c.grow(len(name)); err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (c *conversion) list(l traits.Lister, depth int) (*structpb.Value, error) {
 }
 
 // errNullText rejects null within a text, because a text such as "Dear null" is useless.
-var errNullText = errors.New("is null, which has no text: write another one for it, as in ${EXPR != null ? EXPR : 'none'}")
+var errNullText = errors.New("is null, which has no text: provide one, as in ${EXPR != null ? EXPR : 'none'}")
 
 // text converts the result of an expression within a text.
 func (c *conversion) text(result any) (string, error) {

@@ -126,28 +126,28 @@ func TestPayloads(t *testing.T) {
 	}
 	for payload, want := range map[string]string{
 		`{"user": {"id": "x", "name": "y"}}`:                                   "",
-		`{"user": {"id": "x", "name": "y"}, "total": 0}`:                       "payload.total: must be greater than 0, and is 0",
-		`{"user": {"id": "x", "name": "y"}, "total": 101}`:                     "payload.total: must be less than 100, and is 101\npayload.total: must be a multiple of 2, and is 101",
-		`{"user": {"id": "x", "name": "y"}, "size": {}}`:                       "payload.size: must have at least 1 fields, and has 0",
-		`{"user": {"id": "x", "name": "y"}, "size": {"a": 1, "b": 1, "x": 1}}`: "payload.size: must have at most 2 fields, and has 3\npayload.size: must not match the schema of not",
+		`{"user": {"id": "x", "name": "y"}, "total": 0}`:                       "payload.total: must be greater than 0 (got 0)",
+		`{"user": {"id": "x", "name": "y"}, "total": 101}`:                     "payload.total: must be less than 100 (got 101)\npayload.total: must be a multiple of 2 (got 101)",
+		`{"user": {"id": "x", "name": "y"}, "size": {}}`:                       "payload.size: must have at least 1 fields (got 0)",
+		`{"user": {"id": "x", "name": "y"}, "size": {"a": 1, "b": 1, "x": 1}}`: "payload.size: must have at most 2 fields (got 3)\npayload.size: must not match the schema of not",
 		`{"user": {"id": "x", "name": "y"}, "has": []}`:                        "payload.has: must have an item that matches the schema of contains",
-		`null`:                          "payload: must be of type object, and is of type null",
+		`null`:                          "payload: must be of type object (got null)",
 		`{}`:                            "payload.user: is required",
-		`{"user": {"boss": {"id": 1}}}`: "payload.user.boss.id: must be of type string, and is of type number\npayload.user.boss.name: is required\npayload.user.id: is required\npayload.user.name: is required",
-		`{"user": {"id": "x", "name": "y"}, "x y": 1, "z": 2}`:                     "payload.z: is not in the schema, which takes no other fields\npayload[\"x y\"]: is not in the schema, which takes no other fields",
+		`{"user": {"boss": {"id": 1}}}`: "payload.user.boss.id: must be of type string (got number)\npayload.user.boss.name: is required\npayload.user.id: is required\npayload.user.name: is required",
+		`{"user": {"id": "x", "name": "y"}, "x y": 1, "z": 2}`:                     "payload.z: is not in the schema, which allows no other fields\npayload[\"x y\"]: is not in the schema, which allows no other fields",
 		`{"user": {"id": "x", "name": "y"}, "n": {"$float": 7}}`:                   "",
-		`{"user": {"id": "x", "name": "y"}, "n": 0}`:                               "payload.n: must be at least 1, and is 0",
-		`{"user": {"id": "x", "name": "y"}, "n": 10.5}`:                            "payload.n: must be of type integer, and is of type number",
-		`{"user": {"id": "x", "name": "y"}, "n": 10}`:                              "payload.n: must be at most 9, and is 10",
-		`{"user": {"id": "x", "name": "y"}, "tags": ["a", "bb", "bb", 4, "long"]}`: "payload.tags: must have at most 3 items, and has 5\npayload.tags: its items 1 and 2 are equal\npayload.tags[0]: must have at least 2 characters, and has 1\npayload.tags[3]: must be of type string, and is of type number\npayload.tags[4]: must have at most 3 characters, and has 4",
+		`{"user": {"id": "x", "name": "y"}, "n": 0}`:                               "payload.n: must be at least 1 (got 0)",
+		`{"user": {"id": "x", "name": "y"}, "n": 10.5}`:                            "payload.n: must be of type integer (got number)",
+		`{"user": {"id": "x", "name": "y"}, "n": 10}`:                              "payload.n: must be at most 9 (got 10)",
+		`{"user": {"id": "x", "name": "y"}, "tags": ["a", "bb", "bb", 4, "long"]}`: "payload.tags: must have at most 3 items (got 5)\npayload.tags: must have different items (items 1 and 2 are equal)\npayload.tags[0]: must have at least 2 characters (got 1)\npayload.tags[3]: must be of type string (got number)\npayload.tags[4]: must have at most 3 characters (got 4)",
 		`{"user": {"id": "x", "name": "y"}, "kind": "c"}`:                          "payload.kind: value must be one of 'a', 'b'",
-		`{"user": {"id": "x", "name": "y"}, "when": {}}`:                           "payload.when: must match one of 2 schemas: (1) must be of type integer, and is of type object; (2) at is required",
-		`{"user": {"id": "x", "name": "y"}, "one": 1}`:                             "payload.one: must match one schema of oneOf, and matches number 1 and number 2",
-		`{"user": {"id": "x", "name": "y"}, "one": "x"}`:                           "payload.one: must match exactly one of 2 schemas: (1) must be of type number, and is of type string; (2) value must be 1",
+		`{"user": {"id": "x", "name": "y"}, "when": {}}`:                           "payload.when: must match one of 2 schemas: (1) must be of type integer (got object); (2) at is required",
+		`{"user": {"id": "x", "name": "y"}, "one": 1}`:                             "payload.one: must match exactly one schema of oneOf (matches number 1 and number 2)",
+		`{"user": {"id": "x", "name": "y"}, "one": "x"}`:                           "payload.one: must match exactly one of 2 schemas: (1) must be of type number (got string); (2) value must be 1",
 		`{"user": {"id": "x", "name": "y"}, "code": "A"}`:                          "payload.code: \"A\" must match the pattern ^[a-z]+$",
 		`{"user": {"id": "x", "name": "y"}, "odd name": 4}`:                        "payload[\"odd name\"]: value must be 5",
-		`{"user": {"id": "x", "name": "y"}, "deps": {"a": 1, "long": 1}}`:          "payload.deps.b: is required where there is a\npayload.deps.long: has a name that the schema does not take",
-		`{"user": {"id": "x", "name": "y"}, "no": 1}`:                              "payload.no: must not be there",
+		`{"user": {"id": "x", "name": "y"}, "deps": {"a": 1, "long": 1}}`:          "payload.deps.b: is required if a is set\npayload.deps.long: has a name that the schema does not allow",
+		`{"user": {"id": "x", "name": "y"}, "no": 1}`:                              "payload.no: must not be set",
 	} {
 		if got := lines(c.CheckPayload(value(t, payload))); got != want {
 			t.Errorf("%s:\ngot\n%s\nwant\n%s", payload, got, want)
@@ -155,7 +155,7 @@ func TestPayloads(t *testing.T) {
 	}
 	// A tree descends into the value before it refers to itself.
 	tree := compile(t, `{"payloadSchema": {"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}, "unevaluatedProperties": false}, "steps": [`+job("a", "")+`]}`)
-	if got := lines(tree.CheckPayload(value(t, `{"left": {"right": {"n": "x"}}}`))); got != "payload.left.right.n: must be of type number, and is of type string" {
+	if got := lines(tree.CheckPayload(value(t, `{"left": {"right": {"n": "x"}}}`))); got != "payload.left.right.n: must be of type number (got string)" {
 		t.Error(got)
 	}
 	if got := compile(t, linear(job("a", ""))).CheckPayload(value(t, `1`)); got != nil {

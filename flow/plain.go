@@ -87,7 +87,7 @@ func (p *plainPath) resolve(e *expression, vars variables) (any, error) {
 	for i, field := range p.fields {
 		object, isObject := v.GetKind().(*structpb.Value_StructValue)
 		if !isObject {
-			return nil, e.errorf("%s is %s, and has no field %q", strings.Join(append([]string{p.root}, p.fields[:i]...), "."), kindOf(v), field)
+			return nil, e.errorf("%s is %s and has no field %q", strings.Join(append([]string{p.root}, p.fields[:i]...), "."), kindOf(v), field)
 		}
 		next, ok := object.StructValue.GetFields()[field]
 		if !ok {

@@ -50,7 +50,7 @@ func (p *problems) add(path, format string, args ...any) {
 func (p *problems) all() []Problem {
 	slices.SortStableFunc(p.list, func(a, b Problem) int { return stepOf(a.Path) - stepOf(b.Path) })
 	if p.more > 0 {
-		return append(p.list, Problem{Message: fmt.Sprintf("and %d problems more", p.more)})
+		return append(p.list, Problem{Message: fmt.Sprintf("and %d more problems", p.more)})
 	}
 	return p.list
 }
@@ -86,7 +86,7 @@ func (p *problems) contract(m proto.Message) {
 	}
 	violated, ok := errors.AsType[*protovalidate.ValidationError](err)
 	if !ok {
-		p.add("", "the rules of the contract cannot be checked: %s", err)
+		p.add("", "the rules of the API cannot be checked: %s", err)
 		return
 	}
 	for _, v := range violated.Violations {
@@ -121,7 +121,7 @@ func violation(v *protovalidate.Violation) string {
 		return "is required"
 	case "enum.defined_only":
 		if v.FieldDescriptor != nil && v.FieldDescriptor.Enum() != nil {
-			return fmt.Sprintf("%d is no value of it: must be one of %s", v.FieldValue.Enum(), strings.Join(enumNames(v.FieldDescriptor.Enum()), ", "))
+			return fmt.Sprintf("must be one of %s (got %d)", strings.Join(enumNames(v.FieldDescriptor.Enum()), ", "), v.FieldValue.Enum())
 		}
 	}
 	return message

@@ -31,7 +31,7 @@ const (
 // node and at all times.
 type onlyInside struct{}
 
-var errOutside = errors.New("only references inside the document are followed")
+var errOutside = errors.New("only references inside the document are allowed")
 
 func (onlyInside) Load(string) (any, error) { return nil, errOutside }
 
@@ -41,7 +41,7 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 		return nil
 	}
 	if named := s.GetFields()["$schema"].GetStringValue(); named != "" && strings.TrimSuffix(named, "#") != dialect {
-		c.add(joined(path, "$schema"), "%.100q is another dialect: write %q, or leave it out", named, dialect)
+		c.add(joined(path, "$schema"), "%.100q is not supported: use %q, or remove it", named, dialect)
 		return nil
 	}
 	compiler := jsonschema.NewCompiler()
@@ -63,16 +63,16 @@ func (c *compiler) schema(path string, s *structpb.Struct) *schema {
 	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
 		if violated, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
 			for _, p := range flatten(path, document, violated) {
-				c.add(p.Path, "is no JSON Schema 2020-12: %s", p.Message)
+				c.add(p.Path, "is not a valid JSON Schema 2020-12: %s", p.Message)
 			}
 			return nil
 		}
 	}
 	if outside, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
-		c.add(path, "refers to %s, and %s: put it below $defs and write #/$defs/NAME", outside.URL, errOutside)
+		c.add(path, "refers to %s, but %s: move it to $defs and write #/$defs/NAME", outside.URL, errOutside)
 		return nil
 	}
-	c.add(path, "is no JSON Schema 2020-12: %s", strings.ReplaceAll(err.Error(), documentURL, ""))
+	c.add(path, "is not a valid JSON Schema 2020-12: %s", strings.ReplaceAll(err.Error(), documentURL, ""))
 	return nil
 }
 
@@ -123,19 +123,19 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
-			f.add(joined(path, name), "is not in the schema, which takes no other fields")
+			f.add(joined(path, name), "is not in the schema, which allows no other fields")
 		}
 	case *kind.DependentRequired:
 		for _, name := range k.Missing {
-			f.add(joined(path, name), "is required where there is %s", k.Prop)
+			f.add(joined(path, name), "is required if %s is set", k.Prop)
 		}
 	case *kind.PropertyNames:
-		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property), "has a name that the schema does not take")
+		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property), "has a name that the schema does not allow")
 	case *kind.AnyOf:
 		f.branches(path, e, "must match one of %d schemas: %s")
 	case *kind.OneOf:
 		if len(k.Subschemas) > 1 {
-			f.add(path, "must match one schema of oneOf, and matches number %d and number %d", k.Subschemas[0]+1, k.Subschemas[1]+1)
+			f.add(path, "must match exactly one schema of oneOf (matches number %d and number %d)", k.Subschemas[0]+1, k.Subschemas[1]+1)
 			return
 		}
 		f.branches(path, e, "must match exactly one of %d schemas: %s")
@@ -176,39 +176,39 @@ var english = message.NewPrinter(language.English)
 func (f *flattening) words(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
-		return fmt.Sprintf("must be of type %s, and is of type %s", strings.Join(k.Want, " or "), k.Got)
+		return fmt.Sprintf("must be of type %s (got %s)", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Minimum:
-		return fmt.Sprintf("must be at least %s, and is %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("must be at least %s (got %s)", number(k.Want), number(k.Got))
 	case *kind.Maximum:
-		return fmt.Sprintf("must be at most %s, and is %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("must be at most %s (got %s)", number(k.Want), number(k.Got))
 	case *kind.ExclusiveMinimum:
-		return fmt.Sprintf("must be greater than %s, and is %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("must be greater than %s (got %s)", number(k.Want), number(k.Got))
 	case *kind.ExclusiveMaximum:
-		return fmt.Sprintf("must be less than %s, and is %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("must be less than %s (got %s)", number(k.Want), number(k.Got))
 	case *kind.MultipleOf:
-		return fmt.Sprintf("must be a multiple of %s, and is %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("must be a multiple of %s (got %s)", number(k.Want), number(k.Got))
 	case *kind.MinProperties:
-		return fmt.Sprintf("must have at least %d fields, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at least %d fields (got %d)", k.Want, k.Got)
 	case *kind.MaxProperties:
-		return fmt.Sprintf("must have at most %d fields, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at most %d fields (got %d)", k.Want, k.Got)
 	case *kind.Contains:
 		return "must have an item that matches the schema of contains"
 	case *kind.Not:
 		return "must not match the schema of not"
 	case *kind.MinLength:
-		return fmt.Sprintf("must have at least %d characters, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at least %d characters (got %d)", k.Want, k.Got)
 	case *kind.MaxLength:
-		return fmt.Sprintf("must have at most %d characters, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at most %d characters (got %d)", k.Want, k.Got)
 	case *kind.MinItems:
-		return fmt.Sprintf("must have at least %d items, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at least %d items (got %d)", k.Want, k.Got)
 	case *kind.MaxItems:
-		return fmt.Sprintf("must have at most %d items, and has %d", k.Want, k.Got)
+		return fmt.Sprintf("must have at most %d items (got %d)", k.Want, k.Got)
 	case *kind.Pattern:
 		return fmt.Sprintf("%s must match the pattern %s", shortened(strconv.Quote(k.Got)), k.Want)
 	case *kind.UniqueItems:
-		return fmt.Sprintf("its items %d and %d are equal", k.Duplicates[0], k.Duplicates[1])
+		return fmt.Sprintf("must have different items (items %d and %d are equal)", k.Duplicates[0], k.Duplicates[1])
 	case *kind.FalseSchema:
-		return "must not be there"
+		return "must not be set"
 	}
 	return shortened(k.LocalizedString(english))
 }

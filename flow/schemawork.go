@@ -37,9 +37,9 @@ func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 		seen[s] = true
 		switch n := w.apply(s); {
 		case w.circle != "":
-			where, message = w.circle, "refers to itself without going into the value: it would never end"
+			where, message = w.circle, "refers to itself without descending into the value: its validation would never end"
 		case n > maxApplied:
-			where, message = s.Location, "holds one value to more than 10000 schemas: let fewer of them refer to the same one"
+			where, message = s.Location, "checks one value against more than 10000 schemas: reduce the references to the same schema"
 		}
 		for _, next := range slices.Concat(inPlace(s), below(s)) {
 			walk(next)
@@ -47,7 +47,7 @@ func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 	}
 	walk(s)
 	if message == "" && w.visit(s) > maxVisited {
-		where, message = s.Location, "holds a value to more than 1000000 schemas: let fewer of them refer to the same one"
+		where, message = s.Location, "checks a value against more than 1000000 schemas: reduce the references to the same schema"
 	}
 	return strings.TrimPrefix(where, documentURL), message
 }

@@ -169,7 +169,7 @@ func (s *State) IsNewer() bool { return s.Version > stateVersion }
 // Fits returns an error if the state cannot be that of a run of the plan.
 func (s *State) Fits(p *Plan) error {
 	if len(s.Steps) != len(p.Steps) {
-		return errors.New("the state of the run is of another template")
+		return errors.New("the state of the run belongs to another template")
 	}
 	return nil
 }

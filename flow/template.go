@@ -98,7 +98,7 @@ func newCompiler(t *progressorv1.Template) *compiler {
 func Compile(t *progressorv1.Template) (*Template, []Problem) {
 	c := newCompiler(t)
 	if n := len(t.GetSteps()); n > maxSteps {
-		c.add("steps", "are %d, at most %d: start runs of other templates from steps of this one", n, maxSteps)
+		c.add("steps", "must be at most %d (got %d): start runs of other templates from steps of this one", maxSteps, n)
 		return nil, c.all()
 	}
 	c.contract(t)
@@ -110,7 +110,7 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 		c.step(&c.template.Steps[i])
 	}
 	if c.bytes > maxExpressions {
-		c.add("", "its expressions have %d bytes together, at most %d", c.bytes, maxExpressions)
+		c.add("", "has expressions of %d bytes in total, at most %d", c.bytes, maxExpressions)
 	}
 	if problems := c.all(); len(problems) > 0 {
 		return nil, problems
@@ -128,9 +128,9 @@ func Refused(t *progressorv1.Template) (list []Problem) {
 		path := fmt.Sprintf("steps[%d].timeout", n)
 		switch step.GetAction().(type) {
 		case *progressorv1.StepTemplate_Wait:
-			list = append(list, Problem{path, "is refused where the step is a wait: set wait.due"})
+			list = append(list, Problem{path, "is not allowed if the step is a wait: set wait.due"})
 		case *progressorv1.StepTemplate_Delay:
-			list = append(list, Problem{path, "is refused where the step is a delay, which ends at its time: leave it out"})
+			list = append(list, Problem{path, "is not allowed if the step is a delay, which ends at its time"})
 		}
 	}
 	return list
@@ -165,7 +165,7 @@ func (c *compiler) steps() {
 			s.Action = ActionRun
 		}
 		if first, twice := t.byID[s.ID]; twice {
-			c.add(s.path("step_id"), "%s is the id of steps[%d] too: each step needs one of its own", s.ID, first)
+			c.add(s.path("step_id"), "%s is also the ID of steps[%d]: each step needs its own ID", s.ID, first)
 		} else if s.ID != "" {
 			t.byID[s.ID] = i
 		}

@@ -179,7 +179,7 @@ func (d *Decision) look(step int) {
 	switch d.turnOf(step) {
 	case stay:
 	case skip:
-		d.end(step, Skipped, "nothing that it depends on succeeded", false)
+		d.end(step, Skipped, "none of its dependencies succeeded", false)
 	case begin:
 		if d.starts >= startsAtOnce {
 			s.More = true
@@ -321,7 +321,7 @@ func (d *Decision) compensate() {
 		s.Done = s.Done[:len(s.Done)-1]
 		d.mode(ModeCompensating)
 		if err := d.Reader.Undo(step); err != nil {
-			d.undone(step, Failed, "it could not begin: "+err.Error())
+			d.undone(step, Failed, "it could not start: "+err.Error())
 			continue
 		}
 		s.Undoing = &step

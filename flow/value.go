@@ -103,7 +103,7 @@ func (b *builder) text(path string, v *structpb.Value, text string) node {
 		plain.WriteString(text[:start])
 		length := closing(text[start+2:])
 		if length < 0 {
-			b.add(path, "%s: has ${ without its }: close it, or write $${ for the text ${", shortened(text[start:]))
+			b.add(path, "%s: has ${ without }: close it, or write $${ for the text ${", shortened(text[start:]))
 			return node{constant: v}
 		}
 		if plain.Len() > 0 {
@@ -206,7 +206,7 @@ func joined(path, field string) string {
 // contains no NaN or infinity.
 func (c *compiler) plain(path string, v *structpb.Value, depth int) bool {
 	if depth > process.MaxJSONDepth {
-		c.add(path, "has objects and lists more than %d deep", process.MaxJSONDepth)
+		c.add(path, "is nested deeper than %d objects and lists", process.MaxJSONDepth)
 		return false
 	}
 	ok := true
@@ -330,7 +330,7 @@ func timestampOf(e *expression, result any) (types.Timestamp, error) {
 		if _, isText := result.GetKind().(*structpb.Value_StringValue); isText {
 			return types.Timestamp{}, e.errorf("is a string: write timestamp(…) around it")
 		}
-		return types.Timestamp{}, e.errorf("is %s; a delay wants a timestamp", kindOf(result))
+		return types.Timestamp{}, e.errorf("is %s; a delay needs a timestamp", kindOf(result))
 	}
-	return types.Timestamp{}, e.errorf("is %s; a delay wants a timestamp", typeOf(result))
+	return types.Timestamp{}, e.errorf("is %s; a delay needs a timestamp", typeOf(result))
 }

@@ -64,7 +64,7 @@ func checkTarget(field, namespace, processID string) *process.InvalidError {
 	case len(processID) > process.MaxProcessIDBytes:
 		return tooLarge(field+".process_id", len(processID), process.MaxProcessIDBytes)
 	case process.Own(processID):
-		return invalid(field+".process_id", `must not begin with "~": such processes are the engine's own`)
+		return invalid(field+".process_id", `must not begin with "~": such IDs are reserved for the engine`)
 	case !storable(processID):
 		return invalid(field+".process_id", "must be valid UTF-8 without NUL")
 	case len(namespace) > process.MaxNamespaceBytes:

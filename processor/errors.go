@@ -119,7 +119,7 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 // code ran.
 type LostError struct{ Err error }
 
-func (e *LostError) Error() string { return "processor's answer was lost: " + e.Err.Error() }
+func (e *LostError) Error() string { return "the response of the processor was lost: " + e.Err.Error() }
 
 func (e *LostError) Unwrap() error { return e.Err }
 

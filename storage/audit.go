@@ -106,5 +106,5 @@ func AuditCommand(ctx context.Context, db DB, method, namespace, subject string,
 
 // ForgetAudit deletes entries whose retention is over.
 func (s *Store) ForgetAudit(ctx context.Context) error {
-	return mapped("forget audit", s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch}))
+	return mapped("delete old audit rows", s.q.ForgetAudit(ctx, s.general, dbsqlc.ForgetAuditParams{RetentionUs: AuditRetention.Microseconds(), Lim: forgetBatch}))
 }

@@ -69,7 +69,7 @@ func (s *Store) confirm(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	s.metrics.generations.Inc()
-	s.log.WarnContext(ctx, "the database failed over or was restored: lost tasks will be reported",
+	s.log.WarnContext(ctx, "the database failed over or was restored; lost tasks will be reported",
 		"generation", generation, "before", before)
 	s.callQueues.reset()
 	if changed := g.changed.Load(); changed != nil {

@@ -98,7 +98,7 @@ func (s *Store) ForgetJobNames(ctx context.Context) (more bool, err error) {
 		}
 		return s.q.DropJobCounts(ctx, tx, emptyCounts(rows))
 	})
-	return more, mapped("forget names of jobs", err)
+	return more, mapped("delete unused job names", err)
 }
 
 // emptyCounts returns the rows whose counts add up to zero. Counts that other transactions have

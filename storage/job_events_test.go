@@ -193,7 +193,7 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid, fmt.Sprint("old", n))
 	}
 	var invalid *process.InvalidError
-	if _, err := b.EventCursor(t.Context(), "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is ahead of the events") {
+	if _, err := b.EventCursor(t.Context(), "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is newer than the events") {
 		t.Errorf("a cursor of another cluster: %v", err)
 	}
 	b.exec("UPDATE progressor.job_events" + fix)

@@ -76,7 +76,7 @@ func (s *Store) EventCursor(ctx context.Context, field, text string) (EventPosit
 	}
 	if ahead {
 		return p, &process.InvalidError{Field: field, Message: fmt.Sprintf(
-			"%s is ahead of the events of this database: it was restored to an earlier time, or is another one; watch from 0.0, which brings all events that are kept, or without a cursor", text)}
+			"%s is newer than the events of this database, which was restored or replaced: watch from 0.0 for all stored events, or without a cursor", text)}
 	}
 	return p, nil
 }
@@ -138,7 +138,7 @@ func (s *Store) ForgetJobEvents(ctx context.Context, retention map[string]time.D
 	}
 	n, err := s.q.ForgetJobEvents(ctx, s.general, a)
 	if err != nil {
-		return false, mapped("forget job events", fmt.Errorf("of %d namespaces: %w", len(retention), err))
+		return false, mapped("delete old job events", fmt.Errorf("of %d namespaces: %w", len(retention), err))
 	}
 	return n >= forgetEvents, nil
 }

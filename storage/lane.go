@@ -116,7 +116,7 @@ func (s *Store) submit(op operation) error {
 
 var (
 	errStopped = errors.New("the store is closed")
-	errUnknown = errors.New("its outcome is not known")
+	errUnknown = errors.New("its outcome is unknown")
 	errLocked  = errors.New("a row is locked")
 	// errTimedOut reports a flush that took longer than the timeout of the lane.
 	errTimedOut = errors.New("flush timed out")
@@ -363,7 +363,7 @@ func timedOut(err error) bool {
 func (l *lane) reportTimeout(op operation, err error) {
 	i := op.base()
 	l.store.metrics.flushTimeouts.Inc()
-	l.store.log.Error("storing one operation of a process timed out", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
+	l.store.log.Error("storing a single operation timed out", "namespace", i.key.Namespace, "process_id", i.key.ProcessID,
 		"error", err)
 }
 

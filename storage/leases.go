@@ -198,7 +198,7 @@ func (s *Store) FindTakers(ctx context.Context, workerIDs []string, lines []Subs
 	for n, ord := range rows {
 		wanted[n] = int(ord)
 	}
-	return wanted, mapped("look for takers", err)
+	return wanted, mapped("list takers", err)
 }
 
 // ReleaseTimers moves due tasks of these namespaces to the wait queue of the workers. It returns
@@ -280,7 +280,7 @@ func (s *Store) BeatLeases(ctx context.Context, workerID string, beats []Beat) (
 // ForgetLeases deletes leases of attempts that have ended otherwise.
 func (s *Store) ForgetLeases(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetLeases(ctx, s.kept)
-	return n >= 1000, mapped("forget leases", err)
+	return n >= 1000, mapped("delete old leases", err)
 }
 
 // Answered is the stored result of an ended attempt.

@@ -32,7 +32,7 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_flush_items", Help: "Operations in one group commit.", Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
 		}),
 		flushTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "progressor_flush_duration_seconds", Help: "Time of one group commit in seconds, its commit included.",
+			Name: "progressor_flush_duration_seconds", Help: "Duration of a group commit in seconds, including its commit.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1},
 		}),
 		flushRetries: prometheus.NewCounter(prometheus.CounterOpts{
@@ -45,11 +45,11 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "progressor_flush_recoveries_total", Help: "Group commits whose connection broke, settled on a new one.",
 		}),
 		fastPathFallbacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that took a second group commit.",
+			Name: "progressor_quick_misses_total", Help: "Calls and results of busy processes that needed a second group commit.",
 		}),
 		generations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_database_generations_total",
-			Help: "Failovers and restores of the database that this node has noticed. The last commits before each may be lost.",
+			Help: "Failovers and restores of the database that this node has noticed. The last commits before each of them may be lost.",
 		}),
 		unreplicated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "progressor_commits_not_replicated_total",
@@ -60,10 +60,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 		Name: "progressor_result_retries_total", Help: "Results that PostgreSQL did not store and that are retried, by SQLSTATE.",
 	}, []string{"sqlstate"})
 	m.contended = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_contended_total", Help: "Times that a process was left out of a group commit because another session had locked a row of it.",
+		Name: "progressor_flush_contended_total", Help: "How often a process was left out of a group commit because another session had locked one of its rows.",
 	})
 	m.flushTimeouts = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although they were alone in a group commit.",
+		Name: "progressor_flush_timeouts_total", Help: "Operations that took too long to store although each was the only one in its group commit.",
 	})
 	m.resultRetries.WithLabelValues(stateQueryCanceled) // rate() needs the zero before the first one
 	Register(registerer, m.resultRetries, m.flushItems, m.flushTime, m.flushRetries, m.flushSplits, m.recoveries, m.fastPathFallbacks,

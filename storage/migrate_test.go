@@ -152,7 +152,7 @@ func TestOpenOnANewerSchema(t *testing.T) {
 	b.exec(says(want))
 	open(t, b.dsn, storage.Config{}).Close()
 	for _, tt := range []struct{ sql, says string }{
-		{says(want + 1), fmt.Sprintf("needs a program of version %d or newer, and this one is of %d: run a newer progressor", want+1, want)},
+		{says(want + 1), fmt.Sprintf("needs a program of schema version %d or newer, but this program has %d: run a newer progressor", want+1, want)},
 		{"DROP FUNCTION oldest_engine()", fmt.Sprintf("newer than this program's %d: run a newer progressor", want)},
 	} {
 		b.exec(tt.sql)

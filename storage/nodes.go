@@ -75,7 +75,7 @@ func (s *Store) DeleteNode(ctx context.Context) error {
 
 // DeleteDeadNodes deletes nodes that have been dead for an hour and hold no tasks.
 func (s *Store) DeleteDeadNodes(ctx context.Context) error {
-	return mapped("bury nodes", s.q.BuryNodes(ctx, s.kept))
+	return mapped("delete dead nodes", s.q.BuryNodes(ctx, s.kept))
 }
 
 // ListNodes lists all nodes in the database.
@@ -126,15 +126,15 @@ func (s *Store) Forget(ctx context.Context, retention time.Duration) (more bool,
 	}
 	requests, err := s.q.ForgetRequests(ctx, s.general, dbsqlc.ForgetRequestsParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
-		return false, mapped("forget requests", err)
+		return false, mapped("delete expired requests", err)
 	}
 	answers, err := s.q.ForgetAnswers(ctx, s.general, dbsqlc.ForgetAnswersParams{Since: f.to, RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	if err != nil {
-		return false, mapped("forget answers", err)
+		return false, mapped("delete old answers", err)
 	}
 	if requests.Found < forgetBatch && answers < forgetBatch {
 		f.to = requests.ForgottenTo
 	}
 	letters, err := s.q.ForgetDeadLetters(ctx, s.general, dbsqlc.ForgetDeadLettersParams{RetentionUs: deadLetterRetention.Microseconds(), Lim: forgetBatch})
-	return requests.Found == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("forget dead letters", err)
+	return requests.Found == forgetBatch || answers == forgetBatch || letters == forgetBatch, mapped("delete old dead letters", err)
 }

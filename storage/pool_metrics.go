@@ -21,14 +21,14 @@ type poolCollector struct {
 
 var (
 	poolLabel       = []string{"pool"}
-	poolConnections = prometheus.NewDesc("progressor_pool_connections", "Connections of a pool by what they do.", []string{"pool", "state"}, nil)
-	poolBound       = prometheus.NewDesc("progressor_pool_max_connections", "The most connections that a pool opens.", poolLabel, nil)
-	poolAcquires    = prometheus.NewDesc("progressor_pool_acquires_total", "How often a connection was taken from a pool.", poolLabel, nil)
-	poolWaits       = prometheus.NewDesc("progressor_pool_empty_acquires_total", "How often no connection was free, and one was waited for.", poolLabel, nil)
-	poolWait        = prometheus.NewDesc("progressor_pool_acquire_wait_seconds_total", "How long connections were waited for while none was free, in seconds.", poolLabel, nil)
-	poolOpened      = prometheus.NewDesc("progressor_pool_connections_opened_total", "Connections that a pool has opened.", poolLabel, nil)
+	poolConnections = prometheus.NewDesc("progressor_pool_connections", "Connections of a pool, by state.", []string{"pool", "state"}, nil)
+	poolBound       = prometheus.NewDesc("progressor_pool_max_connections", "Maximum number of connections of a pool.", poolLabel, nil)
+	poolAcquires    = prometheus.NewDesc("progressor_pool_acquires_total", "How often a connection was acquired from a pool.", poolLabel, nil)
+	poolWaits       = prometheus.NewDesc("progressor_pool_empty_acquires_total", "How often no connection was free and a caller had to wait for one.", poolLabel, nil)
+	poolWait        = prometheus.NewDesc("progressor_pool_acquire_wait_seconds_total", "Time that callers waited for a connection, in seconds.", poolLabel, nil)
+	poolOpened      = prometheus.NewDesc("progressor_pool_connections_opened_total", "Connections opened by a pool.", poolLabel, nil)
 	poolShareWaits  = prometheus.NewDesc("progressor_pool_share_waits_total",
-		"Waits because one kind of work already used all connections that it may use at a time.", []string{"share"}, nil)
+		"Waits because one kind of work was using all connections of its limit.", []string{"share"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -19,7 +19,7 @@ type callItem struct {
 // it and nothing was stored.
 func (s *Store) PrepareCall(c *Call) (Prepared, error) {
 	if c.MaxWaiting < 1 { // the statement looks at MaxWaiting waiting tasks; with 0 the call would overtake them
-		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be 1 or more"}
+		return Prepared{}, &process.InvalidError{Field: "max_waiting", Message: "must be at least 1"}
 	}
 	it := &callItem{item: newItem(c.Key, c.bytes(), c.keyed()), call: c}
 	it.requestID, it.general = c.RequestID, !c.Capture

@@ -82,7 +82,7 @@ func TestSaveRetries(t *testing.T) {
 	}{
 		{"at once, here", func(*storage.Completion) {}, "RUNNING e0: INIT FINISHED, NOTIFY runs#2, CALL waits for process#0", true},
 		{"at once, elsewhere", parked, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#1, CALL waits for process#0", false},
-		{"given back", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false }, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
+		{"released", func(c *storage.Completion) { c.Uncounted, c.Promote = true, false }, "RUNNING e0: INIT FINISHED, NOTIFY waits for place#0, CALL waits for process#0", false},
 		{"after a while", func(c *storage.Completion) { c.RetryAfter = time.Hour }, "RUNNING e0: INIT FINISHED, NOTIFY waits for time#1, CALL runs#1", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func (e *SchemaError) Error() string {
 	case e.Oldest == 0:
 		return fmt.Sprintf("the database has schema version %d, newer than this program's %d: run a newer progressor", e.Have, e.Want)
 	}
-	return fmt.Sprintf("the database has schema version %d, which needs a program of version %d or newer, and this one is of %d: run a newer progressor",
+	return fmt.Sprintf("the database has schema version %d, which needs a program of schema version %d or newer, but this program has %d: run a newer progressor",
 		e.Have, e.Oldest, e.Want)
 }
 

@@ -52,7 +52,7 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 // processes that other transactions have locked.
 func (s *Store) HasWaitingCalls(ctx context.Context, namespaces []string) (bool, error) {
 	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
-	return left, mapped("calls left", err)
+	return left, mapped("count waiting calls", err)
 }
 
 // A due timer that SearchTimers skips is taken by the SaveResult of its process, unless that ran

@@ -228,7 +228,7 @@ func TestSuspendedAtWork(t *testing.T) {
 			"RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0, TIMEOUT n waits for time#0, TIMEOUT waits for time#0"},
 		{"rejected", func(c *storage.Claim) *storage.Completion { return end(c, storage.Rejected) },
 			"SUSPENDED e0: INIT FINISHED, CALL FINISHED, CALL waits for operator#0", "RUNNING e0: INIT FINISHED, CALL FINISHED, CALL waits for place#0"},
-		{"given back", func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry) },
+		{"released", func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry) },
 			"SUSPENDED e0: INIT FINISHED, CALL waits for operator#1, CALL waits for operator#0",
 			"RUNNING e0: INIT FINISHED, CALL waits for place#1, CALL waits for process#0"},
 		{"to be tried again", func(c *storage.Claim) *storage.Completion {

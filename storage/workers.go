@@ -47,7 +47,7 @@ func (s *Store) RecordWorkers(ctx context.Context, seen []WorkerSeen) error {
 		a.Namespaces = append(a.Namespaces, w.Namespace)
 		a.WorkerIds = append(a.WorkerIds, w.WorkerID)
 	}
-	return mapped("note workers", s.q.SeeWorkers(ctx, s.kept, a))
+	return mapped("store workers", s.q.SeeWorkers(ctx, s.kept, a))
 }
 
 // StoppingWorkers returns the workers with a command, by ID.
@@ -61,7 +61,7 @@ func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker,
 		}
 		commands[r.WorkerID] = t
 	}
-	return commands, mapped("read orders to workers", err)
+	return commands, mapped("read commands for workers", err)
 }
 
 // SetWorkerCommand stores a command to a worker of a namespace. It returns
@@ -129,5 +129,5 @@ const WorkerRetention = 24 * time.Hour
 // ForgetWorkers deletes workers whose retention is over. more reports that there are more.
 func (s *Store) ForgetWorkers(ctx context.Context) (more bool, err error) {
 	n, err := s.q.ForgetWorkers(ctx, s.general, dbsqlc.ForgetWorkersParams{RetentionUs: WorkerRetention.Microseconds(), Lim: forgetBatch})
-	return n == forgetBatch, mapped("forget workers", err)
+	return n == forgetBatch, mapped("delete old workers", err)
 }

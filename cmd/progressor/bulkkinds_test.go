@@ -122,10 +122,10 @@ func TestBulkOfKindsRefuses(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.client.ok(t, "namespace", "put", "mail", "--pull")
 	for _, tt := range []struct{ action, kind, filter, want string }{
-		{"suspend", "job", "state = FAILED", "verb: want one of CANCEL, REMOVE, RETRY"},
-		{"suspend", "run", "status = FAILED", "verb: want one of CANCEL, REMOVE, RETRY"},
-		{"retry", "process", "status = ERROR", "verb: want one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL, REMOVE"},
-		{"retry", "job", "", `must not be empty: say job_id = "*" if all jobs of the namespace are meant`},
+		{"suspend", "job", "state = FAILED", "verb: must be one of CANCEL, REMOVE, RETRY"},
+		{"suspend", "run", "status = FAILED", "verb: must be one of CANCEL, REMOVE, RETRY"},
+		{"retry", "process", "status = ERROR", "verb: must be one of SIMPLE_REPAIR, SUSPEND, RESUME, CANCEL, REMOVE"},
+		{"retry", "job", "", `must not be empty: use job_id = "*" for all jobs of the namespace`},
 		{"retry", "job", "status = ERROR", "status"},
 		{"retry", "run", "state = FAILED", "state"},
 	} {

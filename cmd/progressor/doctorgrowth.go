@@ -144,7 +144,7 @@ func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {
 	err := conn.QueryRow(ctx, `
 		SELECT coalesce(extract(epoch FROM statement_timestamp() - min(created_time)), 0)::float8 FROM requests`).Scan(&overdue)
 	if late := overdue - keyRetention.Seconds(); err == nil && late > lateKeys.Seconds() {
-		e.warn("check that a node runs, and look for \"forget idempotency keys\" in its log",
+		e.warn("check that a node runs, and look for \"delete idempotency keys\" in its log",
 			"the oldest idempotency key has been kept for %.0f h beyond its retention", late/3600)
 	}
 	return err

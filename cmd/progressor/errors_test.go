@@ -48,27 +48,27 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			"a job in error",
-			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is ERROR: it is a job: RetryJob runs it again", &progressorv1.ErrorDetail{
+			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is ERROR: it is a job: use RetryJob", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: failed,
 			}),
 			exitConflict,
-			"progressor: mail/mail-3 is ERROR: it is a job: RetryJob runs it again (process_status, process is ERROR). Next: progressor job retry mail mail-3",
+			"progressor: mail/mail-3 is ERROR: it is a job: use RetryJob (process_status, process is ERROR). Next: progressor job retry mail mail-3",
 		},
 		{
 			"a call of a job",
-			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is RUNNING: it is a job, which takes no calls", &progressorv1.ErrorDetail{
+			engineError(connect.CodeFailedPrecondition, "mail/mail-3 is RUNNING: it is a job, which accepts no calls", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "mail-3", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
 			}),
 			exitConflict,
-			"progressor: mail/mail-3 is RUNNING: it is a job, which takes no calls (process_status, process is RUNNING). Next: progressor job get mail mail-3",
+			"progressor: mail/mail-3 is RUNNING: it is a job, which accepts no calls (process_status, process is RUNNING). Next: progressor job get mail mail-3",
 		},
 		{
 			"suspended",
-			engineError(connect.CodeFailedPrecondition, "it takes no calls", &progressorv1.ErrorDetail{
+			engineError(connect.CodeFailedPrecondition, "it accepts no calls", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "demo", ProcessId: "o-1",
 				ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED,
 			}),
-			exitConflict, "progressor: it takes no calls (process_status, process is SUSPENDED). Next: progressor resume demo o-1",
+			exitConflict, "progressor: it accepts no calls (process_status, process is SUSPENDED). Next: progressor resume demo o-1",
 		},
 		{
 			"rejected",
@@ -102,26 +102,26 @@ func TestErrors(t *testing.T) {
 		},
 		{
 			"wait timeout",
-			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task goes on", &progressorv1.ErrorDetail{
+			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task continues", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1", TaskId: 9,
 			}),
 			exitTimeout,
-			`progressor: the wait is over; the task goes on (wait_timeout, task 9). Next: progressor await demo 'o'\''1' --task 9`,
+			`progressor: the wait is over; the task continues (wait_timeout, task 9). Next: progressor await demo 'o'\''1' --task 9`,
 		},
 		{
 			"wait timeout of a command without a task",
-			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task goes on", &progressorv1.ErrorDetail{
+			engineError(connect.CodeDeadlineExceeded, "the wait is over; the task continues", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1",
 			}),
 			exitTimeout,
-			`progressor: the wait is over; the task goes on (wait_timeout). Next: progressor get demo 'o'\''1'`,
+			`progressor: the wait is over; the task continues (wait_timeout). Next: progressor get demo 'o'\''1'`,
 		},
 		{
 			"exists",
-			engineError(connect.CodeAlreadyExists, "process exists already", &progressorv1.ErrorDetail{
+			engineError(connect.CodeAlreadyExists, "process already exists", &progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, Namespace: "demo", ProcessId: "o-1",
 			}),
-			exitConflict, "progressor: process exists already (process_exists). Next: progressor get demo o-1",
+			exitConflict, "progressor: process already exists (process_exists). Next: progressor get demo o-1",
 		},
 		{
 			"without detail, with control characters",

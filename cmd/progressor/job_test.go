@@ -280,9 +280,9 @@ func TestJobListUpdateAndErrors(t *testing.T) {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
-	f.err = engineError(connect.CodeFailedPrecondition, "job mail/m-1 is FAILED: the job is at its end",
+	f.err = engineError(connect.CodeFailedPrecondition, "job mail/m-1 is FAILED: the job has ended",
 		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "mail", ProcessId: "m-1", ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR})
-	if r := p.run(t, "job", "cancel", "mail", "m-1"); r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is FAILED: the job is at its end (process_status). Next: progressor job get mail m-1") {
+	if r := p.run(t, "job", "cancel", "mail", "m-1"); r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is FAILED: the job has ended (process_status). Next: progressor job get mail m-1") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -47,11 +47,11 @@ func templateFile(t *testing.T, name, text string) string {
 func TestTemplateCheck(t *testing.T) {
 	file := templateFile(t, "order.yaml", wrongTemplate)
 	r := program{}.run(t, "template", "check", "-f", file)
-	want := strings.ReplaceAll(`FILE:5: steps[0].job.options.keep_result: is refused in a flow, which keeps the result of each step: leave it out
-FILE:7: steps[1].depends_on: is refused where step_order is LINEAR, in which each step follows the one before: leave it out, or set step_order: GRAPH
+	want := strings.ReplaceAll(`FILE:5: steps[0].job.options.keep_result: is not allowed in a flow, which keeps the result of each step
+FILE:7: steps[1].depends_on: is not allowed with step_order LINEAR, where each step follows the previous one: remove it, or set step_order: GRAPH
 FILE:11: steps[1].input.list[1]["a b"]: `+"`steps.prepar.result`"+`: there is no step prepar; did you mean prepare?
-FILE:12: steps[1].condition: `+"`1 + 1`"+`: is of type int; a condition is true or false
-FILE:16: steps[1].wait.due_result.ok: does not fit result_schema: must be of type boolean, and is of type number
+FILE:12: steps[1].condition: `+"`1 + 1`"+`: is of type int; a condition must be true or false
+FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type boolean (got number)
 `, "FILE", file)
 	if r.code != exitUsage || r.stdout != want || !strings.Contains(r.stderr, "5 problems in 1 file") {
 		t.Errorf("code %d\n%s%s\nwant\n%s", r.code, r.stdout, r.stderr, want)

@@ -270,7 +270,7 @@ func ofTemplate(t templateArgs, err error) error {
 		if strings.Contains(err.Error(), "is disabled") {
 			return &advised{error: err, next: "progressor template enable " + ns + " " + name}
 		}
-		if strings.Contains(err.Error(), "is not at its end") {
+		if strings.Contains(err.Error(), "has not ended: cancel it") {
 			return &advised{error: err, next: "progressor run list " + ns + " --type " + name}
 		}
 		return &advised{error: err, next: "progressor template get " + ns + " " + name}

@@ -39,10 +39,10 @@ const (
 // check validates and completes a command. verbs are those of its kind.
 func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	if verbs == nil {
-		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is not a kind of bulks: want job, flow or nothing", o.Kind)}
+		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is not a kind of bulk: use job or flow, or leave it empty", o.Kind)}
 	}
 	if _, ok := verbs[o.Verb]; !ok {
-		return &process.InvalidError{Field: "verb", Message: "want one of " + verbNames(verbs)}
+		return &process.InvalidError{Field: "verb", Message: "must be one of " + verbNames(verbs)}
 	}
 	o.VerbName = o.verbName()
 	if o.Rate == 0 {
@@ -86,7 +86,7 @@ func commandOf(p *progressorv1.Process) (command, error) {
 	}
 	o.Verb = progressorv1.BulkVerb(progressorv1.BulkVerb_value["BULK_VERB_"+strings.ToUpper(o.VerbName)])
 	if err == nil && o.Verb == progressorv1.BulkVerb_BULK_VERB_UNSPECIFIED {
-		err = fmt.Errorf("there is no verb %q", o.VerbName)
+		err = fmt.Errorf("unknown verb %q", o.VerbName)
 	}
 	if err != nil {
 		return o, fmt.Errorf("cannot read the command of %s: %w", p.GetProcessId(), err)

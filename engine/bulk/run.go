@@ -54,7 +54,7 @@ func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		return processor.Result().Done() // nothing to do: a running page continues to its end
 	default:
-		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk takes no %s", r.GetType()).NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk does not accept tasks of type %s", r.GetType()).NonRetryable()
 	}
 }
 

@@ -73,7 +73,7 @@ func (b *Bulks) checkFilter(o *command) error {
 
 func emptyFilter(id, what string) error {
 	return &process.InvalidError{
-		Field: "filter", Message: fmt.Sprintf(`must not be empty: say %s = "*" if all %s of the namespace are meant`, id, what),
+		Field: "filter", Message: fmt.Sprintf(`must not be empty: use %s = "*" for all %s of the namespace`, id, what),
 	}
 }
 

@@ -76,7 +76,7 @@ func (t *task) carryOut(ctx context.Context) error {
 	}
 	creates := t.request.GetType() == progressorv1.TaskType_TASK_TYPE_INIT
 	if creates != (o.Method == methodCreate) {
-		return processor.Reject(processor.ReasonBadArgs, "a cron that is there takes no %s", o.Method)
+		return processor.Reject(processor.ReasonBadArgs, "the command %s does not fit the state of the cron", o.Method)
 	}
 	if err := t.obey(ctx, &o); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (t *task) create(o *command) error {
 func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
-		return processor.Reject(rejectedStale, "the cron has etag %q now: somebody has changed it since", s.etag())
+		return processor.Reject(rejectedStale, "the cron has changed: its etag is %q now", s.etag())
 	}
 	definition := &progressorv1.Cron{}
 	if err := proto.Unmarshal(o.Cron, definition); err != nil {
@@ -183,7 +183,7 @@ func (t *task) update(o *command) error {
 	}
 	moves := place(definition) != place(s.definition) || runID(definition, time.Time{}, 0) != runID(s.definition, time.Time{}, 0)
 	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
-		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while runs of it go on: pause it and wait for them")
+		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while the cron has runs: pause it and wait for them")
 	}
 	// The runs that this tick starts are sent with the new definition, so their rows must name the
 	// runs of its target.
@@ -219,7 +219,7 @@ func (t *task) cancelFire(fire time.Time) error {
 	case slices.ContainsFunc(s.Cron.Running, fire.Equal) || s.independentRun(fire) >= 0:
 		t.send(outgoing{Fire: fire, Rerun: rerun, Cancel: cancelCommand})
 	default:
-		return processor.Reject(rejectedStatus, "the fire of %s neither runs nor waits", fire.UTC().Format(time.RFC3339Nano))
+		return processor.Reject(rejectedStatus, "the fire of %s is neither running nor waiting", fire.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 	}
 	if target := def.GetTarget().GetEnqueueJob(); target != nil {
 		if c.newJob == nil {
-			return invalid("cron.target.enqueue_job", "this engine serves no jobs")
+			return invalid("cron.target.enqueue_job", "this engine does not serve jobs")
 		}
 		if _, err := c.jobMessage(runKey(def, created, 0), target, runMetadata(def.GetCronId(), created, 1, target.GetOptions().GetMetadata())); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 // checkRun rejects a run that could not start at the next fire.
 func (c *Crons) checkRun(ctx context.Context, def *progressorv1.Cron, target *progressorv1.StartRunTarget, created time.Time) error {
 	if c.flows == nil {
-		return invalid("cron.target.start_run", "this engine serves no flows")
+		return invalid("cron.target.start_run", "this engine does not serve flows")
 	}
 	compiled, err := compile(def, created, "cron.")
 	if err != nil {
@@ -261,10 +261,10 @@ func (c *Crons) read(ctx context.Context, namespace, cronID string) (*state, err
 func stateOf(p *progressorv1.Process) (*state, error) {
 	key := process.Key{Namespace: p.GetNamespace(), ProcessID: p.GetProcessId()}
 	if p.GetKind() != kind {
-		return nil, fmt.Errorf("%s is no cron: %w", key, process.ErrCronNotFound)
+		return nil, fmt.Errorf("%s is not a cron: %w", key, process.ErrCronNotFound)
 	}
 	if len(p.GetAuxState()) == 0 {
-		return nil, &process.WrongStatusError{Key: key, Status: wire.StatusOf(p.GetStatus()), Reason: "it is not made yet: its namespace is paused or busy"}
+		return nil, &process.WrongStatusError{Key: key, Status: wire.StatusOf(p.GetStatus()), Reason: "the cron is not created yet: its namespace is paused or busy"}
 	}
 	s, err := decode(p.GetAuxState())
 	if err != nil {

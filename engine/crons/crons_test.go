@@ -282,15 +282,15 @@ func TestList(t *testing.T) {
 		}
 	}
 	for filter, want := range map[string]string{
-		"process_id = x":    `there is no field "process_id": want cron_id, paused, status, created_time or metadata.KEY`,
+		"process_id = x":    `there is no field "process_id": use cron_id, paused, status, created_time or metadata.KEY`,
 		"target = http":     `there is no field "target"`,
 		"paused = yes":      `at character 10: paused is true or false, not "yes"`,
 		`paused = "true"`:   "at character 10: paused is true or false",
 		"paused > false":    "paused takes = !=, not >",
 		"paused:*":          "paused takes = !=, not :",
 		"paused.note = x":   "paused has no parts",
-		"cron_id = a-1 OR ": "the filter ends where a comparison is wanted",
-		"paused":            "want = != < <= > >= or : behind paused",
+		"cron_id = a-1 OR ": "the filter ends where a comparison is expected",
+		"paused":            "write = != < <= > >= or : after paused",
 	} {
 		var wrong *process.InvalidError
 		if _, _, err := n.List(t.Context(), &progressorv1.ListCronsRequest{Namespace: "ns", Filter: filter}); !errors.As(err, &wrong) || wrong.Field != "filter" || !strings.Contains(wrong.Message, want) {

@@ -205,7 +205,7 @@ func TestFlowsOfTheSameScope(t *testing.T) {
 	n.waits(t, first)
 	n.trigger(t, "scoped")
 	refused := n.awaits(t, "scoped", "FIRED RUNNING 1, SKIPPED_CONCURRENCY SKIPPED")[1]
-	if !strings.Contains(refused.GetReason(), "run "+first+" of the same scope is not at its end") || refused.GetProcessId() != "" || refused.StartedTime != nil || refused.EndedTime == nil {
+	if !strings.Contains(refused.GetReason(), "run "+first+" of the same scope has not ended") || refused.GetProcessId() != "" || refused.StartedTime != nil || refused.EndedTime == nil {
 		t.Errorf("refused: %v", refused)
 	}
 	got := n.get(t, "scoped")
@@ -242,7 +242,7 @@ func TestOverlapOfFlows(t *testing.T) {
 	n.waits(t, first)
 	second := runOf(t, n.trigger(t, "prev"))
 	n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")
-	if r, err := n.flows.Get(t.Context(), "ns", first, testTimeout); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "takes its place") {
+	if r, err := n.flows.Get(t.Context(), "ns", first, testTimeout); err != nil || r.GetStatus() != progressorv1.RunStatus_RUN_STATUS_CANCELLED || !strings.Contains(r.GetCancelReason(), "another run of its cron replaced it") {
 		t.Errorf("%v, %v", r, err)
 	}
 	n.waits(t, second)
@@ -316,7 +316,7 @@ func TestFlowsThatDoNotStart(t *testing.T) {
 	expect("template ask is disabled")
 	enable(true)
 	n.putTemplate(t, asks(`"schedulable": false,`))
-	expect("template ask lets no cron start it")
+	expect("crons cannot start template ask")
 	n.putTemplate(t, asks(`"payload_schema": {"properties": {"part": {"type": "string"}}},`))
 	expect("payload.part")
 	if err := n.flows.DeleteTemplate(t.Context(), "ns", "ask"); err != nil {
@@ -366,7 +366,7 @@ func TestFlowsThatAreRefused(t *testing.T) {
 	}{
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "missing" }, "cron.target.start_run.type", "there is no template missing in namespace ns"},
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Version = 7 }, "cron.target.start_run.version", "there is no version 7 of template ask"},
-		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "alone" }, "cron.target.start_run.type", "lets no cron start it"},
+		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.Type = "alone" }, "cron.target.start_run.type", "crons cannot start template"},
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) { r.PayloadTemplate = nil }, "cron.target.start_run.payload_template", "object"},
 		{func(_ *progressorv1.Cron, r *progressorv1.StartRunTarget) {
 			r.PayloadTemplate.GetStructValue().Fields["n"] = structpb.NewStringValue("${fire_time}")

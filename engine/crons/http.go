@@ -71,9 +71,9 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 	case err != nil:
 		return invalid(field+"url", "not a URL: %s", errors.Unwrap(err))
 	case to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
-		return invalid(field+"url", "want http://HOST/PATH or https://HOST/PATH")
+		return invalid(field+"url", "must be http://HOST/PATH or https://HOST/PATH")
 	case to.User != nil:
-		return invalid(field+"url", "it must not hold a user or a password: use the header Authorization")
+		return invalid(field+"url", "must not contain a user or a password: use the header Authorization")
 	}
 	if address, err := netip.ParseAddr(to.Hostname()); err == nil {
 		if err := remote.Allowed(address); err != nil {
@@ -81,17 +81,17 @@ func checkHTTP(t *progressorv1.HttpTarget) error {
 		}
 	}
 	if t.GetMethod() != "" && !token(t.GetMethod()) {
-		return invalid(field+"method", "%q is not a method: want one such as POST or GET", t.GetMethod())
+		return invalid(field+"method", "%q is not a method: use one such as POST or GET", t.GetMethod())
 	}
 	for name, value := range t.GetHeaders() {
 		at := field + "headers[" + strconv.Quote(name) + "]"
 		switch {
 		case !token(name):
-			return invalid(at, "it is no name of a header: letters, digits and - are allowed")
+			return invalid(at, "must be the name of a header: letters, digits and - are allowed")
 		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)):
-			return invalid(at, "the engine sets it")
+			return invalid(at, "must not be set: the engine sets it")
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			return invalid(at, "its value has a control character")
+			return invalid(at, "must not contain a control character")
 		}
 	}
 	return nil
@@ -158,13 +158,13 @@ func (e *bodyError) Error() string {
 	if errors.Is(e.err, io.ErrUnexpectedEOF) || errors.Is(e.err, syscall.ECONNRESET) {
 		why = "the server closed the connection"
 	}
-	return fmt.Sprintf("HTTP %s, but the response was cut off after %d bytes: %s", e.status, e.read, why)
+	return fmt.Sprintf("HTTP %s, but the response was truncated after %d bytes: %s", e.status, e.read, why)
 }
 
 func (e *bodyError) Unwrap() error { return e.err }
 
 func (e *bodyError) stalledFor(limit time.Duration) string {
-	return fmt.Sprintf("HTTP %s, but the response did not end within %s: it had %d bytes by then", e.status,
+	return fmt.Sprintf("HTTP %s, but the response did not end within %s: %d bytes were read", e.status,
 		durations.Exact(limit.Round(time.Millisecond)), e.read)
 }
 

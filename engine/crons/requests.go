@@ -176,7 +176,7 @@ func (c *Crons) Backfill(ctx context.Context, r *progressorv1.BackfillCronReques
 	}
 	past := compiled.Schedule.Past()
 	if past.Count(from.Add(-time.Second), to, maxBackfillFires+1) > maxBackfillFires {
-		return 0, invalid("to_time", "more than %d fire times lie between: order them in parts", maxBackfillFires)
+		return 0, invalid("to_time", "the period has more than %d fire times: split it", maxBackfillFires)
 	}
 	known, err := c.decidedTimes(ctx, r.GetNamespace(), r.GetCronId(), from, to)
 	if err != nil {
@@ -247,7 +247,7 @@ func (c *Crons) Preview(ctx context.Context, r *progressorv1.PreviewCronRequest)
 		to = timeOf(r.GetToTime())
 	}
 	if !from.Before(to) {
-		return nil, "", invalid("to_time", "must be after from_time, which is now where it is left out")
+		return nil, "", invalid("to_time", "must be after from_time (default: now)")
 	}
 	limit := defaultPreview
 	if r.GetLimit() > 0 {

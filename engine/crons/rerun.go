@@ -43,7 +43,7 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	case row.Status == "SUCCESS":
 		return processor.Reject(rejectedStatus, "the fire of %s has succeeded: trigger the cron instead", at)
 	case row.Count > 1:
-		return processor.Reject(rejectedStatus, "the row of %s stands for %d fire times: backfill their period instead", at, row.Count)
+		return processor.Reject(rejectedStatus, "the ledger row of %s covers %d fire times: backfill that period instead", at, row.Count)
 	}
 	run := outgoing{Fire: fire, Attempt: row.Attempt + 1}
 	if row.Attempt > 0 {
@@ -52,7 +52,7 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	if s.definition.GetTarget().GetStartRun() != nil && len(attemptID(s.definition.GetCronId(), fire, run.Rerun)) > maxFlowRunID {
 		return processor.Reject(rejectedStatus, "the ID of the run would have more than %d bytes: the ID of the cron is too long", maxFlowRunID)
 	}
-	reason := "rerun; it was " + before
+	reason := "rerun; the fire was " + before
 	if row.Reason != "" && row.Attempt == 0 {
 		reason += ": " + row.Reason
 	}

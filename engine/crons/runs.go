@@ -44,7 +44,7 @@ func failed(format string, args ...any) outcome {
 func outcomeOf(child *progressorv1.ChildEnd) (cron.Status, string, error) {
 	var o outcome
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
-		return cron.Failed, "the run has told no outcome", nil //nolint:nilerr // the text reports it
+		return cron.Failed, "the run returned no outcome", nil //nolint:nilerr // the text reports it
 	}
 	return o.Status, o.Detail, nil
 }
@@ -89,7 +89,7 @@ func (c *Crons) processRun(ctx context.Context, r *progressorv1.ProcessRequest) 
 		return processor.Result().AuxState(r.GetArgs()).SetTimerAfter(0).Done()
 	case progressorv1.TaskType_TASK_TYPE_CANCEL, progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 	default:
-		return nil, processor.Fail(processor.ReasonNotHandled, "a run takes no %s", r.GetType()).NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s", r.GetType()).NonRetryable()
 	}
 	var w work
 	target := &progressorv1.CronTarget{}

@@ -342,9 +342,9 @@ func TestCutResponses(t *testing.T) {
 	defer server.Close()
 	defer close(closing)
 	for path, want := range map[string][2]string{
-		"cut":   {"FIRED FAILED 1", "HTTP 200 OK, but the response was cut off after 10 bytes: the server closed the connection"},
+		"cut":   {"FIRED FAILED 1", "HTTP 200 OK, but the response was truncated after 10 bytes: the server closed the connection"},
 		"error": {"FIRED FAILED 1", "HTTP 502 Bad Gateway"},
-		"stall": {"FIRED TIMEOUT 1", "HTTP 200 OK, but the response did not end within 10s: it had 10 bytes by then"},
+		"stall": {"FIRED TIMEOUT 1", "HTTP 200 OK, but the response did not end within 10s: 10 bytes were read"},
 	} {
 		n.create(t, target(path, server.URL+"/"+path))
 		n.trigger(t, path)

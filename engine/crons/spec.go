@@ -86,7 +86,7 @@ func invalidOf(err error, prefix string) error {
 // what only the database knows.
 func Check(c *progressorv1.Cron, created time.Time) error {
 	if process.Own(c.GetCronId()) {
-		return invalid("cron.cron_id", `must not begin with "~": such ids are the engine's own`)
+		return invalid("cron.cron_id", `must not begin with "~": such IDs are reserved for the engine`)
 	}
 	if _, err := compile(c, created, "cron."); err != nil {
 		return err
@@ -98,21 +98,21 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 		{"max_concurrency", c.GetPolicy().GetMaxConcurrency()}, {"queue_limit", c.GetPolicy().GetQueueLimit()}, {"max_overlap", c.GetPolicy().GetMaxOverlap()},
 	} {
 		if n.value > maxRuns {
-			return invalid("cron.policy."+n.field, "%d, at most %d", n.value, maxRuns)
+			return invalid("cron.policy."+n.field, "must be at most %d (got %d)", maxRuns, n.value)
 		}
 	}
 	if err := checkTarget(c.GetTarget()); err != nil {
 		return err
 	}
 	if c.GetTarget().GetStartRun() != nil && len(c.GetCronId()) > maxFlowCronID {
-		return invalid("cron.cron_id", "has %d bytes, at most %d where its target is start_run: the ids of its runs are made of it", len(c.GetCronId()), maxFlowCronID)
+		return invalid("cron.cron_id", "has %d bytes, at most %d if the target is start_run: the IDs of its runs contain it", len(c.GetCronId()), maxFlowCronID)
 	}
 	metadata, err := wire.JSON(c.GetMetadata())
 	if err != nil {
 		return invalid("cron.metadata", "%s", err)
 	}
 	if len(metadata) > process.MaxMetadataBytes {
-		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), process.MaxMetadataBytes), TooLarge: true}
+		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), process.MaxMetadataBytes), TooLarge: true}
 	}
 	if size := proto.Size(definition(c)); size > maxDefinitionBytes {
 		return &process.InvalidError{Field: "cron.target", Message: fmt.Sprintf("the cron has %d bytes with its target's args, at most %d", size, maxDefinitionBytes), TooLarge: true}
@@ -131,7 +131,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 			return invalid("cron.target.start_process.metadata", "%s", err)
 		}
 		if len(metadata) > maxRunMetadata {
-			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
 		}
 		return nil
 	case *progressorv1.CronTarget_EnqueueJob:
@@ -140,7 +140,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 		return checkStartRun(target.StartRun)
 	case *progressorv1.CronTarget_NotifyProcess:
 		if process.Own(target.NotifyProcess.GetProcessId()) {
-			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such processes are the engine's own`)
+			return invalid("cron.target.notify_process.process_id", `must not begin with "~": such IDs are reserved for the engine`)
 		}
 		return nil
 	case *progressorv1.CronTarget_Http:
@@ -170,7 +170,7 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 		return invalid(field+"metadata", "%s", err)
 	}
 	if len(metadata) > maxRunMetadata {
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
 	}
 	return nil
 }
@@ -184,9 +184,9 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case err != nil:
 		return invalid(field+"metadata", "%s", err)
 	case len(metadata) > maxRunMetadata:
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("it has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
 	case o.GetRunTime() != nil:
-		return invalid(field+"run_time", "must not be set: the cron says when its jobs run")
+		return invalid(field+"run_time", "must not be set: the cron decides when its jobs run")
 	case o.GetUnique().GetReplace():
 		return invalid(field+"unique.replace", "must not be set: each fire has its own run")
 	}

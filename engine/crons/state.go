@@ -75,7 +75,7 @@ const (
 
 // cancelReasons maps outgoing.Cancel to the reason that the run gets.
 var cancelReasons = map[string]string{
-	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron takes its place",
+	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron replaced it",
 	cancelCommand: "its fire was cancelled",
 }
 
@@ -123,7 +123,7 @@ func decodeToStore(text []byte) (*state, error) {
 func decodeWith(text []byte, unmarshal func([]byte, any) error) (*state, error) {
 	head, body, ok := bytes.Cut(text, []byte{'\n'})
 	if !ok {
-		return nil, errors.New("the state of the cron cannot be read: it is cut off")
+		return nil, errors.New("the state of the cron cannot be read: it is truncated")
 	}
 	s := &state{definition: &progressorv1.Cron{}}
 	err := unmarshal(head, s)

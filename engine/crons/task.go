@@ -56,7 +56,7 @@ func (c *Crons) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		return processor.Result().Done()
 	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a cron takes no %s", r.GetType()).NonRetryable()
+		err = processor.Fail(processor.ReasonNotHandled, "a cron does not accept tasks of type %s", r.GetType()).NonRetryable()
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (t *task) runEnded(ctx context.Context) error {
 	child := t.request.GetChild()
 	var run runEndArgs
 	if err := json.Unmarshal(t.request.GetArgs(), &run); err != nil || child == nil {
-		return processor.Reject(processor.ReasonBadArgs, "nobody but its runs tells a cron anything")
+		return processor.Reject(processor.ReasonBadArgs, "a cron accepts messages only from its own runs")
 	}
 	status, detail, err := t.crons.endOf(ctx, child)
 	if err != nil {

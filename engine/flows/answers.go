@@ -28,7 +28,7 @@ func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepReques
 	case *progressorv1.CompleteStepRequest_Cancelled:
 		o.Outcome = stepCancelled
 	default:
-		err = &process.InvalidError{Field: "result", Message: "say what became of the step: result, failure or cancelled"}
+		err = &process.InvalidError{Field: "result", Message: "is required: set one of result, failure and cancelled"}
 	}
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (f *Flows) answeredBefore(
 		return nil, err
 	}
 	if !same {
-		rejected.Message = fmt.Sprintf("step %s is %s: the wait has ended with another outcome", o.StepID, row.Status)
+		rejected.Message = fmt.Sprintf("step %s is %s: it has already ended with another outcome", o.StepID, row.Status)
 		return nil, rejected
 	}
 	return f.Get(ctx, r.GetNamespace(), r.GetRunId(), 0)
@@ -116,7 +116,7 @@ func progressJSON(progress *progressorv1.Progress) ([]byte, error) {
 	}
 	if len(text) > process.MaxProgressBytes {
 		return nil, &process.InvalidError{
-			Field: "progress", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxProgressBytes),
+			Field: "progress", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes),
 		}
 	}
 	return text, nil

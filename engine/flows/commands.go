@@ -79,7 +79,7 @@ func (t *task) cancel(o *command) error {
 		}
 		return processor.Reject(rejectedCancel, "it is %s", word(t.status()))
 	case !t.template.Cancelable() && !t.isNotification():
-		return processor.Reject(rejectedCancel, "its template does not support it")
+		return processor.Reject(rejectedCancel, "its template does not support cancelling")
 	}
 	t.state.Cancel, t.cancels = wire.Plain(o.Reason), true
 	t.state.Blocked = ""
@@ -122,7 +122,7 @@ func (t *task) turn(done string) error {
 func (t *task) retry(o *command) error {
 	s := t.state.Run
 	if s.Mode != flow.ModeEnded || s.Status == succeeded {
-		t.refuse("it is %s: only one that is failed, cancelled or expired is taken up again", word(t.status()))
+		t.refuse("it is %s: only a run that is failed, cancelled or expired can be retried", word(t.status()))
 		return nil
 	}
 	if o.Newest {
@@ -137,7 +137,7 @@ func (t *task) retry(o *command) error {
 		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
 	})
 	if err == nil && holder.RunID != "" {
-		t.refuse("run %s of the same scope is not at its end", holder.RunID)
+		t.refuse("run %s of the same scope has not ended", holder.RunID)
 		return nil
 	}
 	if err != nil {
@@ -172,7 +172,7 @@ func (t *task) move() (moved bool, err error) {
 		step := &t.template.Steps[i]
 		at, ok := newest.Index(step.ID)
 		if !ok && old.StatusOf(i) == flow.Succeeded {
-			t.refuse("step %s succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
+			t.refuse("step %s has succeeded and is not in version %d", step.ID, newest.Source.GetVersion())
 			return false, nil
 		}
 		index[i] = -1
@@ -226,9 +226,9 @@ func (t *task) skip(o *command) error {
 	l := s.StatusOf(p.step)
 	switch {
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
-		return processor.Reject(rejectedStatus, "it is %s: nothing of it is skipped any more", word(t.status()))
+		return processor.Reject(rejectedStatus, "it is %s: its steps can no longer be skipped", word(t.status()))
 	case l != flow.Pending && l != flow.Open:
-		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended is skipped", o.StepID, statusOf(l))
+		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped", o.StepID, statusOf(l))
 	}
 	if p.index != noIndex {
 		open, err := t.OpenItems(p.step)
@@ -252,22 +252,25 @@ func (t *task) wait(o *command) (place, error) {
 	}
 	step := &t.template.Steps[p.step]
 	if step.Action != flow.ActionWait {
-		return p, processor.Reject(rejectedStatus, "step %s is no wait", o.StepID)
+		return p, processor.Reject(rejectedStatus, "step %s is not a wait", o.StepID)
 	}
-	if step.ForEach() != (p.index != noIndex) {
-		return p, processor.Reject(rejectedInvalid, "say which item of step %s, where it has items, and else none", o.StepID).WithDetails([]byte("index"))
+	switch {
+	case step.ForEach() && p.index == noIndex:
+		return p, processor.Reject(rejectedInvalid, "is required: step %s has for_each", o.StepID).WithDetails([]byte("index"))
+	case !step.ForEach() && p.index != noIndex:
+		return p, processor.Reject(rejectedInvalid, "must not be set: step %s has no for_each", o.StepID).WithDetails([]byte("index"))
 	}
 	row, found, err := flows.GetWait(t.ctx, t.flows.store, t.key.Namespace, t.runID, o.StepID, int32(p.index))
 	switch {
 	case err != nil:
 		return p, err
 	case !found || row.Status != flows.StepRunning || t.state.Run.StatusOf(p.step) != flow.Open:
-		return p, processor.Reject(rejectedStatus, "step %s does not wait", o.StepID)
+		return p, processor.Reject(rejectedStatus, "step %s is not waiting", o.StepID)
 	case o.Token == "" && step.Source.GetWait().GetKind() != progressorv1.WaitAction_KIND_HUMAN:
-		return p, processor.Reject(rejectedInvalid, "step %s waits for an answer from outside, which names the token of the wait: give it", o.StepID).WithDetails([]byte("token"))
+		return p, processor.Reject(rejectedInvalid, "is required: step %s waits for an external answer", o.StepID).WithDetails([]byte("token"))
 	case o.Token != row.Token && o.Token != "":
 		if subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1 {
-			return p, processor.Reject(rejectedStatus, "the token is not that of the wait: it is of an earlier attempt, or of another wait")
+			return p, processor.Reject(rejectedStatus, "the token belongs to an earlier attempt or to another wait")
 		}
 	case row.DueTime != nil && !row.DueTime.After(t.now):
 		return p, processor.Reject(rejectedStatus, "the wait was due at %s", row.DueTime.UTC().Format(time.RFC3339))
@@ -281,7 +284,7 @@ func (t *task) complete(o *command) error {
 		return err
 	}
 	if t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled {
-		return processor.Reject(rejectedStatus, "the run was cancelled: only the acknowledgement of that is taken")
+		return processor.Reject(rejectedStatus, "the run was cancelled: the only outcome that it still accepts is cancelled")
 	}
 	e := &end{worker: wire.Plain(o.Worker)}
 	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round}
@@ -333,7 +336,7 @@ func (t *task) report(o *command) error {
 // word formats the status of a run for messages.
 func word(s flows.Status) string {
 	if s == flows.Active || s == flows.CancelRequested {
-		return "not at its end"
+		return "active"
 	}
 	return string(s)
 }

@@ -102,7 +102,7 @@ func noTemplate(templateType string, version int32) string {
 }
 
 func notSchedulable(templateType string) string {
-	return fmt.Sprintf("template %s lets no cron start it: set schedulable in it to true", templateType)
+	return fmt.Sprintf("crons cannot start template %s: set its field schedulable to true", templateType)
 }
 
 // StartMessage returns the message that starts the run of a fire. If the payload cannot be

@@ -56,13 +56,13 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt att
 	clear(t.values) // earlier ends in this task changed the status of steps
 	var by input
 	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
-		return processor.Reject(processor.ReasonBadArgs, "nobody but its steps tells a run anything")
+		return processor.Reject(processor.ReasonBadArgs, "a run accepts messages only from its own steps")
 	}
 	p := place{by.Step, by.Index}
 	job, broke := t.failedWith(p, child, by.Undo)
 	if by.Round != t.state.Run.Round {
 		if broke {
-			t.letGo(job.key, "its run has gone on without it")
+			t.letGo(job.key, "its run continued without it")
 		}
 		return nil // of an earlier attempt
 	}
@@ -94,7 +94,7 @@ func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt att
 	case broke && known:
 		t.failed = append(t.failed, job)
 	case broke:
-		t.letGo(job.key, "its run has gone on without it")
+		t.letGo(job.key, "its run continued without it")
 	}
 	if !known && !by.Undo { // the step ended in another way, such as a skip, or the message is a duplicate
 		if delete(t.ends, p); before != nil {
@@ -135,7 +135,7 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 			return failed(reasonNotStarted, a.Message), flow.Failed, nil
 		}
 	}
-	return failed(reasonNotStarted, cmp.Or(child.GetDetail(), "what did it was removed")), flow.Failed, nil
+	return failed(reasonNotStarted, cmp.Or(child.GetDetail(), "the process of the step was removed")), flow.Failed, nil
 }
 
 func failed(reason, message string) *end {
@@ -154,7 +154,7 @@ func reasonOf(err error) string {
 func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
-		return failed(reasonRun, "the run has told no outcome"), flow.Failed, nil //nolint:nilerr // the failure reports it
+		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // the failure reports it
 	}
 	if o.InRow {
 		row, err := flows.Get(t.ctx, t.flows.store, child.GetNamespace(), child.GetProcessId()[len(process.FlowPrefix):])

@@ -35,11 +35,11 @@ func TestExplainRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.until(t, "pull", "r1", "QUEUED")
-	says("~flow/r1", "The job of step ship waits for a worker or a place since")
+	says("~flow/r1", "The job of step ship has waited for a worker or a slot since")
 	l := n.lease(t, "ship")
 	says("~flow/r1", "Worker w has the job of step ship.")
 	n.answer(t, l, "", "no_address")
 	n.ended(t, "pull", "r1")
-	says("~flow/r1", "The run is FAILED: no_address: as told.", "progressor run retry pull r1 takes it up again")
-	says("~job/r1/ship", "progressor run retry pull r1 takes its run up again")
+	says("~flow/r1", "The run is FAILED: no_address: as told.", "progressor run retry pull r1 retries it")
+	says("~job/r1/ship", "progressor run retry pull r1 retries its run")
 }

@@ -244,7 +244,7 @@ func (t *task) Begin(step, index int) (due time.Time, err error) {
 			return due, err
 		}
 		if index >= len(list.values) {
-			return due, errors.New("for_each.items is shorter than it was")
+			return due, errors.New("for_each.items has fewer items than when the step began")
 		}
 		scope.Item, scope.Index, b.hash = list.values[index], index, list.hashes[index]
 	}
@@ -396,7 +396,7 @@ func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, 
 	}
 	id := t.doer(p, false)
 	if len(id) > maxRunID {
-		return nil, fmt.Errorf("the id of its run would be %s, which has %d bytes: at most %d; start the outer run with a shorter id", id, len(id), maxRunID)
+		return nil, fmt.Errorf("the ID of its run, %s, would have %d bytes, at most %d: start the outer run with a shorter ID", id, len(id), maxRunID)
 	}
 	args, err := encode(&command{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
 	if err != nil {

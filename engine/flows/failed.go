@@ -12,7 +12,7 @@ import (
 // operators. Operators retry the run, not the job. Once the run has repeated the step, or has
 // continued without it, the job needs no operator. The run then asks the job to end.
 
-// failedJob is a job that failed for good, with its step.
+// failedJob is a job that failed permanently, with its step.
 type failedJob struct {
 	place
 	key process.Key
@@ -46,9 +46,9 @@ func (t *task) letGoFailed(now flows.Status) error {
 	counts := func(step int) (reason string) {
 		switch {
 		case again[step]:
-			return "its step is done again"
+			return "its step runs again"
 		case t.decision.Status(step) == flow.Ignored:
-			return "its run goes on: the failure of its step is ignored"
+			return "its run continues: the failure of its step is ignored"
 		case ended:
 			return "its run is " + string(now)
 		}
@@ -73,7 +73,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 		return err
 	}
 	for _, row := range rows {
-		reason := "its step is in the template no more"
+		reason := "its step is no longer in the template"
 		if step, ok := t.template.Index(row.StepID); ok {
 			reason = counts(step)
 		}

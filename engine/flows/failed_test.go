@@ -66,7 +66,7 @@ func TestFailedJobsThatAreIgnored(t *testing.T) {
 	n.answer(t, n.lease(t, "a"), "", "broken")
 	n.letGo(t, "", "~job/r1/a")
 
-	// The end of a job is ignored if its step was skipped by hand meanwhile.
+	// The end of a job is ignored if its step was skipped by an operator meanwhile.
 	n.run(t, "pull", "ignores", "r2", "")
 	l := n.lease(t, "a")
 	if _, err := n.Skip(context.Background(), &progressorv1.SkipStepRequest{Namespace: "pull", RunId: "r2", StepId: "a"}, kim); err != nil {

@@ -176,7 +176,7 @@ type ScopeError struct {
 }
 
 func (e *ScopeError) Error() string {
-	return fmt.Sprintf("run %s/%s of the same scope is not at its end", e.Namespace, e.RunID)
+	return fmt.Sprintf("run %s/%s of the same scope has not ended", e.Namespace, e.RunID)
 }
 
 // TemplateError reports that the template does not allow a command.
@@ -209,7 +209,7 @@ func (f *Flows) runCommand(ctx context.Context, namespace, runID string, o *comm
 func refused(runID string, err error) error {
 	var status *process.WrongStatusError
 	if errors.As(err, &status) {
-		return &StatusError{Run: runID, Message: "it is at its end"}
+		return &StatusError{Run: runID, Message: "it has ended"}
 	}
 	if errors.Is(err, process.ErrProcessNotFound) {
 		return fmt.Errorf("%w: %w", process.ErrRunNotFound, err)
@@ -412,7 +412,7 @@ func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by p
 	if reopened, err := flows.Reopen(ctx, f.store, r.GetNamespace(), r.GetRunId()); err != nil {
 		return nil, err
 	} else if !reopened {
-		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only one that is failed, cancelled or expired is taken up again", word(row.Status))}
+		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried", word(row.Status))}
 	}
 	f.engine.Retried()
 	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
@@ -429,7 +429,7 @@ func (f *Flows) Repeat(ctx context.Context, r *progressorv1.RepeatRunRequest, by
 		return nil, err
 	}
 	if !t.Repeatable() {
-		return nil, &TemplateError{fmt.Sprintf("template %s is not repeatable: its runs cannot be repeated", old.GetTemplateType())}
+		return nil, &TemplateError{fmt.Sprintf("template %s is not repeatable: set its field repeatable to true", old.GetTemplateType())}
 	}
 	resp, err := f.start(ctx, &progressorv1.StartRunRequest{
 		Namespace: r.GetNamespace(), Type: old.GetTemplateType(), Scope: old.GetScope(), ScopeId: old.GetScopeId(), Payload: old.GetPayload(),

@@ -234,7 +234,7 @@ func TestListRunsWhileRunsStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", OrderBy: "created_time", PageToken: next})
-	refusedField(t, err, "page_token", "it is of another list")
+	refusedField(t, err, "page_token", "belongs to another list")
 }
 
 func refusedField(t *testing.T, err error, field, says string) {
@@ -279,15 +279,15 @@ func TestListRunsByFields(t *testing.T) {
 		n.finds(t, filter, strings.Fields(want))
 	}
 	for filter, says := range map[string]string{
-		"state = FAILED": `there is no field "state": want run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
-		"status = ERROR": `"ERROR" is not a status: want one of PENDING, QUEUED,`, "created_time > yesterday": "is not a time", "payload = 5": "want payload.KEY",
+		"state = FAILED": `there is no field "state": use run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY or metadata.KEY`,
+		"status = ERROR": `"ERROR" is not a status: use one of PENDING, QUEUED,`, "created_time > yesterday": "is not a time", "payload = 5": "write payload.KEY",
 		"scope.a = 5": "only payload or metadata has",
 	} {
 		_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: filter})
 		refusedField(t, err, "filter", says)
 	}
 	_, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", OrderBy: "phase"})
-	refusedField(t, err, "order_by", "want created_time desc")
+	refusedField(t, err, "order_by", "must be created_time desc")
 	if _, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "none"}); !errors.Is(err, process.ErrNamespaceNotFound) {
 		t.Error(err)
 	}
@@ -330,9 +330,9 @@ func TestListOpenWaits(t *testing.T) {
 		same(t, filter+": "+list(filter), filter+": "+want)
 	}
 	_, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "kind = robot"})
-	refusedField(t, err, "filter", `"robot" is not a kind: want one of EXTERNAL, HUMAN`)
+	refusedField(t, err, "filter", `"robot" is not a kind: use one of EXTERNAL, HUMAN`)
 	_, _, err = n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "step_id = a"})
-	refusedField(t, err, "filter", `there is no field "step_id": want kind, assignees, template_type, due_time or run_id`)
+	refusedField(t, err, "filter", `there is no field "step_id": use kind, assignees, template_type, due_time or run_id`)
 	page, _, err := n.ListOpenWaits(t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "pull", Filter: "run_id = asksall OR run_id = asks"})
 	if err != nil || len(page) != 3 {
 		t.Fatalf("%d waits, %v", len(page), err)

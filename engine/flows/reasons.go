@@ -45,15 +45,15 @@ func (t *task) asks() string {
 	s := t.state.Run
 	switch {
 	case s.Cause == flow.ByCancel:
-		return "its run is to end: " + orElse(t.state.Cancel, "it was cancelled")
+		return "its run is ending: " + orElse(t.state.Cancel, "it was cancelled")
 	case s.Cause == flow.ByTime:
-		return "its run is to end: it passed its timeout"
+		return "its run is ending: it passed its timeout"
 	case s.Cause == flow.ByFailure && s.Broken != nil:
-		return "its run is to end: step " + t.template.Steps[*s.Broken].ID + " failed"
+		return "its run is ending: step " + t.template.Steps[*s.Broken].ID + " failed"
 	case s.Cause == flow.ByFailure:
-		return "its run is to end: a step failed"
+		return "its run is ending: a step failed"
 	}
-	return "its run goes on without it"
+	return "its run continues without it"
 }
 
 func orElse(s, other string) string {

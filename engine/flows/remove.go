@@ -39,7 +39,7 @@ func (f *Flows) checkEnded(ctx context.Context, namespace, runID string) error {
 		return f.missing(ctx, namespace, runID, err)
 	}
 	if row.ProcessStatus != process.StatusCompleted && row.ProcessStatus != process.StatusCancelled {
-		return &StatusError{Run: runID, Message: "it has not ended: end it with CancelRun first"}
+		return &StatusError{Run: runID, Message: "it has not ended: cancel it first (CancelRun)"}
 	}
 	return nil
 }

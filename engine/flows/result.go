@@ -181,8 +181,8 @@ func (t *task) ended(p place, e *flow.Effect) error {
 	}
 	message := row.Reason
 	if e.Reason == eventGraceExpired {
-		t.event(eventGraceExpired, p, "", "", "it has not ended in time, and was cancelled")
-		row.Reason = "it has not ended within the grace of the cancel"
+		t.event(eventGraceExpired, p, "", "", "it did not end in time and was cancelled")
+		row.Reason = "it did not end within the grace period of the cancel"
 	}
 	t.event(eventStepStatus, p, string(from), string(row.Status), message).WorkerID = row.WorkerID
 	return nil

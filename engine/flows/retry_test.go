@@ -218,7 +218,7 @@ func TestStepTimeouts(t *testing.T) {
 	r := n.ended(t, "pull", "r")
 	same(t, runSummary(r), "SUCCEEDED: one FAILED each SUCCEEDED process FAILED")
 	for _, step := range []int{0, 2} {
-		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it has not ended within 200ms" {
+		if f := r.GetSteps()[step].GetFailure(); f.GetReason() != "timeout" || f.GetMessage() != "it did not end within 200ms" {
 			t.Errorf("failure %v", f)
 		}
 	}
@@ -227,7 +227,7 @@ func TestStepTimeouts(t *testing.T) {
 	}
 	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"), "it passed the timeout of its step")
 
-	for action, want := range map[string]string{"wait": "set wait.due", "delay": "leave it out"} {
+	for action, want := range map[string]string{"wait": "set wait.due", "delay": "ends at its time"} {
 		m := &progressorv1.StepTemplate{StepId: "a", Timeout: seconds(1), Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}}
 		if action == "delay" {
 			m.Action = &progressorv1.StepTemplate_Delay{Delay: &progressorv1.DelayAction{Until: &progressorv1.DelayAction_Duration{Duration: seconds(2)}}}

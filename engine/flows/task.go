@@ -160,7 +160,7 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 		t.state.Cancel, t.cancels = string(r.GetArgs()), true
 		err = t.decision.Abort()
 	default:
-		err = processor.Fail(processor.ReasonNotHandled, "a run takes no %s", r.GetType()).NonRetryable()
+		err = processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s", r.GetType()).NonRetryable()
 	}
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (t *task) create() error {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
 	if o.Method != methodStart {
-		return processor.Reject(processor.ReasonBadArgs, "a run begins with %s", methodStart)
+		return processor.Reject(processor.ReasonBadArgs, "the first command of a run must be %s", methodStart)
 	}
 	t.by = process.Actor{Name: o.Actor, Source: o.Source}
 	var err error
@@ -301,7 +301,7 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 		t.reject(outcomeDone, holder.Done, "run %s of the same scope has succeeded, and its template is not repeatable", holder.Done)
 		return false, nil
 	case holder.RunID != "" && t.template.rejectsDuplicates():
-		t.reject(outcomeExists, holder.RunID, "run %s of the same scope is not at its end", holder.RunID)
+		t.reject(outcomeExists, holder.RunID, "run %s of the same scope has not ended", holder.RunID)
 		return false, nil
 	}
 	if s.Alone {
@@ -310,7 +310,7 @@ func (t *task) enter(payload *structpb.Value) (started bool, err error) {
 	if holder.RunID != "" {
 		t.state.Blocked = holder.RunID
 		if t.template.Concurrency() == progressorv1.ScopePolicy_SCOPE_POLICY_CANCEL_SAME_SCOPE {
-			t.sendCommand(holder.RunID, &command{Method: methodCancel, Reason: "run " + t.runID + " of the same scope takes its place"})
+			t.sendCommand(holder.RunID, &command{Method: methodCancel, Reason: "run " + t.runID + " of the same scope replaces it"})
 		}
 	}
 	return true, nil
@@ -415,7 +415,7 @@ func (t *task) endDue(p place) error {
 	case flow.ActionProcess, flow.ActionRun:
 		o.Status, o.Overdue = flow.Failed, true
 		timeout := t.template.Steps[p.step].Source.GetTimeout().AsDuration()
-		t.ends[p] = failed(process.ReasonTimeout, "it has not ended within "+durations.Exact(timeout))
+		t.ends[p] = failed(process.ReasonTimeout, "it did not end within "+durations.Exact(timeout))
 	case flow.ActionJob, flow.ActionDelay:
 	}
 	_, err := t.decision.Ended(o)
@@ -427,14 +427,14 @@ func (t *task) overdue(p place) flow.StepStatus {
 	w := t.template.Steps[p.step].Source.GetWait()
 	switch w.GetDueAction() {
 	case progressorv1.WaitAction_DUE_ACTION_SKIP:
-		t.ends[p] = &end{reason: "nobody answered in time"}
+		t.ends[p] = &end{reason: "no answer arrived in time"}
 		return flow.Skipped
 	case progressorv1.WaitAction_DUE_ACTION_SUCCEED:
 		text, _ := resultJSON("due_result", w.GetDueResult()) // cannot fail: it was checked with the template
 		t.ends[p] = &end{result: text}
 		return flow.Succeeded
 	}
-	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "nobody answered within " + durations.Exact(w.GetDue().AsDuration())}}
+	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "no answer arrived within " + durations.Exact(w.GetDue().AsDuration())}}
 	return flow.Failed
 }
 

@@ -185,7 +185,7 @@ func definitionJSON(t *progressorv1.Template) ([]byte, error) {
 	}
 	if len(text) > process.MaxTemplateBytes {
 		return nil, &process.InvalidError{
-			Field: "template", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxTemplateBytes),
+			Field: "template", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxTemplateBytes),
 		}
 	}
 	return text, nil
@@ -236,7 +236,7 @@ func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType stri
 		return f.missingTemplate(ctx, namespace, templateType, err)
 	}
 	if open != "" {
-		return &TemplateError{fmt.Sprintf("run %s of template %s is not at its end: cancel it, or wait for it", open, templateType)}
+		return &TemplateError{fmt.Sprintf("run %s of template %s has not ended: cancel it, or wait for it", open, templateType)}
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > process.MaxPayloadBytes {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
 	}
 	return text, nil
 }
@@ -268,7 +268,7 @@ func metadataJSON(m *structpb.Struct) ([]byte, error) {
 	}
 	if len(text) > process.MaxMetadataBytes {
 		return nil, &process.InvalidError{
-			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes),
+			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes),
 		}
 	}
 	return text, nil

@@ -78,7 +78,7 @@ func TestExternalWait(t *testing.T) {
 		t.Fatalf("%v; what the step has told is not told of the next one: %v", err, r.GetProgress())
 	}
 	if _, err := n.complete("w1", "outside", token, result(value(t, `{"ok": 1}`))); !errors.As(err, &status) ||
-		!strings.Contains(err.Error(), "step outside is succeeded: the wait has ended with another outcome") {
+		!strings.Contains(err.Error(), "step outside is succeeded: it has already ended with another outcome") {
 		t.Fatalf("another answer: %v", err)
 	}
 	if _, err := n.complete("w1", "sign", "", result(value(t, `"kim"`))); err != nil {
@@ -142,7 +142,7 @@ func TestAnswerIsRepeated(t *testing.T) {
 		errOf(n.complete("r1", "a", token, result(value(t, `{"n": 101, "text": "<b>"}`)))), errOf(n.complete("r1", "a", token, failure("no"))),
 		errOf(n.complete("r1", "b", "", failure("other"))), errOf(n.complete("r1", "last", "", result(value(t, `1`)))),
 	} {
-		if other == nil || !strings.Contains(other.Error(), "the wait has ended with another outcome") {
+		if other == nil || !strings.Contains(other.Error(), "it has already ended with another outcome") {
 			t.Errorf("another answer: %v", other)
 		}
 	}

@@ -128,11 +128,11 @@ func TestNotForJobs(t *testing.T) {
 	for range 2 { // while it runs, and after it has failed
 		for _, accepted := range []bool{false, true} {
 			_, err := n.Call(t.Context(), engine.CallParams{Key: key("pull", "j"), Accepted: accepted})
-			refused("call", "it is a job, which takes no calls", err)
+			refused("call", "it is a job, which accepts no calls", err)
 		}
 		for _, simple := range []bool{false, true} {
 			_, err := n.Repair(t.Context(), engine.RepairParams{Key: key("pull", "j"), Simple: simple})
-			refused("repair", "RetryJob runs it again", err)
+			refused("repair", "it is a job: use RetryJob", err)
 		}
 		if _, err := n.Start(t.Context(), engine.StartParams{Key: key("pull", "j")}); !errors.Is(err, process.ErrProcessExists) {
 			t.Errorf("start: %v", err)
@@ -215,11 +215,11 @@ func TestParentIsTold(t *testing.T) {
 	cancel("fails late")
 	must(n.fail(l, "broken"))
 	n.told(t, "fails late", "CANCELLED")
-	n.child(t, "given back", `{}`)
+	n.child(t, "released", `{}`)
 	l = n.one(t, "w1")
-	cancel("given back")
+	cancel("released")
 	must(n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
-	n.told(t, "given back", "CANCELLED")
+	n.told(t, "released", "CANCELLED")
 	for _, id := range []string{"fails", "waits"} {
 		_, err := n.Retry(t.Context(), key("pull", id), false)
 		must(err)
@@ -413,14 +413,14 @@ func TestJobIsExplained(t *testing.T) {
 		}
 	}
 	n.enqueue(t, "pull", "j", &progressorv1.JobOptions{MaxRetry: 1, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}})
-	explain(`Job "work" waits for a worker`, `no worker polls namespace pull.`, `progressor worker run --namespace pull --job work --exec COMMAND`)
+	explain(`Job "work" has waited for a worker`, `no worker polls namespace pull.`, `progressor worker run --namespace pull --job work --exec COMMAND`)
 	shows("AVAILABLE place 0 1")
 	if k := n.count(t, "SELECT count(*) FROM waiting_list WHERE process_id = 'j' AND reason = 'a worker for jobs named work'"); k != 1 {
 		t.Error("waiting_list does not say that it waits for a worker")
 	}
 	l := n.one(t, "w1")
 	n.beat(t, "w1", l)
-	explain("Worker w1 holds attempt 1", "it has beaten", "max_retry is 1")
+	explain("Worker w1 holds attempt 1", "last heartbeat", "max_retry is 1")
 	shows("RUNNING 1 1 w1 t")
 	n.exec(t, "UPDATE leases SET expires_time = now() - interval '1 millisecond', heartbeat_interval = interval '1 millisecond'")
 	if k := n.count(t, "SELECT count(*) FROM zombie_list WHERE worker_id = 'w1'") + n.count(t, "SELECT takeovers FROM jobs"); k != 1 { // or the collector has already ended it
@@ -437,6 +437,6 @@ func TestJobIsExplained(t *testing.T) {
 	if err := n.fail(n.one(t, "w3"), "broken"); err != nil {
 		t.Fatal(err)
 	}
-	explain(`Job "work" failed for good with attempt 3 (broken: as told)`, "progressor job retry pull j runs it again")
+	explain(`Job "work" failed permanently in attempt 3 (broken: as told)`, "progressor job retry pull j runs it again")
 	shows("FAILED 3 1 w3 as told as told")
 }

@@ -125,9 +125,9 @@ func wrong(text string, issue *cel.Error) string {
 	}
 	switch {
 	case strings.HasPrefix(issue.Message, "undeclared reference to 'job'"):
-		return fmt.Sprintf("there is no %s: there are job.name, job.args, job.priority, job.tags and job.metadata", ofJob.FindString(at))
+		return fmt.Sprintf("there is no %s: use job.name, job.args, job.priority, job.tags or job.metadata", ofJob.FindString(at))
 	case strings.HasPrefix(issue.Message, "Syntax error: token recognition error at: '=") && strings.HasPrefix(at, "="):
-		return "= is no operator: want == to compare"
+		return "= is not an operator: use == to compare"
 	}
 	return issue.Message
 }
@@ -215,9 +215,9 @@ func storedConstraint(c *progressorv1.Constraint) (jobs.Constraint, error) {
 	s := jobs.Constraint{Name: c.GetName(), Match: c.GetMatch(), Key: c.GetKey(), MaxRunning: c.GetMaxRunning()}
 	switch {
 	case strings.Contains(s.Name, "=") || wire.Plain(s.Name) != s.Name:
-		return s, &process.InvalidError{Field: "constraint.name", Message: "must be text without ="}
+		return s, &process.InvalidError{Field: "constraint.name", Message: "must be UTF-8 text without = and NUL"}
 	case s.MaxRunning == 0 && c.GetRate() == nil:
-		return s, &process.InvalidError{Field: "constraint.max_running", Message: "must be at least 1 where there is no rate: this constraint limits nothing"}
+		return s, &process.InvalidError{Field: "constraint.max_running", Message: "must be at least 1 if there is no rate: otherwise the constraint limits nothing"}
 	}
 	if r := c.GetRate(); r != nil {
 		s.RateCount, s.RatePer, s.RateBurst = r.GetCount(), r.GetPer().AsDuration(), r.GetBurst()

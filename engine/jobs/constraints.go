@@ -88,7 +88,7 @@ const maxBefore = 1000
 func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 	b, err := q.blocked(ctx, r)
 	if err != nil || b == nil {
-		return "constraint: its keys are being found", err
+		return "constraint: its keys are being evaluated", err
 	}
 	return blockedText(b), nil
 }
@@ -141,23 +141,23 @@ func blockedText(b *explain.Blocked) string {
 	}
 	text.WriteString(": ")
 	if b.MaxRunning > 0 && b.Held >= int(b.MaxRunning) {
-		fmt.Fprintf(&text, "%d of %d places taken; ", b.Held, b.MaxRunning)
+		fmt.Fprintf(&text, "%d of %d slots in use; ", b.Held, b.MaxRunning)
 	}
 	if b.ReservedBy != "" {
-		fmt.Fprintf(&text, "kept for job %s, which needs other keys too; ", b.ReservedBy)
+		fmt.Fprintf(&text, "reserved for job %s, which also needs other keys; ", b.ReservedBy)
 	}
 	before := fmt.Sprint(b.Before)
 	if b.More {
 		before = fmt.Sprintf("at least %d", b.Before)
 	}
 	if b.Unstarted > 0 {
-		fmt.Fprintf(&text, "rate: %d given, and nobody has taken them; ", b.Unstarted)
+		fmt.Fprintf(&text, "rate: %d granted, not yet claimed; ", b.Unstarted)
 	}
 	if !b.NextStart.IsZero() {
 		fmt.Fprintf(&text, "rate: next at %s; ", b.NextStart.UTC().Format(time.RFC3339Nano))
 	}
 	if !b.OwnStart.IsZero() {
-		fmt.Fprintf(&text, "this one not before %s; ", b.OwnStart.UTC().Format(time.RFC3339Nano))
+		fmt.Fprintf(&text, "this job not before %s; ", b.OwnStart.UTC().Format(time.RFC3339Nano))
 	}
 	fmt.Fprintf(&text, "%s before it", before)
 	return text.String()

@@ -90,7 +90,7 @@ func TestMaxRunningOfAKey(t *testing.T) {
 		t.Errorf("leased %s in addition", got)
 	}
 	job := n.job(t, "pull", "eu3", available)
-	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 places taken; 1 before it"; got != want {
+	if got, want := job.GetBlockedOn(), "constraint region key eu: 2 of 2 slots in use; 1 before it"; got != want {
 		t.Errorf("blocked on %q, want %q", got, want)
 	}
 	states, err = n.ListConstraints(context.Background(), "pull")
@@ -247,7 +247,7 @@ func TestDelayedJobGoesToItsLine(t *testing.T) {
 			n.limited(t, namespace, "later", "", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
 			n.job(t, namespace, "later", progressorv1.JobState_JOB_STATE_SCHEDULED)
 			enginetest.Eventually(t, testTimeout, "it waits in line", func() bool { return n.waits(t, namespace, "constraint") == 1 })
-			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 places taken") {
+			if job := n.job(t, namespace, "later", available); !strings.HasPrefix(job.GetBlockedOn(), "constraint one: 1 of 1 slots in use") {
 				t.Errorf("blocked on %q", job.GetBlockedOn())
 			}
 			close(free)
@@ -307,7 +307,7 @@ func TestChangedMatchAndKey(t *testing.T) {
 	if got := ids(n.poll(t, "w", 10)); got != "us0" {
 		t.Errorf("leased %s", got)
 	}
-	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 places taken; 0 before it" {
+	if job := n.job(t, "pull", "eu1", available); job.GetBlockedOn() != "constraint c key eu: 1 of 1 slots in use; 0 before it" {
 		t.Errorf("blocked on %q", job.GetBlockedOn())
 	}
 	n.limit(t, &progressorv1.Constraint{Name: "c", Match: `"vip" in job.tags`, MaxRunning: 1})
@@ -347,8 +347,8 @@ func TestConstraintIsChecked(t *testing.T) {
 		message    string
 	}{
 		{&progressorv1.Constraint{Name: "c", Match: "job.name == ", MaxRunning: 1}, "constraint.match", "line 1, column 13: Syntax error"},
-		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.foo == 1", MaxRunning: 1}, "constraint.match", "line 2, column 2: there is no job.foo: there are job.name, job.args, job.priority, job.tags and job.metadata"},
-		{&progressorv1.Constraint{Name: "c", Match: `job.name = "send"`, MaxRunning: 1}, "constraint.match", "line 1, column 10: = is no operator: want == to compare"},
+		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.foo == 1", MaxRunning: 1}, "constraint.match", "line 2, column 2: there is no job.foo: use job.name, job.args, job.priority, job.tags or job.metadata"},
+		{&progressorv1.Constraint{Name: "c", Match: `job.name = "send"`, MaxRunning: 1}, "constraint.match", "line 1, column 10: = is not an operator: use == to compare"},
 		{&progressorv1.Constraint{Name: "c", Match: "true &&\n job.nmae == 'x'", MaxRunning: 1}, "constraint.match", "line 2, column 5: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
 		{&progressorv1.Constraint{Name: "c", Match: "job.name", MaxRunning: 1}, "constraint.match", "its value is of type string; it must be a condition"},
 		{&progressorv1.Constraint{Name: "c", Match: "true", Key: "job.tags", MaxRunning: 1}, "constraint.key", "its value is of type list(string)"},

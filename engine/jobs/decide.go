@@ -241,5 +241,5 @@ func lostMessage(e engine.End) string {
 	if e.WorkerID == "" {
 		return "the node that ran the attempt was lost"
 	}
-	return "worker " + e.WorkerID + " was silent for too long"
+	return "worker " + e.WorkerID + " sent no heartbeat for too long"
 }

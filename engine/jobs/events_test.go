@@ -82,7 +82,7 @@ func TestJobEvents(t *testing.T) {
 			n.beat(t, "w", n.one(t, "w"))
 			must(t, n.succeed(n.one(t, "w2"), nil))
 		}, []string{
-			"enqueued >available", "started available>running 1 w", "lease_lost running>available 1 w lease_lost: worker w was silent for too long",
+			"enqueued >available", "started available>running 1 w", "lease_lost running>available 1 w lease_lost: worker w sent no heartbeat for too long",
 			"started available>running 2 w2", "succeeded running>succeeded 2 w2",
 		}},
 		{"is cancelled while it waits", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))}, func(t *testing.T, id string) {

@@ -23,12 +23,12 @@ func checkGroup(field string, g *progressorv1.WorkerGroup) (grouped bool, err er
 	}
 	rules := groupRules(g)
 	if n := len(rules.WorkerIDs); n > 0 && n < int(rules.Count) {
-		return false, &process.InvalidError{Field: field + ".count", Message: fmt.Sprintf("%d workers are to succeed, and worker_ids names %d", rules.Count, n)}
+		return false, &process.InvalidError{Field: field + ".count", Message: fmt.Sprintf("%d is more than the %d worker_ids", rules.Count, n)}
 	}
 	seen := map[string]int{}
 	for n, id := range rules.WorkerIDs {
 		if first, twice := seen[id]; twice {
-			return false, &process.InvalidError{Field: fmt.Sprintf("%s.worker_ids[%d]", field, n), Message: fmt.Sprintf("%q is worker_ids[%d] too", id, first)}
+			return false, &process.InvalidError{Field: fmt.Sprintf("%s.worker_ids[%d]", field, n), Message: fmt.Sprintf("%q is also worker_ids[%d]", id, first)}
 		}
 		seen[id] = n
 	}
@@ -105,7 +105,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	}
 	at := time.Duration(0)
 	for _, member := range looked.Evict { // the group remains until the member has ended
-		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{Key: member, Reason: "its worker may not run it any more", Grace: &at}); err != nil {
+		if _, err := g.jobs.engine.CancelProcess(limit, engine.CancelParams{Key: member, Reason: "its worker is no longer one of those that may run it", Grace: &at}); err != nil {
 			return false, err
 		}
 	}
@@ -176,7 +176,7 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 		step.Failure, step.Detail = lastFailure(t, rules, missing)
 		return step
 	}
-	step = jobs.GroupStep{Drop: t.cancelled, Takers: t.takers, Reason: "fewer workers are asked for"}
+	step = jobs.GroupStep{Drop: t.cancelled, Takers: t.takers, Reason: "fewer workers are needed"}
 	for _, p := range t.open {
 		if p.WorkerID != "" && len(rules.WorkerIDs) > 0 && !slices.Contains(rules.WorkerIDs, p.WorkerID) {
 			step.Evict = append(step.Evict, p.Member)
@@ -215,9 +215,9 @@ func unasked(places []*jobs.Place) (members []process.Key) {
 
 // lastFailure returns the failure of a group: the one of the last worker that failed.
 func lastFailure(t tally, rules jobs.GroupRules, missing int) (failure []byte, detail string) {
-	detail = fmt.Sprintf("%d workers have failed, and %d may: ", t.failed, rules.MaxFailures)
+	detail = fmt.Sprintf("%d workers failed, at most %d may fail: ", t.failed, rules.MaxFailures)
 	if t.failed <= int(rules.MaxFailures) {
-		detail = fmt.Sprintf("%d workers are left for %d successes: ", t.left, missing)
+		detail = fmt.Sprintf("only %d workers are left for %d successes: ", t.left, missing)
 	}
 	why := &progressorv1.Failure{Reason: process.ReasonBadResponse}
 	if f, err := wire.Failure(t.last.Failure); err == nil && f != nil {

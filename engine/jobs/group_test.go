@@ -237,7 +237,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != "broken" {
 		t.Errorf("%v", f)
 	}
-	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'any' AND detail = '1 workers have failed, and 0 may: w2: as told'"); k != 1 {
+	if k := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'any' AND detail = '1 workers failed, at most 0 may fail: w2: as told'"); k != 1 {
 		t.Error("its detail does not say why")
 	}
 	enginetest.Eventually(t, testTimeout, "w3 is asked to end", func() bool {

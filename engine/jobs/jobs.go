@@ -141,7 +141,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 			}
 		}
 		if first, twice := ids[j.Key]; twice {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is the id of jobs[%d] too", j.Key.ProcessID, first)}
+			return nil, &process.InvalidError{Field: fmt.Sprintf("jobs[%d].job_id", n), Message: fmt.Sprintf("%q is also the ID of jobs[%d]", j.Key.ProcessID, first)}
 		}
 		j.Actor = nameOf(by)
 		ids[j.Key], all[n] = n, j
@@ -182,7 +182,7 @@ func (q *Jobs) checkTakers(ctx context.Context, path string, j *storage.NewJob) 
 		return nil
 	}
 	return &process.InvalidError{Field: path + "options.workers", Message: fmt.Sprintf(
-		"the tasks of namespace %q go to its processor; workers take those of namespaces whose processor is pull", j.Key.Namespace)}
+		"namespace %q calls its processor: workers get tasks only if the processor is pull", j.Key.Namespace)}
 }
 
 // enqueued wakes admission and groups for new jobs that need them.
@@ -348,7 +348,7 @@ func (q *Jobs) Cancel(ctx context.Context, key process.Key, reason string, by pr
 		return nil, err
 	}
 	if row.Status.Ended() || row.Status == process.StatusError {
-		return nil, q.byState(ctx, key, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"})
+		return nil, q.byState(ctx, key, &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job has ended"})
 	}
 	options, err := wire.JobOptions(row.Options)
 	if err != nil {

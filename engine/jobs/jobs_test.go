@@ -271,7 +271,7 @@ func TestCancel(t *testing.T) {
 		n.job(t, "pull", id, want)
 	}
 	var wrong *process.WrongStatusError
-	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "pull/wins is SUCCEEDED: the job is at its end") {
+	if _, err := n.Cancel(context.Background(), key("pull", "wins"), "", process.Actor{}); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "pull/wins is SUCCEEDED: the job has ended") {
 		t.Errorf("cancel of a job at its end: %v", err)
 	}
 }

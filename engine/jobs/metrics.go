@@ -37,16 +37,16 @@ type metrics struct {
 func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 	m := &metrics{
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_claims_total", Help: "Attempts of jobs that this node has begun or leased to workers.",
+			Name: "progressor_job_claims_total", Help: "Attempts of jobs that this node has started or leased to workers.",
 		}, []string{"namespace"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_job_lease_losses_total", Help: "Attempts of jobs that ended because their worker or their node was lost.",
 		}, []string{"namespace", "name"}),
 		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_job_blocked_seconds_total", Help: "How long jobs waited for a key of a constraint from when they could run, in seconds, counted when they get it.",
+			Name: "progressor_job_blocked_seconds_total", Help: "Time that jobs waited for the key of a constraint after they could run, in seconds. It is added when a job gets its key.",
 		}, []string{"namespace", "constraint"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "progressor_job_duration_seconds", Help: "How long attempts of jobs took from their claim until their end was stored, in seconds.",
+			Name: "progressor_job_duration_seconds", Help: "Duration of attempts of jobs, from the claim until the result was stored, in seconds.",
 			Buckets: []float64{0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 3600, 21_600},
 		}, []string{"namespace", "name"}),
 		named: map[process.Key]struct{}{}, count: map[string]int{},
@@ -104,10 +104,10 @@ type statsCollector struct {
 }
 
 var (
-	jobsInState = prometheus.NewDesc("progressor_jobs", "Jobs by state and name, as they are counted in the database. All nodes see the same.",
+	jobsInState = prometheus.NewDesc("progressor_jobs", "Jobs by state and name, counted in the database. All nodes report the same value.",
 		[]string{"namespace", "name", "state"}, nil)
 	oldestJob = prometheus.NewDesc("progressor_oldest_available_job_age_seconds",
-		"How long the oldest job that could run has waited, in seconds; 0: none waits. All nodes see the same.", []string{"namespace"}, nil)
+		"How long the oldest job that could run has waited, in seconds, or 0 if no job waits. All nodes report the same value.", []string{"namespace"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -42,7 +42,7 @@ type stored struct {
 func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	s := stored{timeout: cmp.Or(o.GetTimeout().AsDuration(), defaultTimeout)}
 	if s.timeout > maxTimeout {
-		return s, &process.InvalidError{Field: path + "timeout", Message: "at most 365 days"}
+		return s, &process.InvalidError{Field: path + "timeout", Message: "must be at most 365 days"}
 	}
 	var err error
 	if s.grouped, err = checkGroup(path+"workers", o.GetWorkers()); err != nil {
@@ -52,7 +52,7 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
 	}
 	if len(s.metadata) > process.MaxMetadataBytes {
-		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(s.metadata), process.MaxMetadataBytes)}
+		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(s.metadata), process.MaxMetadataBytes)}
 	}
 	if len(o.GetTags()) > 0 {
 		if s.tags, err = json.Marshal(o.GetTags()); err != nil {
@@ -100,7 +100,7 @@ func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > limit {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("%d bytes of JSON, at most %d", len(text), limit)}
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), limit)}
 	}
 	return text, nil
 }
@@ -156,7 +156,7 @@ func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jo
 		return nil, err
 	}
 	if was := bytes.Contains(row.Options, []byte(`"workers"`)) && row.Runs != nil || row.Grouped; was != s.grouped {
-		return nil, &process.InvalidError{Field: "options.workers", Message: "a job that one worker runs stays one, and a job that several run has to say how many"}
+		return nil, &process.InvalidError{Field: "options.workers", Message: "cannot be added to a job for one worker, or removed from a job for several workers"}
 	}
 	u := &jobs.Update{
 		Actor: actor, Fields: slices.Compact(slices.Sorted(slices.Values(r.GetUpdateMask().GetPaths()))), Timeout: s.timeout, Tags: s.tags, Options: s.options,

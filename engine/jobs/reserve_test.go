@@ -117,7 +117,7 @@ func TestReservedKeyIsKept(t *testing.T) {
 	if got := ids(n.look(t, "w")); got != "" {
 		t.Errorf("leased %s, although b is reserved", got)
 	}
-	const want = "constraint b: kept for job both, which needs other keys too; 0 before it"
+	const want = "constraint b: reserved for job both, which also needs other keys; 0 before it"
 	if got := n.job(t, "pull", "b1", available).GetBlockedOn(); got != want {
 		t.Errorf("blocked on %q, want %q", got, want)
 	}

@@ -47,7 +47,7 @@ func (g *groups) wakeStranded(ctx context.Context) error {
 // strandedStep ends a group in a namespace without workers. Its members are asked to end.
 func strandedStep(g *jobs.Group) jobs.GroupStep {
 	message := fmt.Sprintf("a job for several workers needs a namespace whose processor is pull: "+
-		"the tasks of namespace %q go to its processor", g.Key.Namespace)
+		"namespace %q calls its processor", g.Key.Namespace)
 	failure := &progressorv1.Failure{Reason: process.ReasonNoWorkers, Message: message}
 	text, _ := wire.FailureJSON(failure) // plain strings: this cannot fail
 	return jobs.GroupStep{

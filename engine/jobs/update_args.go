@@ -19,20 +19,20 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	paths := r.GetUpdateMask().GetPaths()
 	if len(paths) == 0 {
 		return &process.InvalidError{
-			Field: "update_mask", Message: fmt.Sprintf("must name what changes: args, or some of %v", updatable),
+			Field: "update_mask", Message: fmt.Sprintf("must name at least one field: args or one of %v", updatable),
 		}
 	}
 	for _, path := range paths {
 		if path != argsPath && !slices.Contains(updatable, protoreflect.Name(path)) {
 			return &process.InvalidError{
-				Field: "update_mask", Message: fmt.Sprintf("%q cannot change: args and some of %v can", path, updatable),
+				Field: "update_mask", Message: fmt.Sprintf("%q cannot change: valid fields are args and %v", path, updatable),
 			}
 		}
 	}
 	named := slices.Contains(paths, argsPath)
 	switch {
 	case r.GetArgs() != nil && !named:
-		return &process.InvalidError{Field: "args", Message: "needs args in update_mask"}
+		return &process.InvalidError{Field: "args", Message: "must not be set without args in update_mask"}
 	case r.GetOptions() == nil && (!named || len(paths) > 1):
 		return &process.InvalidError{Field: "options", Message: "value is required"}
 	}
@@ -48,7 +48,7 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 func updatedArgs(row *jobs.Row, options *progressorv1.JobOptions, r *progressorv1.UpdateJobRequest) (*[]byte, error) {
 	if u := options.GetUnique(); u != nil && u.GetKey() == "" {
 		return nil, &process.InvalidError{
-			Field: "args", Message: "cannot change: the unique key of the job is made of them; set options.unique.key when you enqueue",
+			Field: "args", Message: "cannot change: the unique key of the job depends on them; set options.unique.key in Enqueue",
 		}
 	}
 	args, err := valueJSON("args", r.GetArgs(), maxArgs(row.ProcessID))

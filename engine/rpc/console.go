@@ -150,14 +150,14 @@ func guardBrowsers(mode Console, next http.Handler) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
-			refuse(w, r, "the console of this engine is read-only (--console read-only): change it by the command line, or another client")
+			refuse(w, r, "the console of this engine is read-only (--console read-only): make changes by the command line or another client")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, "a page of another site sent this: browsers may send requests only from the engine's own pages")
+		refuse(w, r, "a page of another site sent this request: browsers may send requests only from pages of the engine")
 	}))
 	return protection.Handler(guarded)
 }

@@ -22,7 +22,7 @@ import (
 const maxErrorText = 1024
 
 // internalText is the text that clients get for unexpected errors.
-const internalText = "internal error: the engine's log says more"
+const internalText = "internal error: see the log of the engine"
 
 // answer is an error as it is returned to a client.
 type answer struct {
@@ -100,7 +100,7 @@ func toConnect(err error, request any) (answered *connect.Error, internal bool) 
 func jobText(text string, request any) string {
 	switch request.(type) {
 	case *progressorv1.EnqueueRequest, *progressorv1.EnqueueBatchRequest:
-		return strings.Replace(text, process.ErrProcessExists.Error(), "job exists already", 1)
+		return strings.Replace(text, process.ErrProcessExists.Error(), "job already exists", 1)
 	case *progressorv1.GetBulkRequest, *progressorv1.CancelBulkRequest:
 		if rest, ok := strings.CutPrefix(text, "process "); ok {
 			return "bulk " + strings.Replace(rest, bulk.ProcessID(""), "", 1)
@@ -158,11 +158,11 @@ func answerOf(err error) (a answer, known bool) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return answer{code: connect.CodeCanceled, detail: &progressorv1.ErrorDetail{},
-			text: "the client closed the request: it may have been stored, and then it continues"}, true
+			text: "the client closed the request: if it was stored, it continues"}, true
 	case errors.Is(err, context.DeadlineExceeded):
 		detail := &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT}
 		return answer{code: connect.CodeDeadlineExceeded, detail: detail,
-			text: "the deadline of the request has passed: it may have been stored, and then it continues"}, true
+			text: "the deadline of the request has passed: if it was stored, it continues"}, true
 	}
 	return answer{code: connect.CodeInternal, detail: &progressorv1.ErrorDetail{}, text: internalText}, false
 }
@@ -187,13 +187,13 @@ func taskAnswer(e *engine.TaskError) answer {
 		a.text = task + "was rejected: " + said(e.Rejection.GetReason(), e.Rejection.GetMessage())
 	case e.WaitTimeout:
 		a.code, a.detail.Reason = connect.CodeDeadlineExceeded, progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
-		a.text = task + "has not ended in time: it goes on, and AwaitTask can wait for it"
+		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
 	case e.Lost:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
 		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "continues, but this node is stopping: another one can wait for it"
+		a.text = task + "continues, but this node is stopping: wait for it on another node"
 	default:
 		a.code, a.detail.Reason = connect.CodeAborted, progressorv1.ErrorDetail_REASON_TASK_CANCELLED
 		a.text = task + "was cancelled"

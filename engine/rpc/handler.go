@@ -192,7 +192,7 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 
 An RPC is a POST of JSON or MessagePack, or any Connect, gRPC or gRPC-Web client:
   curl -H 'Content-Type: application/json' -d '{}' http://`+r.Host+`/progressor.v1.NamespaceService/ListNamespaces
-Reflection and /openapi.yaml tell the rest. Pages: /livez /readyz /metrics /openapi.yaml`)
+Reflection and /openapi.yaml describe the API. Pages: /livez /readyz /metrics /openapi.yaml`)
 	})
 }
 
@@ -229,7 +229,7 @@ func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealt
 		known = known || s == r.Service
 	}
 	if !known {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no service %q here", r.Service))
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", r.Service))
 	}
 	status := grpchealth.StatusServing
 	if h.ready() != nil {

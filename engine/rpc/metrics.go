@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "progressor_rpc_duration_seconds",
-			Help:    "Duration of requests in seconds, from the decoded request to its answer or error, waiting included.",
+			Help:    "Duration of requests in seconds, from the decoded request to its response or error, including waits.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"method", "code"}),
 		answered: map[string]prometheus.Observer{},
@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer, version string, services ...string) (
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "progressor_build",
-		Help:        "Always 1; its label says which version runs.",
+		Help:        "Always 1. The label has the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)

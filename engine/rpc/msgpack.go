@@ -54,8 +54,8 @@ func (packed) Unmarshal(data []byte, message any) error {
 }
 
 // onlyUnary is the error for streams in MessagePack, and for gRPC with it.
-const onlyUnary = "MessagePack is for methods of one answer, by POST with Content-Type application/msgpack: " +
-	"streams are application/connect+json, application/connect+proto or gRPC"
+const onlyUnary = "MessagePack is for unary methods, by POST with Content-Type application/msgpack: " +
+	"use application/connect+json, application/connect+proto or gRPC for streams"
 
 // packErrors converts the errors of MessagePack requests to MessagePack. Connect writes errors of
 // unary methods as JSON, regardless of the codec.

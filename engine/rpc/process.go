@@ -199,7 +199,7 @@ func ownKey(r keyed) (process.Key, error) {
 // refuseOwn rejects the ID of a process of the engine itself.
 func refuseOwn(field, id string) error {
 	if process.Own(id) {
-		return &process.InvalidError{Field: field, Message: `must not begin with "~": such processes are the engine's own, and can only be read`}
+		return &process.InvalidError{Field: field, Message: `must not begin with "~": processes of the engine can only be read`}
 	}
 	return nil
 }

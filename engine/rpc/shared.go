@@ -128,7 +128,7 @@ func (s *shared) read(ctx context.Context, key string, a *sharedAnswer, cost int
 	waiting, cancelWaiting := context.WithTimeout(ctx, sharedWait)
 	defer cancelWaiting()
 	if s.pace.WaitN(waiting, cost) != nil {
-		a.err = fmt.Errorf("too many different views are open for the shared rate of statements: %w", process.ErrOverloaded)
+		a.err = fmt.Errorf("too many different views are open: %w", process.ErrOverloaded)
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, sharedTimeout)

@@ -136,7 +136,7 @@ func (s *workerService) outcome(ctx context.Context, n int, err error, answer *p
 	}
 	connectErr, internal := toConnect(err, answer)
 	if internal {
-		s.log.WarnContext(ctx, "answer of a batch ended with an internal error", "error", err)
+		s.log.WarnContext(ctx, "an answer of a batch ended with an internal error", "error", err)
 	}
 	failed := &progressorv1.AnswerError{Message: connectErr.Message()}
 	for _, d := range connectErr.Details() {

@@ -43,7 +43,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-items-outlive-their-step", breaks: "the items of a step that is skipped end with it",
-		file: flowDecide, old: "			d.dropItems(step, \"its step was skipped by hand\")\n", planted: "			d.askItems(step)\n",
+		file: flowDecide, old: "			d.dropItems(step, \"its step was skipped by an operator\")\n", planted: "			d.askItems(step)\n",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{

@@ -119,7 +119,7 @@ func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, bef
 
 // Forget deletes rows whose retention is over. more reports that there are more.
 func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
-	return forget(ctx, s, "forget fires", func(ctx context.Context, db storage.DB) (int64, error) {
+	return forget(ctx, s, "delete old fires", func(ctx context.Context, db storage.DB) (int64, error) {
 		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	})
 }
@@ -130,7 +130,7 @@ const forgetTasksBatch = 200
 // ForgetTasks deletes tasks of crons that are older than the retention of the ledger. Nothing else
 // deletes them while their process exists. more reports that there may be more.
 func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
-	err = s.Write(ctx, "forget tasks of crons", func(ctx context.Context, db storage.DB) error {
+	err = s.Write(ctx, "delete old tasks of crons", func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: retention.Microseconds(), Lim: forgetTasksBatch})
 		more = n >= forgetTasksBatch
 		return err

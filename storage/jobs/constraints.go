@@ -87,7 +87,7 @@ type QueuePosition struct {
 // ReadQueuePosition returns the position of a job that waits for a key. It counts at most limit
 // jobs ahead of it.
 func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int) (at QueuePosition, constraints []Constraint, err error) {
-	err = s.Read(ctx, "read place in line", func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = s.Read(ctx, "read queue position", func(ctx context.Context, tx pgx.Tx) (err error) {
 		if constraints, err = readConstraints(ctx, tx, r.Namespace); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ type GroupChanges struct {
 // parses the options of a group. decide is pure.
 func CheckGroups(ctx context.Context, s *storage.Store, limit int, rules func(*Group) GroupRules, decide func(*Group, GroupRules) GroupStep) (GroupChanges, error) {
 	var looked GroupChanges
-	err := s.TakeTasks(ctx, "look at groups", func(ctx context.Context, db storage.DB) error {
+	err := s.TakeTasks(ctx, "read groups", func(ctx context.Context, db storage.DB) error {
 		looked = GroupChanges{}
 		rows, err := dbsqlc.New().TakeGroups(ctx, db, int32(limit))
 		if err != nil || len(rows) == 0 {

@@ -128,7 +128,7 @@ const forgetBatch = 1000
 // Forget deletes results that were not fetched in time, unique keys of removed jobs, and workers
 // that were not seen for a day. more reports that there are more.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
-	err = s.Write(ctx, "forget of jobs", func(ctx context.Context, db storage.DB) error {
+	err = s.Write(ctx, "delete rows of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)
 		if err != nil {
 			return err

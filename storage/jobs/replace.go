@@ -17,7 +17,7 @@ import (
 const replaceTries = 20
 
 // errHolderChanged says that another job has got the unique key since it was read.
-var errHolderChanged = errors.New("the unique key has another job by now")
+var errHolderChanged = errors.New("another job has the unique key now")
 
 // EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the args and the time of j
 // instead. replaced reports whether it did.

@@ -74,7 +74,7 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	}
 	switch {
 	case !row.Open:
-		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job is at its end"}
+		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job has ended"}
 	case !row.Changed:
 		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "args and run_time change only while a job waits, and this one " +
 			"runs: leave them out of update_mask, or set them when the job waits again"}
@@ -110,7 +110,7 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storag
 			}
 			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: notRetried}
 		case "held":
-			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: fmt.Sprintf("job %q holds its unique key: retry this one when that one is at its end, and its ttl over", r.Holder)}
+			return &process.WrongStatusError{Key: key, Status: r.Status, Reason: fmt.Sprintf("job %q holds its unique key: retry this job after that job has ended and its TTL is over", r.Holder)}
 		}
 		return nil
 	})

@@ -95,7 +95,7 @@ func TestListAuditRefuses(t *testing.T) {
 	t.Parallel()
 	store, _ := noted(t, 1)
 	for filter, want := range map[string]string{
-		"who = ada":            `at character 1: there is no field "who": want actor, method, subject or time`,
+		"who = ada":            `at character 1: there is no field "who": use actor, method, subject or time`,
 		"status = ERROR":       `there is no field "status"`,
 		"metadata.a = 1":       `there is no field "metadata"`,
 		"subject.a = 1":        "subject has no parts",
@@ -103,11 +103,11 @@ func TestListAuditRefuses(t *testing.T) {
 		"subject:*":            "subject takes = !=, not :",
 		"time = noon":          `"noon" is not a time`,
 		"time = *":             "is not a time",
-		"method = *Process":    "* is a wildcard only at the end, behind = or != of actor, method or subject",
-		"RemoveProcess":        `compare a field, as in subject = "RemoveProcess"`,
+		"method = *Process":    "* is a wildcard only at the end of a value after = or != of actor, method or subject",
+		"RemoveProcess":        `compare a field with it, as in subject = "RemoveProcess"`,
 		`"order-1"`:            `compare a field with it, as in subject = "order-1"`,
-		"actor = ada AND":      "as in method = RemoveProcess",
-		"actor = ada AND = 5":  "as in method = RemoveProcess",
+		"actor = ada AND":      "such as method = RemoveProcess",
+		"actor = ada AND = 5":  "such as method = RemoveProcess",
 		"actor = ada or x = 5": "write OR in capitals",
 	} {
 		_, err := ListAudit(t.Context(), store, AuditQuery{Filter: filter})

@@ -15,7 +15,7 @@ import (
 func (p *parser) check(r restriction) (node, error) {
 	f := p.table.field(r.name)
 	if f == nil {
-		return nil, p.wrong(r.at, "there is no field %q: want %s", clip(r.name), p.table.names(func(*field) bool { return true }))
+		return nil, p.wrong(r.at, "there is no field %q: use %s", clip(r.name), p.table.names(func(*field) bool { return true }))
 	}
 	if f.doc == nil && len(r.path) > 0 {
 		hint := ""
@@ -65,7 +65,7 @@ func (p *parser) statusValue(l literal) (value, error) {
 		}
 		names = append(names, string(s))
 	}
-	return value{}, p.wrong(l.at, "%q is not a status: want one of %s", clip(l.text), strings.Join(names, ", "))
+	return value{}, p.wrong(l.at, "%q is not a status: use one of %s", clip(l.text), strings.Join(names, ", "))
 }
 
 // choice checks a comparison with one of a set of names.
@@ -73,7 +73,7 @@ func (p *parser) choice(r restriction, f *field) (node, error) {
 	l, of := r.literal, f.choices
 	name := strings.TrimPrefix(strings.ToUpper(l.text), of.prefix)
 	if !slices.Contains(of.names, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is not a %s: want one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
+		return nil, p.wrong(l.at, "%q is not a %s: use one of %s", clip(l.text), f.name, strings.Join(of.names, ", "))
 	}
 	if of.field != nil {
 		f = of.field(name)
@@ -120,7 +120,7 @@ func (p *parser) truthValue(r restriction) (value, error) {
 // not lists.
 func (p *parser) anything(r restriction) (value, error) {
 	if l := r.literal; l.quoted || l.text != "" || !l.prefix {
-		return value{}, p.wrong(l.at, "want %s:* (it is there), or %s = VALUE", r.name, r.name)
+		return value{}, p.wrong(l.at, "write %s:* (it is set), or %s = VALUE", r.name, r.name)
 	}
 	return value{kind: isAnything}, nil
 }
@@ -135,7 +135,7 @@ func (p *parser) textValue(r restriction, f *field) (value, error) {
 	case l.stars == 1 && l.prefix && f.prefix != "" && (r.operator == equals || r.operator == differs):
 		return value{kind: isPrefix, text: l.text}, nil
 	}
-	return value{}, p.wrong(l.at, `* is a wildcard only at the end, behind = or != of %s; "\*" stands for the character`,
+	return value{}, p.wrong(l.at, `* is a wildcard only at the end of a value after = or != of %s; "\*" is the character`,
 		p.table.names(func(f *field) bool { return f.prefix != "" }))
 }
 
@@ -150,27 +150,27 @@ func (p *parser) checkDocument(r restriction, c *comparison) error {
 	there := r.operator == has && !l.quoted && l.prefix && l.text == ""
 	switch {
 	case len(r.path) == 0 && r.operator != has:
-		return p.wrong(r.at, "want %s.KEY %s VALUE, or %s:KEY", r.name, r.operator, r.name)
+		return p.wrong(r.at, "write %s.KEY %s VALUE, or %s:KEY", r.name, r.operator, r.name)
 	case there:
 		c.value = value{kind: isAnything}
 		return nil
 	case l.stars > 0:
-		return p.wrong(l.at, `%s is compared in full: "\*" stands for the character *, and %s.KEY:* asks whether the key is there`, r.name, r.name)
+		return p.wrong(l.at, `%s is compared in full: "\*" is the character *, and %s.KEY:* asks whether the key is there`, r.name, r.name)
 	case len(r.path) == 0 && l.text == "":
-		return p.wrong(l.at, "want a key, as in %s:tenant", r.name)
+		return p.wrong(l.at, "write a key, as in %s:tenant", r.name)
 	case len(r.path) == 0:
 		c.path, c.value = []string{l.text}, value{kind: isAnything}
 		return nil
 	case !l.quoted && (l.text == "true" || l.text == "false"):
 		c.value = value{kind: isTruth, truth: l.text == "true"}
 		if r.operator != equals && r.operator != differs && r.operator != has {
-			return p.wrong(l.at, "%s is not less or more than another: want = or !=", l.text)
+			return p.wrong(l.at, "%s has no order: use = or !=", l.text)
 		}
 		return nil
 	case !l.quoted && jsonNumber.MatchString(l.text):
 		f, err := strconv.ParseFloat(l.text, 64)
 		if err != nil || len(l.text) > maxNumber || math.Abs(f) > 1e300 || (f != 0 && math.Abs(f) < 1e-300) || (f == 0 && strings.Trim(l.text, "-0.") != "") {
-			return p.wrong(l.at, "%q is too long, too large or too small a number", clip(l.text))
+			return p.wrong(l.at, "the number %q is too long, too large or too small", clip(l.text))
 		}
 		c.value = value{kind: isNumber, text: l.text}
 		return nil

@@ -70,7 +70,7 @@ func (p *parser) state(r restriction) (node, error) {
 	l := r.literal
 	name := strings.TrimPrefix(strings.ToUpper(l.text), "JOB_STATE_")
 	if !slices.Contains(jobStates, name) || l.stars > 0 {
-		return nil, p.wrong(l.at, "%q is not a state: want one of %s", clip(l.text), strings.Join(jobStates, ", "))
+		return nil, p.wrong(l.at, "%q is not a state: use one of %s", clip(l.text), strings.Join(jobStates, ", "))
 	}
 	c := &comparison{field: fieldJobState, operator: r.operator, value: value{kind: isText, text: name}}
 	if status, is := ended[name]; is {
@@ -96,7 +96,7 @@ func jobOrder(text string, f Filter) (string, error) {
 	order, known := jobOrders[strings.Join(words, " ")]
 	switch {
 	case !known:
-		return "", &process.InvalidError{Field: "order_by", Message: "want created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
+		return "", &process.InvalidError{Field: "order_by", Message: "must be created_time desc, created_time, job_id, job_id desc or, with a filter such as " +
 			"state = FAILED, finished_time desc"}
 	case order == OrderStatusChanged && f.listStatus() == "":
 		return "", &process.InvalidError{Field: "order_by", Message: "finished_time desc needs a filter on one of the states SUCCEEDED, FAILED and CANCELLED, as in " +

@@ -203,12 +203,12 @@ func TestListJobsRefuses(t *testing.T) {
 		field string
 		says  string
 	}{
-		{JobQuery{Filter: "status = ERROR"}, "filter", `there is no field "status": want job_id, state, name, priority, tags, created_time, metadata.KEY or args.KEY`},
-		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: want one of SCHEDULED, AVAILABLE,`},
+		{JobQuery{Filter: "status = ERROR"}, "filter", `there is no field "status": use job_id, state, name, priority, tags, created_time, metadata.KEY or args.KEY`},
+		{JobQuery{Filter: "state = QUEUED"}, "filter", `"QUEUED" is not a state: use one of SCHEDULED, AVAILABLE,`},
 		{JobQuery{Filter: "priority = high"}, "filter", `"high" is not a whole number`},
 		{JobQuery{Filter: "tags = x"}, "filter", "tags takes != :"},
-		{JobQuery{Filter: "args = 5"}, "filter", "want args.KEY = VALUE"},
-		{JobQuery{OrderBy: "priority"}, "order_by", "want created_time desc"},
+		{JobQuery{Filter: "args = 5"}, "filter", "write args.KEY = VALUE"},
+		{JobQuery{OrderBy: "priority"}, "order_by", "must be created_time desc"},
 		{JobQuery{OrderBy: "finished_time desc", Filter: "state = RUNNING"}, "order_by", "needs a filter on one of the states"},
 		{JobQuery{PageToken: "x"}, "page_token", "next_page_token"},
 	} {

@@ -46,7 +46,7 @@ func parse(text string, about *table) (Filter, error) {
 		err = p.unexpected()
 	}
 	if err == nil && height(root) > maxHeight {
-		err = p.wrong(0, "AND, OR and NOT stand deeper than %d in one another", maxHeight)
+		err = p.wrong(0, "AND, OR and NOT are nested deeper than %d", maxHeight)
 	}
 	if err != nil {
 		return Filter{}, err
@@ -129,13 +129,13 @@ func (p *parser) word(at int) string {
 func (p *parser) unexpected() error {
 	switch rest := p.rest(); {
 	case rest == "":
-		return p.wrong(p.at, "the filter ends where a comparison is wanted, as in %s", p.table.example)
+		return p.wrong(p.at, "the filter ends where a comparison is expected, such as %s", p.table.example)
 	case rest[0] == ')':
-		return p.wrong(p.at, "there is no ( for this )")
+		return p.wrong(p.at, "this ) has no matching (")
 	case rest[0] == '"' || rest[0] == '\'':
-		return p.wrong(p.at, "a text by itself finds nothing: compare a field with it, as in %s%s", p.table.text, clip(rest))
+		return p.wrong(p.at, "a text alone is not a filter: compare a field with it, as in %s%s", p.table.text, clip(rest))
 	default:
-		return p.wrong(p.at, "%q is not expected here: want a comparison, as in %s", clip(rest), p.table.example)
+		return p.wrong(p.at, "%q is not expected here: write a comparison, such as %s", clip(rest), p.table.example)
 	}
 }
 
@@ -224,7 +224,7 @@ func (p *parser) simple() (node, error) {
 	}
 	if !p.take(")") {
 		if p.ended() {
-			return nil, p.wrong(open, "there is no ) for this (")
+			return nil, p.wrong(open, "this ( has no matching )")
 		}
 		return nil, p.unexpected()
 	}
@@ -253,7 +253,7 @@ func (p *parser) restriction() (node, error) {
 		return nil, p.noOperator(began, name)
 	}
 	if op == "=" && strings.HasPrefix(p.rest(), "=") {
-		return nil, p.wrong(p.at-1, "there is no ==: write =")
+		return nil, p.wrong(p.at-1, "== is not an operator: write =")
 	}
 	p.skip()
 	lit, err := p.literal()
@@ -269,12 +269,12 @@ func (p *parser) noOperator(began int, name string) error {
 	case upper != name && (upper == "AND" || upper == "OR" || upper == "NOT"):
 		return p.wrong(began, "write %s in capitals", upper)
 	case strings.HasPrefix(p.rest(), "("):
-		return p.wrong(began, "there are no functions, and no %q", name)
+		return p.wrong(began, "functions such as %q are not supported", name)
 	}
 	if p.table.field(name) == nil {
-		return p.wrong(began, "a word by itself finds nothing: compare a field, as in %s%q", p.table.text, clip(name))
+		return p.wrong(began, "a word alone is not a filter: compare a field with it, as in %s%q", p.table.text, clip(name))
 	}
-	return p.wrong(p.at, "want = != < <= > >= or : behind %s", name)
+	return p.wrong(p.at, "write = != < <= > >= or : after %s", name)
 }
 
 // restriction is a comparison as it was written.
@@ -318,7 +318,7 @@ func (p *parser) field() (name string, path []string, err error) {
 			p.at += len(key)
 		}
 		if key == "" {
-			return "", nil, p.wrong(at, "want a key behind the dot, in quotes where it is not of letters, digits, _ and - alone")
+			return "", nil, p.wrong(at, "write a key after the dot, in quotes if it contains other characters than letters, digits, _ and -")
 		}
 		if path = append(path, key); len(path) > maxSegments {
 			return "", nil, p.wrong(at, "a path has at most %d keys", maxSegments)
@@ -349,10 +349,10 @@ func (p *parser) literal() (literal, error) {
 	}
 	p.at += len(l.text)
 	if l.text == "" {
-		return l, p.wrong(p.at, "want a value, in quotes where it is not a single word")
+		return l, p.wrong(p.at, "write a value, in quotes if it is not a single word")
 	}
 	if p.at < len(p.text) && p.text[p.at] == '(' {
-		return l, p.wrong(l.at, "there are no functions, and no %q", clip(l.text))
+		return l, p.wrong(l.at, "functions such as %q are not supported", clip(l.text))
 	}
 	l.stars = strings.Count(l.text, "*")
 	l.text, l.prefix = strings.CutSuffix(l.text, "*")
@@ -375,7 +375,7 @@ func (p *parser) quoted() (literal, error) {
 			return l, nil
 		case '\\':
 			if at++; at == len(p.text) || !strings.ContainsRune(`\"'*`, rune(p.text[at])) {
-				return l, p.wrong(at-1, `behind \ want one of \ " ' *`)
+				return l, p.wrong(at-1, `after \ write one of \ " ' *`)
 			}
 			b.WriteByte(p.text[at])
 			l.prefix = false

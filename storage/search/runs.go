@@ -118,7 +118,7 @@ func runOrder(text string) (string, error) {
 	case name == "":
 		return OrderCreated, nil
 	case runOrders[name] == nil:
-		return "", &process.InvalidError{Field: "order_by", Message: "want created_time desc, created_time, updated_time or updated_time desc"}
+		return "", &process.InvalidError{Field: "order_by", Message: "must be created_time desc, created_time, updated_time or updated_time desc"}
 	}
 	return name, nil
 }

@@ -44,8 +44,7 @@ func positionOf(text string, q Query, order string) (position, error) {
 		return position{}, &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
 	}
 	if string(raw[1:1+signBytes]) != string(sign(q, order)) {
-		return position{}, &process.InvalidError{Field: "page_token", Message: "it is of another list: a token goes with the namespace, filter and order_by of " +
-			"the page that gave it"}
+		return position{}, &process.InvalidError{Field: "page_token", Message: "belongs to another list: namespace, filter and order_by must not change between pages"}
 	}
 	micros := int64(binary.BigEndian.Uint64(raw[1+signBytes : headBytes]))
 	p := position{at: time.UnixMicro(micros).UTC(), id: string(raw[headBytes:])}

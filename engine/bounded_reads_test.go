@@ -99,11 +99,13 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 		}
 	}
 	n.started(t, "p")
+	n.called(t, "p", "name a 1h")
+	exec(`UPDATE schedule SET attempt = 1, retry_interval = '1 h', failure = jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000))`)
 	exec(`INSERT INTO processes (namespace, process_id, status, attention, attention_time, corrupted_by, detail)
 		SELECT 'ns', 'broken' || k, 'ERROR', 'ERROR', now(), 1000000 + k, translate(k::text, '0123456789', 'abcdefghij') FROM generate_series(1, 500) k`)
 	exec(`INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, failure)
-		SELECT 'ns', process, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
-		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000)) FROM generate_series(1, 500) k, LATERAL (VALUES ('broken' || k), ('p')) AS x(process)`)
+		SELECT 'ns', 'broken' || k, 1000000 + k, 'CALL', 'ERROR', 1, nextval('fencing_tokens'), now(), now(), now(),
+		       jsonb_build_object('reason', repeat('r', 20000), 'message', repeat('m', 20000)) FROM generate_series(1, 500) k`)
 	groups, _, err := n.ListErrors(t.Context(), "ns", 1000, "")
 	size := 0
 	for _, g := range groups {
@@ -113,9 +115,11 @@ func TestFailuresInReadsAreBounded(t *testing.T) {
 		t.Errorf("%d groups of %d bytes, %v", len(groups), size, err)
 	}
 	explained, err := n.ExplainProcess(t.Context(), key("p"))
-	if size := proto.Size(explained); err != nil || len(explained.GetSpans()) < 500 || size > 2<<20 {
-		t.Errorf("%d spans of %d bytes, %v", len(explained.GetSpans()), size, err)
+	said := explained.GetWaitsForDetail()
+	if size := proto.Size(explained); err != nil || !strings.Contains(said, "failed its attempt 1") || !strings.Contains(said, "mmm") || size > 5000 {
+		t.Errorf("%d bytes: %.200s, %v", size, said, err)
 	}
+	exec("UPDATE schedule SET attempt = 0, retry_interval = NULL, failure = NULL")
 	exec("DELETE FROM tasks WHERE task_id > 1000000")
 	exec("DELETE FROM processes WHERE process_id LIKE 'broken%'")
 }

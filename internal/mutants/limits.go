@@ -19,7 +19,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "explanation-without-bound", breaks: "an explanation has only the beginnings of failures",
-		file: "storage/internal/dbsqlc/explain_process.sql.go", old: "'message', ''), 1000)::text AS message\n  FROM tasks", planted: "'message', ''), 100000)::text AS message\n  FROM tasks",
+		file: "storage/internal/dbsqlc/explain_process.sql.go", old: "'message', ''), 1000)::text AS message\n  FROM schedule", planted: "'message', ''), 100000)::text AS message\n  FROM schedule",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
 	},
 	{

@@ -1,7 +1,7 @@
 -- +goose Up
 -- The row of a step has no running_time while its job is open: running has it. So a step and a run
 -- begin when a worker takes the job, not when the job is enqueued. status and phase are those of
--- 00027_flow_lists.sql.
+-- 00096_flows.sql.
 CREATE OR REPLACE VIEW run_list AS
   SELECT r.namespace, r.run_id, r.template_type, r.template_version,
          CASE WHEN r.status <> 'active' THEN upper(r.status::text) ELSE active.status END AS status,

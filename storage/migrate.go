@@ -63,6 +63,9 @@ func (m Migration) Up(ctx context.Context) error {
 	if m.Files == nil {
 		m.Files = migrations.FS
 	}
+	if err := m.checkBase(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	return m.withProvider(ctx, func(p *goose.Provider) error {
 		end := time.Now().Add(m.LockWait)
 		for pause := shortestPause; ; pause = min(2*pause, longestPause) {
@@ -87,6 +90,24 @@ func (m Migration) Up(ctx context.Context) error {
 			}
 		}
 	})
+}
+
+// checkBase returns an error if the database was created by migrations that the base has replaced,
+// and not all of them were applied.
+func (m Migration) checkBase(ctx context.Context) error {
+	applied, err := appliedMigrations(ctx, m.DSN)
+	if err != nil {
+		return err
+	}
+	if _, replaced := applied[1]; !replaced {
+		return nil
+	}
+	newest := slices.Max(slices.Collect(maps.Keys(applied)))
+	if newest >= migrations.Base {
+		return nil
+	}
+	return fmt.Errorf("the database has schema version %d, and this program migrates from version %d: "+
+		"first run `progressor migrate up` of a program of that version", newest, migrations.Base)
 }
 
 // blockedInterval is how often to look for the session that an index build waits for. An index
@@ -168,7 +189,7 @@ func (m Migration) describe(ctx context.Context, query string, args ...any) (str
 	return fmt.Sprintf("held by process %d (%s, user %s, %s), whose transaction is open for %.1f s", pid, name, user, state, age), true
 }
 
-// MigrateDown reverts the newest migration.
+// MigrateDown reverts the newest migration, but not those of the base.
 func MigrateDown(ctx context.Context, dsn string) error {
 	return Migration{DSN: dsn, Files: migrations.FS, LockWait: defaultLockWait}.withProvider(ctx, func(p *goose.Provider) error {
 		newest, err := p.GetDBVersion(ctx)
@@ -177,6 +198,9 @@ func MigrateDown(ctx context.Context, dsn string) error {
 		}
 		if want := SchemaVersion(); newest > want {
 			return fmt.Errorf("the newest migration is %d, which this program (schema version %d) does not have: run a newer progressor", newest, want)
+		}
+		if newest <= migrations.Base {
+			return fmt.Errorf("schema version %d is the oldest that this program can migrate to", newest)
 		}
 		_, err = p.Down(ctx)
 		return err

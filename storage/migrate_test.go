@@ -10,34 +10,44 @@ import (
 	"testing"
 	"time"
 
+	"github.com/progressor-engine/progressor/migrations"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
+// Migrations down end at the base. Two concurrent migrations of an empty database wait for each
+// other, and the second one has nothing to do.
 func TestMigrateDownAndUp(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	pool := storagetest.Connect(t, dsn)
-	left := func() (names string) {
+	objects := func() (names string) {
 		t.Helper()
 		err := pool.QueryRow(t.Context(), `SELECT coalesce(string_agg(x.name, ', ' ORDER BY x.name), '') FROM (
-			SELECT relname AS name FROM pg_class WHERE relnamespace = 'progressor'::regnamespace AND relname NOT LIKE 'goose%' UNION ALL
-			SELECT typname FROM pg_type WHERE typnamespace = 'progressor'::regnamespace AND typtype = 'e') x`).Scan(&names)
+			SELECT relname AS name FROM pg_class
+			 WHERE relnamespace = to_regnamespace('progressor') AND relname NOT LIKE 'goose%' UNION ALL
+			SELECT typname FROM pg_type
+			 WHERE typnamespace = to_regnamespace('progressor') AND typtype = 'e') x`).Scan(&names)
 		return must(t, names, err)
 	}
-	whole := left()
+	whole := objects()
 	states, err := storage.MigrationStatus(t.Context(), dsn)
 	if last := must(t, states, err)[len(states)-1]; last.AppliedTime == nil || last.Version != storage.SchemaVersion() {
 		t.Errorf("the newest migration is %+v, want version %d, applied", last, storage.SchemaVersion())
 	}
-	for range states {
+	for range storage.SchemaVersion() - migrations.Base {
 		if err := storage.MigrateDown(t.Context(), dsn); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if names := left(); names != "" {
-		t.Errorf("migrating down leaves %s", names)
+	base := objects()
+	if err := storage.MigrateDown(t.Context(), dsn); err == nil || !strings.Contains(err.Error(), "is the oldest that this program can migrate to") {
+		t.Errorf("down from the base: %v", err)
+	}
+	equal(t, "the base after a refused migration down", objects(), base)
+	if _, err := pool.Exec(t.Context(), "DROP SCHEMA progressor CASCADE"); err != nil {
+		t.Fatal(err)
 	}
 	states, err = storage.MigrationStatus(t.Context(), dsn)
 	if first := must(t, states, err)[0]; first.AppliedTime != nil {
@@ -47,7 +57,6 @@ func TestMigrateDownAndUp(t *testing.T) {
 	if _, err := storage.Open(t.Context(), storage.Config{DSN: dsn}); !errors.As(err, &schema) || schema.Have != 0 || !strings.Contains(err.Error(), "migrate up") {
 		t.Errorf("a store on an empty schema: %v", err)
 	}
-	// Two concurrent migrations wait for each other, and the second one has nothing to do.
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -57,51 +66,31 @@ func TestMigrateDownAndUp(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if names := left(); names != whole {
-		t.Errorf("down and up again leaves %s\nwant %s", names, whole)
-	}
+	equal(t, "the schema of a new database", objects(), whole)
 }
 
-// A database that is migrated down to the version before the first online migration, and up again,
-// keeps its processes. It loses the contents of the tables of newer versions. An interrupted down
-// migration is repeated.
-func TestMigrateDownWithData(t *testing.T) {
+// A database that the replaced migrations have created is at the base if all of them were applied.
+// Otherwise nothing is changed, and the error says what to do.
+func TestMigrateBeforeBase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.process("runs")
-	b.save(end(b.claim("runs"), storage.Failed, broken("x")))
-	b.process("waits", timer(time.Hour))
-	if _, err := b.db.Exec(t.Context(), `INSERT INTO cron_fires (namespace, cron_id, fire_time, decision, attempt, status, decided_time, ended_time)
-		VALUES ($1, 'c', now(), 'MISSED', 0, 'SKIPPED', now(), now())`, ns); err != nil {
-		t.Fatal(err)
-	}
-	const kept = `SELECT concat_ws(' | ', (SELECT string_agg((to_jsonb(p) - 'first_event_id' - 'history_restarted_time')::text, ', ' ORDER BY process_id) FROM processes p),
-		(SELECT string_agg((to_jsonb(s) - 'job_name' - 'line' - 'taker' - 'own_priority')::text, ', ' ORDER BY task_id) FROM schedule s), (SELECT string_agg((to_jsonb(t) - 'worker_id')::text, ', ' ORDER BY task_id) FROM tasks t),
-		(SELECT string_agg(to_jsonb(c)::text, ', ' ORDER BY lane, status) FROM status_counts c))`
-	before := ask[string](b, kept)
-	b.Close()
-	newest := func() int64 {
-		return ask[int64](b, "SELECT max(version_id) FROM goose_db_version WHERE is_applied")
-	}
-	for newest() > 8 {
-		// the function is dropped first, outside a transaction, because the index may have been
-		// locked
-		if newest() == 10 {
-			if _, err := b.db.Exec(t.Context(), "DROP FUNCTION oldest_engine()"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := storage.MigrateDown(t.Context(), b.dsn); err != nil {
-			t.Fatalf("down from %d: %v", newest(), err)
+	b.process("p")
+	states, err := storage.MigrationStatus(t.Context(), b.dsn)
+	first := must(t, states, err)[0].Version
+	b.exec("INSERT INTO goose_db_version (version_id, is_applied) SELECT n, true FROM generate_series(1, $1::bigint - 1) n", first)
+	must(t, 0, storage.Migrate(t.Context(), b.dsn))
+	states, err = storage.MigrationStatus(t.Context(), b.dsn)
+	for _, state := range must(t, states, err) {
+		if state.AppliedTime == nil || state.Version < first {
+			t.Errorf("status of the carried-over database: %+v", state)
 		}
 	}
-	equal(t, "at version 8", ask[string](b, kept), before)
-	if err := storage.Migrate(t.Context(), b.dsn); err != nil {
-		t.Fatal(err)
+	b.is("p", "RUNNING e0: INIT FINISHED")
+	b.exec("DELETE FROM goose_db_version WHERE version_id >= $1", migrations.Base)
+	err = storage.Migrate(t.Context(), b.dsn)
+	if want := fmt.Sprintf("the database has schema version %d, and this program migrates from version %d", migrations.Base-1, migrations.Base); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("migrate a database older than the base: %v, want %q", err, want)
 	}
-	equal(t, "up again", ask[string](b, kept), before)
-	equal(t, "indexes that are not valid", ask[int](b, "SELECT count(*) FROM pg_index WHERE NOT indisvalid"), 0)
-	b.is("runs", "ERROR e0: INIT FINISHED, CALL ERROR")
 }
 
 // MigrationStatus changes nothing and needs only read access.
@@ -148,7 +137,7 @@ func TestOpenOnANewerSchema(t *testing.T) {
 	says := func(oldest int64) string {
 		return fmt.Sprintf("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT %d::bigint'", oldest)
 	}
-	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
+	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
 	b.exec(says(want))
 	open(t, b.dsn, storage.Config{}).Close()
 	for _, tt := range []struct{ sql, says string }{
@@ -158,7 +147,7 @@ func TestOpenOnANewerSchema(t *testing.T) {
 		b.exec(tt.sql)
 		var schema *storage.SchemaError
 		_, err := storage.Open(t.Context(), storage.Config{DSN: b.dsn})
-		if !errors.As(err, &schema) || schema.Have != 99 || !strings.Contains(err.Error(), tt.says) {
+		if !errors.As(err, &schema) || schema.Have != 999 || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("a store on a newer schema: %v, want %q", err, tt.says)
 		}
 	}
@@ -169,7 +158,7 @@ func TestOpenOnANewerSchema(t *testing.T) {
 		t.Errorf("down migration of a newer schema: %v", err)
 	}
 	states, err := storage.MigrationStatus(t.Context(), b.dsn)
-	if last := must(t, states, err)[len(states)-1]; last.Version != 99 || last.Name != "" || last.AppliedTime == nil {
+	if last := must(t, states, err)[len(states)-1]; last.Version != 999 || last.Name != "" || last.AppliedTime == nil {
 		t.Errorf("the newest migration is %+v", last)
 	}
 }

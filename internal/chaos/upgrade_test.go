@@ -116,7 +116,8 @@ func TestUpgrade(t *testing.T) {
 	old := previous(t)
 	dsn := storagetest.DSN(t)
 	before := downTo(t, dsn, old)
-	// This program rejects the schema and says what to do.
+	// This program refuses an older schema, and says what to do. The commit that replaced migrations
+	// by the base has the same version as the one before it.
 	refuses := func(path, says string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()
@@ -125,8 +126,10 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%v: %v\n%s\nwant code 1 and %q", args, err, out, says)
 		}
 	}
-	refuses(program.path(t), fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`", before, storage.SchemaVersion()), "serve", "--listen", "127.0.0.1:0")
-	refuses(program.path(t), "Next: progressor migrate up", "doctor")
+	if int64(before) < storage.SchemaVersion() {
+		refuses(program.path(t), fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`", before, storage.SchemaVersion()), "serve", "--listen", "127.0.0.1:0")
+		refuses(program.path(t), "Next: progressor migrate up", "doctor")
+	}
 
 	c := newChain(t)
 	nodes := []*node{startProgram(t, old, "a0", dsn), startProgram(t, old, "b0", dsn)}

@@ -330,7 +330,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "sql-json-unchecked", breaks: "JSON that comes from SQL is checked like JSON in requests",
-		file: "migrations/00084_sql_message_json.sql", old: "WHEN (NEW.sender_process_id IS NULL AND", planted: "WHEN (false AND",
+		file: "migrations/00098_sql.sql", old: "WHEN (NEW.sender_process_id IS NULL AND", planted: "WHEN (false AND",
 		packages: "./storage", run: "FunctionsCheckJSON",
 	},
 	{

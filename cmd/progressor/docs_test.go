@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -62,35 +64,103 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 	}
 }
 
-// docs/sql.md contains every table, view and column.
-func TestSQLPageNamesEveryColumn(t *testing.T) {
+// columnsOfSQL returns the comment of each column, by table or view, in the order of the columns.
+const columnsOfSQL = `
+SELECT c.relname::text, a.attname::text, coalesce(col_description(c.oid, a.attnum), '')
+  FROM pg_class c
+  JOIN pg_attribute a
+    ON a.attrelid = c.oid
+ WHERE c.relnamespace = 'progressor'::regnamespace
+   AND c.relkind IN ('r', 'v')
+   AND c.relname NOT LIKE 'goose%'
+   AND a.attnum > 0
+   AND NOT a.attisdropped
+ ORDER BY c.relname, a.attnum`
+
+// The column tables of docs/sql.md are the comments of the columns (COMMENT ON). -update writes
+// them; the names of the reference's columns are kept.
+func TestSQLPageHasEveryColumn(t *testing.T) {
 	page := readPage(t, "docs/sql.md")
 	conn, err := pgx.Connect(t.Context(), storagetest.DSN(t, storagetest.WithoutInvariants()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), `SELECT table_name || '.' || column_name FROM information_schema.columns
-		WHERE table_schema = 'progressor' AND table_name NOT LIKE 'goose%' AND table_name <> 'task_list'`)
+	rows, err := conn.Query(t.Context(), columnsOfSQL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(names) < 80 {
-		t.Fatalf("%d columns, %v", len(names), err)
+	comments, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tableColumn])
+	if err != nil || len(comments) < 400 {
+		t.Fatalf("%d columns, %v", len(comments), err)
 	}
-	for _, name := range names {
-		table, column, _ := strings.Cut(name, ".")
-		_, section, found := strings.Cut(page, "\n### "+table+"\n")
-		section, _, _ = strings.Cut(section, "\n### ")
-		first, _, _ := strings.Cut(page, "\n## Each table\n")
+	columns := map[string][]tableColumn{}
+	for _, c := range comments {
+		columns[c.Table] = append(columns[c.Table], c)
+	}
+	want := page
+	first, _, _ := strings.Cut(page, "\n## Each table\n")
+	for table, columns := range columns {
 		if !strings.Contains(first, "`"+table+"`") {
-			t.Errorf("docs/sql.md: what there is lacks %s", table)
+			t.Errorf("docs/sql.md: the list of tables lacks %s", table)
 		}
-		if !found || !strings.Contains(section, "`"+column+"`") {
-			t.Errorf("docs/sql.md does not name %s below the heading %s", column, table)
+		want = withColumns(t, want, table, columns)
+	}
+	if want == page {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/sql.md differs from the comments in migrations/: go test ./cmd/progressor -run SQLPage -update")
+	}
+	if err := os.WriteFile("../../docs/sql.md", []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tableColumn is a column of a table or view.
+type tableColumn struct{ Table, Name, Comment string }
+
+// columnTable matches the first Markdown table of a section that lists columns.
+var columnTable = regexp.MustCompile(`(?m)^\| column \|.*\n\|[-|]+\|\n(?:\|.*\n)*`)
+
+// withColumns replaces the column table in the section of a table.
+func withColumns(t *testing.T, page, table string, columns []tableColumn) string {
+	before, section, found := strings.Cut(page, "\n### "+table+"\n")
+	if !found {
+		t.Errorf("docs/sql.md has no section %s", table)
+		return page
+	}
+	section, after, next := strings.Cut(section, "\n### ")
+	old := columnTable.FindString(section)
+	if old == "" {
+		t.Errorf("docs/sql.md: section %s has no column table", table)
+		return page
+	}
+	references := map[string]string{}
+	for line := range strings.Lines(old) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			references[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[2])
 		}
 	}
+	var list strings.Builder
+	list.WriteString("| column | |\n|---|---|\n")
+	if len(references) > 0 {
+		list.Reset()
+		list.WriteString("| column | reference | |\n|---|---|---|\n")
+	}
+	for _, c := range columns {
+		comment := strings.ReplaceAll(c.Comment, "|", `\|`)
+		if len(references) == 0 {
+			fmt.Fprintf(&list, "| `%s` | %s |\n", c.Name, comment)
+			continue
+		}
+		fmt.Fprintf(&list, "| `%s` | %s | %s |\n", c.Name, cmp.Or(references[c.Name], "–"), comment)
+	}
+	section = strings.Replace(section, old, list.String(), 1)
+	if next {
+		section += "\n### " + after
+	}
+	return before + "\n### " + table + "\n" + section
 }
 
 // The configuration file on the page of crons is valid.

@@ -152,10 +152,10 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 // flowRow is the final state of a step or an item.
 type flowRow struct {
 	status, result   string
-	attempt          int // how often it has begun
-	begun, ended     int // number of events about it
-	ends             int // tasks of its job that have succeeded
-	running, stopped time.Time
+	attempt          int       // how often it has begun
+	begun, ended     int       // number of events about it
+	ends             int       // tasks of its job that have succeeded
+	created, stopped time.Time // of its job or run; running_time would not do, because tests move it
 }
 
 // end waits until the runs have ended. It returns them by run and step. "sub/only" is the step of
@@ -169,7 +169,9 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 		w.t.Errorf("%d runs have not ended within %s", count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace), testTimeout)
 	}
 	found, err := conn.Query(w.t.Context(), `SELECT split_part(f.run_id, '/', 1), CASE WHEN f.run_id LIKE '%/sub' THEN 'sub/' ELSE '' END || f.step_id || CASE WHEN f.index >= 0 THEN '.' || f.index ELSE '' END,
-			f.status::text, coalesce(f.result::text, ''), f.attempt, coalesce(f.running_time, 'epoch'), coalesce(f.finished_time, 'epoch'),
+			f.status::text, coalesce(f.result::text, ''), f.attempt,
+			coalesce((SELECT p.created_time FROM processes p WHERE p.namespace = f.namespace AND p.process_id = f.process_id),
+				f.running_time, 'epoch'), coalesce(f.finished_time, 'epoch'),
 			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index
 			   AND (e.type = 'step_queued' OR e.to_status = 'running')),
 			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index AND e.to_status = 'succeeded'),
@@ -183,7 +185,7 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	rows := map[string]map[string]flowRow{}
 	var run, step string
 	var r flowRow
-	_, err = pgx.ForEachRow(found, []any{&run, &step, &r.status, &r.result, &r.attempt, &r.running, &r.stopped, &r.begun, &r.ended, &r.ends}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&run, &step, &r.status, &r.result, &r.attempt, &r.created, &r.stopped, &r.begun, &r.ended, &r.ends}, func() error {
 		if rows[run] == nil {
 			rows[run] = map[string]flowRow{}
 		}
@@ -220,8 +222,8 @@ func (w *flowWatch) judge(rows map[string]map[string]flowRow) (wrong []string) {
 				say("step %s of %s is %q: it has begun %d times, which %d events say, and succeeded %d times", step, id, r.status, r.attempt, r.begun, r.ended)
 			}
 			for _, need := range needs {
-				if r.running.Before(steps[need].stopped) {
-					say("step %s of %s began before %s had ended", step, id, need)
+				if r.created.Before(steps[need].stopped) {
+					say("step %s of %s was created before %s had ended", step, id, need)
 				}
 			}
 			if slices.Contains(gives, step) {
@@ -280,7 +282,7 @@ func TestFlowsAreJudged(t *testing.T) {
 		"told twice":           {change("b", func(r *flowRow) { r.begun = 2 }), 1},
 		"ended twice":          {change("b", func(r *flowRow) { r.ended = 2 }), 1},
 		"its job ended twice":  {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
-		"too early":            {change("last", func(r *flowRow) { r.running = began }), 3},
+		"too early":            {change("last", func(r *flowRow) { r.created = began }), 3},
 		"a result of nobody":   {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
 		"another one counted":  {func(w *flowWatch, _ map[string]map[string]flowRow) { w.jobs.accepted["~job/x/a"] = []string{"other"} }, 1},
 	} {
@@ -291,7 +293,7 @@ func TestFlowsAreJudged(t *testing.T) {
 			for range depth(step) {
 				at = at.Add(time.Minute)
 			}
-			steps[step] = flowRow{status: "succeeded", result: `"by ` + step + `"`, attempt: 1, begun: 1, ended: 1, ends: 1, running: at, stopped: at.Add(time.Second)}
+			steps[step] = flowRow{status: "succeeded", result: `"by ` + step + `"`, attempt: 1, begun: 1, ended: 1, ends: 1, created: at, stopped: at.Add(time.Second)}
 			w.jobs.answers["~job/x/"+step] = []string{"other", "by " + step}
 		}
 		rows := map[string]map[string]flowRow{"x": steps}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Status of a run, as its row says it.
+// Status of a run as stored in flow_runs. The value active covers QUEUED, RUNNING and WAITING_WORKER of the API.
 type FlowStatus string
 
 const (
@@ -62,7 +62,7 @@ func (ns NullFlowStatus) Value() (driver.Value, error) {
 	return string(ns.FlowStatus), nil
 }
 
-// Status of a step of a run, or of an item of it.
+// Status of a step of a run, of an item of a for_each step, or of the compensation of a step.
 type StepStatus string
 
 const (
@@ -109,46 +109,46 @@ func (ns NullStepStatus) Value() (driver.Value, error) {
 	return string(ns.StepStatus), nil
 }
 
-// How many jobs of each name stand in each state: sum n over the lanes. A transaction that makes, removes or moves jobs counts what it does, so the sums are exact.
+// Number of jobs of each name in each state: sum(n) over the lanes. Each transaction that creates, removes or changes jobs updates it, so the sums are exact.
 type JobCount struct {
 	// Namespace of the jobs.
 	Namespace string
 	// Name of the jobs.
 	Name string
-	// Who counted: each lane of each engine has rows of its own, so that none waits for another. 0: who has no lane.
+	// Lane that counted. Each lane of each engine has its own rows, so that lanes do not wait for each other. 0 for changes outside of lanes.
 	Lane int32
-	// State of the jobs in lower case. available counts those that run too: of one worker running tells which these are, else every claim would count; of several they are counted once more, as running or cancel_requested.
+	// State of the jobs, in lower case. available includes running jobs. Running jobs of several workers are also counted as running or cancel_requested.
 	State string
-	// How many came into the state, less those that left it. Of one lane it may be negative: another may have counted them in.
+	// Number of jobs that entered the state minus those that left it. It may be negative in a single lane.
 	N int64
 }
 
-// Units of isolation and policy: which processor, how to retry, how much at a time. Every node reads changes within a second.
+// Units of isolation and policy, each with its processor, retry policy and limits. PutNamespace writes a row. Every node reads changes within a second.
 type Namespace struct {
-	// Name, 1 to 128 of [a-zA-Z0-9._/-].
+	// Name of the namespace, 1 to 128 characters of [a-zA-Z0-9._/-].
 	Namespace string
-	// The API's message Namespace as JSON: processor, retryPolicy, stepTimeout, maxRunning, …; what is missing has its default.
+	// Configuration of the namespace, as JSON (the message Namespace of the API). Missing fields have their defaults.
 	Config json.RawMessage
-	// true: nothing of the namespace is handed out; what runs goes on, requests are stored and wait.
+	// True if no tasks of the namespace start. Running tasks continue, and requests are stored and wait.
 	Paused bool
-	// When the namespace was put first.
+	// When the namespace was created.
 	CreatedTime time.Time
-	// When the namespace was put, paused or resumed last.
+	// When the namespace was last configured, paused or resumed.
 	UpdatedTime time.Time
 }
 
-// Idempotent requests: who repeats one gets the answer of its task. Outlives the process.
+// Idempotency keys of requests. A repeated request gets the response of its task, also after the process was removed. Rows are deleted when the retention of keys has passed (24 hours by default).
 type Request struct {
-	// First 16 bytes of SHA-256 over namespace, process_id (empty where the engine chose it) and idempotency key, each with its length.
+	// Identifies the request: the first 16 bytes of a SHA-256 digest of namespace, process_id (empty if the engine chose it) and idempotency key.
 	RequestID uuid.UUID
 	// Namespace of the request.
 	Namespace string
-	// The process that it went to, or started.
+	// ID of the process that the request was sent to, or that it started. If another job has the unique key of an Enqueue, the ID of that job.
 	ProcessID string
-	// The task whose answer is the request's; 0: a repair that needed none.
+	// Number of the task whose response the request gets. 0 if there is none, as for a repair without a task, or if another job has the unique key of an Enqueue.
 	TaskID int64
-	// Digest of method and args: another request under the same key is refused.
+	// Digest of the method and args (bytes). A different request with the same key is rejected.
 	Fingerprint []byte
-	// The retention of the key counts from here: when the request was accepted; if its task took longer than the retention, when the task ended.
+	// Start of the retention of the key: when the request was accepted. If its task took longer than the retention, when the task ended.
 	CreatedTime time.Time
 }

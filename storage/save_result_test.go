@@ -289,6 +289,44 @@ func TestOneFlushStoresOneEndOfAnAttempt(t *testing.T) {
 	}
 }
 
+// The fast path does not apply to a process with a cancel request. If the cancel or a removal ends
+// the attempt in the same flush, messages of a result are sent only if the result is stored.
+func TestResultBesideTheEndOfItsAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := open(t, b.dsn, storage.Config{Lanes: 1}).WaitForLocks()
+	b.process("first")
+	for id, endOf := range map[string]func(id string) (bool, error){
+		"cancelled": func(id string) (bool, error) { return s.EndOverdueCancel(key(id)) },
+		"removed":   func(id string) (bool, error) { return true, s.RemoveProcess(t.Context(), key(id)) },
+	} {
+		b.process(id)
+		claim := b.claim(id)
+		b.cancelFor(id, 0)
+		release := b.foreign("SELECT FROM processes WHERE process_id = 'first' FOR UPDATE")
+		first := later(func() (storage.Prepared, error) { return s.PrepareCall(call("first", placeless)) })
+		waits := b.waits(1)
+		save := later(func() (storage.Saved, error) {
+			return s.SaveResult(end(claim, storage.Finished, says(notifyOf("first", "x"))))
+		})
+		for s.Pending() < 2 && waits {
+			waits = b.waits(1)
+		}
+		ended := later(func() (bool, error) { return endOf(id) })
+		for s.Pending() < 3 && waits {
+			waits = b.waits(1)
+		}
+		release()
+		_, _ = first() // unavailable if the machine is slow
+		_, err := save()
+		if _, err := ended(); err != nil {
+			t.Error(err)
+		}
+		sent := ask[int](b, "SELECT count(*) FROM messages WHERE sender_process_id = $1", id)
+		equal(t, fmt.Sprintf("messages of a result, %s, %v", id, err), sent == 1, err == nil)
+	}
+}
+
 // The collector and a node may both fail one attempt. If the second failure arrives after a repair,
 // it cancels nothing.
 func TestLateTwinOfFailureCancelsNothing(t *testing.T) {

@@ -108,6 +108,11 @@ var mutants = []mutant{
 		packages: "./storage", run: "OneFlushStoresOneEnd",
 	},
 	{
+		name: "rejected-result-sends", breaks: "messages of a result that a command ended are not sent",
+		file: "storage/item.go", old: "it.general = it.general || ends[it.key]", planted: "it.general = it.general && ends[it.key]",
+		packages: "./storage", run: "ResultBesideTheEnd",
+	},
+	{
 		name: "timeout-not-split", breaks: "a flush that times out is halved",
 		file: "storage/lane.go", old: "len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1", planted: "len(ops) == 1 && timedOut(err)",
 		packages: "./storage", run: "TimesOut",

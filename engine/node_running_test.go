@@ -72,7 +72,7 @@ func TestNodeBoundLeavesASlot(t *testing.T) {
 	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxBacklog: 7})
 	_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused")})
 	var overload *process.OverloadError
-	if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) || !strings.Contains(overload.Bound, "max_backlog allows, 7") {
+	if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `"ns"`) || !strings.Contains(overload.Bound, "reached its max_backlog, 7") {
 		t.Errorf("one more: %v", err)
 	}
 	if bound, taken := reg.value(t, "progressor_node_places"), reg.value(t, "progressor_node_places_taken"); bound != 4 || taken != 3 {

@@ -282,7 +282,7 @@ func TestBacklog(t *testing.T) {
 	for range 2 {
 		_, err := n.Start(t.Context(), engine.StartParams{Key: key("refused"), IdempotencyKey: "refused"})
 		var overload *process.OverloadError
-		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `namespace "ns"`) || !strings.Contains(overload.Bound, "max_backlog allows, 2") {
+		if !errors.As(err, &overload) || !strings.Contains(overload.Bound, `namespace "ns"`) || !strings.Contains(overload.Bound, "reached its max_backlog, 2") {
 			t.Fatalf("one too many: %v", err)
 		}
 	}

@@ -101,6 +101,8 @@ COMMENT ON COLUMN processes.first_event_id IS
   'empty. Earlier events are removed.';
 COMMENT ON COLUMN processes.history_restarted_time IS
   'When the history was last restarted. NULL if it never was.';
+CREATE INDEX processes_created
+  ON processes (namespace COLLATE "POSIX", created_time DESC, process_id COLLATE "POSIX" DESC);
 -- No index, and no predicate of an index, contains a column that changes with each task: PostgreSQL
 -- could not use HOT updates then. The keys of indexes for lists and scans have the collation
 -- "POSIX". It has the order of "C" but another name, so that a statement of the hot path, which
@@ -111,23 +113,21 @@ CREATE INDEX processes_attention
   ON processes (namespace COLLATE "POSIX", attention, attention_time DESC,
                 process_id COLLATE "POSIX" DESC)
   WHERE attention IS NOT NULL;
+CREATE INDEX processes_metadata
+  ON processes USING gin (metadata jsonb_path_ops) WITH (fastupdate = off)
+  WHERE metadata IS NOT NULL;
+CREATE INDEX processes_removed ON processes (removed_time) WHERE removed_time IS NOT NULL;
+CREATE INDEX processes_cancel_deadline ON processes (cancel_deadline)
+  WHERE cancel_deadline IS NOT NULL;
 CREATE INDEX processes_attention_created
   ON processes (namespace COLLATE "POSIX", attention, created_time DESC,
                 process_id COLLATE "POSIX" DESC)
   WHERE attention IS NOT NULL;
-CREATE INDEX processes_cancel_deadline ON processes (cancel_deadline)
-  WHERE cancel_deadline IS NOT NULL;
-CREATE INDEX processes_created
-  ON processes (namespace COLLATE "POSIX", created_time DESC, process_id COLLATE "POSIX" DESC);
 CREATE INDEX processes_failed_jobs ON processes (namespace COLLATE "POSIX", attention_time)
   WHERE attention = 'ERROR' AND kind = 'job' AND removed_time IS NULL;
 COMMENT ON INDEX processes_failed_jobs IS
   'FAILED jobs by the time of their failure, for retention. A FAILED job has ended, but a plain '
   'process in ERROR has not.';
-CREATE INDEX processes_metadata
-  ON processes USING gin (metadata jsonb_path_ops) WITH (fastupdate = off)
-  WHERE metadata IS NOT NULL;
-CREATE INDEX processes_removed ON processes (removed_time) WHERE removed_time IS NOT NULL;
 
 CREATE TABLE events (
   namespace   text COLLATE "C" NOT NULL,
@@ -377,9 +377,9 @@ COMMENT ON COLUMN messages.context IS
 COMMENT ON COLUMN messages.grace IS
   'For a cancel: how long the process may take to end. NULL for 30 seconds, or for a job its own '
   'grace period.';
-CREATE INDEX messages_created ON messages (created_time) WHERE held IS NOT TRUE;
-CREATE INDEX messages_held ON messages (namespace, process_id) WHERE held;
 CREATE INDEX messages_target ON messages (namespace, process_id, message_id) WHERE NOT held;
+CREATE INDEX messages_held ON messages (namespace, process_id) WHERE held;
+CREATE INDEX messages_created ON messages (created_time) WHERE held IS NOT TRUE;
 
 CREATE TABLE dead_letters (
   message_id        bigint NOT NULL,

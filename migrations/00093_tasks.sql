@@ -111,32 +111,32 @@ COMMENT ON COLUMN schedule.taker IS
 COMMENT ON COLUMN schedule.own_priority IS
   'Priority of the task itself, if priority is or was the smaller one of a task behind it. NULL '
   'otherwise.';
+CREATE INDEX schedule_time ON schedule (namespace COLLATE "POSIX", scheduled_time)
+  WHERE waits_for = 'time';
+CREATE INDEX schedule_place ON schedule (namespace COLLATE "POSIX", priority, task_id)
+  WHERE waits_for = 'place';
 CREATE INDEX schedule_cron ON schedule (namespace COLLATE "POSIX", scheduled_time)
   WHERE waits_for = 'time' AND starts_with(process_id, '~cron/');
-CREATE INDEX schedule_due ON schedule (scheduled_time) WHERE (waits_for = 'time')::integer = 1;
-CREATE INDEX schedule_internal_retries ON schedule (namespace, process_id)
-  WHERE attempt > 0 AND starts_with(process_id, '~') AND NOT starts_with(process_id, '~job/');
-CREATE INDEX schedule_job_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
-  WHERE waits_for = 'time' AND job_name IS NOT NULL;
 CREATE INDEX schedule_jobs ON schedule (namespace COLLATE "POSIX", job_name, priority, task_id)
   WHERE waits_for = 'place' AND job_name IS NOT NULL;
-CREATE INDEX schedule_line_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
-  WHERE waits_for = 'time' AND line IS NOT NULL;
-CREATE INDEX schedule_lines ON schedule (namespace COLLATE "POSIX", line, priority, task_id)
-  WHERE waits_for = 'constraint';
-CREATE INDEX schedule_members ON schedule (namespace COLLATE "POSIX", task_id)
-  WHERE waits_for = 'members';
 CREATE INDEX schedule_own ON schedule (namespace COLLATE "POSIX", priority, task_id)
   WHERE waits_for = 'place' AND starts_with(process_id, '~') AND NOT starts_with(process_id,
                                             '~job/');
-CREATE INDEX schedule_place ON schedule (namespace COLLATE "POSIX", priority, task_id)
-  WHERE waits_for = 'place';
+CREATE INDEX schedule_job_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
+  WHERE waits_for = 'time' AND job_name IS NOT NULL;
+CREATE INDEX schedule_lines ON schedule (namespace COLLATE "POSIX", line, priority, task_id)
+  WHERE waits_for = 'constraint';
+CREATE INDEX schedule_line_times ON schedule (namespace COLLATE "POSIX", scheduled_time)
+  WHERE waits_for = 'time' AND line IS NOT NULL;
 -- The predicate on waits_for is written as in no other index. Otherwise the planner would use
 -- schedule_place, which contains all waiting tasks.
 CREATE INDEX schedule_takers ON schedule (taker, namespace COLLATE "POSIX", priority, task_id)
   WHERE taker IS NOT NULL AND ((waits_for = 'place')::integer = 1);
-CREATE INDEX schedule_time ON schedule (namespace COLLATE "POSIX", scheduled_time)
-  WHERE waits_for = 'time';
+CREATE INDEX schedule_members ON schedule (namespace COLLATE "POSIX", task_id)
+  WHERE waits_for = 'members';
+CREATE INDEX schedule_due ON schedule (scheduled_time) WHERE (waits_for = 'time')::integer = 1;
+CREATE INDEX schedule_internal_retries ON schedule (namespace, process_id)
+  WHERE attempt > 0 AND starts_with(process_id, '~') AND NOT starts_with(process_id, '~job/');
 
 CREATE TABLE running (
   namespace       text COLLATE "C" NOT NULL,

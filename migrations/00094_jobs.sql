@@ -64,8 +64,8 @@ COMMENT ON COLUMN jobs.constraint_keys IS
   'none matches.';
 COMMENT ON COLUMN jobs.unique_key IS
   'Unique key of the job, if it keeps the key after its end. NULL if it does not.';
-CREATE INDEX jobs_name ON jobs (namespace COLLATE "POSIX", name COLLATE "POSIX");
 CREATE INDEX jobs_result_expires ON jobs (result_expires_time) WHERE result IS NOT NULL;
+CREATE INDEX jobs_name ON jobs (namespace COLLATE "POSIX", name COLLATE "POSIX");
 CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WITH (fastupdate = off)
   WHERE tags IS NOT NULL;
 
@@ -160,9 +160,9 @@ COMMENT ON COLUMN job_places.failure IS
 COMMENT ON COLUMN job_places.result IS
   'Result of the member, as JSON text, until the job succeeds and contains the results of all '
   'members. NULL if none is kept.';
-CREATE INDEX job_places_job ON job_places (namespace, job_id, process_id);
 CREATE UNIQUE INDEX job_places_worker ON job_places (namespace, job_id, worker_id)
   WHERE worker_id IS NOT NULL;
+CREATE INDEX job_places_job ON job_places (namespace, job_id, process_id);
 
 CREATE TABLE job_events (
   namespace    text COLLATE "C" NOT NULL,

@@ -130,29 +130,29 @@ COMMENT ON COLUMN flow_runs.payload IS 'Input of the run, as JSON. NULL if there
 COMMENT ON COLUMN flow_runs.result IS 'Result of the run, as JSON. NULL if it has not succeeded.';
 COMMENT ON COLUMN flow_runs.failure IS
   'Failure of the step that failed the run, as JSON. NULL if the run has not failed.';
-CREATE INDEX flow_runs_created
-  ON flow_runs (namespace COLLATE "POSIX", created_time, run_id COLLATE "POSIX");
-CREATE INDEX flow_runs_cron
-  ON flow_runs (namespace COLLATE "POSIX", cron_id COLLATE "POSIX", created_time,
-                run_id COLLATE "POSIX")
-  WHERE cron_id IS NOT NULL;
 CREATE INDEX flow_runs_same ON flow_runs (namespace, template_type, dedupe_key)
   WHERE status = 'succeeded' AND dedupe_key IS NOT NULL;
-CREATE INDEX flow_runs_scope
-  ON flow_runs (namespace COLLATE "POSIX", scope_id COLLATE "POSIX", created_time,
-                run_id COLLATE "POSIX")
-  WHERE scope_id <> '';
+CREATE INDEX flow_runs_created
+  ON flow_runs (namespace COLLATE "POSIX", created_time, run_id COLLATE "POSIX");
 CREATE INDEX flow_runs_type
   ON flow_runs (namespace COLLATE "POSIX", template_type COLLATE "POSIX", created_time,
                 run_id COLLATE "POSIX");
+CREATE INDEX flow_runs_updated
+  ON flow_runs (namespace COLLATE "POSIX", updated_time, run_id COLLATE "POSIX");
 CREATE INDEX flow_runs_unfinished
   ON flow_runs (namespace COLLATE "POSIX", created_time, run_id COLLATE "POSIX")
   WHERE finished_time IS NULL;
 CREATE INDEX flow_runs_unsuccessful
   ON flow_runs (namespace COLLATE "POSIX", created_time, run_id COLLATE "POSIX")
   WHERE status IN ('failed', 'cancelled', 'expired');
-CREATE INDEX flow_runs_updated
-  ON flow_runs (namespace COLLATE "POSIX", updated_time, run_id COLLATE "POSIX");
+CREATE INDEX flow_runs_scope
+  ON flow_runs (namespace COLLATE "POSIX", scope_id COLLATE "POSIX", created_time,
+                run_id COLLATE "POSIX")
+  WHERE scope_id <> '';
+CREATE INDEX flow_runs_cron
+  ON flow_runs (namespace COLLATE "POSIX", cron_id COLLATE "POSIX", created_time,
+                run_id COLLATE "POSIX")
+  WHERE cron_id IS NOT NULL;
 
 CREATE TABLE flow_steps (
   namespace           text COLLATE "C" NOT NULL,

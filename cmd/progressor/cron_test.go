@@ -198,9 +198,9 @@ func TestCronRefusals(t *testing.T) {
 	for args, want := range map[string]string{
 		"--overlap|some": `--overlap: unknown value "some"; known: ALLOW, SKIP, CANCEL_PREV, PARALLEL, BUFFER_ONE`,
 		"0 25 * * *":     `EXPRESSION 2: "0 25 * * *": hour`, "--timezone|Mars": "--timezone: ", "--exclude|@every 9s": "--exclude: ",
-		"--misfire|catch_up_limited": "--catchup-limit: CATCH_UP_LIMITED needs how many", "--max-attempts=-1": "--max-attempts: ",
+		"--misfire|catch_up_limited": "--catchup-limit: must be 1 to 100000", "--max-attempts=-1": "--max-attempts: ",
 		"--retry-backoff-factor|0.5": "--retry-backoff-factor: ", "--start-time|soon": "--start-time: must be a time", "--method|PUT": "require --http",
-		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: nothing fires", "--file|/does/not/exist": "no such file",
+		"--end-time|2020-01-01T00:00:00Z|--start-time|2021-01-01T00:00:00Z": "--end-time: must be after a fire time", "--file|/does/not/exist": "no such file",
 		"--process-metadata|[]": "--process-metadata: must be a JSON object", "--http|http://a": "--http", "--target-namespace|a b": "--target-namespace: ",
 	} {
 		r := p.run(t, append(good[:len(good):len(good)], strings.Split(args, "|")...)...)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/migrations"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -70,7 +71,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 }
 
 func TestExpectedIndexes(t *testing.T) {
-	names, err := expectedIndexes(1)
+	names, err := expectedIndexes(migrations.Base)
 	if err != nil || !slices.Contains(names, "processes_created") || slices.Contains(names, "processes") {
 		t.Errorf("indexes = %q, %v", names, err)
 	}

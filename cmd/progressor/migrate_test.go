@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/migrations"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -62,20 +63,20 @@ func TestOtherSchemas(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
-	wantLines(t, p.ok(t, "doctor"), "schema version 99 of", "but compatible: the invariants were not checked. Next: run the doctor of a newer progressor", "violations: 0")
-	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("nothing to do: the schema has version 99, newer than this program's %d\n", own) {
+	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
+	wantLines(t, p.ok(t, "doctor"), "schema version 999 of", "but compatible: the invariants were not checked. Next: run the doctor of a newer progressor", "violations: 0")
+	if out := p.ok(t, "migrate", "up"); out != fmt.Sprintf("nothing to do: the schema has version 999, newer than this program's %d\n", own) {
 		t.Errorf("output = %q", out)
 	}
-	wantLines(t, p.ok(t, "migrate", "status"), "99 of a newer progressor")
+	wantLines(t, p.ok(t, "migrate", "status"), "999 of a newer progressor")
 
-	exec("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql AS 'SELECT 98::bigint'")
+	exec("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql AS 'SELECT 998::bigint'")
 	exec("ALTER TABLE nodes RENAME COLUMN draining TO stopping")
 	for _, tt := range []struct{ args, says string }{
-		{"doctor", "cannot work with the schema, which has version 99: the invariants were not checked. Next: run a newer progressor"},
+		{"doctor", "cannot work with the schema, which has version 999: the invariants were not checked. Next: run a newer progressor"},
 		{"doctor", "cannot check the nodes"},
 		{"migrate down --yes", "run a newer progressor"},
-		{"serve --listen 127.0.0.1:0", "needs a program of version 98 or newer"},
+		{"serve --listen 127.0.0.1:0", "needs a program of schema version 998 or newer"},
 	} {
 		if r := p.run(t, strings.Fields(tt.args)...); r.code != exitFailed || !strings.Contains(r.stdout+r.stderr, tt.says) {
 			t.Errorf("%s: %+v, want %q", tt.args, r, tt.says)
@@ -83,15 +84,17 @@ func TestOtherSchemas(t *testing.T) {
 	}
 
 	exec("ALTER TABLE nodes RENAME COLUMN stopping TO draining")
-	exec("DELETE FROM goose_db_version WHERE version_id = 99")
-	for version := schemaVersionOf(t, p); version > 0; version = schemaVersionOf(t, p) {
-		if version < own {
-			r := p.run(t, "doctor")
-			if r.code != exitFailed || !strings.Contains(r.stdout, fmt.Sprintf("the schema has version %d, this binary needs %d: the invariants were not checked. Next: progressor migrate up", version, own)) {
-				t.Errorf("doctor on schema %d: %+v", version, r)
-			}
-		}
+	exec("DELETE FROM goose_db_version WHERE version_id = 999")
+	for version := own; version > migrations.Base; version = schemaVersionOf(t, p) {
 		p.ok(t, "migrate", "down", "--yes")
+		older := schemaVersionOf(t, p)
+		r := p.run(t, "doctor")
+		if r.code != exitFailed || !strings.Contains(r.stdout, fmt.Sprintf("the schema has version %d, this binary needs %d: the invariants were not checked. Next: progressor migrate up", older, own)) {
+			t.Errorf("doctor on schema %d: %+v", older, r)
+		}
+	}
+	if r := p.run(t, "migrate", "down", "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "is the oldest that this program can migrate to") {
+		t.Errorf("migrate down from the base: %+v", r)
 	}
 }
 

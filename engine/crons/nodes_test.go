@@ -222,10 +222,10 @@ func TestResumeOfABrokenCron(t *testing.T) {
 		return p.GetStatus().String()
 	}
 	eventually(t, "it is broken", func() bool {
-		spoil(`{"v":1,`, `{"v":9,`) // like a state of a later version
+		spoil(`{"v":1,`, `{"v":!,`) // not JSON
 		return status() == "PROCESS_STATUS_ERROR"
 	})
-	spoil(`{"v":9,`, `{"v":1,`)
+	spoil(`{"v":!,`, `{"v":1,`)
 	if _, err := n.Resume(t.Context(), &progressorv1.ResumeCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {
 		t.Fatal(err)
 	}

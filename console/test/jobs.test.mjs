@@ -116,7 +116,7 @@ spec("A job is enqueued, and its timeline opened", async (page, go) => {
   await dialog.getByLabel("Retries").fill("2");
   await dialog.getByRole("button", { name: "Enqueue" }).click();
   await page.getByRole("heading", { name: "by-hand" }).waitFor();
-  await page.getByText(/waits for a worker since/).waitFor();
+  await page.getByText(/has waited for a worker since/).waitFor();
   const j = await jobOf("by-hand");
   assert.deepEqual([j.args, j.options.maxRetry], [{ to: "bob" }, 2]);
   await page.getByRole("link", { name: "Timeline" }).click();
@@ -148,9 +148,9 @@ spec("Constraints are made, seen at work, changed and deleted", async (page, go)
 spec("A place that is held by a job which no worker has taken is not called running", async (page, go) => {
   await engine.post("JobService/PutConstraint", { constraint: { namespace: "mail", name: "one-fax", match: 'job.name == "fax"', maxRunning: 1 } });
   for (const jobId of ["fax-1", "fax-2"]) await engine.post("JobService/Enqueue", { namespace: "mail", jobId, name: "fax" });
-  await eventually("fax-2 waits for its place", async () => /1 of 1 places taken/.test((await jobOf("fax-2")).blockedOn ?? ""));
+  await eventually("fax-2 waits for its slot", async () => /1 of 1 slots in use/.test((await jobOf("fax-2")).blockedOn ?? ""));
   await go("#/job?ns=mail&id=fax-2");
-  const told = page.locator(".notice").filter({ hasText: "waits for constraint one-fax: 1 of 1 places taken (fax-1)" });
+  const told = page.locator(".notice").filter({ hasText: "one-fax: 1 of 1 slots in use (fax-1)" });
   await told.getByText("progressor job get mail fax-1", { exact: true }).and(page.locator("code")).waitFor();
   await page.getByRole("region", { name: "events" }).getByRole("cell", { name: "needs one-fax", exact: true }).waitFor();
   await told.getByRole("link", { name: "Show constraints" }).click();
@@ -158,7 +158,7 @@ spec("A place that is held by a job which no worker has taken is not called runn
   await page.getByRole("progressbar", { name: "1 of 1 slots in use" }).waitFor();
   await page.getByText("no worker has taken yet").waitFor();
   await go("#/process?ns=mail&id=fax-2");
-  await page.getByText("1 of 1 places taken (fax-1)").waitFor();
+  await page.getByText("1 of 1 slots in use (fax-1)").waitFor();
   for (const jobId of ["fax-2", "fax-1"]) await engine.post("JobService/CancelJob", { namespace: "mail", jobId });
   await engine.post("JobService/DeleteConstraint", { namespace: "mail", name: "one-fax" });
 });

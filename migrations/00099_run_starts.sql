@@ -1,7 +1,7 @@
 -- +goose Up
 -- The row of a step has no running_time while its job is open: running has it. So a step and a run
--- begin when a worker takes the job, not when the job is enqueued. status and phase are those of
--- 00096_flows.sql.
+-- begin when a worker takes the job, not when the job is enqueued. status and phase are those of the
+-- API. storage/search/runs.go has the same conditions, and a test compares them.
 CREATE OR REPLACE VIEW run_list AS
   SELECT r.namespace, r.run_id, r.template_type, r.template_version,
          CASE WHEN r.status <> 'active' THEN upper(r.status::text) ELSE active.status END AS status,
@@ -159,6 +159,96 @@ CREATE OR REPLACE VIEW step_list AS
         AND f.run_id = r.run_id
         AND f.step_id = x.step->>'stepId'
         AND f.index = -1);
+
+COMMENT ON VIEW run_list IS
+  'Flow runs, each with the status and the phase that the API shows. Use a namespace in WHERE, or '
+  'LIMIT, because the steps of open runs are read for each row.';
+COMMENT ON COLUMN run_list.namespace IS 'Namespace of the run.';
+COMMENT ON COLUMN run_list.run_id IS 'ID of the run. Its process is ~flow/RUN_ID.';
+COMMENT ON COLUMN run_list.template_type IS 'Name of the template of the run.';
+COMMENT ON COLUMN run_list.template_version IS 'Version of the template of the run.';
+COMMENT ON COLUMN run_list.status IS
+  'Status of the run: PENDING, QUEUED, RUNNING, WAITING_WORKER, CANCEL_REQUESTED, COMPENSATING, '
+  'SUCCEEDED, FAILED, CANCELLED or EXPIRED.';
+COMMENT ON COLUMN run_list.phase IS
+  'ID of the running step, or of the next one: the first one in the template if there are '
+  'several. NULL if the run has ended.';
+COMMENT ON COLUMN run_list.blocked_on IS
+  'For a pending run, what it waits for: scope: RUN_ID, time: TIME, or backoff: TIME. NULL if it '
+  'waits for none of these.';
+COMMENT ON COLUMN run_list.scope IS
+  'Kind of the subject of the run, such as user, account or system. Empty if there is none.';
+COMMENT ON COLUMN run_list.scope_id IS 'ID of the subject of the run. Empty if there is none.';
+COMMENT ON COLUMN run_list.created_time IS 'When the run was stored.';
+COMMENT ON COLUMN run_list.run_time IS 'Earliest start of the run. NULL if it may start at once.';
+COMMENT ON COLUMN run_list.finished_time IS 'When the run ended. NULL if it has not ended.';
+COMMENT ON COLUMN run_list.runs_for IS
+  'Time since the first step started, until the end of the run or now. NULL if no step has '
+  'started.';
+COMMENT ON COLUMN run_list.cancel_requested_time IS
+  'When a cancel of the run was first requested. NULL if none was requested.';
+COMMENT ON COLUMN run_list.cancel_reason IS 'Reason of the cancel request. NULL if there is none.';
+COMMENT ON COLUMN run_list.cron_id IS 'ID of the cron that started the run. NULL if none did.';
+COMMENT ON COLUMN run_list.fire_time IS
+  'Fire time of the cron that started the run. NULL if none did.';
+COMMENT ON COLUMN run_list.parent_run_id IS
+  'ID of the run that started this run in a step. NULL if there is none.';
+COMMENT ON COLUMN run_list.repeat_of_run_id IS
+  'ID of the run that this run repeats, with the same payload. NULL if there is none.';
+COMMENT ON COLUMN run_list.failure_reason IS
+  'Reason of the failure of the step that failed the run. NULL if the run has not failed.';
+COMMENT ON COLUMN run_list.failure_message IS
+  'Message of the failure of the step that failed the run. NULL if the run has not failed.';
+COMMENT ON COLUMN run_list.payload IS 'Input of the run, as JSON. NULL if there is none.';
+COMMENT ON COLUMN run_list.result IS 'Result of the run, as JSON. NULL if it has not succeeded.';
+COMMENT ON COLUMN run_list.metadata IS
+  'Searchable attributes of the run, a JSON object. NULL if there are none.';
+
+COMMENT ON VIEW step_list IS
+  'Steps of runs and items of for_each steps, including steps that have not started. Use a '
+  'namespace and a run in WHERE.';
+COMMENT ON COLUMN step_list.namespace IS 'Namespace of the run.';
+COMMENT ON COLUMN step_list.run_id IS 'ID of the run. Its process is ~flow/RUN_ID.';
+COMMENT ON COLUMN step_list.ord IS
+  'Position of the step in its template, from 0. To sort steps and items, use ORDER BY ord, index '
+  'NULLS FIRST.';
+COMMENT ON COLUMN step_list.step_id IS 'ID of the step in its template.';
+COMMENT ON COLUMN step_list.index IS
+  'Index of the item of a for_each step, from 0. NULL for the step itself.';
+COMMENT ON COLUMN step_list.status IS
+  'Status of the step: PENDING (also while its job waits for a worker), RUNNING, SUCCEEDED, '
+  'FAILED, SKIPPED or CANCELLED.';
+COMMENT ON COLUMN step_list.process_namespace IS
+  'Namespace of the job, process or run that executes the step.';
+COMMENT ON COLUMN step_list.process_id IS
+  'ID of the job, process or run that executes the step. NULL if there is none.';
+COMMENT ON COLUMN step_list.reason IS
+  'What the step waits for, if it has started. Otherwise, why it was skipped or cancelled. NULL '
+  'if none of these applies.';
+COMMENT ON COLUMN step_list.worker_id IS
+  'ID of the worker that has the lease of the job. For an ended step, its last worker, or who '
+  'completed the wait. NULL if unknown.';
+COMMENT ON COLUMN step_list.lease_expires_time IS
+  'Without a heartbeat until then, the lease is lost. NULL if no worker has a lease.';
+COMMENT ON COLUMN step_list.due_time IS 'End of a delay, or due time of a wait. NULL if none.';
+COMMENT ON COLUMN step_list.finished_time IS 'When the step ended. NULL if it has not ended.';
+COMMENT ON COLUMN step_list.failure_reason IS
+  'Reason of the failure of the step. NULL if it has not failed.';
+COMMENT ON COLUMN step_list.failure_message IS
+  'Message of the failure of the step. NULL if it has not failed.';
+COMMENT ON COLUMN step_list.compensation_status IS
+  'Status of the compensation of the step: RUNNING, SUCCEEDED, FAILED or CANCELLED. NULL if it '
+  'was not compensated.';
+COMMENT ON COLUMN step_list.title IS 'For a wait: its title. NULL for other steps.';
+COMMENT ON COLUMN step_list.assignees IS
+  'For a wait: who may complete it, a JSON array. NULL if anyone may, and for other steps.';
+COMMENT ON COLUMN step_list.input IS 'Input of the step, as JSON. NULL for the payload of the run.';
+COMMENT ON COLUMN step_list.result IS
+  'Result of the step, as JSON. For a for_each step, the results of its items in order. NULL if '
+  'there is none.';
+COMMENT ON COLUMN step_list.progress IS
+  'Last reported progress of the step, as JSON (percent, summary, details). NULL if none was '
+  'reported.';
 
 COMMENT ON COLUMN flow_runs.attempt IS 'Attempts of the whole run; 0: it has not begun its first.';
 COMMENT ON COLUMN flow_runs.updated_time IS 'When this row was last written: at each change of the run, and with the change of a step if a minute has passed.';

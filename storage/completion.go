@@ -74,7 +74,7 @@ type Saved struct {
 
 // plain reports whether SaveFinished or SaveCompleted can store it: the attempt finished, or its
 // process ended with it, and it sets no timer. Its messages and effects do not matter, because both
-// statements write the task row by which those are found.
+// statements write the task row by which those are found; see also batch.skipFastPath.
 func (c *Completion) plain() bool {
 	return (c.Outcome == Finished || c.Outcome == Completed) && c.TaskType != process.TaskRepair && c.Timer == nil &&
 		!c.RestartHistory && !c.UnsetTimers && len(c.NamedTimers) == 0 &&

@@ -83,8 +83,8 @@ chaos: postgres ## Break things for SECONDS under load, then check every invaria
 	  -args -chaos.duration=$(SECONDS)s -chaos.seed=$(SEED)
 
 .PHONY: mutants
-mutants: postgres ## Plant bugs into the engine, one at a time: the tests must catch each (MUTANT=part of a name)
-	$(GO) run ./internal/mutants -run '$(MUTANT)'
+mutants: postgres ## Plant bugs in the engine, two at a time: the tests must catch each (MUTANT=part of a name)
+	$(GO) run ./internal/mutants -parallel 2 -run '$(MUTANT)'
 
 # Targets that others depend on.
 

@@ -1,9 +1,10 @@
-// Command mutants plants bugs in the engine, one at a time, and checks that the tests find each of
+// Command mutants plants bugs in the engine, and checks that the tests find each of
 // them. A bug replaces a few words of a source file. The changed file is passed to go test
 // -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
 //
 //	go run ./internal/mutants              all bugs
 //	go run ./internal/mutants -run fence   those whose name contains fence
+//	go run ./internal/mutants -parallel 2
 //	go run ./internal/mutants -list
 //
 // mutants.go and the files by subject contain the bugs.

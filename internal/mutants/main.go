@@ -15,7 +15,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // mutant is one planted bug.
@@ -43,47 +46,67 @@ func start(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	only := flags.String("run", "", "plant only bugs whose name contains `TEXT`")
 	list := flags.Bool("list", false, "list the bugs")
+	parallel := flags.Int("parallel", 1, "test `N` bugs at the same time")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *parallel < 1 {
+		return fmt.Errorf("-parallel %d: must be at least 1", *parallel)
+	}
+	selected := slices.DeleteFunc(all(), func(m mutant) bool { return !strings.Contains(m.name, *only) })
+	if len(selected) == 0 {
+		return fmt.Errorf("-run %q: there is no such bug; -list names all", *only)
+	}
+	if *list {
+		for _, m := range selected {
+			fmt.Fprintf(out, "%-24s %s\n", m.name, m.breaks)
+		}
+		return nil
 	}
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return err
 	}
-	survived, planted := []string{}, 0
-	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants, limitMutants) {
-		if !strings.Contains(m.name, *only) {
-			continue
-		}
-		planted++
-		if *list {
-			fmt.Fprintf(out, "%-24s %s\n", m.name, m.breaks)
-			continue
-		}
-		began := time.Now()
-		caught, err := m.plant(ctx, root)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			survived = append(survived, m.name)
-			caught = "ERROR: " + err.Error()
-		case caught == "":
-			survived = append(survived, m.name)
-			caught = "SURVIVED"
-		}
-		fmt.Fprintf(out, "%-24s %-45s %5.1fs\n", m.name, caught, time.Since(began).Seconds())
+	var (
+		group    errgroup.Group
+		mu       sync.Mutex // guards out and survived
+		survived []string
+	)
+	group.SetLimit(*parallel)
+	for _, m := range selected {
+		group.Go(func() error {
+			began := time.Now()
+			caught, err := m.plant(ctx, root)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				survived = append(survived, m.name)
+				caught = "ERROR: " + err.Error()
+			case caught == "":
+				survived = append(survived, m.name)
+				caught = "SURVIVED"
+			}
+			fmt.Fprintf(out, "%-24s %-45s %5.1fs\n", m.name, caught, time.Since(began).Seconds())
+			return nil
+		})
 	}
-	if planted == 0 {
-		return fmt.Errorf("-run %q: there is no such bug; -list names all", *only)
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if len(survived) > 0 {
-		return fmt.Errorf("%d of %d were not caught: %s", len(survived), planted, strings.Join(survived, ", "))
+		return fmt.Errorf("%d of %d were not caught: %s", len(survived), len(selected), strings.Join(survived, ", "))
 	}
-	if !*list {
-		fmt.Fprintf(out, "%d planted, all caught\n", planted)
-	}
+	fmt.Fprintf(out, "%d planted, all caught\n", len(selected))
 	return nil
+}
+
+// all returns the bugs of all subjects.
+func all() []mutant {
+	return slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants,
+		schedulingMutants, failoverMutants, livenessMutants, connectionMutants, limitMutants)
 }
 
 func moduleRoot(ctx context.Context) (string, error) {

@@ -2,14 +2,13 @@ package main
 
 import (
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
 // Every bug can still be planted: its place is in the source, and what is planted differs.
 func TestMutantsFit(t *testing.T) {
 	names := map[string]bool{}
-	for _, m := range slices.Concat(mutants, cronMutants, jobMutants, jobEventMutants, flowMutants, schedulingMutants, failoverMutants, livenessMutants, connectionMutants, limitMutants) {
+	for _, m := range all() {
 		if names[m.name] {
 			t.Errorf("%s: the name is taken", m.name)
 		}

@@ -24,9 +24,13 @@ type flooded struct {
 	offered      int64
 	elapsed      time.Duration
 	done         histogram
+	good         int64 // done within goodputDeadline
 	refused      histogram
 	acknowledged int64
 }
+
+// goodputDeadline is how long clients wait for a response. Later responses do not count.
+const goodputDeadline = time.Second
 
 // floodTick is the interval at which due operations are counted.
 const floodTick = time.Millisecond
@@ -54,6 +58,9 @@ func (f flood) run(ctx context.Context) (*flooded, error) {
 			w.acknowledged++
 			if !ended.After(end) {
 				w.done.add(ended.Sub(began))
+				if ended.Sub(began) <= goodputDeadline {
+					w.good++
+				}
 			}
 		case errors.Is(err, process.ErrOverloaded):
 			w.refused.add(ended.Sub(began))

@@ -81,6 +81,7 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	row.Ratio, row.RatioTo = new(row.OpsPerSecond/peak), "the peak"
 	row.figure("offered", float64(storm.offered)/storm.elapsed.Seconds(), "1/s")
 	row.figure("done", 100*row.OpsPerSecond/peak, "% of the peak")
+	row.figure("goodput, within 1 s", 100*float64(storm.good)/storm.elapsed.Seconds()/peak, "% of the peak")
 	row.figure("refused, p50", millis(storm.refused.quantile(0.50)), "ms")
 	row.figure("refused, p99", millis(storm.refused.quantile(0.99)), "ms")
 	row.figure("leases lost and results refused", lostAfter-lostBefore, "")

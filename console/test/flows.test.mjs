@@ -260,6 +260,17 @@ spec("The job of a step leads to its run, which alone is retried, from the overv
   await page.getByRole("button", { name: "Cancel…" }).waitFor();
 });
 
+spec("The events of a run include those of the jobs of its steps", async (page, go) => {
+  await go("#/run?ns=orders&id=dear&tab=events");
+  const events = page.getByRole("region", { name: "events" });
+  await events.getByRole("row", { name: /Running started.*check.*1.*host-1/ }).waitFor();
+  await events.getByRole("row", { name: /step queued.*check/ }).waitFor();
+  await events.getByRole("row", { name: /Waiting.*the run/ }).first().waitFor();
+  await go("#/job?ns=orders&id=~job/dear/check");
+  await events.getByRole("row", { name: /Running started.*host-1/ }).waitFor();
+  assert.equal(await events.getByRole("row", { name: /step queued/ }).count(), 0);
+});
+
 spec("The pages of flows fit on a phone, in the dark", async (page, go) => {
   for (const hash of ["#/flows?ns=orders", "#/run?ns=orders&id=dear&step=approve", "#/run?ns=orders&id=dear&tab=events", "#/templates?ns=orders", "#/template?ns=orders&type=multi_step_pipeline&step=ship", "#/waits?ns=orders"]) {
     await go(hash);

@@ -124,6 +124,13 @@ func (p *peers) dead(unchanged, age time.Duration) bool {
 	return unchanged >= e.cfg.ZombieAfter || unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter
 }
 
+// others returns how many other live nodes run tasks.
+func (p *peers) others() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.live)
+}
+
 // isResponsibleFor reports whether this node does a chore that one node does for all. It uses
 // rendezvous hashing over the live nodes.
 func (p *peers) isResponsibleFor(chore string) bool {

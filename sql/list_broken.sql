@@ -42,3 +42,17 @@ SELECT run.namespace, run.run_id, run.template_type, run.status,
  WHERE run.status <> 'cancelled'
    AND run.parent_run_id IS NULL
  ORDER BY run.finished_time DESC LIMIT @lim::int;
+
+-- NewestErrors returns, for each namespace with processes in ERROR, how long ago the newest of them
+-- failed (µs).
+-- name: NewestErrors :many
+SELECT item.namespace::text AS namespace,
+       (extract(epoch FROM statement_timestamp() - newest.attention_time)
+         * 1000000)::bigint AS age_us
+  FROM unnest(@namespaces::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT p.attention_time FROM processes p
+    WHERE p.namespace COLLATE "POSIX" = item.namespace
+      AND p.attention = 'ERROR'
+      AND p.removed_time IS NULL
+    ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT 1) newest;

@@ -207,6 +207,17 @@ func (s *Store) ListBroken(ctx context.Context, namespaces []string, maxDetail, 
 	return rows, mapped("list processes in ERROR", err)
 }
 
+// NewestErrors returns how long ago a process of each namespace last went to ERROR and stayed there.
+// Namespaces without such processes are missing.
+func (s *Store) NewestErrors(ctx context.Context, namespaces []string) (map[string]time.Duration, error) {
+	rows, err := s.q.NewestErrors(ctx, s.general, namespaces)
+	ages := make(map[string]time.Duration, len(rows))
+	for _, r := range rows {
+		ages[r.Namespace] = time.Duration(r.AgeUs) * time.Microsecond
+	}
+	return ages, mapped("read the newest errors", err)
+}
+
 // FailedRun is a run that is FAILED or EXPIRED, with the beginning of its message.
 type FailedRun = dbsqlc.ListFailedRunsRow
 

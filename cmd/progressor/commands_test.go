@@ -274,6 +274,16 @@ func TestNamespace(t *testing.T) {
 	wantRequest(t, f.last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "play", Processor: builtinProcessor("echo"), MaxRunning: 7, Retention: durationpb.New(time.Hour),
 	}})
+	out = p.ok(t, "namespace", "health", "orders")
+	wantLines(t, out, "orders DEGRADED 1,234 35s 0 2", "orders BEHIND tasks wait add nodes")
+	wantRequest(t, f.last, &progressorv1.GetNamespaceHealthRequest{Namespace: "orders"})
+	if r := p.run(t, "namespace", "health", "down"); r.code != exitFailed || !strings.Contains(r.stdout, "DOWN") ||
+		!strings.Contains(r.stderr, "no task starts in 1 namespace") {
+		t.Errorf("%+v", r)
+	}
+	if r := p.run(t, "namespace", "health", "down", "-o", "json"); r.code != exitFailed || !strings.Contains(r.stdout, "HEALTH_STATUS_DOWN") {
+		t.Errorf("%+v", r)
+	}
 	wantLines(t, p.ok(t, "namespace", "pause", "demo"), "paused     yes")
 	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
 		if r := p.run(t, append([]string{"namespace", "put", "x"}, args...)...); r.code != exitUsage {

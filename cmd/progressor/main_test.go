@@ -10,8 +10,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -168,6 +170,23 @@ func (f *fakeEngine) RemoveProcess(_ context.Context, req *progressorv1.RemovePr
 
 func (f *fakeEngine) PutNamespace(_ context.Context, req *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
 	return answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
+}
+
+func (f *fakeEngine) GetNamespaceHealth(
+	_ context.Context, req *progressorv1.GetNamespaceHealthRequest,
+) (*progressorv1.GetNamespaceHealthResponse, error) {
+	health := &progressorv1.NamespaceHealth{
+		Namespace: "orders", Status: progressorv1.HealthStatus_HEALTH_STATUS_DEGRADED, Runnable: 1234,
+		OldestRunnableAge: durationpb.New(35 * time.Second), ProcessesInError: 2,
+		Problems: []*progressorv1.HealthProblem{{
+			Kind: progressorv1.HealthProblem_KIND_BEHIND, Status: progressorv1.HealthStatus_HEALTH_STATUS_DEGRADED,
+			Detail: "tasks wait", Next: "add nodes",
+		}},
+	}
+	if req.GetNamespace() == "down" {
+		health.Namespace, health.Status = "down", progressorv1.HealthStatus_HEALTH_STATUS_DOWN
+	}
+	return answer(f, req, &progressorv1.GetNamespaceHealthResponse{Namespaces: []*progressorv1.NamespaceHealth{health}})
 }
 
 func (f *fakeEngine) PauseNamespace(_ context.Context, req *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {

@@ -18,6 +18,7 @@ type namespaceCmd struct {
 	Put    namespacePutCmd    `cmd:"" help:"Create a namespace, or replace its configuration."`
 	Get    namespaceGetCmd    `cmd:"" help:"Show a namespace."`
 	List   namespaceListCmd   `cmd:"" help:"List the namespaces."`
+	Health namespaceHealthCmd `cmd:"" help:"Show whether the tasks of namespaces run."`
 	Pause  namespacePauseCmd  `cmd:"" help:"Pause a namespace: no task starts; requests are accepted, and wait."`
 	Resume namespaceResumeCmd `cmd:"" help:"Resume a paused namespace."`
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
@@ -20,6 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
@@ -66,9 +68,9 @@ var services = []string{
 //	/openapi.yaml  the API, for HTTP tools
 //	/              the web console, for clients that accept HTML
 //
-// It also serves gRPC health (with the status of /readyz) and gRPC reflection, v1 and v1alpha. It
-// panics if the compiled-in contract cannot be validated, or if a metric with the same name is
-// already registered. Both are defects of the program.
+// It also serves gRPC health (with the status of /readyz, and that of namespaces) and gRPC
+// reflection, v1 and v1alpha. It panics if the compiled-in contract cannot be validated, or if a
+// metric with the same name is already registered. Both are defects of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
 	workers, err := newWorkerService(e, cfg.Logger)
@@ -157,7 +159,7 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
 	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
 	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options, connect.WithCompressMinBytes(workerCompressMinBytes)))
-	mount(grpchealth.NewHandler(health{ready}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
+	mount(grpchealth.NewHandler(&health{ready, s.namespace}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
@@ -219,11 +221,22 @@ func limitBody(h http.Handler) http.Handler {
 	})
 }
 
-// health serves grpc.health.v1.Health. Every service is ready if the engine is.
-type health struct{ ready func() error }
+// health serves grpc.health.v1.Health. Every service is ready if the engine is. A namespace is
+// serving if its tasks run.
+type health struct {
+	ready      func() error
+	namespaces progressorv1connect.NamespaceServiceHandler
+}
 
-// Check returns the status of a service; "" is the program.
-func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+// namespacePrefix begins the names of the services that are namespaces.
+const namespacePrefix = "namespace/"
+
+// Check returns the status of a service; "" is the program, and "namespace/orders" is the namespace
+// orders.
+func (h *health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if name, ok := strings.CutPrefix(r.Service, namespacePrefix); ok && name != "" {
+		return h.checkNamespace(ctx, name)
+	}
 	known := r.Service == "" || r.Service == grpchealth.HealthV1ServiceName
 	for _, s := range services {
 		known = known || s == r.Service
@@ -234,6 +247,22 @@ func (h health) Check(_ context.Context, r *grpchealth.CheckRequest) (*grpchealt
 	status := grpchealth.StatusServing
 	if h.ready() != nil {
 		status = grpchealth.StatusNotServing
+	}
+	return &grpchealth.CheckResponse{Status: status}, nil
+}
+
+func (h *health) checkNamespace(ctx context.Context, name string) (*grpchealth.CheckResponse, error) {
+	request := &progressorv1.GetNamespaceHealthRequest{Namespace: name}
+	resp, err := h.namespaces.GetNamespaceHealth(ctx, request)
+	if err != nil {
+		answered, _ := toConnect(err, request)
+		return nil, answered
+	}
+	status := grpchealth.StatusServing
+	for _, ns := range resp.GetNamespaces() {
+		if ns.GetStatus() == progressorv1.HealthStatus_HEALTH_STATUS_DOWN {
+			status = grpchealth.StatusNotServing
+		}
 	}
 	return &grpchealth.CheckResponse{Status: status}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,12 +19,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
 )
 
 // open has the methods for which an empty request is valid. They have no implementation here.
-var open = map[string]bool{"CountProcesses": true, "GetOverview": true, "ListErrors": true, "ListAudit": true, "ListBulks": true, "ListNamespaces": true}
+var open = map[string]bool{"CountProcesses": true, "GetNamespaceHealth": true, "GetOverview": true, "ListErrors": true, "ListAudit": true, "ListBulks": true, "ListNamespaces": true}
 
 func TestEveryMethodIsServed(t *testing.T) {
 	t.Parallel()
@@ -189,6 +191,41 @@ func TestReadinessIsHealth(t *testing.T) {
 	}
 	_, err := client.Check(t.Context(), &grpchealth.CheckRequest{Service: "nowhere"})
 	requireCode(t, err, connect.CodeNotFound)
+}
+
+// healthOnly serves the health of namespaces only.
+type healthOnly struct {
+	progressorv1connect.UnimplementedNamespaceServiceHandler
+}
+
+func (healthOnly) GetNamespaceHealth(
+	_ context.Context, r *progressorv1.GetNamespaceHealthRequest,
+) (*progressorv1.GetNamespaceHealthResponse, error) {
+	status, ok := progressorv1.HealthStatus_value["HEALTH_STATUS_"+r.GetNamespace()]
+	if !ok {
+		return nil, fmt.Errorf("namespace %q: %w", r.GetNamespace(), process.ErrNamespaceNotFound)
+	}
+	return &progressorv1.GetNamespaceHealthResponse{Namespaces: []*progressorv1.NamespaceHealth{{
+		Namespace: r.GetNamespace(), Status: progressorv1.HealthStatus(status),
+	}}}, nil
+}
+
+// Namespaces are services of gRPC health. One that is DEGRADED serves.
+func TestHealthOfNamespaces(t *testing.T) {
+	t.Parallel()
+	h := &health{func() error { return nil }, healthOnly{}}
+	for name, want := range map[string]grpchealth.Status{
+		"OK": grpchealth.StatusServing, "DEGRADED": grpchealth.StatusServing, "DOWN": grpchealth.StatusNotServing,
+	} {
+		got, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: "namespace/" + name})
+		if err != nil || got.Status != want {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
+		}
+	}
+	for _, service := range []string{"namespace/nowhere", "namespace/", "OK"} {
+		_, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: service})
+		requireCode(t, err, connect.CodeNotFound)
+	}
 }
 
 func TestReflectionTellsTheContract(t *testing.T) {

@@ -39,6 +39,17 @@ func (s *namespaces) ListNamespaces(ctx context.Context, r *progressorv1.ListNam
 	return &progressorv1.ListNamespacesResponse{Namespaces: list, NextPageToken: next}, nil
 }
 
+// GetNamespaceHealth reports whether the tasks of namespaces run.
+func (s *namespaces) GetNamespaceHealth(
+	ctx context.Context, r *progressorv1.GetNamespaceHealthRequest,
+) (*progressorv1.GetNamespaceHealthResponse, error) {
+	list, err := s.engine.NamespaceHealth(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.GetNamespaceHealthResponse{Namespaces: list}, nil
+}
+
 // PauseNamespace pauses a namespace.
 func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true, actorOf(ctx))

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -112,6 +113,37 @@ func (p *Processor) Process(ctx context.Context, req *progressorv1.ProcessReques
 		return nil, fmt.Errorf("call processor of %s at %s: %w", p.namespace, host, classify(ctx, err))
 	}
 	return resp, nil
+}
+
+// Reach opens a connection to the processor and closes it. It sends no request. If the processor has
+// several URLs, one that accepts a connection is enough. The error is that of the last URL: the
+// connection or its certificate was rejected.
+func (p *Processor) Reach(ctx context.Context) (err error) {
+	for _, at := range p.endpoints.all {
+		dial := p.transport.DialContext
+		if at.url.Scheme == "https" {
+			dial = p.transport.DialTLSContext
+		}
+		var conn net.Conn
+		if conn, err = dial(ctx, "tcp", hostPort(at.url)); err == nil {
+			return conn.Close()
+		}
+		err = fmt.Errorf("connect to the processor of %s at %s: %w", p.namespace, at.host, err)
+	}
+	return err
+}
+
+// hostPort returns the address of a URL, with the default port of its scheme if it has none.
+func hostPort(target *url.URL) string {
+	port := target.Port()
+	switch {
+	case port != "":
+	case target.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return net.JoinHostPort(target.Hostname(), port)
 }
 
 // Close closes idle connections. The others are closed once their requests have ended and they have

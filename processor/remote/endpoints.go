@@ -22,13 +22,14 @@ type endpoints struct {
 
 type endpoint struct {
 	call callFunc
+	url  *url.URL
 	host string       // for errors
 	rest atomic.Int64 // until when the endpoint is tried last, in nanoseconds since 1970
 }
 
 func (e *endpoints) add(targets []*url.URL, dial func(*url.URL) callFunc) {
 	for _, target := range targets {
-		e.all = append(e.all, &endpoint{call: dial(target), host: target.Host})
+		e.all = append(e.all, &endpoint{call: dial(target), url: target, host: target.Host})
 	}
 }
 

@@ -149,8 +149,14 @@ func TestTLS(t *testing.T) {
 		if got := resp.GetResult().GetResponse(); string(got) != string(request().GetArgs()) {
 			t.Errorf("response %q", got)
 		}
+		if err := p.(*Processor).Reach(t.Context()); err != nil {
+			t.Errorf("reach: %v", err)
+		}
 		// Without the server's certificate the request does not reach it.
 		stranger := dialed(t, way, server.URL)
+		if err := stranger.(*Processor).Reach(t.Context()); !processor.Unreachable(err) {
+			t.Errorf("reach with an unknown certificate: %v", err)
+		}
 		if _, err := stranger.Process(t.Context(), request()); !processor.Unreachable(err) {
 			t.Errorf("an unknown certificate: %v", err)
 		}
@@ -305,7 +311,15 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	url := "http://" + listener.Addr().String()
+	open := dialed(t, &progressorv1.ConnectProcessor{MoreUrls: []string{url}}, "http://127.0.0.1:1")
+	if err := open.(*Processor).Reach(t.Context()); err != nil {
+		t.Errorf("reach by the second URL: %v", err)
+	}
 	_ = listener.Close() // the address no longer has a listener
+	if err := open.(*Processor).Reach(t.Context()); !processor.Unreachable(err) {
+		t.Errorf("reach of closed ports: %v", err)
+	}
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		_, err := dialed(t, way, "http://"+listener.Addr().String()).Process(t.Context(), request())
 		if !processor.Unreachable(err) {

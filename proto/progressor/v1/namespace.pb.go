@@ -178,6 +178,59 @@ func (HistoryMode) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
 }
 
+// HealthStatus says whether the tasks of a namespace run.
+type HealthStatus int32
+
+const (
+	HealthStatus_HEALTH_STATUS_UNSPECIFIED HealthStatus = 0
+	HealthStatus_HEALTH_STATUS_OK          HealthStatus = 1
+	HealthStatus_HEALTH_STATUS_DEGRADED    HealthStatus = 2 // tasks run, but wait long, fail, or do not run on every node
+	HealthStatus_HEALTH_STATUS_DOWN        HealthStatus = 3 // no task starts
+)
+
+// Enum value maps for HealthStatus.
+var (
+	HealthStatus_name = map[int32]string{
+		0: "HEALTH_STATUS_UNSPECIFIED",
+		1: "HEALTH_STATUS_OK",
+		2: "HEALTH_STATUS_DEGRADED",
+		3: "HEALTH_STATUS_DOWN",
+	}
+	HealthStatus_value = map[string]int32{
+		"HEALTH_STATUS_UNSPECIFIED": 0,
+		"HEALTH_STATUS_OK":          1,
+		"HEALTH_STATUS_DEGRADED":    2,
+		"HEALTH_STATUS_DOWN":        3,
+	}
+)
+
+func (x HealthStatus) Enum() *HealthStatus {
+	p := new(HealthStatus)
+	*p = x
+	return p
+}
+
+func (x HealthStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HealthStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
+}
+
+func (HealthStatus) Type() protoreflect.EnumType {
+	return &file_progressor_v1_namespace_proto_enumTypes[3]
+}
+
+func (x HealthStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HealthStatus.Descriptor instead.
+func (HealthStatus) EnumDescriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
+}
+
 type ConnectProcessor_Encoding int32
 
 const (
@@ -214,11 +267,11 @@ func (x ConnectProcessor_Encoding) String() string {
 }
 
 func (ConnectProcessor_Encoding) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[3].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[4].Descriptor()
 }
 
 func (ConnectProcessor_Encoding) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[3]
+	return &file_progressor_v1_namespace_proto_enumTypes[4]
 }
 
 func (x ConnectProcessor_Encoding) Number() protoreflect.EnumNumber {
@@ -263,11 +316,11 @@ func (x ConnectProcessor_Protocol) String() string {
 }
 
 func (ConnectProcessor_Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_progressor_v1_namespace_proto_enumTypes[4].Descriptor()
+	return file_progressor_v1_namespace_proto_enumTypes[5].Descriptor()
 }
 
 func (ConnectProcessor_Protocol) Type() protoreflect.EnumType {
-	return &file_progressor_v1_namespace_proto_enumTypes[4]
+	return &file_progressor_v1_namespace_proto_enumTypes[5]
 }
 
 func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
@@ -277,6 +330,73 @@ func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
 // Deprecated: Use ConnectProcessor_Protocol.Descriptor instead.
 func (ConnectProcessor_Protocol) EnumDescriptor() ([]byte, []int) {
 	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2, 1}
+}
+
+type HealthProblem_Kind int32
+
+const (
+	HealthProblem_KIND_UNSPECIFIED  HealthProblem_Kind = 0
+	HealthProblem_KIND_PAUSED       HealthProblem_Kind = 1
+	HealthProblem_KIND_NO_NODE      HealthProblem_Kind = 2 // no live node runs tasks
+	HealthProblem_KIND_UNSERVABLE   HealthProblem_Kind = 3 // this node has no processor for it, for example an unknown built-in one
+	HealthProblem_KIND_UNREACHABLE  HealthProblem_Kind = 4 // the processor accepts no connections from this node
+	HealthProblem_KIND_NO_WORKERS   HealthProblem_Kind = 5 // no worker has polled in the last 30 seconds
+	HealthProblem_KIND_BEHIND       HealthProblem_Kind = 6 // a task has waited for a slot or a worker for more than 10 seconds
+	HealthProblem_KIND_BACKLOG_FULL HealthProblem_Kind = 7 // requests are rejected: max_backlog tasks wait
+	HealthProblem_KIND_ERRORS       HealthProblem_Kind = 8 // a process has failed in the last 5 minutes
+)
+
+// Enum value maps for HealthProblem_Kind.
+var (
+	HealthProblem_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "KIND_PAUSED",
+		2: "KIND_NO_NODE",
+		3: "KIND_UNSERVABLE",
+		4: "KIND_UNREACHABLE",
+		5: "KIND_NO_WORKERS",
+		6: "KIND_BEHIND",
+		7: "KIND_BACKLOG_FULL",
+		8: "KIND_ERRORS",
+	}
+	HealthProblem_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED":  0,
+		"KIND_PAUSED":       1,
+		"KIND_NO_NODE":      2,
+		"KIND_UNSERVABLE":   3,
+		"KIND_UNREACHABLE":  4,
+		"KIND_NO_WORKERS":   5,
+		"KIND_BEHIND":       6,
+		"KIND_BACKLOG_FULL": 7,
+		"KIND_ERRORS":       8,
+	}
+)
+
+func (x HealthProblem_Kind) Enum() *HealthProblem_Kind {
+	p := new(HealthProblem_Kind)
+	*p = x
+	return p
+}
+
+func (x HealthProblem_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HealthProblem_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_progressor_v1_namespace_proto_enumTypes[6].Descriptor()
+}
+
+func (HealthProblem_Kind) Type() protoreflect.EnumType {
+	return &file_progressor_v1_namespace_proto_enumTypes[6]
+}
+
+func (x HealthProblem_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HealthProblem_Kind.Descriptor instead.
+func (HealthProblem_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19, 0}
 }
 
 type Namespace struct {
@@ -1262,6 +1382,273 @@ func (x *ResumeNamespaceResponse) GetNamespace() *Namespace {
 	return nil
 }
 
+type GetNamespaceHealthRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
+	// to the processor.
+	Namespace     string `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetNamespaceHealthRequest) Reset() {
+	*x = GetNamespaceHealthRequest{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetNamespaceHealthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetNamespaceHealthRequest) ProtoMessage() {}
+
+func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetNamespaceHealthRequest.ProtoReflect.Descriptor instead.
+func (*GetNamespaceHealthRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetNamespaceHealthRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+type GetNamespaceHealthResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespaces    []*NamespaceHealth     `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetNamespaceHealthResponse) Reset() {
+	*x = GetNamespaceHealthResponse{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetNamespaceHealthResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetNamespaceHealthResponse) ProtoMessage() {}
+
+func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetNamespaceHealthResponse.ProtoReflect.Descriptor instead.
+func (*GetNamespaceHealthResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetNamespaceHealthResponse) GetNamespaces() []*NamespaceHealth {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+type NamespaceHealth struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Namespace         string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Status            HealthStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=progressor.v1.HealthStatus" json:"status,omitempty"` // the worst of the problems
+	Problems          []*HealthProblem       `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
+	Paused            bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`
+	Runnable          int64                  `protobuf:"varint,5,opt,name=runnable,proto3" json:"runnable,omitempty"` // tasks that wait for a slot or a worker; 10,000 means 10,000 or more
+	OldestRunnableAge *durationpb.Duration   `protobuf:"bytes,6,opt,name=oldest_runnable_age,json=oldestRunnableAge,proto3" json:"oldest_runnable_age,omitempty"`
+	Workers           int64                  `protobuf:"varint,7,opt,name=workers,proto3" json:"workers,omitempty"` // that have polled in the last 30 seconds
+	ProcessesInError  int64                  `protobuf:"varint,8,opt,name=processes_in_error,json=processesInError,proto3" json:"processes_in_error,omitempty"`
+	NewestErrorAge    *durationpb.Duration   `protobuf:"bytes,9,opt,name=newest_error_age,json=newestErrorAge,proto3" json:"newest_error_age,omitempty"` // since a process went to ERROR and stayed in it
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *NamespaceHealth) Reset() {
+	*x = NamespaceHealth{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceHealth) ProtoMessage() {}
+
+func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceHealth.ProtoReflect.Descriptor instead.
+func (*NamespaceHealth) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *NamespaceHealth) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NamespaceHealth) GetStatus() HealthStatus {
+	if x != nil {
+		return x.Status
+	}
+	return HealthStatus_HEALTH_STATUS_UNSPECIFIED
+}
+
+func (x *NamespaceHealth) GetProblems() []*HealthProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+func (x *NamespaceHealth) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *NamespaceHealth) GetRunnable() int64 {
+	if x != nil {
+		return x.Runnable
+	}
+	return 0
+}
+
+func (x *NamespaceHealth) GetOldestRunnableAge() *durationpb.Duration {
+	if x != nil {
+		return x.OldestRunnableAge
+	}
+	return nil
+}
+
+func (x *NamespaceHealth) GetWorkers() int64 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *NamespaceHealth) GetProcessesInError() int64 {
+	if x != nil {
+		return x.ProcessesInError
+	}
+	return 0
+}
+
+func (x *NamespaceHealth) GetNewestErrorAge() *durationpb.Duration {
+	if x != nil {
+		return x.NewestErrorAge
+	}
+	return nil
+}
+
+// HealthProblem is a reason why a namespace is not OK.
+type HealthProblem struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          HealthProblem_Kind     `protobuf:"varint,1,opt,name=kind,proto3,enum=progressor.v1.HealthProblem_Kind" json:"kind,omitempty"`
+	Status        HealthStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=progressor.v1.HealthStatus" json:"status,omitempty"` // DEGRADED or DOWN
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"` // what to do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthProblem) Reset() {
+	*x = HealthProblem{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthProblem) ProtoMessage() {}
+
+func (x *HealthProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthProblem.ProtoReflect.Descriptor instead.
+func (*HealthProblem) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HealthProblem) GetKind() HealthProblem_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return HealthProblem_KIND_UNSPECIFIED
+}
+
+func (x *HealthProblem) GetStatus() HealthStatus {
+	if x != nil {
+		return x.Status
+	}
+	return HealthStatus_HEALTH_STATUS_UNSPECIFIED
+}
+
+func (x *HealthProblem) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *HealthProblem) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
@@ -1359,7 +1746,38 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x16ResumeNamespaceRequest\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"Q\n" +
 	"\x17ResumeNamespaceResponse\x126\n" +
-	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace*_\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\"Z\n" +
+	"\x19GetNamespaceHealthRequest\x12=\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1f\xbaH\x1c\xd8\x01\x01r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"\\\n" +
+	"\x1aGetNamespaceHealthResponse\x12>\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\v2\x1e.progressor.v1.NamespaceHealthR\n" +
+	"namespaces\"\xaa\x03\n" +
+	"\x0fNamespaceHealth\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x123\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1b.progressor.v1.HealthStatusR\x06status\x128\n" +
+	"\bproblems\x18\x03 \x03(\v2\x1c.progressor.v1.HealthProblemR\bproblems\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x1a\n" +
+	"\brunnable\x18\x05 \x01(\x03R\brunnable\x12I\n" +
+	"\x13oldest_runnable_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x11oldestRunnableAge\x12\x18\n" +
+	"\aworkers\x18\a \x01(\x03R\aworkers\x12,\n" +
+	"\x12processes_in_error\x18\b \x01(\x03R\x10processesInError\x12C\n" +
+	"\x10newest_error_age\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0enewestErrorAge\"\xe2\x02\n" +
+	"\rHealthProblem\x125\n" +
+	"\x04kind\x18\x01 \x01(\x0e2!.progressor.v1.HealthProblem.KindR\x04kind\x123\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1b.progressor.v1.HealthStatusR\x06status\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\"\xb8\x01\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vKIND_PAUSED\x10\x01\x12\x10\n" +
+	"\fKIND_NO_NODE\x10\x02\x12\x13\n" +
+	"\x0fKIND_UNSERVABLE\x10\x03\x12\x14\n" +
+	"\x10KIND_UNREACHABLE\x10\x04\x12\x13\n" +
+	"\x0fKIND_NO_WORKERS\x10\x05\x12\x0f\n" +
+	"\vKIND_BEHIND\x10\x06\x12\x15\n" +
+	"\x11KIND_BACKLOG_FULL\x10\a\x12\x0f\n" +
+	"\vKIND_ERRORS\x10\b*_\n" +
 	"\fZombiePolicy\x12\x1d\n" +
 	"\x19ZOMBIE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ZOMBIE_POLICY_RETRY\x10\x01\x12\x17\n" +
@@ -1373,13 +1791,19 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x18HISTORY_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11HISTORY_MODE_FULL\x10\x01\x12\x15\n" +
 	"\x11HISTORY_MODE_NONE\x10\x02\x12\x15\n" +
-	"\x11HISTORY_MODE_LAST\x10\x032\xe4\x03\n" +
+	"\x11HISTORY_MODE_LAST\x10\x03*w\n" +
+	"\fHealthStatus\x12\x1d\n" +
+	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10HEALTH_STATUS_OK\x10\x01\x12\x1a\n" +
+	"\x16HEALTH_STATUS_DEGRADED\x10\x02\x12\x16\n" +
+	"\x12HEALTH_STATUS_DOWN\x10\x032\xcf\x04\n" +
 	"\x10NamespaceService\x12W\n" +
 	"\fPutNamespace\x12\".progressor.v1.PutNamespaceRequest\x1a#.progressor.v1.PutNamespaceResponse\x12W\n" +
 	"\fGetNamespace\x12\".progressor.v1.GetNamespaceRequest\x1a#.progressor.v1.GetNamespaceResponse\x12]\n" +
 	"\x0eListNamespaces\x12$.progressor.v1.ListNamespacesRequest\x1a%.progressor.v1.ListNamespacesResponse\x12]\n" +
 	"\x0ePauseNamespace\x12$.progressor.v1.PauseNamespaceRequest\x1a%.progressor.v1.PauseNamespaceResponse\x12`\n" +
-	"\x0fResumeNamespace\x12%.progressor.v1.ResumeNamespaceRequest\x1a&.progressor.v1.ResumeNamespaceResponseB\xc2\x01\n" +
+	"\x0fResumeNamespace\x12%.progressor.v1.ResumeNamespaceRequest\x1a&.progressor.v1.ResumeNamespaceResponse\x12i\n" +
+	"\x12GetNamespaceHealth\x12(.progressor.v1.GetNamespaceHealthRequest\x1a).progressor.v1.GetNamespaceHealthResponseB\xc2\x01\n" +
 	"\x11com.progressor.v1B\x0eNamespaceProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -1394,75 +1818,90 @@ func file_progressor_v1_namespace_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_namespace_proto_rawDescData
 }
 
-var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_progressor_v1_namespace_proto_goTypes = []any{
-	(ZombiePolicy)(0),               // 0: progressor.v1.ZombiePolicy
-	(JobEvents)(0),                  // 1: progressor.v1.JobEvents
-	(HistoryMode)(0),                // 2: progressor.v1.HistoryMode
-	(ConnectProcessor_Encoding)(0),  // 3: progressor.v1.ConnectProcessor.Encoding
-	(ConnectProcessor_Protocol)(0),  // 4: progressor.v1.ConnectProcessor.Protocol
-	(*Namespace)(nil),               // 5: progressor.v1.Namespace
-	(*ProcessorConfig)(nil),         // 6: progressor.v1.ProcessorConfig
-	(*ConnectProcessor)(nil),        // 7: progressor.v1.ConnectProcessor
-	(*PullProcessor)(nil),           // 8: progressor.v1.PullProcessor
-	(*BuiltinProcessor)(nil),        // 9: progressor.v1.BuiltinProcessor
-	(*RetryPolicy)(nil),             // 10: progressor.v1.RetryPolicy
-	(*PutNamespaceRequest)(nil),     // 11: progressor.v1.PutNamespaceRequest
-	(*PutNamespaceResponse)(nil),    // 12: progressor.v1.PutNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 13: progressor.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 14: progressor.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 15: progressor.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 16: progressor.v1.ListNamespacesResponse
-	(*PauseNamespaceRequest)(nil),   // 17: progressor.v1.PauseNamespaceRequest
-	(*PauseNamespaceResponse)(nil),  // 18: progressor.v1.PauseNamespaceResponse
-	(*ResumeNamespaceRequest)(nil),  // 19: progressor.v1.ResumeNamespaceRequest
-	(*ResumeNamespaceResponse)(nil), // 20: progressor.v1.ResumeNamespaceResponse
-	nil,                             // 21: progressor.v1.ConnectProcessor.HeadersEntry
-	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 23: google.protobuf.Timestamp
+	(ZombiePolicy)(0),                  // 0: progressor.v1.ZombiePolicy
+	(JobEvents)(0),                     // 1: progressor.v1.JobEvents
+	(HistoryMode)(0),                   // 2: progressor.v1.HistoryMode
+	(HealthStatus)(0),                  // 3: progressor.v1.HealthStatus
+	(ConnectProcessor_Encoding)(0),     // 4: progressor.v1.ConnectProcessor.Encoding
+	(ConnectProcessor_Protocol)(0),     // 5: progressor.v1.ConnectProcessor.Protocol
+	(HealthProblem_Kind)(0),            // 6: progressor.v1.HealthProblem.Kind
+	(*Namespace)(nil),                  // 7: progressor.v1.Namespace
+	(*ProcessorConfig)(nil),            // 8: progressor.v1.ProcessorConfig
+	(*ConnectProcessor)(nil),           // 9: progressor.v1.ConnectProcessor
+	(*PullProcessor)(nil),              // 10: progressor.v1.PullProcessor
+	(*BuiltinProcessor)(nil),           // 11: progressor.v1.BuiltinProcessor
+	(*RetryPolicy)(nil),                // 12: progressor.v1.RetryPolicy
+	(*PutNamespaceRequest)(nil),        // 13: progressor.v1.PutNamespaceRequest
+	(*PutNamespaceResponse)(nil),       // 14: progressor.v1.PutNamespaceResponse
+	(*GetNamespaceRequest)(nil),        // 15: progressor.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),       // 16: progressor.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),      // 17: progressor.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),     // 18: progressor.v1.ListNamespacesResponse
+	(*PauseNamespaceRequest)(nil),      // 19: progressor.v1.PauseNamespaceRequest
+	(*PauseNamespaceResponse)(nil),     // 20: progressor.v1.PauseNamespaceResponse
+	(*ResumeNamespaceRequest)(nil),     // 21: progressor.v1.ResumeNamespaceRequest
+	(*ResumeNamespaceResponse)(nil),    // 22: progressor.v1.ResumeNamespaceResponse
+	(*GetNamespaceHealthRequest)(nil),  // 23: progressor.v1.GetNamespaceHealthRequest
+	(*GetNamespaceHealthResponse)(nil), // 24: progressor.v1.GetNamespaceHealthResponse
+	(*NamespaceHealth)(nil),            // 25: progressor.v1.NamespaceHealth
+	(*HealthProblem)(nil),              // 26: progressor.v1.HealthProblem
+	nil,                                // 27: progressor.v1.ConnectProcessor.HeadersEntry
+	(*durationpb.Duration)(nil),        // 28: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
 }
 var file_progressor_v1_namespace_proto_depIdxs = []int32{
-	6,  // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
-	10, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
-	22, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
+	8,  // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
+	12, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
+	28, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
 	0,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
 	2,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
-	22, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
-	23, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
+	28, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
+	29, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
-	22, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
-	22, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
-	7,  // 10: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	8,  // 11: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	9,  // 12: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
-	3,  // 13: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
-	4,  // 14: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	21, // 15: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	22, // 16: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	22, // 17: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	22, // 18: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	5,  // 19: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	5,  // 20: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 21: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 22: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	5,  // 23: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	5,  // 24: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	11, // 25: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	13, // 26: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	15, // 27: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	17, // 28: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	19, // 29: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	12, // 30: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	14, // 31: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	16, // 32: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	18, // 33: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	20, // 34: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	30, // [30:35] is the sub-list for method output_type
-	25, // [25:30] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	28, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
+	28, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
+	9,  // 10: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
+	10, // 11: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	11, // 12: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	4,  // 13: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
+	5,  // 14: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
+	27, // 15: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	28, // 16: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	28, // 17: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	28, // 18: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	7,  // 19: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	7,  // 20: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 21: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 22: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	7,  // 23: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 24: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	25, // 25: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
+	3,  // 26: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
+	26, // 27: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
+	28, // 28: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
+	28, // 29: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
+	6,  // 30: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
+	3,  // 31: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
+	13, // 32: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	15, // 33: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	17, // 34: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	19, // 35: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	21, // 36: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	23, // 37: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
+	14, // 38: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	16, // 39: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	18, // 40: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	20, // 41: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	22, // 42: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	24, // 43: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
+	38, // [38:44] is the sub-list for method output_type
+	32, // [32:38] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }
@@ -1481,8 +1920,8 @@ func file_progressor_v1_namespace_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_namespace_proto_rawDesc), len(file_progressor_v1_namespace_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   17,
+			NumEnums:      7,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

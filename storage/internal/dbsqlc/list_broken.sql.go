@@ -142,3 +142,43 @@ func (q *Queries) ListFailedRuns(ctx context.Context, db DBTX, arg ListFailedRun
 	}
 	return items, nil
 }
+
+const newestErrors = `-- name: NewestErrors :many
+SELECT item.namespace::text AS namespace,
+       (extract(epoch FROM statement_timestamp() - newest.attention_time)
+         * 1000000)::bigint AS age_us
+  FROM unnest($1::text[]) AS item(namespace)
+ CROSS JOIN LATERAL (
+   SELECT p.attention_time FROM processes p
+    WHERE p.namespace COLLATE "POSIX" = item.namespace
+      AND p.attention = 'ERROR'
+      AND p.removed_time IS NULL
+    ORDER BY p.attention_time DESC, p.process_id COLLATE "POSIX" DESC LIMIT 1) newest
+`
+
+type NewestErrorsRow struct {
+	Namespace string
+	AgeUs     int64
+}
+
+// NewestErrors returns, for each namespace with processes in ERROR, how long ago the newest of them
+// failed (µs).
+func (q *Queries) NewestErrors(ctx context.Context, db DBTX, namespaces []string) ([]NewestErrorsRow, error) {
+	rows, err := db.Query(ctx, newestErrors, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestErrorsRow
+	for rows.Next() {
+		var i NewestErrorsRow
+		if err := rows.Scan(&i.Namespace, &i.AgeUs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

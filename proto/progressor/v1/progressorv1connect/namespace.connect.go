@@ -48,6 +48,9 @@ const (
 	// NamespaceServiceResumeNamespaceProcedure is the fully-qualified name of the NamespaceService's
 	// ResumeNamespace RPC.
 	NamespaceServiceResumeNamespaceProcedure = "/progressor.v1.NamespaceService/ResumeNamespace"
+	// NamespaceServiceGetNamespaceHealthProcedure is the fully-qualified name of the NamespaceService's
+	// GetNamespaceHealth RPC.
+	NamespaceServiceGetNamespaceHealthProcedure = "/progressor.v1.NamespaceService/GetNamespaceHealth"
 )
 
 // NamespaceServiceClient is a client for the progressor.v1.NamespaceService service.
@@ -58,6 +61,9 @@ type NamespaceServiceClient interface {
 	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
+	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
+	// It shows the view of the node that serves the request.
+	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
 }
 
 // NewNamespaceServiceClient constructs a client for the progressor.v1.NamespaceService service. By
@@ -101,16 +107,23 @@ func NewNamespaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(namespaceServiceMethods.ByName("ResumeNamespace")),
 			connect.WithClientOptions(opts...),
 		),
+		getNamespaceHealth: connect.NewClient[v1.GetNamespaceHealthRequest, v1.GetNamespaceHealthResponse](
+			httpClient,
+			baseURL+NamespaceServiceGetNamespaceHealthProcedure,
+			connect.WithSchema(namespaceServiceMethods.ByName("GetNamespaceHealth")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // namespaceServiceClient implements NamespaceServiceClient.
 type namespaceServiceClient struct {
-	putNamespace    *connect.Client[v1.PutNamespaceRequest, v1.PutNamespaceResponse]
-	getNamespace    *connect.Client[v1.GetNamespaceRequest, v1.GetNamespaceResponse]
-	listNamespaces  *connect.Client[v1.ListNamespacesRequest, v1.ListNamespacesResponse]
-	pauseNamespace  *connect.Client[v1.PauseNamespaceRequest, v1.PauseNamespaceResponse]
-	resumeNamespace *connect.Client[v1.ResumeNamespaceRequest, v1.ResumeNamespaceResponse]
+	putNamespace       *connect.Client[v1.PutNamespaceRequest, v1.PutNamespaceResponse]
+	getNamespace       *connect.Client[v1.GetNamespaceRequest, v1.GetNamespaceResponse]
+	listNamespaces     *connect.Client[v1.ListNamespacesRequest, v1.ListNamespacesResponse]
+	pauseNamespace     *connect.Client[v1.PauseNamespaceRequest, v1.PauseNamespaceResponse]
+	resumeNamespace    *connect.Client[v1.ResumeNamespaceRequest, v1.ResumeNamespaceResponse]
+	getNamespaceHealth *connect.Client[v1.GetNamespaceHealthRequest, v1.GetNamespaceHealthResponse]
 }
 
 // PutNamespace calls progressor.v1.NamespaceService.PutNamespace.
@@ -158,6 +171,15 @@ func (c *namespaceServiceClient) ResumeNamespace(ctx context.Context, req *v1.Re
 	return nil, err
 }
 
+// GetNamespaceHealth calls progressor.v1.NamespaceService.GetNamespaceHealth.
+func (c *namespaceServiceClient) GetNamespaceHealth(ctx context.Context, req *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error) {
+	response, err := c.getNamespaceHealth.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // NamespaceServiceHandler is an implementation of the progressor.v1.NamespaceService service.
 type NamespaceServiceHandler interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
@@ -166,6 +188,9 @@ type NamespaceServiceHandler interface {
 	// PauseNamespace stops running tasks of a namespace. Requests are still accepted, and wait.
 	PauseNamespace(context.Context, *v1.PauseNamespaceRequest) (*v1.PauseNamespaceResponse, error)
 	ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error)
+	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
+	// It shows the view of the node that serves the request.
+	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
 }
 
 // NewNamespaceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -205,6 +230,12 @@ func NewNamespaceServiceHandler(svc NamespaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(namespaceServiceMethods.ByName("ResumeNamespace")),
 		connect.WithHandlerOptions(opts...),
 	)
+	namespaceServiceGetNamespaceHealthHandler := connect.NewUnaryHandlerSimple(
+		NamespaceServiceGetNamespaceHealthProcedure,
+		svc.GetNamespaceHealth,
+		connect.WithSchema(namespaceServiceMethods.ByName("GetNamespaceHealth")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/progressor.v1.NamespaceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NamespaceServicePutNamespaceProcedure:
@@ -217,6 +248,8 @@ func NewNamespaceServiceHandler(svc NamespaceServiceHandler, opts ...connect.Han
 			namespaceServicePauseNamespaceHandler.ServeHTTP(w, r)
 		case NamespaceServiceResumeNamespaceProcedure:
 			namespaceServiceResumeNamespaceHandler.ServeHTTP(w, r)
+		case NamespaceServiceGetNamespaceHealthProcedure:
+			namespaceServiceGetNamespaceHealthHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -244,4 +277,8 @@ func (UnimplementedNamespaceServiceHandler) PauseNamespace(context.Context, *v1.
 
 func (UnimplementedNamespaceServiceHandler) ResumeNamespace(context.Context, *v1.ResumeNamespaceRequest) (*v1.ResumeNamespaceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.NamespaceService.ResumeNamespace is not implemented"))
+}
+
+func (UnimplementedNamespaceServiceHandler) GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.NamespaceService.GetNamespaceHealth is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/namespace.proto.
  */
 export const file_progressor_v1_namespace: GenFile = /*@__PURE__*/
-  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSLkBAoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiK0AQoPUHJvY2Vzc29yQ29uZmlnEjIKB2Nvbm5lY3QYASABKAsyHy5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3JIABIsCgRwdWxsGAIgASgLMhwucHJvZ3Jlc3Nvci52MS5QdWxsUHJvY2Vzc29ySAASMgoHYnVpbHRpbhgDIAEoCzIfLnByb2dyZXNzb3IudjEuQnVpbHRpblByb2Nlc3NvckgAQgsKCXRyYW5zcG9ydCLLAwoQQ29ubmVjdFByb2Nlc3NvchILCgN1cmwYASABKAkSOgoIZW5jb2RpbmcYAiABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuRW5jb2RpbmcSOgoIcHJvdG9jb2wYAyABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuUHJvdG9jb2wSPQoHaGVhZGVycxgEIAMoCzIsLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5IZWFkZXJzRW50cnkSEQoJbW9yZV91cmxzGAUgAygJGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImEKCEVuY29kaW5nEhgKFEVOQ09ESU5HX1VOU1BFQ0lGSUVEEAASEgoORU5DT0RJTkdfUFJPVE8QARIRCg1FTkNPRElOR19KU09OEAISFAoQRU5DT0RJTkdfTVNHUEFDSxADIk0KCFByb3RvY29sEhgKFFBST1RPQ09MX1VOU1BFQ0lGSUVEEAASFAoQUFJPVE9DT0xfQ09OTkVDVBABEhEKDVBST1RPQ09MX0dSUEMQAiJCCg1QdWxsUHJvY2Vzc29yEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiAKEEJ1aWx0aW5Qcm9jZXNzb3ISDAoEbmFtZRgBIAEoCSKBAgoLUmV0cnlQb2xpY3kSMwoQaW5pdGlhbF9pbnRlcnZhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIgChNiYWNrb2ZmX2NvZWZmaWNpZW50GAIgASgBSACIAQESLwoMbWF4X2ludGVydmFsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1heF9hdHRlbXB0cxgEIAEoBRIcChRub25fcmV0cnlhYmxlX2Vycm9ycxgFIAMoCRITCgZqaXR0ZXIYBiABKAFIAYgBAUIWChRfYmFja29mZl9jb2VmZmljaWVudEIJCgdfaml0dGVyIkIKE1B1dE5hbWVzcGFjZVJlcXVlc3QSKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiQwoUUHV0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKAoTR2V0TmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoUR2V0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiPgoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USLAoKbmFtZXNwYWNlcxgBIAMoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChVQYXVzZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkUKFlBhdXNlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKwoWUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiRgoXUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UqXwoMWm9tYmllUG9saWN5Eh0KGVpPTUJJRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIXChNaT01CSUVfUE9MSUNZX1JFVFJZEAESFwoTWk9NQklFX1BPTElDWV9FUlJPUhACKmUKCUpvYkV2ZW50cxIaChZKT0JfRVZFTlRTX1VOU1BFQ0lGSUVEEAASEgoOSk9CX0VWRU5UU19BTEwQARITCg9KT0JfRVZFTlRTX0VORFMQAhITCg9KT0JfRVZFTlRTX05PTkUQAypwCgtIaXN0b3J5TW9kZRIcChhISVNUT1JZX01PREVfVU5TUEVDSUZJRUQQABIVChFISVNUT1JZX01PREVfRlVMTBABEhUKEUhJU1RPUllfTU9ERV9OT05FEAISFQoRSElTVE9SWV9NT0RFX0xBU1QQAzLkAwoQTmFtZXNwYWNlU2VydmljZRJXCgxQdXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlc3BvbnNlElcKDEdldE5hbWVzcGFjZRIiLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVxdWVzdBojLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVzcG9uc2USXQoOTGlzdE5hbWVzcGFjZXMSJC5wcm9ncmVzc29yLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBolLnByb2dyZXNzb3IudjEuTGlzdE5hbWVzcGFjZXNSZXNwb25zZRJdCg5QYXVzZU5hbWVzcGFjZRIkLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5QYXVzZU5hbWVzcGFjZVJlc3BvbnNlEmAKD1Jlc3VtZU5hbWVzcGFjZRIlLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBomLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1wcm9ncmVzc29yL3YxL25hbWVzcGFjZS5wcm90bxINcHJvZ3Jlc3Nvci52MSLkBAoJTmFtZXNwYWNlEhEKCW5hbWVzcGFjZRgBIAEoCRIxCglwcm9jZXNzb3IYAiABKAsyHi5wcm9ncmVzc29yLnYxLlByb2Nlc3NvckNvbmZpZxIwCgxyZXRyeV9wb2xpY3kYAyABKAsyGi5wcm9ncmVzc29yLnYxLlJldHJ5UG9saWN5Ei8KDHN0ZXBfdGltZW91dBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgttYXhfcnVubmluZxgFIAEoBRIyCg16b21iaWVfcG9saWN5GAYgASgOMhsucHJvZ3Jlc3Nvci52MS5ab21iaWVQb2xpY3kSMAoMaGlzdG9yeV9tb2RlGAcgASgOMhoucHJvZ3Jlc3Nvci52MS5IaXN0b3J5TW9kZRIsCglyZXRlbnRpb24YCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLbWF4X3dhaXRpbmcYCSABKAUSDgoGcGF1c2VkGAogASgIEjAKDGNyZWF0ZWRfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoKam9iX2V2ZW50cxgMIAEoDjIYLnByb2dyZXNzb3IudjEuSm9iRXZlbnRzEhMKC21heF9iYWNrbG9nGA0gASgFEjMKEGZhaWxlZF9yZXRlbnRpb24YDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNgoTY2FuY2VsbGVkX3JldGVudGlvbhgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiK0AQoPUHJvY2Vzc29yQ29uZmlnEjIKB2Nvbm5lY3QYASABKAsyHy5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3JIABIsCgRwdWxsGAIgASgLMhwucHJvZ3Jlc3Nvci52MS5QdWxsUHJvY2Vzc29ySAASMgoHYnVpbHRpbhgDIAEoCzIfLnByb2dyZXNzb3IudjEuQnVpbHRpblByb2Nlc3NvckgAQgsKCXRyYW5zcG9ydCLLAwoQQ29ubmVjdFByb2Nlc3NvchILCgN1cmwYASABKAkSOgoIZW5jb2RpbmcYAiABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuRW5jb2RpbmcSOgoIcHJvdG9jb2wYAyABKA4yKC5wcm9ncmVzc29yLnYxLkNvbm5lY3RQcm9jZXNzb3IuUHJvdG9jb2wSPQoHaGVhZGVycxgEIAMoCzIsLnByb2dyZXNzb3IudjEuQ29ubmVjdFByb2Nlc3Nvci5IZWFkZXJzRW50cnkSEQoJbW9yZV91cmxzGAUgAygJGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImEKCEVuY29kaW5nEhgKFEVOQ09ESU5HX1VOU1BFQ0lGSUVEEAASEgoORU5DT0RJTkdfUFJPVE8QARIRCg1FTkNPRElOR19KU09OEAISFAoQRU5DT0RJTkdfTVNHUEFDSxADIk0KCFByb3RvY29sEhgKFFBST1RPQ09MX1VOU1BFQ0lGSUVEEAASFAoQUFJPVE9DT0xfQ09OTkVDVBABEhEKDVBST1RPQ09MX0dSUEMQAiJCCg1QdWxsUHJvY2Vzc29yEjEKDmxlYXNlX2R1cmF0aW9uGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiAKEEJ1aWx0aW5Qcm9jZXNzb3ISDAoEbmFtZRgBIAEoCSKBAgoLUmV0cnlQb2xpY3kSMwoQaW5pdGlhbF9pbnRlcnZhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIgChNiYWNrb2ZmX2NvZWZmaWNpZW50GAIgASgBSACIAQESLwoMbWF4X2ludGVydmFsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1heF9hdHRlbXB0cxgEIAEoBRIcChRub25fcmV0cnlhYmxlX2Vycm9ycxgFIAMoCRITCgZqaXR0ZXIYBiABKAFIAYgBAUIWChRfYmFja29mZl9jb2VmZmljaWVudEIJCgdfaml0dGVyIkIKE1B1dE5hbWVzcGFjZVJlcXVlc3QSKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiQwoUUHV0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKAoTR2V0TmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoUR2V0TmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiPgoVTGlzdE5hbWVzcGFjZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USLAoKbmFtZXNwYWNlcxgBIAMoCzIYLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIqChVQYXVzZU5hbWVzcGFjZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIkUKFlBhdXNlTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiKwoWUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiRgoXUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USKwoJbmFtZXNwYWNlGAEgASgLMhgucHJvZ3Jlc3Nvci52MS5OYW1lc3BhY2UiLgoZR2V0TmFtZXNwYWNlSGVhbHRoUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiUAoaR2V0TmFtZXNwYWNlSGVhbHRoUmVzcG9uc2USMgoKbmFtZXNwYWNlcxgBIAMoCzIeLnByb2dyZXNzb3IudjEuTmFtZXNwYWNlSGVhbHRoIr0CCg9OYW1lc3BhY2VIZWFsdGgSEQoJbmFtZXNwYWNlGAEgASgJEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEi4KCHByb2JsZW1zGAMgAygLMhwucHJvZ3Jlc3Nvci52MS5IZWFsdGhQcm9ibGVtEg4KBnBhdXNlZBgEIAEoCBIQCghydW5uYWJsZRgFIAEoAxI2ChNvbGRlc3RfcnVubmFibGVfYWdlGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3dvcmtlcnMYByABKAMSGgoScHJvY2Vzc2VzX2luX2Vycm9yGAggASgDEjMKEG5ld2VzdF9lcnJvcl9hZ2UYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixgIKDUhlYWx0aFByb2JsZW0SLwoEa2luZBgBIAEoDjIhLnByb2dyZXNzb3IudjEuSGVhbHRoUHJvYmxlbS5LaW5kEisKBnN0YXR1cxgCIAEoDjIbLnByb2dyZXNzb3IudjEuSGVhbHRoU3RhdHVzEg4KBmRldGFpbBgDIAEoCRIMCgRuZXh0GAQgASgJIrgBCgRLaW5kEhQKEEtJTkRfVU5TUEVDSUZJRUQQABIPCgtLSU5EX1BBVVNFRBABEhAKDEtJTkRfTk9fTk9ERRACEhMKD0tJTkRfVU5TRVJWQUJMRRADEhQKEEtJTkRfVU5SRUFDSEFCTEUQBBITCg9LSU5EX05PX1dPUktFUlMQBRIPCgtLSU5EX0JFSElORBAGEhUKEUtJTkRfQkFDS0xPR19GVUxMEAcSDwoLS0lORF9FUlJPUlMQCCpfCgxab21iaWVQb2xpY3kSHQoZWk9NQklFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1pPTUJJRV9QT0xJQ1lfUkVUUlkQARIXChNaT01CSUVfUE9MSUNZX0VSUk9SEAIqZQoJSm9iRXZlbnRzEhoKFkpPQl9FVkVOVFNfVU5TUEVDSUZJRUQQABISCg5KT0JfRVZFTlRTX0FMTBABEhMKD0pPQl9FVkVOVFNfRU5EUxACEhMKD0pPQl9FVkVOVFNfTk9ORRADKnAKC0hpc3RvcnlNb2RlEhwKGEhJU1RPUllfTU9ERV9VTlNQRUNJRklFRBAAEhUKEUhJU1RPUllfTU9ERV9GVUxMEAESFQoRSElTVE9SWV9NT0RFX05PTkUQAhIVChFISVNUT1JZX01PREVfTEFTVBADKncKDEhlYWx0aFN0YXR1cxIdChlIRUFMVEhfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFAoQSEVBTFRIX1NUQVRVU19PSxABEhoKFkhFQUxUSF9TVEFUVVNfREVHUkFERUQQAhIWChJIRUFMVEhfU1RBVFVTX0RPV04QAzLPBAoQTmFtZXNwYWNlU2VydmljZRJXCgxQdXROYW1lc3BhY2USIi5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLlB1dE5hbWVzcGFjZVJlc3BvbnNlElcKDEdldE5hbWVzcGFjZRIiLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVxdWVzdBojLnByb2dyZXNzb3IudjEuR2V0TmFtZXNwYWNlUmVzcG9uc2USXQoOTGlzdE5hbWVzcGFjZXMSJC5wcm9ncmVzc29yLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBolLnByb2dyZXNzb3IudjEuTGlzdE5hbWVzcGFjZXNSZXNwb25zZRJdCg5QYXVzZU5hbWVzcGFjZRIkLnByb2dyZXNzb3IudjEuUGF1c2VOYW1lc3BhY2VSZXF1ZXN0GiUucHJvZ3Jlc3Nvci52MS5QYXVzZU5hbWVzcGFjZVJlc3BvbnNlEmAKD1Jlc3VtZU5hbWVzcGFjZRIlLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVxdWVzdBomLnByb2dyZXNzb3IudjEuUmVzdW1lTmFtZXNwYWNlUmVzcG9uc2USaQoSR2V0TmFtZXNwYWNlSGVhbHRoEigucHJvZ3Jlc3Nvci52MS5HZXROYW1lc3BhY2VIZWFsdGhSZXF1ZXN0GikucHJvZ3Jlc3Nvci52MS5HZXROYW1lc3BhY2VIZWFsdGhSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message progressor.v1.Namespace
@@ -549,6 +549,218 @@ export const ResumeNamespaceResponseSchema: GenMessage<ResumeNamespaceResponse> 
   messageDesc(file_progressor_v1_namespace, 15);
 
 /**
+ * @generated from message progressor.v1.GetNamespaceHealthRequest
+ */
+export type GetNamespaceHealthRequest = Message<"progressor.v1.GetNamespaceHealthRequest"> & {
+  /**
+   * Default: all namespaces, at most 1,000, by name. If it is set, the node also opens a connection
+   * to the processor.
+   *
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+};
+
+/**
+ * Describes the message progressor.v1.GetNamespaceHealthRequest.
+ * Use `create(GetNamespaceHealthRequestSchema)` to create a new message.
+ */
+export const GetNamespaceHealthRequestSchema: GenMessage<GetNamespaceHealthRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 16);
+
+/**
+ * @generated from message progressor.v1.GetNamespaceHealthResponse
+ */
+export type GetNamespaceHealthResponse = Message<"progressor.v1.GetNamespaceHealthResponse"> & {
+  /**
+   * by name
+   *
+   * @generated from field: repeated progressor.v1.NamespaceHealth namespaces = 1;
+   */
+  namespaces: NamespaceHealth[];
+};
+
+/**
+ * Describes the message progressor.v1.GetNamespaceHealthResponse.
+ * Use `create(GetNamespaceHealthResponseSchema)` to create a new message.
+ */
+export const GetNamespaceHealthResponseSchema: GenMessage<GetNamespaceHealthResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 17);
+
+/**
+ * @generated from message progressor.v1.NamespaceHealth
+ */
+export type NamespaceHealth = Message<"progressor.v1.NamespaceHealth"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * the worst of the problems
+   *
+   * @generated from field: progressor.v1.HealthStatus status = 2;
+   */
+  status: HealthStatus;
+
+  /**
+   * @generated from field: repeated progressor.v1.HealthProblem problems = 3;
+   */
+  problems: HealthProblem[];
+
+  /**
+   * @generated from field: bool paused = 4;
+   */
+  paused: boolean;
+
+  /**
+   * tasks that wait for a slot or a worker; 10,000 means 10,000 or more
+   *
+   * @generated from field: int64 runnable = 5;
+   */
+  runnable: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Duration oldest_runnable_age = 6;
+   */
+  oldestRunnableAge?: Duration | undefined;
+
+  /**
+   * that have polled in the last 30 seconds
+   *
+   * @generated from field: int64 workers = 7;
+   */
+  workers: bigint;
+
+  /**
+   * @generated from field: int64 processes_in_error = 8;
+   */
+  processesInError: bigint;
+
+  /**
+   * since a process went to ERROR and stayed in it
+   *
+   * @generated from field: google.protobuf.Duration newest_error_age = 9;
+   */
+  newestErrorAge?: Duration | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.NamespaceHealth.
+ * Use `create(NamespaceHealthSchema)` to create a new message.
+ */
+export const NamespaceHealthSchema: GenMessage<NamespaceHealth> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 18);
+
+/**
+ * HealthProblem is a reason why a namespace is not OK.
+ *
+ * @generated from message progressor.v1.HealthProblem
+ */
+export type HealthProblem = Message<"progressor.v1.HealthProblem"> & {
+  /**
+   * @generated from field: progressor.v1.HealthProblem.Kind kind = 1;
+   */
+  kind: HealthProblem_Kind;
+
+  /**
+   * DEGRADED or DOWN
+   *
+   * @generated from field: progressor.v1.HealthStatus status = 2;
+   */
+  status: HealthStatus;
+
+  /**
+   * @generated from field: string detail = 3;
+   */
+  detail: string;
+
+  /**
+   * what to do
+   *
+   * @generated from field: string next = 4;
+   */
+  next: string;
+};
+
+/**
+ * Describes the message progressor.v1.HealthProblem.
+ * Use `create(HealthProblemSchema)` to create a new message.
+ */
+export const HealthProblemSchema: GenMessage<HealthProblem> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_namespace, 19);
+
+/**
+ * @generated from enum progressor.v1.HealthProblem.Kind
+ */
+export enum HealthProblem_Kind {
+  /**
+   * @generated from enum value: KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: KIND_PAUSED = 1;
+   */
+  PAUSED = 1,
+
+  /**
+   * no live node runs tasks
+   *
+   * @generated from enum value: KIND_NO_NODE = 2;
+   */
+  NO_NODE = 2,
+
+  /**
+   * this node has no processor for it, for example an unknown built-in one
+   *
+   * @generated from enum value: KIND_UNSERVABLE = 3;
+   */
+  UNSERVABLE = 3,
+
+  /**
+   * the processor accepts no connections from this node
+   *
+   * @generated from enum value: KIND_UNREACHABLE = 4;
+   */
+  UNREACHABLE = 4,
+
+  /**
+   * no worker has polled in the last 30 seconds
+   *
+   * @generated from enum value: KIND_NO_WORKERS = 5;
+   */
+  NO_WORKERS = 5,
+
+  /**
+   * a task has waited for a slot or a worker for more than 10 seconds
+   *
+   * @generated from enum value: KIND_BEHIND = 6;
+   */
+  BEHIND = 6,
+
+  /**
+   * requests are rejected: max_backlog tasks wait
+   *
+   * @generated from enum value: KIND_BACKLOG_FULL = 7;
+   */
+  BACKLOG_FULL = 7,
+
+  /**
+   * a process has failed in the last 5 minutes
+   *
+   * @generated from enum value: KIND_ERRORS = 8;
+   */
+  ERRORS = 8,
+}
+
+/**
+ * Describes the enum progressor.v1.HealthProblem.Kind.
+ */
+export const HealthProblem_KindSchema: GenEnum<HealthProblem_Kind> = /*@__PURE__*/
+  enumDesc(file_progressor_v1_namespace, 19, 0);
+
+/**
  * ZombiePolicy says what happens to a task whose node or worker died.
  *
  * @generated from enum progressor.v1.ZombiePolicy
@@ -655,6 +867,43 @@ export const HistoryModeSchema: GenEnum<HistoryMode> = /*@__PURE__*/
   enumDesc(file_progressor_v1_namespace, 2);
 
 /**
+ * HealthStatus says whether the tasks of a namespace run.
+ *
+ * @generated from enum progressor.v1.HealthStatus
+ */
+export enum HealthStatus {
+  /**
+   * @generated from enum value: HEALTH_STATUS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: HEALTH_STATUS_OK = 1;
+   */
+  OK = 1,
+
+  /**
+   * tasks run, but wait long, fail, or do not run on every node
+   *
+   * @generated from enum value: HEALTH_STATUS_DEGRADED = 2;
+   */
+  DEGRADED = 2,
+
+  /**
+   * no task starts
+   *
+   * @generated from enum value: HEALTH_STATUS_DOWN = 3;
+   */
+  DOWN = 3,
+}
+
+/**
+ * Describes the enum progressor.v1.HealthStatus.
+ */
+export const HealthStatusSchema: GenEnum<HealthStatus> = /*@__PURE__*/
+  enumDesc(file_progressor_v1_namespace, 3);
+
+/**
  * NamespaceService manages namespaces, the units of isolation and policy. Engines store the
  * namespaces of their configuration file when they start. Namespaces that are created here are only
  * in the database.
@@ -703,6 +952,17 @@ export const NamespaceService: GenService<{
     methodKind: "unary";
     input: typeof ResumeNamespaceRequestSchema;
     output: typeof ResumeNamespaceResponseSchema;
+  },
+  /**
+   * GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
+   * It shows the view of the node that serves the request.
+   *
+   * @generated from rpc progressor.v1.NamespaceService.GetNamespaceHealth
+   */
+  getNamespaceHealth: {
+    methodKind: "unary";
+    input: typeof GetNamespaceHealthRequestSchema;
+    output: typeof GetNamespaceHealthResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_progressor_v1_namespace, 0);

@@ -16,7 +16,9 @@ import (
 // Complete answers a wait. If the same answer is repeated, it returns the run, even after the end
 // of the run.
 func (f *Flows) Complete(ctx context.Context, r *progressorv1.CompleteStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &command{Method: methodComplete, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId()}
+	o := &command{Method: methodComplete, stepFields: stepFields{
+		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Worker: r.GetWorkerId(),
+	}}
 	var err error
 	switch outcome := r.GetOutcome().(type) {
 	case *progressorv1.CompleteStepRequest_Result:
@@ -88,7 +90,9 @@ func sameOutcome(row *flows.Wait, o *command) (bool, error) {
 
 // Report stores progress of a wait.
 func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, by process.Actor) (*progressorv1.LeaseDirective, error) {
-	o := &command{Method: methodReport, StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration()}
+	o := &command{Method: methodReport, stepFields: stepFields{
+		StepID: r.GetStepId(), Index: indexOf(r.Index), Token: r.GetToken(), Due: r.GetDue().AsDuration(),
+	}}
 	var err error
 	if o.Progress, err = progressJSON(r.GetProgress()); err != nil {
 		return nil, err

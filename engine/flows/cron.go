@@ -108,10 +108,10 @@ func notSchedulable(templateType string) string {
 // StartMessage returns the message that starts the run of a fire. If the payload cannot be
 // computed, the run is rejected with that error, which becomes the result of the fire.
 func (f *Flows) StartMessage(key process.Key, target *progressorv1.StartRunTarget, fire flow.Fire) (storage.Message, error) {
-	o := &command{
-		Method: methodStart, Actor: process.CronPrefix + fire.CronID, Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
+	o := &command{Method: methodStart, Actor: process.CronPrefix + fire.CronID, startFields: startFields{
+		Type: target.GetType(), Version: target.GetVersion(), Scope: target.GetScope(), ScopeID: target.GetScopeId(),
 		CronID: fire.CronID, FireTime: fire.Time,
-	}
+	}}
 	compiled, err := f.targets.get(target)
 	if err == nil {
 		o.Payload, err = payloadOf(compiled, fire)

@@ -398,7 +398,9 @@ func (t *task) run(s *flow.Step, p place, scope *flow.Scope) (*storage.Message, 
 	if len(id) > maxRunID {
 		return nil, fmt.Errorf("the ID of its run, %s, would have %d bytes, at most %d: start the outer run with a shorter ID", id, len(id), maxRunID)
 	}
-	args, err := encode(&command{Method: methodStart, Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID})
+	args, err := encode(&command{Method: methodStart, startFields: startFields{
+		Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: t.runID,
+	}})
 	if err != nil {
 		return nil, err
 	}

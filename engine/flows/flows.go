@@ -61,8 +61,15 @@ type command struct {
 	Method string `json:"method"` // of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
+	startFields
+	Reason string `json:"reason,omitempty"`
+	Force  bool   `json:"force,omitempty"`  // of CancelRun
+	Newest bool   `json:"newest,omitempty"` // of RetryRun
+	stepFields
+}
 
-	// The following fields are those of StartRun.
+// startFields are the fields of StartRun.
+type startFields struct {
 	Type     string          `json:"type,omitempty"`
 	Version  int32           `json:"version,omitempty"` // 0 means the newest version
 	Scope    string          `json:"scope,omitempty"`
@@ -74,11 +81,11 @@ type command struct {
 	Parent   string          `json:"parent,omitempty"`
 	RepeatOf string          `json:"repeat_of,omitempty"`
 	Invalid  string          `json:"invalid,omitempty"` // why a cron could not compute the payload
-	Request  uint64          `json:"request,omitempty"` // random, if there is an idempotency key: tells its answer from earlier ones
+	Request  uint64          `json:"request,omitempty"` // random, if there is an idempotency key; distinguishes its answer from earlier ones
+}
 
-	Reason  string `json:"reason,omitempty"`
-	Force   bool   `json:"force,omitempty"`  // of CancelRun
-	Newest  bool   `json:"newest,omitempty"` // of RetryRun
+// stepFields are the fields of SkipStep, CompleteStep and ReportStep.
+type stepFields struct {
 	StepID  string `json:"step_id,omitempty"`
 	Index   int    `json:"index,omitempty"`
 	Token   string `json:"token,omitempty"`
@@ -256,10 +263,10 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if len(r.GetRunId()) > maxRunID {
 		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
 	}
-	o := &command{
-		Method: methodStart, Actor: by.Name, Source: by.Source, Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),
+	o := &command{Method: methodStart, Actor: by.Name, Source: by.Source, startFields: startFields{
+		Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),
 		Payload: payload, RepeatOf: repeatOf,
-	}
+	}}
 	if r.GetRunTime() != nil {
 		o.RunTime = r.GetRunTime().AsTime()
 	}
@@ -395,7 +402,7 @@ func runIDOf(r *progressorv1.StartRunRequest) (string, error) {
 
 // Skip skips a step for an operator.
 func (f *Flows) Skip(ctx context.Context, r *progressorv1.SkipStepRequest, by process.Actor) (*progressorv1.Run, error) {
-	o := &command{Method: methodSkip, StepID: r.GetStepId(), Index: indexOf(r.Index), Reason: r.GetReason()}
+	o := &command{Method: methodSkip, Reason: r.GetReason(), stepFields: stepFields{StepID: r.GetStepId(), Index: indexOf(r.Index)}}
 	var err error
 	if o.Result, err = resultJSON("result", r.GetResult()); err != nil {
 		return nil, err

@@ -1,0 +1,56 @@
+package flow
+
+import "time"
+
+// EffectKind is the kind of an effect.
+type EffectKind string
+
+// The kinds of effects. All effects of a decision are written in one transaction.
+const (
+	EffectBegin              EffectKind = "begin"     // starts the work of a step or of one of its items
+	EffectEnd                EffectKind = "end"       // sets the final status of a step or item
+	EffectCancel             EffectKind = "ask"       // asks the work of a step or item to end
+	EffectCompensate         EffectKind = "undo"      // begins the compensation of a step
+	EffectCompensated        EffectKind = "undone"    // records the end of a compensation
+	EffectCancelCompensation EffectKind = "ask undo"  // asks the compensation of a step to end
+	EffectRunStatus          EffectKind = "change"    // changes the status of the run
+	EffectNotStarted         EffectKind = "broken"    // records in Err why a step could not begin; an EffectEnd follows
+	EffectReset              EffectKind = "reset"     // sets a step that has ended to PENDING
+	EffectEndSuspended       EffectKind = "suspended" // ends the SUSPENDED processes of a step that was asked to end
+	EffectDropItems          EffectKind = "drop"      // deletes the items of an earlier round, except those in Kept
+)
+
+// ReasonStopped is the reason of a step that ends because its run stops. The code that stores it
+// knows the names of the steps and adds the cause.
+const ReasonStopped = "the run stopped"
+
+// ReasonOverdue is the reason of an EffectCancel for a step or item that exceeded the step's
+// timeout.
+const ReasonOverdue = "it passed the timeout of its step"
+
+// ReasonItemsFailed is the reason of an item that ends because too many items of its step failed.
+const ReasonItemsFailed = "too many items of its step failed"
+
+// Effect is one consequence of a decision.
+type Effect struct {
+	Kind   EffectKind
+	Step   int
+	Index  int
+	Status StepStatus // of EffectEnd; of EffectCompensated: Succeeded, Failed or Cancelled
+	Reason string
+	Err    error
+	Due    time.Time   // of EffectBegin
+	Was    Mode        // of EffectRunStatus: the previous mode
+	Kept   map[int]int // of EffectDropItems: maps the old indexes of the items that stay done to their new ones
+}
+
+// Outcome describes how a step, an item or a compensation ended.
+type Outcome struct {
+	Step, Index int
+	Round       int32
+	Undo        bool       // it is the compensation of the step
+	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
+	Lost        bool       // its worker was lost and no takeovers are left
+	Overdue     bool       // it exceeded the timeout of its step and is asked to end
+	Reason      string     // of an item that the run itself ends, and of a compensation
+}

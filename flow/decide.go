@@ -9,35 +9,6 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// Reader provides the facts that a decision needs in addition to the plan and the state. A decision
-// calls it at most once for each step that is about to begin.
-type Reader interface {
-	// Condition reports whether a step with a condition is to run.
-	Condition(step int) (bool, error)
-	// Items returns the hashes of the items of a step with for_each.
-	Items(step int) ([]int64, error)
-	// Begin prepares a step or one of its items. For a wait or a delay, it returns the time when it
-	// is due, or the zero time if it has no due time.
-	Begin(step, index int) (due time.Time, err error)
-	// OpenItems returns the indexes of the items of a step that have begun in this round and have
-	// not ended.
-	OpenItems(step int) ([]int, error)
-	// DoneItems returns the items of a step that succeeded.
-	DoneItems(step int) ([]DoneItem, error)
-	// ResultBytes returns the size of the result of an item that ends in this decision.
-	ResultBytes(step, index int) int
-	// Undo prepares the compensation of a step.
-	Undo(step int) error
-	// Result computes the result of a run whose steps have succeeded.
-	Result() error
-}
-
-// DoneItem is an item that succeeded.
-type DoneItem struct {
-	Index int
-	Hash  *int64 // hash of the item's value; nil if it was stored by a version without hashes
-}
-
 // SizeError reports that the results of the items of a step are too large in total.
 type SizeError struct{ Bytes int }
 
@@ -52,45 +23,73 @@ const MaxItemsBytes = process.MaxResultBytes
 // messages to other processes that one result contains.
 const startsAtOnce = 100
 
-// Decision is a run while a decision about it is made.
+// Decision is the result of Decide.
 type Decision struct {
-	Plan    *Plan
 	State   *State
-	Reader  Reader
-	Now     time.Time
 	Effects []Effect
+	// Known reports for each input whether it concerned something that was open. It is false for
+	// duplicate and late ends.
+	Known []bool
+	// Result is the result of a run that succeeds, as JSON.
+	Result []byte
+	// Missing lists the facts that the decision lacks. If there are any, everything else is void:
+	// decide again with these facts.
+	Missing []Need
 
+	plan       *Plan
+	facts      Facts
 	statuses   []byte
+	ends       map[[2]int]*End // of this decision, by step and index
 	starts     int
 	check      []int       // steps that may be ready
 	resolved   []bool      // steps that are resolved: see stands
-	unresolved map[int]int // steps that are not resolved, with the value of ends when that was computed
-	ends       int
-	err        error
+	unresolved map[int]int // steps that are not resolved, with the value of endCount when that was computed
+	endCount   int
 }
 
-// Decide begins a decision about a run. It changes the state in place.
-func Decide(p *Plan, s *State, r Reader, now time.Time) *Decision {
-	return &Decision{Plan: p, State: s, Reader: r, Now: now, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps))}
-}
-
-// done completes a decision.
-func (d *Decision) done() error {
-	if d.err == nil {
+// Decide returns what follows from inputs to a run. It is pure: it changes nothing that is passed
+// to it. If it lacks facts, it lists them in Missing, as many as it can. A caller that loads them
+// and decides again needs one round trip for all facts that do not depend on each other.
+func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
+	d := &Decision{
+		State: s.clone(), plan: p, facts: f, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps)), ends: map[[2]int]*End{},
+	}
+	for _, in := range inputs {
+		d.Known = append(d.Known, d.handle(in))
 		d.work()
 		d.settle()
 	}
 	d.State.Steps = string(d.statuses)
-	return d.err
+	return d
+}
+
+// handle handles an input, and reports whether it concerned something that was open.
+func (d *Decision) handle(in Input) bool {
+	switch in.Kind {
+	case InputStart:
+		d.start()
+	case InputTick:
+		d.tick()
+	case InputEnd:
+		return d.workEnded(in.Outcome)
+	case InputCancel:
+		d.stop(ByCancel)
+	case InputAbort:
+		d.abort()
+	case InputSkip:
+		d.skip(in.Outcome)
+	case InputRetry:
+		d.retry()
+	}
+	return true
 }
 
 // Status returns the status of a step, including the changes of this decision so far.
 func (d *Decision) Status(step int) StepStatus { return StepStatus(d.statuses[step]) }
 
-// EndsNow reports whether a step ends in this decision.
-func (d *Decision) EndsNow(step int) bool {
-	return slices.ContainsFunc(d.Effects, func(e Effect) bool { return e.Kind == EffectEnd && e.Step == step && e.Index == NoIndex })
-}
+// End returns how a step or an item ended in this decision, or nil if it did not end, or nothing
+// more is known.
+func (d *Decision) End(step, index int) *End { return d.ends[[2]int{step, index}] }
 
 func (d *Decision) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
@@ -101,15 +100,14 @@ func (d *Decision) mode(m Mode) {
 	}
 }
 
-// Start begins the first attempt of a run that no longer waits for its time or its scope.
-func (d *Decision) Start() error {
+// start begins the first attempt of a run.
+func (d *Decision) start() {
 	s := d.State
 	s.RunTime = time.Time{}
-	if d.Plan.Timeout > 0 {
-		s.Deadline = d.Now.Add(d.Plan.Timeout)
+	if d.plan.Timeout > 0 {
+		s.Deadline = d.facts.Now.Add(d.plan.Timeout)
 	}
 	d.attempt()
-	return d.done()
 }
 
 // attempt begins an attempt of the whole run.
@@ -125,20 +123,21 @@ func (d *Decision) attempt() {
 	}
 }
 
-// Tick handles everything that is due.
-func (d *Decision) Tick() error {
+// tick handles everything that is due.
+func (d *Decision) tick() {
 	s := d.State
-	passed := func(t time.Time) bool { return !t.IsZero() && !t.After(d.Now) }
+	passed := func(t time.Time) bool { return !t.IsZero() && !t.After(d.facts.Now) }
 	if s.Mode == ModeWaiting && passed(s.RunTime) {
-		return d.Start()
+		d.start()
+		return
 	}
 	if s.Mode != ModeWaiting && s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime && s.Cause != ByCancel && passed(s.Deadline) {
 		d.stop(ByTime)
-		return d.done()
+		return
 	}
 	if s.Mode == ModeResting && passed(s.Rest) {
 		d.attempt()
-		return d.done()
+		return
 	}
 	if passed(s.Grace) {
 		s.Grace = time.Time{}
@@ -153,7 +152,6 @@ func (d *Decision) Tick() error {
 			d.check = append(d.check, step)
 		}
 	}
-	return d.done()
 }
 
 // DueNow returns the deadlines that have passed. The deadline of an item means that at least one
@@ -167,22 +165,22 @@ func (s *State) DueNow(now time.Time) (due []Deadline) {
 	return due
 }
 
-// Ended records the end of a step, an item or a compensation. It returns known as false if that was
-// not open, as for duplicate and late messages.
-func (d *Decision) Ended(o Outcome) (known bool, err error) {
+// workEnded records the end of a step, an item or a compensation. It returns false if that was not
+// open.
+func (d *Decision) workEnded(o Outcome) bool {
 	s := d.State
 	switch {
 	case o.Round != s.Round || s.Mode == ModeEnded:
-		return false, d.done()
+		return false
 	case o.Undo:
 		if s.Undoing == nil || *s.Undoing != o.Step {
-			return false, d.done()
+			return false
 		}
 		s.Undoing = nil
 		d.undone(o.Step, o.Status, o.Reason)
-		return true, d.done()
+		return true
 	case d.Status(o.Step) != Open || o.Index != NoIndex && slices.Contains(s.Each[o.Step].Skipped, o.Index):
-		return false, d.done()
+		return false
 	}
 	if o.Overdue {
 		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index, Reason: ReasonOverdue})
@@ -192,13 +190,13 @@ func (d *Decision) Ended(o Outcome) (known bool, err error) {
 		}
 	}
 	d.ended(o)
-	return true, d.done()
+	return true
 }
 
 func (d *Decision) ended(o Outcome) {
 	s := d.State
 	if o.Index == NoIndex {
-		d.end(o.Step, o.Status, "", o.Lost)
+		d.end(o)
 		return
 	}
 	each := s.Each[o.Step]
@@ -213,10 +211,12 @@ func (d *Decision) ended(o Outcome) {
 		each.Cancelled++
 	default:
 		each.Succeeded++
-		each.Bytes += d.Reader.ResultBytes(o.Step, o.Index)
+		if o.End != nil {
+			each.Bytes += len(o.End.Result)
+		}
 	}
-	d.effect(Effect{Kind: EffectEnd, Step: o.Step, Index: o.Index, Status: o.Status, Reason: o.Reason})
-	if (each.Failed > d.Plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
+	d.endEffect(o)
+	if (each.Failed > d.plan.Steps[o.Step].MaxFailures || each.Bytes > MaxItemsBytes) && !each.Stopped {
 		each.Stopped = true
 		s.Lost = s.Lost || o.Lost
 		d.stopItems(o.Step)
@@ -224,28 +224,42 @@ func (d *Decision) ended(o Outcome) {
 	d.items(o.Step)
 }
 
+func (d *Decision) endEffect(o Outcome) {
+	if o.End != nil {
+		d.ends[[2]int{o.Step, o.Index}] = o.End
+	}
+	d.effect(Effect{Kind: EffectEnd, Step: o.Step, Index: o.Index, Status: o.Status, Reason: o.Reason, End: o.End})
+}
+
 // end sets the final status of a step.
-func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
-	p, s := &d.Plan.Steps[step], d.State
-	if l == Cancelled && s.Mode == ModeRunning {
-		l, reason = Failed, "cancelled" // it was not cancelled by the run
+func (d *Decision) end(o Outcome) {
+	step := o.Step
+	p, s := &d.plan.Steps[step], d.State
+	if o.Status == Cancelled && s.Mode == ModeRunning {
+		o.Status, o.Reason = Failed, "cancelled" // it was not cancelled by the run
 	}
-	if l == Failed && p.Ignore {
-		l = Ignored
+	if o.Status == Succeeded && p.Each {
+		results, err := d.facts.Rules.Collect(d, step)
+		if o.End = (&End{Result: results}); err != nil && !d.lacks(err) {
+			o.Status, o.End = Failed, &End{Err: err}
+		}
 	}
-	d.statuses[step] = byte(l)
+	if o.Status == Failed && p.Ignore {
+		o.Status = Ignored
+	}
+	d.statuses[step] = byte(o.Status)
 	s.ClearDeadline(step)
-	d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: l, Reason: reason})
-	if l == Succeeded && p.Undoable {
+	d.endEffect(o)
+	if o.Status == Succeeded && p.Undoable {
 		s.Done = append(s.Done, step)
 	} else {
 		d.addPartlyDone(step)
 	}
-	if l == Failed && s.Broken == nil {
-		s.Broken, s.Lost = &step, lost || s.Lost
+	if o.Status == Failed && s.Broken == nil {
+		s.Broken, s.Lost = &step, o.Lost || s.Lost
 	}
 	d.follow(step)
-	if l == Failed && s.Mode == ModeRunning {
+	if o.Status == Failed && s.Mode == ModeRunning {
 		d.stop(ByFailure)
 	}
 }
@@ -254,19 +268,13 @@ func (d *Decision) end(step int, l StepStatus, reason string, lost bool) {
 // succeeded.
 func (d *Decision) addPartlyDone(step int) {
 	each := d.State.Each[step]
-	if each != nil && each.Succeeded > 0 && d.Plan.Steps[step].Undoable {
+	if each != nil && each.Succeeded > 0 && d.plan.Steps[step].Undoable {
 		d.State.Done = append(d.State.Done, step)
 	}
 }
 
-// Cancel asks the run to end. The caller checks that this is allowed.
-func (d *Decision) Cancel() error {
-	d.stop(ByCancel)
-	return d.done()
-}
-
-// Abort ends the run at once. It asks open steps to end and does not wait for them.
-func (d *Decision) Abort() error {
+// abort ends the run at once. It asks open steps to end and does not wait for them.
+func (d *Decision) abort() {
 	s := d.State
 	status := ByCancel
 	if s.Mode == ModeCompensating {
@@ -296,43 +304,37 @@ func (d *Decision) Abort() error {
 		d.statuses[step] = byte(Cancelled)
 		d.effect(Effect{Kind: EffectEnd, Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	}
-	if d.err == nil {
-		d.finish(status)
-	}
-	s.Steps = string(d.statuses)
-	return d.err
+	d.finish(status)
 }
 
-// Skip ends a step or an item that has not ended, on request of an operator.
-func (d *Decision) Skip(step, index int) error {
-	if d.Status(step) == Open {
-		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
-		if index == NoIndex && d.Plan.Steps[step].Each {
-			d.dropItems(step, "its step was skipped by an operator")
+// skip ends a step or an item that has not ended, on request of an operator.
+func (d *Decision) skip(o Outcome) {
+	o.Round, o.Status = d.State.Round, ByHand
+	if d.Status(o.Step) == Open {
+		d.effect(Effect{Kind: EffectCancel, Step: o.Step, Index: o.Index})
+		if o.Index == NoIndex && d.plan.Steps[o.Step].Each {
+			d.dropItems(o.Step, "its step was skipped by an operator")
 		}
 	}
-	if index != NoIndex {
-		each := d.State.Each[step]
-		each.Skipped = append(each.Skipped, index)
-		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: ByHand})
-		return d.done()
+	if o.Index != NoIndex {
+		each := d.State.Each[o.Step]
+		each.Skipped = append(each.Skipped, o.Index)
+	} else {
+		delete(d.State.Each, o.Step)
 	}
-	delete(d.State.Each, step)
-	d.end(step, ByHand, "", false)
-	return d.done()
+	d.ended(o)
 }
 
-// Retry restarts a run that has ended and did not succeed.
-func (d *Decision) Retry() error {
+// retry restarts a run that has ended and did not succeed.
+func (d *Decision) retry() {
 	s := d.State
 	s.Attempt, s.Deadline = 0, time.Time{}
 	s.Status = NoCause
-	if d.Plan.Timeout > 0 {
-		s.Deadline = d.Now.Add(d.Plan.Timeout)
+	if d.plan.Timeout > 0 {
+		s.Deadline = d.facts.Now.Add(d.plan.Timeout)
 	}
 	d.reset()
 	d.attempt()
-	return d.done()
 }
 
 // reset sets the steps that did not succeed or were undone to pending, so that they run again.
@@ -371,7 +373,7 @@ func (d *Decision) stop(cause Cause) {
 	s.More, s.Rest = false, time.Time{}
 	final := d.final()
 	for step := range d.statuses {
-		p := &d.Plan.Steps[step]
+		p := &d.plan.Steps[step]
 		switch d.Status(step) {
 		case Pending:
 			if final && (s.Cause == ByCancel || p.Join != progressorv1.JoinRule_JOIN_RULE_ALL_ENDED) {
@@ -389,8 +391,8 @@ func (d *Decision) stop(cause Cause) {
 			}
 		}
 	}
-	if d.Plan.Grace > 0 && s.Grace.IsZero() && s.Cause == ByCancel {
-		s.Grace = d.Now.Add(d.Plan.Grace)
+	if d.plan.Grace > 0 && s.Grace.IsZero() && s.Cause == ByCancel {
+		s.Grace = d.facts.Now.Add(d.plan.Grace)
 		d.endWaits(func(p *PlanStep) bool { return p.Waits != External }, ReasonStopped)
 	} else {
 		d.endWaits(func(*PlanStep) bool { return true }, ReasonStopped)
@@ -399,34 +401,34 @@ func (d *Decision) stop(cause Cause) {
 
 // final reports whether no further attempt follows.
 func (d *Decision) final() bool {
-	return d.State.Cause != ByFailure || d.State.Attempt >= d.Plan.MaxAttempts
+	return d.State.Cause != ByFailure || d.State.Attempt >= d.plan.MaxAttempts
 }
 
 // ask asks the work of a step to end. The run itself ends waits.
 func (d *Decision) ask(step int) {
-	p := &d.Plan.Steps[step]
+	p := &d.plan.Steps[step]
 	if p.Each {
 		if each := d.State.Each[step]; !each.Stopped {
 			each.Stopped = true
 			d.askItems(step)
-			d.checkLater(step, d.Plan.Grace)
+			d.checkLater(step, d.plan.Grace)
 			d.items(step)
 		}
 		return
 	}
 	d.effect(Effect{Kind: EffectCancel, Step: step, Index: NoIndex})
-	d.checkLater(step, d.Plan.Grace)
+	d.checkLater(step, d.plan.Grace)
 }
 
 // endWaits ends the open waits for which the function which returns true.
 func (d *Decision) endWaits(which func(*PlanStep) bool, reason string) {
 	for step := range d.statuses {
-		p := &d.Plan.Steps[step]
+		p := &d.plan.Steps[step]
 		if d.Status(step) != Open || p.Waits == NoWait || !p.Cancelable || !which(p) {
 			continue
 		}
 		if !p.Each {
-			d.end(step, Cancelled, reason, false)
+			d.end(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: reason})
 			continue
 		}
 		d.endItems(step, reason)

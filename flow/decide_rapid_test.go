@@ -3,6 +3,7 @@ package flow_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -34,38 +35,87 @@ type world struct {
 	undone    []int
 	left      []int // their compensation failed
 	cancelled bool
+
+	// What this decision has drawn, which draws lack a fact, and which facts were provided.
+	draws, lacks map[string]int
+	provided     map[flow.Need]bool
 }
 
 var errBroken = errors.New("broken")
 
-func (w *world) Condition(int) (bool, error)     { return rapid.Bool().Draw(w.t, "condition"), nil }
-func (w *world) Items(step int) ([]int64, error) { return make([]int64, w.items[step]), nil }
-func (w *world) Result() error                   { return w.maybe("no result") }
-func (w *world) Undo(int) error                  { return w.maybe("undo cannot begin") }
-func (w *world) ResultBytes(int, int) int        { return 0 }
-func (w *world) OpenItems(s int) ([]int, error)  { return w.itemsOf(w.open, s), nil }
-func (w *world) DoneItems(s int) (done []flow.DoneItem, _ error) {
-	for _, index := range w.itemsOf(w.stored, s) {
-		done = append(done, flow.DoneItem{Index: index, Hash: new(int64)})
+// drawn returns a random choice, which stays the same within a decision. It returns a Need the
+// first time, at random.
+func (w *world) drawn(name string, step, index int, most int) (n int, err error) {
+	key := fmt.Sprint(name, step, ".", index)
+	n, known := w.draws[key]
+	if !known {
+		n = rapid.IntRange(0, most).Draw(w.t, name)
+		w.draws[key] = n
+		if rapid.IntRange(0, 3).Draw(w.t, "lacks") == 0 {
+			w.lacks[key] = rapid.IntRange(0, len(w.plan.Steps)-1).Draw(w.t, "lacks step")
+		}
 	}
-	return done, nil
+	need := flow.Need{Kind: flow.NeedValue, Step: w.lacks[key]}
+	if _, lacks := w.lacks[key]; lacks && !w.provided[need] {
+		return 0, need
+	}
+	return n, nil
 }
 
-func (w *world) Begin(step, _ int) (time.Time, error) {
-	if err := w.maybe("cannot begin"); err != nil {
-		return time.Time{}, err
+func (w *world) maybe(name string, step, index int) error {
+	if n, err := w.drawn(name, step, index, 30); n > 0 || err != nil {
+		return err
 	}
-	if w.plan.Steps[step].Waits != flow.NoWait && rapid.Bool().Draw(w.t, "due") {
-		return w.now.Add(time.Minute), nil
-	}
-	return time.Time{}, nil
+	return errBroken
 }
 
-func (w *world) maybe(what string) error {
-	if rapid.IntRange(0, 30).Draw(w.t, what) == 0 {
-		return errBroken
+func (w *world) Condition(_ *flow.Decision, step int) (bool, error) {
+	n, err := w.drawn("condition", step, flow.NoIndex, 1)
+	return n > 0, err
+}
+
+func (w *world) Items(_ *flow.Decision, step int) ([]int64, error) {
+	_, err := w.drawn("items", step, flow.NoIndex, 0)
+	return make([]int64, w.items[step]), err
+}
+
+func (w *world) Collect(_ *flow.Decision, step int) ([]byte, error) {
+	_, err := w.drawn("results of items", step, flow.NoIndex, 0)
+	return nil, err
+}
+
+func (w *world) Result(*flow.Decision) ([]byte, error) {
+	return nil, w.maybe("no result", 0, flow.NoIndex)
+}
+
+func (w *world) Undo(_ *flow.Decision, step int) (work any, _ error) {
+	return nil, w.maybe("undo cannot begin", step, flow.NoIndex)
+}
+
+func (w *world) Begin(_ *flow.Decision, step, index int) (work any, due time.Time, err error) {
+	if err := w.maybe("cannot begin", step, index); err != nil {
+		return nil, due, err
 	}
-	return nil
+	n, err := w.drawn("due", step, index, 1)
+	if w.plan.Steps[step].Waits != flow.NoWait && n > 0 {
+		due = w.now.Add(time.Minute)
+	}
+	return nil, due, err
+}
+
+// provide provides a fact that a decision lacks.
+func (w *world) provide(need flow.Need) (items []flow.Item) {
+	w.provided[need] = true
+	if need.Kind != flow.NeedItems {
+		return nil
+	}
+	for _, index := range w.itemsOf(w.open, need.Step) {
+		items = append(items, flow.Item{Index: index, Status: flow.Open})
+	}
+	for _, index := range w.itemsOf(w.stored, need.Step) {
+		items = append(items, flow.Item{Index: index, Status: flow.Succeeded, Hash: new(int64)})
+	}
+	return items
 }
 
 func (w *world) itemsOf(set map[[2]int]bool, step int) (list []int) {
@@ -130,7 +180,7 @@ func TestRunsOfRandomGraphs(t *testing.T) {
 		w.open, w.asked, w.succeeded, w.undoing = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]bool{}, -1
 		w.stored, w.redone, w.due = map[[2]int]bool{}, map[[2]int]bool{}, map[[2]int]time.Time{}
 		w.state = flow.NewState(w.plan)
-		w.decide(func(d *flow.Decision) error { return d.Start() })
+		w.decide(flow.Input{Kind: flow.InputStart})
 		for range 5000 {
 			if w.state.Mode == flow.ModeEnded {
 				if !w.again() {
@@ -164,7 +214,7 @@ func (w *world) again() bool {
 		}
 	}
 	w.order, w.undone, w.left, w.cancelled = w.left, nil, nil, false
-	w.decide(func(d *flow.Decision) error { return d.Retry() })
+	w.decide(flow.Input{Kind: flow.InputRetry})
 	return true
 }
 
@@ -174,7 +224,7 @@ func (w *world) something() {
 	switch n := rapid.IntRange(0, 30).Draw(w.t, "event"); {
 	case n == 0 && before != flow.ModeCompensating && !w.cancelled:
 		w.cancelled = true
-		w.decide(func(d *flow.Decision) error { return d.Cancel() })
+		w.decide(flow.Input{Kind: flow.InputCancel})
 	case n == 1:
 		w.skip()
 	case n < 4 || len(w.open) == 0 && w.undoing < 0:
@@ -184,15 +234,13 @@ func (w *world) something() {
 		for _, due := range w.state.DueNow(w.now) {
 			w.endDue(due)
 		}
-		w.decide(func(d *flow.Decision) error { return d.Tick() })
+		w.decide(flow.Input{Kind: flow.InputTick})
 	case w.undoing >= 0:
-		w.decide(func(d *flow.Decision) error {
-			known, err := d.Ended(flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Status: rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")})
-			if !known {
-				w.t.Fatal("the end of a compensation is not known")
-			}
-			return err
-		})
+		l := rapid.SampledFrom([]flow.StepStatus{flow.Succeeded, flow.Failed}).Draw(w.t, "undone")
+		o := flow.Outcome{Step: w.undoing, Index: flow.NoIndex, Undo: true, Round: w.state.Round, Status: l}
+		if d := w.decide(flow.Input{Kind: flow.InputEnd, Outcome: o}); !d.Known[0] {
+			w.t.Fatal("the end of a compensation is not known")
+		}
 	default:
 		open := w.opened()
 		k := open[rapid.IntRange(0, len(open)-1).Draw(w.t, "which")]
@@ -259,23 +307,15 @@ func (w *world) end(k [2]int, o flow.Outcome) {
 		return
 	}
 	o.Step, o.Index, o.Round = k[0], k[1], w.state.Round
-	w.decide(func(d *flow.Decision) error {
-		known, err := d.Ended(o)
-		if !known {
-			w.t.Fatalf("the end of %v is not known", k)
-		}
-		return err
-	})
+	if d := w.decide(flow.Input{Kind: flow.InputEnd, Outcome: o}); !d.Known[0] {
+		w.t.Fatalf("the end of %v is not known", k)
+	}
 	if w.plan.Steps[k[0]].Each || w.open[k] {
 		return // the state does not record which items have ended: each message arrives once
 	}
-	w.decide(func(d *flow.Decision) error {
-		known, err := d.Ended(o)
-		if known {
-			w.t.Fatalf("%v has ended twice", k)
-		}
-		return err
-	})
+	if d := w.decide(flow.Input{Kind: flow.InputEnd, Outcome: o}); d.Known[0] {
+		w.t.Fatalf("%v has ended twice", k)
+	}
 }
 
 func (w *world) skip() {
@@ -289,7 +329,7 @@ func (w *world) skip() {
 		return
 	}
 	step := rapid.SampledFrom(may).Draw(w.t, "skip")
-	w.decide(func(d *flow.Decision) error { return d.Skip(step, flow.NoIndex) })
+	w.decide(flow.Input{Kind: flow.InputSkip, Outcome: flow.Outcome{Step: step, Index: flow.NoIndex}})
 	for k := range w.open {
 		if k[0] == step {
 			w.t.Fatalf("%d was skipped, and %v is open", step, k)
@@ -298,23 +338,17 @@ func (w *world) skip() {
 }
 
 // decide makes a decision and applies its effects.
-func (w *world) decide(event func(*flow.Decision) error) {
-	text, err := json.Marshal(w.state)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+func (w *world) decide(inputs ...flow.Input) *flow.Decision {
 	state := &flow.State{}
-	if err := json.Unmarshal(text, state); err != nil {
+	if err := json.Unmarshal([]byte(encoded(w.t, w.state)), state); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := state.Fits(w.plan); err != nil {
 		w.t.Fatal(err)
 	}
-	d := flow.Decide(w.plan, state, w, w.now)
-	if err := event(d); err != nil {
-		w.t.Fatal(err)
-	}
-	w.state = state
+	w.draws, w.lacks, w.provided = map[string]int{}, map[string]int{}, map[flow.Need]bool{}
+	d := decide(w.t, w.plan, state, flow.Facts{Now: w.now, Rules: w}, w.provide, inputs...)
+	w.state = d.State
 	begun := 0
 	for _, e := range d.Effects {
 		w.take(e)
@@ -326,6 +360,7 @@ func (w *world) decide(event func(*flow.Decision) error) {
 		w.t.Fatalf("one decision begins %d", begun)
 	}
 	w.checkDeadlines()
+	return d
 }
 
 func (w *world) take(e flow.Effect) {

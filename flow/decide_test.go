@@ -1,9 +1,11 @@
 package flow_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -52,38 +54,43 @@ func (p *play) name(step, index int) string {
 	return fmt.Sprintf("%d.%d", step, index)
 }
 
-func (p *play) Condition(int) (bool, error) { return true, nil }
+func (p *play) Condition(*flow.Decision, int) (bool, error)         { return true, nil }
+func (p *play) Result(*flow.Decision) ([]byte, error)               { return nil, p.noResult }
+func (p *play) Undo(*flow.Decision, int) (work any, _ error)        { return nil, nil }
+func (p *play) Collect(_ *flow.Decision, _ int) (r []byte, _ error) { return nil, nil }
 
-func (p *play) Items(int) (hashes []int64, _ error) {
+func (p *play) Items(*flow.Decision, int) (hashes []int64, _ error) {
 	for _, item := range p.items {
 		hashes = append(hashes, flow.HashItem(structpb.NewStringValue(item)))
 	}
 	return hashes, nil
 }
 
-func (p *play) Result() error  { return p.noResult }
-func (p *play) Undo(int) error { return nil }
-
-func (p *play) Begin(step, _ int) (due time.Time, err error) {
+func (p *play) Begin(_ *flow.Decision, step, _ int) (work any, due time.Time, err error) {
 	if p.plan.Steps[step].Waits != flow.NoWait && p.due > 0 {
 		due = p.now.Add(p.due)
 	}
-	return due, nil
+	return nil, due, nil
 }
 
-func (p *play) ResultBytes(int, int) int          { return 0 }
-func (p *play) OpenItems(step int) ([]int, error) { return p.itemsIn(step, "o"), nil }
-
-func (p *play) DoneItems(step int) (done []flow.DoneItem, _ error) {
-	for _, index := range p.itemsIn(step, "shk") {
-		item := flow.DoneItem{Index: index}
-		if value, known := p.values[p.name(step, index)]; known {
-			hash := flow.HashItem(structpb.NewStringValue(value))
-			item.Hash = &hash
+// stored returns the stored items of a step, as Facts contains them.
+func (p *play) stored(step int) (items []flow.Item) {
+	for index := range 100 {
+		l := flow.StepStatus(p.rows[p.name(step, index)])
+		item := flow.Item{Index: index, Status: l}
+		switch l {
+		case flow.Succeeded, flow.Skipped, flow.ByHand:
+			if value, known := p.values[p.name(step, index)]; known {
+				hash := flow.HashItem(structpb.NewStringValue(value))
+				item.Hash = &hash
+			}
+		case flow.Open:
+		default:
+			continue
 		}
-		done = append(done, item)
+		items = append(items, item)
 	}
-	return done, nil
+	return items
 }
 
 func (p *play) itemsIn(step int, letters string) (list []int) {
@@ -95,14 +102,58 @@ func (p *play) itemsIn(step int, letters string) (list []int) {
 	return list
 }
 
-// decide makes a decision and records its effects.
-func (p *play) decide(event func(*flow.Decision) error) {
-	p.t.Helper()
-	d := flow.Decide(p.plan, p.state, p, p.now)
-	if err := event(d); err != nil {
-		p.t.Fatal(err)
+// testingT is a *testing.T or a *rapid.T.
+type testingT interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// decide decides like the engine: it provides the facts that are missing, and decides again. It
+// checks that a decision is pure, and that it asks for each fact only once.
+func decide(t testingT, p *flow.Plan, s *flow.State, f flow.Facts, provide func(flow.Need) []flow.Item, inputs ...flow.Input) *flow.Decision {
+	t.Helper()
+	before := encoded(t, s)
+	f.Items = map[int][]flow.Item{}
+	provided := map[flow.Need]bool{}
+	for {
+		d, again := flow.Decide(p, s, f, inputs...), flow.Decide(p, s, f, inputs...)
+		if !reflect.DeepEqual(d.State, again.State) || !reflect.DeepEqual(d.Effects, again.Effects) {
+			t.Fatalf("two decisions about the same facts differ: %v and %v", d.Effects, again.Effects)
+		}
+		if now := encoded(t, s); now != before {
+			t.Fatalf("a decision changed the state that was passed to it from %s to %s", before, now)
+		}
+		if len(d.Missing) == 0 {
+			return d
+		}
+		for _, need := range d.Missing {
+			if provided[need] {
+				t.Fatalf("%v, although it was provided", need)
+			}
+			provided[need] = true
+			if items := provide(need); need.Kind == flow.NeedItems {
+				f.Items[need.Step] = items
+			}
+		}
 	}
-	p.said = nil
+}
+
+func encoded(t testingT, s *flow.State) string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// decide makes a decision and records its effects.
+func (p *play) decide(in flow.Input) *flow.Decision {
+	p.t.Helper()
+	facts := flow.Facts{Now: p.now, Rules: p}
+	d := decide(p.t, p.plan, p.state, facts, func(need flow.Need) []flow.Item { return p.stored(need.Step) }, in)
+	p.state, p.said = d.State, nil
 	for _, e := range d.Effects {
 		name := p.name(e.Step, e.Index)
 		switch e.Kind {
@@ -130,19 +181,17 @@ func (p *play) decide(event func(*flow.Decision) error) {
 		}
 		p.said = append(p.said, string(e.Kind)+" "+name)
 	}
+	return d
 }
 
-func (p *play) start() { p.decide(func(d *flow.Decision) error { return d.Start() }) }
+func (p *play) start() { p.decide(flow.Input{Kind: flow.InputStart}) }
 
 func (p *play) end(step, index int, l flow.StepStatus) {
 	p.t.Helper()
-	p.decide(func(d *flow.Decision) error {
-		known, err := d.Ended(flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l})
-		if !known {
-			p.t.Fatalf("the end of %s is not known", p.name(step, index))
-		}
-		return err
-	})
+	d := p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l}})
+	if !d.Known[0] {
+		p.t.Fatalf("the end of %s is not known", p.name(step, index))
+	}
 }
 
 func (p *play) did(effect string) bool { return slices.Contains(p.said, effect) }
@@ -181,7 +230,7 @@ func TestCleanUpIsStopped(t *testing.T) {
 		p.want("fo", flow.ModeStopping)
 		return p
 	}
-	cancel := func(d *flow.Decision) error { return d.Cancel() }
+	cancel := flow.Input{Kind: flow.InputCancel}
 
 	p := graph()
 	p.decide(cancel)
@@ -193,7 +242,7 @@ func TestCleanUpIsStopped(t *testing.T) {
 
 	p = graph()
 	p.now = p.now.Add(time.Hour)
-	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	p.decide(flow.Input{Kind: flow.InputTick})
 	if !p.did("ask 1") {
 		t.Errorf("the timeout does not reach the step that cleans up: %v", p.said)
 	}
@@ -236,7 +285,7 @@ func TestRetryWithAnotherList(t *testing.T) {
 		if test.now == "" {
 			p.items = nil
 		}
-		p.decide(func(d *flow.Decision) error { return d.Retry() })
+		p.decide(flow.Input{Kind: flow.InputRetry})
 		got := ""
 		for _, index := range p.itemsIn(0, "o") {
 			got += p.items[index]
@@ -252,13 +301,49 @@ func TestRetryWithAnotherList(t *testing.T) {
 	}
 }
 
+// lacking are rules that lack the value of another step for each condition.
+type lacking struct {
+	*play
+	known map[int]bool
+}
+
+func (l *lacking) Condition(_ *flow.Decision, step int) (bool, error) {
+	if !l.known[step] {
+		return false, flow.Need{Kind: flow.NeedValue, Step: step}
+	}
+	return false, nil
+}
+
+// TestMissingFacts checks that a decision asks for the facts of all steps that may begin at once,
+// but for a limited number, because results of steps may be large.
+func TestMissingFacts(t *testing.T) {
+	p := newPlay(t, slices.Repeat([]flow.PlanStep{{Conditional: true}}, 250)...)
+	rules := &lacking{play: p, known: map[int]bool{}}
+	var asked []int
+	for {
+		d := flow.Decide(p.plan, p.state, flow.Facts{Now: p.now, Rules: rules}, flow.Input{Kind: flow.InputStart})
+		if len(d.Missing) == 0 {
+			p.state = d.State
+			break
+		}
+		asked = append(asked, len(d.Missing))
+		for _, need := range d.Missing {
+			rules.known[need.Step] = true
+		}
+	}
+	if want := []int{100, 100, 50}; !slices.Equal(asked, want) {
+		t.Errorf("it asked for %v facts, want %v", asked, want)
+	}
+	p.want(strings.Repeat("k", 250), flow.ModeEnded)
+}
+
 // TestCleanUpOfALine checks that a step that cleans up in a linear template waits for all steps
 // before it, even if the previous one was skipped by hand.
 func TestCleanUpOfALine(t *testing.T) {
 	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}}, flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
 	p.plan.Linear = true
 	p.start()
-	p.decide(func(d *flow.Decision) error { return d.Skip(1, flow.NoIndex) })
+	p.decide(flow.Input{Kind: flow.InputSkip, Outcome: flow.Outcome{Step: 1, Index: flow.NoIndex}})
 	p.want("ohp", flow.ModeRunning)
 	p.end(0, flow.NoIndex, flow.Succeeded)
 	p.want("sho", flow.ModeRunning)
@@ -274,21 +359,18 @@ func TestNoResult(t *testing.T) {
 	p.end(0, flow.NoIndex, flow.Succeeded)
 	p.want("s", flow.ModeResting)
 	p.now = p.now.Add(time.Minute)
-	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	p.decide(flow.Input{Kind: flow.InputTick})
 	p.want("s", flow.ModeCompensating)
 	if !p.did("undo 0") {
 		t.Errorf("the step is not undone: %v", p.said)
 	}
-	p.decide(func(d *flow.Decision) error {
-		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded})
-		return err
-	})
+	p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded}})
 	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure || p.state.BadResult != "no such field" {
 		t.Errorf("the run is %+v", p.state)
 	}
 
 	p.noResult = nil
-	p.decide(func(d *flow.Decision) error { return d.Retry() })
+	p.decide(flow.Input{Kind: flow.InputRetry})
 	p.end(0, flow.NoIndex, flow.Succeeded)
 	if p.state.Status != "succeeded" || p.state.BadResult != "" {
 		t.Errorf("the run is %+v", p.state)
@@ -308,12 +390,9 @@ func TestTimeoutWhileItUndoes(t *testing.T) {
 	if at := p.state.Timer(p.now); !at.IsZero() {
 		t.Errorf("the timer of the run is set to %v", at)
 	}
-	p.decide(func(d *flow.Decision) error { return d.Tick() })
+	p.decide(flow.Input{Kind: flow.InputTick})
 	p.want("sf", flow.ModeCompensating)
-	p.decide(func(d *flow.Decision) error {
-		_, err := d.Ended(flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Failed})
-		return err
-	})
+	p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Failed}})
 	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure {
 		t.Errorf("the run is %+v", p.state)
 	}

@@ -1,6 +1,10 @@
 package flow
 
-import "time"
+import (
+	"time"
+
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
 
 // EffectKind is the kind of an effect.
 type EffectKind string
@@ -14,7 +18,6 @@ const (
 	EffectCompensated        EffectKind = "undone"    // records the end of a compensation
 	EffectCancelCompensation EffectKind = "ask undo"  // asks the compensation of a step to end
 	EffectRunStatus          EffectKind = "change"    // changes the status of the run
-	EffectNotStarted         EffectKind = "broken"    // records in Err why a step could not begin; an EffectEnd follows
 	EffectReset              EffectKind = "reset"     // sets a step that has ended to PENDING
 	EffectEndSuspended       EffectKind = "suspended" // ends the SUSPENDED processes of a step that was asked to end
 	EffectDropItems          EffectKind = "drop"      // deletes the items of an earlier round, except those in Kept
@@ -38,10 +41,20 @@ type Effect struct {
 	Index  int
 	Status StepStatus // of EffectEnd; of EffectCompensated: Succeeded, Failed or Cancelled
 	Reason string
-	Err    error
+	End    *End        // of EffectEnd; nil if nothing more is known
 	Due    time.Time   // of EffectBegin
+	Work   any         // of EffectBegin and EffectCompensate: what the Rules have prepared, or nil
 	Was    Mode        // of EffectRunStatus: the previous mode
 	Kept   map[int]int // of EffectDropItems: maps the old indexes of the items that stay done to their new ones
+}
+
+// End is what is known of the end of a step or an item.
+type End struct {
+	Result  []byte // JSON; nil means null
+	Failure *progressorv1.Failure
+	Err     error  // why it could not begin
+	Worker  string // who answered a wait
+	Reason  string
 }
 
 // Outcome describes how a step, an item or a compensation ended.
@@ -52,5 +65,26 @@ type Outcome struct {
 	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
 	Lost        bool       // its worker was lost and no takeovers are left
 	Overdue     bool       // it exceeded the timeout of its step and is asked to end
-	Reason      string     // of an item that the run itself ends, and of a compensation
+	Reason      string     // of a step or an item that the run itself ends, and of a compensation
+	End         *End
+}
+
+// InputKind is the kind of an input.
+type InputKind string
+
+// The kinds of inputs.
+const (
+	InputStart  InputKind = "start"  // begin the first attempt of a run that no longer waits for its time or its scope
+	InputTick   InputKind = "tick"   // handle everything that is due
+	InputEnd    InputKind = "end"    // a step, an item or a compensation has ended
+	InputCancel InputKind = "cancel" // end the run; the caller checks that this is allowed
+	InputAbort  InputKind = "abort"  // end the run at once: ask open steps to end, and do not wait for them
+	InputSkip   InputKind = "skip"   // end a step or an item that has not ended, for an operator
+	InputRetry  InputKind = "retry"  // restart a run that has ended and did not succeed
+)
+
+// Input is something that happens to a run.
+type Input struct {
+	Kind    InputKind
+	Outcome Outcome // of InputEnd; of InputSkip: Step, Index and End
 }

@@ -7,8 +7,8 @@ import (
 
 // items begins as many items of a step as the limits allow. It ends the step after its last item.
 func (d *Decision) items(step int) {
-	p, each := &d.Plan.Steps[step], d.State.Each[step]
-	for !each.Stopped && d.err == nil {
+	p, each := &d.plan.Steps[step], d.State.Each[step]
+	for !each.Stopped {
 		for each.Next < each.Count && each.Redo != nil && each.Redo[each.Next/8]&(1<<(each.Next%8)) == 0 {
 			each.Next++
 		}
@@ -22,44 +22,39 @@ func (d *Decision) items(step int) {
 		index := each.Next
 		each.Next++
 		each.Open++
-		d.start(step, index)
+		d.startWork(step, index)
 		if d.Status(step) != Open {
 			return // the last item could not begin and ended the step
 		}
 	}
-	if each.Open > 0 || d.err != nil || d.Status(step) != Open {
+	if each.Open > 0 || d.Status(step) != Open {
 		return
 	}
 	switch {
 	case each.Bytes > MaxItemsBytes:
 		d.broken(step, NoIndex, &SizeError{each.Bytes})
 	case each.Failed > p.MaxFailures:
-		d.end(step, Failed, "", d.State.Lost)
+		d.end(Outcome{Step: step, Index: NoIndex, Status: Failed, Lost: d.State.Lost})
 	case each.Stopped:
-		d.end(step, Cancelled, ReasonStopped, false)
+		d.end(Outcome{Step: step, Index: NoIndex, Status: Cancelled, Reason: ReasonStopped})
 	default:
-		d.end(step, Succeeded, "", false)
+		d.end(Outcome{Step: step, Index: NoIndex, Status: Succeeded})
 	}
 }
 
 // stopItems ends the open items of a step because too many of its items have failed. It asks jobs,
 // processes and runs to end. Waits end at once.
 func (d *Decision) stopItems(step int) {
-	if d.Plan.Steps[step].Waits == NoWait {
+	if d.plan.Steps[step].Waits == NoWait {
 		d.askItems(step)
-		d.checkLater(step, d.Plan.Grace)
+		d.checkLater(step, d.plan.Grace)
 		return
 	}
 	d.endItems(step, ReasonItemsFailed)
 }
 
 func (d *Decision) askItems(step int) {
-	items, err := d.openItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	for _, index := range items {
+	for _, index := range d.openItems(step) {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 	}
 }
@@ -67,12 +62,7 @@ func (d *Decision) askItems(step int) {
 // dropItems asks the open items of a step to end and does not wait for them: they end with their
 // step.
 func (d *Decision) dropItems(step int, reason string) {
-	items, err := d.openItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	for _, index := range items {
+	for _, index := range d.openItems(step) {
 		d.effect(Effect{Kind: EffectCancel, Step: step, Index: index})
 		d.effect(Effect{Kind: EffectEnd, Step: step, Index: index, Status: Cancelled, Reason: reason})
 	}
@@ -80,24 +70,14 @@ func (d *Decision) dropItems(step int, reason string) {
 
 // endItems ends the open items of a step of waits or delays.
 func (d *Decision) endItems(step int, reason string) {
-	items, err := d.openItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	for _, index := range items {
+	for _, index := range d.openItems(step) {
 		d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Cancelled, Reason: reason})
 	}
 }
 
 // redo records which items of a step have to run again.
 func (d *Decision) redo(step int, each *Each) {
-	done, err := d.doneItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
-	*each = redoing(each.Count, done, each.Bytes)
+	*each = redoing(each.Count, d.doneItems(step), each.Bytes)
 }
 
 // redoing returns the progress of a step that has to run its items again, except those that are
@@ -117,11 +97,8 @@ func redoing(count int, done []int, bytes int) Each {
 // changed. A done item stays done if the list still contains its value, even at another index. All
 // other items have to run, and their stored rows are dropped.
 func (d *Decision) match(step int, each *Each, items []int64) {
-	done, err := d.Reader.DoneItems(step)
-	if err != nil {
-		d.err = err
-		return
-	}
+	stored, _ := d.storedItems(step)
+	done := slices.DeleteFunc(slices.Clone(stored), func(item Item) bool { return item.Status == Open })
 	kept := matchItems(done, items)
 	same := len(items) == each.Count && len(kept) == len(done)
 	for before, now := range kept {
@@ -137,7 +114,7 @@ func (d *Decision) match(step int, each *Each, items []int64) {
 
 // matchItems finds the done items in a list, preferably at their old index. It returns a map from
 // old to new indexes.
-func matchItems(done []DoneItem, items []int64) map[int]int {
+func matchItems(done []Item, items []int64) map[int]int {
 	kept := map[int]int{}
 	moved := map[int64][]int{} // old indexes by hash
 	for _, item := range done {
@@ -158,39 +135,48 @@ func matchItems(done []DoneItem, items []int64) map[int]int {
 	return kept
 }
 
-// openItems returns the open items of a step, including the changes of this decision so far. The
-// reader only knows the changes of previous decisions.
-func (d *Decision) openItems(step int) ([]int, error) {
-	items, err := d.Reader.OpenItems(step)
-	for _, e := range d.Effects {
-		switch {
-		case e.Step == step && e.Kind == EffectDropItems:
-			items = nil
-		case e.Step != step || e.Index == NoIndex:
-		case e.Kind == EffectBegin:
-			items = append(items, e.Index)
-		case e.Kind == EffectEnd:
-			items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
-		}
-	}
-	return items, err
+// openItems returns the open items of a step, including the changes of this decision so far.
+func (d *Decision) openItems(step int) []int {
+	return d.itemsNow(step, func(l StepStatus) bool { return l == Open })
 }
 
-// doneItems returns the items of a step that succeeded, including the changes of this decision so
-// far.
-func (d *Decision) doneItems(step int) ([]int, error) {
-	done, err := d.Reader.DoneItems(step)
-	items := make([]int, 0, len(done))
-	for n := range done {
-		items = append(items, done[n].Index)
+// doneItems returns the items of a step that succeeded or were skipped, including the changes of
+// this decision so far.
+func (d *Decision) doneItems(step int) []int {
+	return d.itemsNow(step, func(l StepStatus) bool { return l != Open && l != Failed && l != Cancelled })
+}
+
+// itemsNow returns the items of a step whose status fits, including the changes of this decision so
+// far. The facts only contain the changes of previous decisions.
+func (d *Decision) itemsNow(step int, fits func(StepStatus) bool) []int {
+	stored, _ := d.storedItems(step)
+	var items []int
+	for n := range stored {
+		if fits(stored[n].Status) {
+			items = append(items, stored[n].Index)
+		}
 	}
-	for _, e := range d.Effects {
+	for n := range d.Effects {
+		e := &d.Effects[n]
+		if e.Step != step {
+			continue
+		}
+		l := e.Status
 		switch {
-		case e.Step == step && e.Kind == EffectDropItems:
-			items = slices.Collect(maps.Values(e.Kept))
-		case e.Kind == EffectEnd && e.Step == step && e.Index != NoIndex && e.Status != Failed && e.Status != Cancelled:
+		case e.Kind == EffectDropItems:
+			if items = nil; fits(Succeeded) {
+				items = slices.Collect(maps.Values(e.Kept))
+			}
+			continue
+		case e.Index == NoIndex || e.Kind != EffectBegin && e.Kind != EffectEnd:
+			continue
+		case e.Kind == EffectBegin:
+			l = Open
+		}
+		items = slices.DeleteFunc(items, func(index int) bool { return index == e.Index })
+		if fits(l) {
 			items = append(items, e.Index)
 		}
 	}
-	return items, err
+	return items
 }

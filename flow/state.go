@@ -163,6 +163,24 @@ func NewState(p *Plan) *State {
 	return &State{Version: stateVersion, Mode: ModeWaiting, Steps: string(letters)}
 }
 
+// clone returns a copy that shares nothing that a decision changes.
+func (s *State) clone() *State {
+	c := *s
+	if s.Each != nil {
+		c.Each = make(map[int]*Each, len(s.Each))
+	}
+	for step, each := range s.Each {
+		copied := *each
+		copied.Skipped = slices.Clone(each.Skipped)
+		c.Each[step] = &copied
+	}
+	for _, list := range []*[]int{&c.Done, &c.Undone, &c.Left, &c.Asked} {
+		*list = slices.Clone(*list)
+	}
+	c.Deadlines = slices.Clone(s.Deadlines)
+	return &c
+}
+
 // IsNewer reports whether the state has a newer format than this program knows.
 func (s *State) IsNewer() bool { return s.Version > stateVersion }
 

@@ -12,8 +12,8 @@ const checkAgain = time.Second
 // checkLater schedules a check whether the processes of a step that was asked to end are suspended.
 // A suspended process would handle the message only after it is resumed.
 func (d *Decision) checkLater(step int, after time.Duration) {
-	if s := d.State; d.Plan.Steps[step].Process && s.CheckAsked.IsZero() {
-		s.CheckAsked = d.Now.Add(max(after, checkAgain))
+	if s := d.State; d.plan.Steps[step].Process && s.CheckAsked.IsZero() {
+		s.CheckAsked = d.facts.Now.Add(max(after, checkAgain))
 	}
 }
 
@@ -25,9 +25,9 @@ func (d *Decision) checkAsked() {
 	for step := range d.statuses {
 		each := s.Each[step]
 		asked := slices.Contains(s.Asked, step) || each != nil && each.Stopped
-		if asked && d.Status(step) == Open && d.Plan.Steps[step].Process {
+		if asked && d.Status(step) == Open && d.plan.Steps[step].Process {
 			d.effect(Effect{Kind: EffectEndSuspended, Step: step, Index: NoIndex})
-			d.checkLater(step, max(d.Plan.Grace, 10*checkAgain))
+			d.checkLater(step, max(d.plan.Grace, 10*checkAgain))
 		}
 	}
 }

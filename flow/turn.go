@@ -17,7 +17,7 @@ const (
 
 // turnOf returns what a pending step may do now.
 func (d *Decision) turnOf(step int) turn {
-	p := &d.Plan.Steps[step]
+	p := &d.plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
 		switch l := d.Status(dep); {
@@ -34,10 +34,10 @@ func (d *Decision) turnOf(step int) turn {
 	}
 	all := ended == len(p.Deps)
 	if p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED {
-		return when(all && (!d.Plan.Linear || d.allEnded(step)), begin)
+		return when(all && (!d.plan.Linear || d.allEnded(step)), begin)
 	}
 	switch {
-	case d.Plan.Linear:
+	case d.plan.Linear:
 		return when(d.line(step), begin)
 	case p.Join == progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED && len(p.Deps) > 0:
 		if good > 0 {
@@ -86,13 +86,13 @@ func (d *Decision) stands(step int) bool {
 	if !d.Status(step).ended() {
 		return false
 	}
-	if d.Plan.Linear || d.resolved[step] {
+	if d.plan.Linear || d.resolved[step] {
 		return true
 	}
-	if fell, ok := d.unresolved[step]; ok && fell == d.ends {
+	if fell, ok := d.unresolved[step]; ok && fell == d.endCount {
 		return false
 	}
-	p := &d.Plan.Steps[step]
+	p := &d.plan.Steps[step]
 	all, one := true, false
 	for _, dep := range p.Deps {
 		switch {
@@ -112,14 +112,14 @@ func (d *Decision) stands(step int) bool {
 	if d.unresolved == nil {
 		d.unresolved = map[int]int{}
 	}
-	d.unresolved[step] = d.ends
+	d.unresolved[step] = d.endCount
 	return false
 }
 
 // follow adds the steps that may be ready after the end of a step to those to check.
 func (d *Decision) follow(step int) {
-	d.ends++
-	if !d.Plan.Linear {
+	d.endCount++
+	if !d.plan.Linear {
 		d.below(step, nil)
 		return
 	}
@@ -134,7 +134,7 @@ func (d *Decision) follow(step int) {
 // below adds the steps that depend on a step to those to check. It looks behind dependants that
 // have ended, because they stay done after a retry.
 func (d *Decision) below(step int, seen map[int]bool) {
-	for _, next := range d.Plan.Steps[step].Dependants {
+	for _, next := range d.plan.Steps[step].Dependants {
 		if !d.Status(next).ended() {
 			d.check = append(d.check, next)
 		} else if !seen[next] {
@@ -156,7 +156,7 @@ func when(holds bool, t turn) turn {
 
 // work begins or skips the steps that are ready.
 func (d *Decision) work() {
-	for len(d.check) > 0 && d.err == nil {
+	for len(d.check) > 0 {
 		step := d.check[0]
 		d.check = d.check[1:]
 		switch d.Status(step) {
@@ -171,7 +171,7 @@ func (d *Decision) work() {
 }
 
 func (d *Decision) look(step int) {
-	s, p := d.State, &d.Plan.Steps[step]
+	s, p := d.State, &d.plan.Steps[step]
 	cleans := s.Mode == ModeStopping && s.Cause != ByCancel && d.final() && p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
 	if s.Mode != ModeRunning && !cleans {
 		return
@@ -179,18 +179,23 @@ func (d *Decision) look(step int) {
 	switch d.turnOf(step) {
 	case stay:
 	case skip:
-		d.end(step, Skipped, "none of its dependencies succeeded", false)
+		d.end(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "none of its dependencies succeeded"})
 	case begin:
 		if d.starts >= startsAtOnce {
 			s.More = true
 			return
 		}
 		if p.Conditional {
-			if yes, err := d.Reader.Condition(step); err != nil {
+			holds, err := d.facts.Rules.Condition(d, step)
+			switch {
+			case d.lacks(err):
+				d.starts++ // so that the number of missing facts is limited, too
+				return
+			case err != nil:
 				d.broken(step, NoIndex, err)
 				return
-			} else if !yes {
-				d.end(step, Skipped, "its condition is false", false)
+			case !holds:
+				d.end(Outcome{Step: step, Index: NoIndex, Status: Skipped, Reason: "its condition is false"})
 				return
 			}
 		}
@@ -201,20 +206,23 @@ func (d *Decision) look(step int) {
 // broken fails a step or an item that could not begin, because its template does not fit the values
 // of the run.
 func (d *Decision) broken(step, index int, err error) {
-	d.effect(Effect{Kind: EffectNotStarted, Step: step, Index: index, Err: err})
-	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed})
+	d.ended(Outcome{Step: step, Index: index, Round: d.State.Round, Status: Failed, End: &End{Err: err}})
 }
 
 func (d *Decision) begin(step int) {
-	p, s := &d.Plan.Steps[step], d.State
-	d.statuses[step] = byte(Open)
+	p, s := &d.plan.Steps[step], d.State
 	if !p.Each {
-		d.start(step, NoIndex)
+		d.statuses[step] = byte(Open)
+		d.startWork(step, NoIndex)
 		return
 	}
-	d.effect(Effect{Kind: EffectBegin, Step: step, Index: NoIndex})
 	d.starts++
-	items, err := d.Reader.Items(step)
+	items, err := d.facts.Rules.Items(d, step)
+	if d.lacks(err) {
+		return
+	}
+	d.statuses[step] = byte(Open)
+	d.effect(Effect{Kind: EffectBegin, Step: step, Index: NoIndex})
 	if err != nil {
 		d.broken(step, NoIndex, err)
 		return
@@ -233,16 +241,16 @@ func (d *Decision) begin(step int) {
 	d.items(step)
 }
 
-// start begins a step or an item.
-func (d *Decision) start(step, index int) {
-	due, err := d.Reader.Begin(step, index)
+// startWork begins the work of a step or an item.
+func (d *Decision) startWork(step, index int) {
+	work, due, err := d.facts.Rules.Begin(d, step, index)
 	d.starts++
-	d.effect(Effect{Kind: EffectBegin, Step: step, Index: index, Due: due})
-	if err != nil {
+	d.effect(Effect{Kind: EffectBegin, Step: step, Index: index, Due: due, Work: work})
+	switch {
+	case d.lacks(err):
+	case err != nil:
 		d.broken(step, index, err)
-		return
-	}
-	if !due.IsZero() {
+	case !due.IsZero():
 		d.State.SetDeadline(step, index, due)
 	}
 }
@@ -250,7 +258,7 @@ func (d *Decision) start(step, index int) {
 // settle checks whether the attempt or the compensation is complete and what follows.
 func (d *Decision) settle() {
 	s := d.State
-	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || d.err != nil {
+	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || len(d.Missing) > 0 {
 		return
 	}
 	var bad, failed, pending bool
@@ -283,16 +291,15 @@ func (d *Decision) settle() {
 	case s.Cause == ByCancel && !bad:
 		s.Cause = ByFailure
 	}
-	if d.err == nil {
-		d.compensate()
-	}
+	d.compensate()
 }
 
 // succeed ends a run whose steps have succeeded. If its result cannot be computed, the run fails as
 // if a step had failed.
 func (d *Decision) succeed() {
-	err := d.Reader.Result()
-	if err == nil {
+	result, err := d.facts.Rules.Result(d)
+	if d.lacks(err) || err == nil {
+		d.Result = result
 		d.finish("succeeded")
 		return
 	}
@@ -307,7 +314,7 @@ func (d *Decision) rest() bool {
 	if s.Cause != ByFailure || d.final() {
 		return false
 	}
-	s.Rest = d.Now.Add(d.Plan.Backoff(s.Attempt + 1))
+	s.Rest = d.facts.Now.Add(d.plan.Backoff(s.Attempt + 1))
 	d.reset()
 	d.mode(ModeResting)
 	return true
@@ -320,12 +327,13 @@ func (d *Decision) compensate() {
 		step := s.Done[len(s.Done)-1]
 		s.Done = s.Done[:len(s.Done)-1]
 		d.mode(ModeCompensating)
-		if err := d.Reader.Undo(step); err != nil {
+		work, err := d.facts.Rules.Undo(d, step)
+		if err != nil && !d.lacks(err) {
 			d.undone(step, Failed, "it could not start: "+err.Error())
 			continue
 		}
 		s.Undoing = &step
-		d.effect(Effect{Kind: EffectCompensate, Step: step, Index: NoIndex})
+		d.effect(Effect{Kind: EffectCompensate, Step: step, Index: NoIndex, Work: work})
 	}
 	if s.Undoing != nil {
 		return

@@ -7,7 +7,6 @@ import (
 
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
@@ -27,15 +26,14 @@ func (t *task) isJob(p place) bool {
 
 // setAttempt sets the facts about the last attempt of a job that has ended. It reads them if they
 // are not known. It does nothing if child is not a job.
-func (t *task) setAttempt(p place, child *progressorv1.ChildEnd, known attemptFacts) error {
+func (t *task) setAttempt(p place, child *childEnd) error {
 	if !strings.HasPrefix(child.GetProcessId(), process.StepPrefix) {
 		return nil
 	}
-	if t.attempts[p] = known; !known.started.IsZero() {
+	if t.attempts[p] = child.attempt; !child.attempt.started.IsZero() {
 		return nil
 	}
-	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
-	return t.readAttempts(map[place]process.Key{p: key})
+	return t.readAttempts(map[place]process.Key{p: keyOfChild(child.ChildEnd)})
 }
 
 // readAttempts reads the facts about the last attempts of jobs, and sets them in t.attempts. A job
@@ -51,7 +49,7 @@ func (t *task) readAttempts(jobsOf map[place]process.Key) error {
 	}
 	rows, err := jobs.Get(t.ctx, t.flows.store, keys...)
 	if err != nil {
-		return t.faulted(err)
+		return unread(err)
 	}
 	for n, row := range rows {
 		facts := attemptFacts{taken: true}
@@ -81,7 +79,7 @@ func (t *task) readOpenAttempts() error {
 			continue
 		}
 		namespace := cmp.Or(t.template.Steps[e.Step].Source.GetJob().GetNamespace(), t.key.Namespace)
-		open[p] = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + t.doer(p, false)}
+		open[p] = process.Key{Namespace: namespace, ProcessID: process.StepPrefix + t.workID(t.origin(p, false))}
 	}
 	return t.readAttempts(open)
 }

@@ -59,7 +59,7 @@ func (t *task) ask(p place, reason string) {
 	if s.ForEach() && p.index == noIndex {
 		return
 	}
-	id, reason := t.doer(p, false), orElse(reason, t.asks())
+	id, reason := t.workID(t.origin(p, false)), orElse(reason, t.asks())
 	if s.Action != flow.ActionWait && s.Action != flow.ActionDelay {
 		t.event(eventCancelRequested, p, "", "", reason)
 	}
@@ -85,10 +85,9 @@ func (t *task) ask(p place, reason string) {
 // cancelEvent adds an event that says how the cancel of a job or process of a step ended: its
 // worker stopped, or its grace period expired.
 func (t *task) cancelEvent(p place, child *progressorv1.ChildEnd) error {
-	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
-	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, key)
+	kind, worker, err := flows.CancelOutcome(t.ctx, t.flows.store, keyOfChild(child))
 	if err != nil {
-		return t.faulted(err)
+		return unread(err)
 	}
 	if kind != "" {
 		t.event(kind, p, "", "", "").WorkerID = worker
@@ -105,14 +104,14 @@ func (t *task) endSuspended() error {
 	}
 	keys, err := flows.SuspendedProcesses(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.endsSuspended)
 	if err != nil {
-		return t.faulted(err)
+		return unread(err)
 	}
 	for _, key := range keys {
 		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
 			Key: key, Reason: t.asks(), Actor: process.Actor{Name: "run " + t.runID},
 		})
 		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {
-			return t.faulted(err)
+			return unread(err)
 		}
 	}
 	return nil

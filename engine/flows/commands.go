@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/progressor-engine/progressor/flow"
@@ -70,7 +71,7 @@ func (t *task) cancel(o *command) error {
 	case o.Force && s.Mode != flow.ModeEnded:
 		t.state.Cancel, t.cancels, t.state.Blocked = wire.Plain(o.Reason), true, ""
 		t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
-		return t.decision.Abort()
+		return t.decide(flow.Input{Kind: flow.InputAbort})
 	case s.Cause == flow.ByCancel && s.Mode != flow.ModeEnded:
 		return nil // the cancel was already requested
 	case s.Mode == flow.ModeEnded, s.Mode == flow.ModeCompensating:
@@ -84,7 +85,7 @@ func (t *task) cancel(o *command) error {
 	t.state.Cancel, t.cancels = wire.Plain(o.Reason), true
 	t.state.Blocked = ""
 	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", o.Reason)
-	return t.decision.Cancel()
+	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
 // askTurn asks again for the dedupe key that the run waits for. The run that held the key was
@@ -110,12 +111,12 @@ func (t *task) askTurn() error {
 func (t *task) turn(done string) error {
 	t.state.Blocked = ""
 	if done == "" {
-		return t.decision.Start()
+		return t.decide(flow.Input{Kind: flow.InputStart})
 	}
 	reason := fmt.Sprintf("run %s of the same scope has succeeded, and its template is not repeatable", done)
 	t.state.Cancel, t.cancels = reason, true
 	t.event(eventCancelRequested, place{noIndex, noIndex}, "", "", reason)
-	return t.decision.Cancel()
+	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
 // retry restarts a run that has ended.
@@ -149,7 +150,7 @@ func (t *task) retry(o *command) error {
 func (t *task) again() error {
 	t.state.Cancel = ""
 	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
-	return t.decision.Retry()
+	return t.decide(flow.Input{Kind: flow.InputRetry})
 }
 
 // refuse refuses a command for a run that was reopened for it. The run ends again with its previous
@@ -196,7 +197,6 @@ func (t *task) move() (moved bool, err error) {
 	}
 	old.Steps, old.Each, old.Done, old.Undone, old.Left, old.Broken = string(letters), each, kept(old.Done), kept(old.Undone), kept(old.Left), nil
 	t.template, t.state.Version, t.state.Stored = newest, newest.Source.GetVersion(), newest.stored
-	t.decide()
 	return true, nil
 }
 
@@ -231,17 +231,18 @@ func (t *task) skip(o *command) error {
 		return processor.Reject(rejectedStatus, "step %s is %s: only a step that has not ended can be skipped", o.StepID, statusOf(l))
 	}
 	if p.index != noIndex {
-		open, err := t.OpenItems(p.step)
-		if err != nil {
+		if err := t.load(flow.Need{Kind: flow.NeedItems, Step: p.step}); err != nil {
 			return err
 		}
-		if !contains(open, p.index) {
+		isOpen := func(item flow.Item) bool { return item.Index == p.index && item.Status == flow.Open }
+		if !slices.ContainsFunc(t.facts.items[p.step], isOpen) {
 			return processor.Reject(rejectedStatus, "item %d of step %s is not open", p.index, o.StepID)
 		}
 	}
-	t.ends[p] = &end{result: o.Result, reason: wire.Plain(o.Reason)}
 	t.event(eventSkippedByHand, p, "", "", o.Reason)
-	return t.decision.Skip(p.step, p.index)
+	return t.decide(flow.Input{Kind: flow.InputSkip, Outcome: flow.Outcome{
+		Step: p.step, Index: p.index, End: &flow.End{Result: o.Result, Reason: wire.Plain(o.Reason)},
+	}})
 }
 
 // wait finds the wait that a command answers, and checks that it may be answered.
@@ -286,8 +287,8 @@ func (t *task) complete(o *command) error {
 	if t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled {
 		return processor.Reject(rejectedStatus, "the run was cancelled: the only outcome that it still accepts is cancelled")
 	}
-	e := &end{worker: wire.Plain(o.Worker)}
-	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round}
+	e := &flow.End{Worker: wire.Plain(o.Worker)}
+	outcome := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, End: e}
 	switch o.Outcome {
 	case stepSucceeded:
 		result, err := valueOf(o.Result)
@@ -299,19 +300,17 @@ func (t *task) complete(o *command) error {
 			errors.As(invalid(problems), &wrong)
 			return processor.Reject(rejectedInvalid, "%s", wrong.Message).WithDetails([]byte(wrong.Field))
 		}
-		outcome.Status, e.result = flow.Succeeded, o.Result
+		outcome.Status, e.Result = flow.Succeeded, o.Result
 	case stepFailed:
-		if e.failure, err = wire.Failure(o.Failure); err != nil {
+		if e.Failure, err = wire.Failure(o.Failure); err != nil {
 			return err
 		}
 		outcome.Status = flow.Failed
 	default:
-		outcome.Status, e.reason = flow.Cancelled, wire.Plain(o.Reason)
+		outcome.Status, e.Reason = flow.Cancelled, wire.Plain(o.Reason)
 		t.event(eventCancelAcknowledged, p, "", "", o.Reason)
 	}
-	t.ends[p] = e
-	_, err = t.decision.Ended(outcome)
-	return err
+	return t.decide(flow.Input{Kind: flow.InputEnd, Outcome: outcome})
 }
 
 func (t *task) report(o *command) error {
@@ -339,15 +338,6 @@ func word(s flows.Status) string {
 		return "active"
 	}
 	return string(s)
-}
-
-func contains(list []int, n int) bool {
-	for _, v := range list {
-		if v == n {
-			return true
-		}
-	}
-	return false
 }
 
 // statusOf returns the status of a step as messages and events show it.

@@ -4,7 +4,7 @@
 //
 // The end of a step, a request of a client and a due time are tasks of that process. Each decides
 // in one transaction: the rows of its steps, the next steps, and its timer. The decisions are made
-// by package flow, which is pure.
+// by package flow, which is pure. This package loads the facts that a decision needs.
 //
-// Start with flows.go (requests), task.go (tasks) and result.go (results).
+// Start with flows.go (requests), task.go (tasks), facts.go (decisions) and result.go (results).
 package flows

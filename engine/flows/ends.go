@@ -26,86 +26,98 @@ const (
 	reasonRun        = "run_failed"
 )
 
+// childEnd is the end of the work of a step.
+type childEnd struct {
+	*progressorv1.ChildEnd
+	args    []byte
+	attempt attemptFacts // of the last attempt of a job, if they are known
+}
+
 // notified handles the ends of the work of steps, or a command of another run.
 func (t *task) notified() error {
-	ends, err := t.attempt.ChildEnds()
+	batch, err := t.attempt.ChildEnds()
 	if err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
 	}
-	for _, end := range ends {
-		child := &progressorv1.ChildEnd{
+	var children []childEnd
+	for _, end := range batch {
+		children = append(children, childEnd{&progressorv1.ChildEnd{
 			Namespace: end.Namespace, ProcessId: end.ProcessID, Response: end.Response,
 			Status: progressorv1.ProcessStatus(progressorv1.ProcessStatus_value[end.Status]),
-		}
-		if err := t.childEnded(end.Args, child, attemptFacts{end.WorkerID, end.RunningTime, true}); err != nil {
-			return err
-		}
+		}, end.Args, attemptFacts{end.WorkerID, end.RunningTime, true}})
 	}
-	switch child := t.request.GetChild(); {
-	case len(ends) > 0:
-		return nil
-	case child != nil:
-		return t.childEnded(t.request.GetArgs(), child, attemptFacts{})
+	if child := t.request.GetChild(); len(batch) == 0 && child != nil {
+		children = append(children, childEnd{child, t.request.GetArgs(), attemptFacts{}})
 	}
-	return t.carryOut()
+	if len(children) == 0 {
+		return t.carryOut()
+	}
+	return t.childrenEnded(children)
 }
 
-// childEnded handles the end of the work of a step. attempt contains facts about the last attempt
-// of a job, if they are known.
-func (t *task) childEnded(args []byte, child *progressorv1.ChildEnd, attempt attemptFacts) error {
-	clear(t.values) // earlier ends in this task changed the status of steps
-	var by input
-	if err := json.Unmarshal(args, &by); err != nil || by.Step < 0 || by.Step >= len(t.template.Steps) {
-		return processor.Reject(processor.ReasonBadArgs, "a run accepts messages only from its own steps")
-	}
-	p := place{by.Step, by.Index}
-	job, broke := t.failedWith(p, child, by.Undo)
-	if by.Round != t.state.Run.Round {
-		if broke {
-			t.letGo(job.key, "its run continued without it")
+// childrenEnded handles the ends of the work of steps.
+func (t *task) childrenEnded(children []childEnd) error {
+	var inputs []flow.Input
+	var ended []childEnd // of inputs
+	for _, child := range children {
+		o, err := t.outcome(&child)
+		switch {
+		case err != nil:
+			return err
+		case o.Round == t.state.Run.Round:
+			inputs, ended = append(inputs, flow.Input{Kind: flow.InputEnd, Outcome: o}), append(ended, child)
+		default: // of an earlier attempt
+			t.letGoLate(&child, &o)
 		}
-		return nil // of an earlier attempt
 	}
-	o := flow.Outcome{Step: by.Step, Index: by.Index, Round: by.Round, Undo: by.Undo}
-	e, letter, err := t.endOf(p, child, by.Undo)
-	if err != nil {
+	if err := t.decide(inputs...); err != nil {
 		return err
 	}
-	if o.Status = letter; by.Undo {
-		o.Reason = cmp.Or(e.reason, e.failure.GetMessage(), e.failure.GetReason())
-	}
-	if e.failure != nil {
-		o.Lost = e.failure.GetReason() == process.ReasonLeaseLost
-	}
-	before := t.ends[p]
-	if !by.Undo {
-		t.ends[p] = e
-		if err := t.setAttempt(p, child, attempt); err != nil {
-			return err
+	for n := range inputs {
+		o := &inputs[n].Outcome
+		switch {
+		case !t.decision.Known[n]: // the step ended in another way, such as a skip, or the message is a duplicate
+			t.letGoLate(&ended[n], o)
+		case t.isFailedJob(&ended[n], o):
+			t.failed = append(t.failed, failedJob{o.Step, keyOfChild(ended[n].ChildEnd)})
 		}
 	}
-	if o.Status == flow.Cancelled && t.decision.Status(p.step) == flow.Open {
-		if err := t.cancelEvent(p, child); err != nil {
-			return err
+	return nil
+}
+
+// outcome returns how the work of a step ended. It reads what the message does not contain. For
+// work of an earlier attempt, it only returns the origin.
+func (t *task) outcome(child *childEnd) (flow.Outcome, error) {
+	var from origin
+	if err := json.Unmarshal(child.args, &from); err != nil || from.Step < 0 || from.Step >= len(t.template.Steps) {
+		return flow.Outcome{}, processor.Reject(processor.ReasonBadArgs, "a run accepts messages only from its own steps")
+	}
+	p := place{from.Step, from.Index}
+	o := flow.Outcome{Step: p.step, Index: p.index, Round: from.Round, Undo: from.Undo}
+	if from.Round != t.state.Run.Round {
+		return o, nil
+	}
+	end, l, err := t.endOf(p, child.ChildEnd, from.Undo)
+	if err != nil {
+		return o, err
+	}
+	o.Status, o.Lost = l, end.Failure.GetReason() == process.ReasonLeaseLost
+	if from.Undo {
+		o.Reason = cmp.Or(end.Reason, end.Failure.GetMessage(), end.Failure.GetReason())
+	} else {
+		o.End = end
+		if err := t.setAttempt(p, child); err != nil {
+			return o, err
 		}
 	}
-	known, err := t.decision.Ended(o)
-	switch {
-	case broke && known:
-		t.failed = append(t.failed, job)
-	case broke:
-		t.letGo(job.key, "its run continued without it")
+	if l == flow.Cancelled && t.state.Run.StatusOf(p.step) == flow.Open {
+		err = t.cancelEvent(p, child.ChildEnd)
 	}
-	if !known && !by.Undo { // the step ended in another way, such as a skip, or the message is a duplicate
-		if delete(t.ends, p); before != nil {
-			t.ends[p] = before
-		}
-	}
-	return err
+	return o, err
 }
 
 // endOf returns how the work of a step ended.
-func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, flow.StepStatus, error) {
+func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*flow.End, flow.StepStatus, error) {
 	action := t.template.Steps[p.step].Action
 	if undo {
 		action = flow.ActionJob
@@ -115,7 +127,7 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 		if action == flow.ActionRun {
 			return t.runEnd(child)
 		}
-		return &end{result: resultOf(child.GetResponse())}, flow.Succeeded, nil
+		return &flow.End{Result: resultOf(child.GetResponse())}, flow.Succeeded, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_CANCELLED:
 		reason := cmp.Or(child.GetDetail(), "it was cancelled")
 		if t.state.Run.Cause != flow.NoCause && child.GetDetail() == "" { // its run asked it to end
@@ -124,10 +136,10 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 				return nil, 0, err
 			}
 		}
-		return &end{reason: reason}, flow.Cancelled, nil
+		return &flow.End{Reason: reason}, flow.Cancelled, nil
 	case progressorv1.ProcessStatus_PROCESS_STATUS_ERROR:
-		failure, err := t.failureOf(child, action)
-		return &end{failure: failure}, flow.Failed, err
+		failure, err := t.childFailure(child, action)
+		return &flow.End{Failure: failure}, flow.Failed, err
 	}
 	if action == flow.ActionRun && len(child.GetResponse()) > 0 {
 		var a answered
@@ -138,20 +150,24 @@ func (t *task) endOf(p place, child *progressorv1.ChildEnd, undo bool) (*end, fl
 	return failed(reasonNotStarted, cmp.Or(child.GetDetail(), "the process of the step was removed")), flow.Failed, nil
 }
 
-func failed(reason, message string) *end {
-	return &end{failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
+func failed(reason, message string) *flow.End {
+	return &flow.End{Failure: &progressorv1.Failure{Reason: reason, Message: wire.Plain(message)}}
 }
 
-// reasonOf returns the reason of a failure that a decision caused with err.
-func reasonOf(err error) string {
-	if _, large := errors.AsType[*flow.SizeError](err); large {
-		return reasonTooLarge
+// failureOf returns the failure of a step or an item that ends, or nil if it did not fail.
+func failureOf(end *flow.End) *progressorv1.Failure {
+	if end.Err == nil {
+		return end.Failure
 	}
-	return reasonExpression
+	reason := reasonExpression
+	if _, large := errors.AsType[*flow.SizeError](end.Err); large {
+		reason = reasonTooLarge
+	}
+	return failed(reason, end.Err.Error()).Failure
 }
 
 // runEnd returns the end of a step that is a run.
-func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, error) {
+func (t *task) runEnd(child *progressorv1.ChildEnd) (*flow.End, flow.StepStatus, error) {
 	var o answered
 	if err := json.Unmarshal(child.GetResponse(), &o); err != nil {
 		return failed(reasonRun, "the run returned no outcome"), flow.Failed, nil //nolint:nilerr // the failure reports it
@@ -162,21 +178,21 @@ func (t *task) runEnd(child *progressorv1.ChildEnd) (*end, flow.StepStatus, erro
 		case errors.Is(err, process.ErrRunNotFound):
 			return failed(reasonRun, "its run was removed before its result was read"), flow.Failed, nil
 		case err != nil:
-			return nil, 0, t.faulted(err)
+			return nil, 0, unread(err)
 		}
 		o.Result, o.Failure = row.Result, row.Failure
 	}
 	switch o.Status {
 	case succeeded:
-		return &end{result: o.Result}, flow.Succeeded, nil
+		return &flow.End{Result: o.Result}, flow.Succeeded, nil
 	case string(flow.ByCancel):
-		return &end{reason: "its run was cancelled"}, flow.Cancelled, nil
+		return &flow.End{Reason: "its run was cancelled"}, flow.Cancelled, nil
 	}
 	failure, err := wire.Failure(o.Failure)
 	if err != nil || failure == nil {
 		failure = &progressorv1.Failure{Reason: reasonRun, Message: "its run is " + o.Status}
 	}
-	return &end{failure: failure}, flow.Failed, nil
+	return &flow.End{Failure: failure}, flow.Failed, nil
 }
 
 // resultOf converts the response of a job or a process to a value: JSON is kept, other text becomes
@@ -195,9 +211,9 @@ func resultOf(response []byte) []byte {
 	return text
 }
 
-// failureOf reads the failure of a job or a process that is in ERROR.
-func (t *task) failureOf(child *progressorv1.ChildEnd, action flow.Action) (failure *progressorv1.Failure, err error) {
-	key := process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
+// childFailure reads the failure of a job or a process that is in ERROR.
+func (t *task) childFailure(child *progressorv1.ChildEnd, action flow.Action) (failure *progressorv1.Failure, err error) {
+	key := keyOfChild(child)
 	if action == flow.ActionJob {
 		rows, err := jobs.Get(t.ctx, t.flows.store, key)
 		if err != nil {

@@ -14,15 +14,24 @@ import (
 
 // failedJob is a job that failed permanently, with its step.
 type failedJob struct {
-	place
-	key process.Key
+	step int
+	key  process.Key
 }
 
-// failedWith returns the job that failed with the end of a child. ok is false if the child is not a
-// failed job of a step.
-func (t *task) failedWith(p place, child *progressorv1.ChildEnd, undo bool) (j failedJob, ok bool) {
-	ok = child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !undo && t.template.Steps[p.step].Action == flow.ActionJob
-	return failedJob{p, process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}}, ok
+// isFailedJob reports whether a job of a step has failed, which is not a compensation.
+func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
+	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo && t.template.Steps[o.Step].Action == flow.ActionJob
+}
+
+// letGoLate asks a failed job to end whose end came too late for its step.
+func (t *task) letGoLate(child *childEnd, o *flow.Outcome) {
+	if t.isFailedJob(child, o) {
+		t.letGo(keyOfChild(child.ChildEnd), "its run continued without it")
+	}
+}
+
+func keyOfChild(child *progressorv1.ChildEnd) process.Key {
+	return process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
 }
 
 // letGo asks a failed job to end.

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -107,30 +108,22 @@ func (t *task) apply(e *flow.Effect) error {
 		if a := t.template.Steps[e.Step].Action; a == flow.ActionWait || a == flow.ActionDelay {
 			row.Due = e.Due
 		}
-		if b := t.begun[p]; b != nil {
-			row.Input, row.Token, row.Wait, row.ItemHash = b.input, b.token, b.wait, b.hash
-			if b.message != nil {
-				row.ProcessID = b.message.Target.ProcessID
-				if b.message.Target.Namespace != t.key.Namespace {
-					row.ProcessIn = b.message.Target.Namespace
-				}
-				t.messages = append(t.messages, *b.message)
-			}
+		if w, ok := e.Work.(*work); ok {
+			t.begin(row, w)
 		}
-	case flow.EffectNotStarted:
-		t.ends[p] = failed(reasonOf(e.Err), e.Err.Error())
 	case flow.EffectEnd:
 		return t.ended(p, e)
 	case flow.EffectCancel:
 		t.ask(p, e.Reason)
 	case flow.EffectCompensate:
 		t.row(p).Compensation = flows.StepRunning
+		t.messages = append(t.messages, *e.Work.(*work).message)
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
 	case flow.EffectCancelCompensation:
 		t.messages = append(t.messages, storage.Message{
 			Kind: storage.MessageCancel, Reason: t.asks(), Target: process.Key{
 				Namespace: orElse(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
-				ProcessID: process.StepPrefix + t.doer(p, true),
+				ProcessID: process.StepPrefix + t.workID(t.origin(p, true)),
 			},
 		})
 	case flow.EffectCompensated:
@@ -146,6 +139,22 @@ func (t *task) apply(e *flow.Effect) error {
 	case flow.EffectRunStatus:
 	}
 	return nil
+}
+
+// begin adds the work of a step or an item to its row and to the messages.
+func (t *task) begin(row *flows.StepChange, w *work) {
+	row.Input, row.Wait, row.ItemHash = w.input, w.wait, w.hash
+	if w.wait != nil {
+		row.Token = rand.Text()
+	}
+	if w.message == nil {
+		return
+	}
+	row.ProcessID = w.message.Target.ProcessID
+	if w.message.Target.Namespace != t.key.Namespace {
+		row.ProcessIn = w.message.Target.Namespace
+	}
+	t.messages = append(t.messages, *w.message)
 }
 
 // ended records the end of a step or an item.
@@ -170,13 +179,10 @@ func (t *task) ended(p place, e *flow.Effect) error {
 		}
 		row.Reason = why
 	}
-	if how := t.ends[p]; how != nil {
-		row.Result, row.WorkerID = how.result, cmp.Or(row.WorkerID, how.worker)
-		if how.reason != "" {
-			row.Reason = how.reason
-		}
-		if how.failure != nil {
-			row.Failure, _ = wire.FailureJSON(how.failure) // cannot fail: the failure was cleaned or has plain strings
+	if end := e.End; end != nil {
+		row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or(row.WorkerID, end.Worker), cmp.Or(end.Reason, row.Reason)
+		if failure := failureOf(end); failure != nil {
+			row.Failure, _ = wire.FailureJSON(failure) // cannot fail: the failure was cleaned or has plain strings
 		}
 	}
 	message := row.Reason
@@ -199,9 +205,6 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 		}
 	}
 	if err := t.endSuspended(); err != nil {
-		return nil, err
-	}
-	if err := t.collect(); err != nil {
 		return nil, err
 	}
 	now := t.change()
@@ -286,64 +289,6 @@ func (t *task) fresh(now *flows.Change) *freshRun {
 	return r
 }
 
-// collect sets the results of the steps with for_each that succeed in this task.
-func (t *task) collect() error {
-	for _, p := range t.order {
-		row := t.rows[p]
-		if p.index != noIndex || row.Status != flows.StepSucceeded || !t.template.Steps[p.step].ForEach() || row.Compensation != "" {
-			continue
-		}
-		results, err := t.results(p.step)
-		if err != nil {
-			return err
-		}
-		row.Result = results
-	}
-	return nil
-}
-
-// results returns the results of the items of a step that succeeds in this task, in the order of
-// the items.
-func (t *task) results(step int) ([]byte, error) {
-	whole := place{step, noIndex}
-	if e := t.ends[whole]; e != nil {
-		return e.result, nil
-	}
-	text, err := t.itemResults(step)
-	if err != nil {
-		return nil, err
-	}
-	t.ends[whole] = &end{result: text}
-	return text, nil
-}
-
-// itemResults returns the results of the items of a step in the order of the items. The result is
-// null for items that did not succeed.
-func (t *task) itemResults(step int) ([]byte, error) {
-	rows, err := flows.ItemsOf(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID, true)
-	if err != nil {
-		return nil, t.faulted(err)
-	}
-	results := make([]json.RawMessage, t.state.Run.Each[step].Count)
-	for i := range results {
-		results[i] = json.RawMessage("null")
-	}
-	set := func(index int, result []byte) {
-		if index < len(results) && len(result) > 0 {
-			results[index] = result
-		}
-	}
-	for _, item := range rows {
-		set(int(item.Index), item.Result)
-	}
-	for p, e := range t.ends { // items that end in this task: their rows are not written yet
-		if p.step == step {
-			set(p.index, e.result)
-		}
-	}
-	return encode(results)
-}
-
 // finish sets the result of a run that succeeds, and the failure of a run that fails.
 func (t *task) finish(now *flows.Change) error {
 	s := t.state.Run
@@ -355,10 +300,8 @@ func (t *task) finish(now *flows.Change) error {
 		now.Result = result
 	}
 	switch {
-	case t.failure != nil:
-		now.Failure = t.failure
 	case s.BadResult != "" && s.Cause == flow.ByFailure:
-		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).failure) // cannot fail: plain strings
+		now.Failure, _ = wire.FailureJSON(failed(reasonExpression, s.BadResult).Failure) // cannot fail: plain strings
 	case s.Cause == flow.ByTime:
 		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
@@ -373,7 +316,6 @@ func (t *task) finish(now *flows.Change) error {
 
 // broke returns the failure of the step that failed the run.
 func (t *task) broke(step int) (*progressorv1.Failure, error) {
-	delete(t.values, step)
 	v, err := t.value(step)
 	if err != nil {
 		return nil, err
@@ -413,53 +355,38 @@ func (t *task) firstFailed(step int) (first int, failure *progressorv1.Failure, 
 	if failure, err = wire.Failure(text); err != nil {
 		return 0, nil, err
 	}
-	for p, e := range t.ends { // items that end in this task: their rows are not written yet
-		if p.step == step && p.index != noIndex && e.failure != nil && (failure == nil || p.index < first) {
-			first, failure = p.index, e.failure
+	for n := range t.decision.Effects { // items that end in this task: their rows are not written yet
+		e := &t.decision.Effects[n]
+		if e.Kind != flow.EffectEnd || e.Step != step || e.Index == noIndex || e.End == nil {
+			continue
+		}
+		if cause := failureOf(e.End); cause != nil && (failure == nil || e.Index < first) {
+			first, failure = e.Index, cause
 		}
 	}
 	return first, failure, nil
 }
 
-// Result implements flow.Reader.
-func (t *task) Result() error {
-	if !t.template.HasResult() {
-		return nil // the run has the result of a step
-	}
-	var err error
-	t.made, err = t.result()
-	return err
-}
-
 // result returns the result of a run that succeeded.
 func (t *task) result() ([]byte, error) {
-	if t.made != nil {
-		return t.made, nil
-	}
 	if t.template.HasResult() {
-		t.values = map[int]flow.Ended{}
-		scope, err := t.scope()
-		if err != nil {
-			return nil, err
-		}
-		v, err := t.template.Result(scope)
-		if err != nil {
-			return nil, err
-		}
-		return resultJSON("result", v)
+		return t.decision.Result, nil
 	}
 	for step := len(t.template.Steps) - 1; step >= 0; step-- {
 		if t.state.Run.StatusOf(step) != flow.Succeeded {
 			continue
 		}
-		if e := t.ends[place{step, noIndex}]; e != nil {
-			return e.result, nil
+		if end := t.decision.End(step, noIndex); end != nil {
+			return end.Result, nil
 		}
 		rows, err := flows.Values(t.ctx, t.flows.store, t.key.Namespace, t.runID, t.template.Steps[step].ID)
-		if err != nil || len(rows) == 0 {
-			return nil, t.faulted(err)
+		if err != nil {
+			return nil, unread(err)
 		}
-		return rows[0].Result, nil
+		if len(rows) > 0 {
+			return rows[0].Result, nil
+		}
+		return nil, nil
 	}
 	return nil, nil
 }

@@ -50,7 +50,7 @@ const noIndex = flow.NoIndex
 // place identifies a step or an item.
 type place struct{ step, index int }
 
-// task is one task of a run's process, with all its consequences.
+// task is one task of a run's process.
 type task struct {
 	flows    *Flows
 	ctx      context.Context
@@ -61,33 +61,27 @@ type task struct {
 	runID    string
 	state    *state
 	template *template
-	decision *flow.Decision
 	before   priorRun
+	facts    facts
+	decision *flow.Decision
 
-	created *flows.NewRun // set for an INIT task
-	cancels bool          // a command to end the run was received
-	by      process.Actor
-	answer  *answered
-	failure []byte // failure of the run if no step has it, as JSON
-	made    []byte // result of the run if its template defines it, as JSON
-
-	ends     map[place]*end
+	by       process.Actor
 	attempts map[place]attemptFacts // of the jobs that end in this task
-	begun    map[place]*begun
-	rows     map[place]*flows.StepChange
-	order    []place
-	values   map[int]flow.Ended
-	payload  *structpb.Value
-	events   []*storage.JobEvent
-	messages []storage.Message
-	failed   []failedJob // whose ends this task handles
-	removes  bool
+	failed   []failedJob            // whose ends this task handles
+	changes
+}
 
+// changes are the consequences of a task.
+type changes struct {
+	created       *flows.NewRun // set for an INIT task
+	removes       bool          // the run does not start
+	cancels       bool          // a command to end the run was received
+	answer        *answered
+	rows          map[place]*flows.StepChange
+	order         []place // of rows
+	events        []*storage.JobEvent
+	messages      []storage.Message
 	endsSuspended []string // ids of steps whose suspended processes are to be ended
-
-	// fault is the error of a failed read. The consequences, such as the failure of a step that
-	// needs the value, are not stored. The task is retried.
-	fault error
 }
 
 // priorRun is what a task knows of its run before the task changes it.
@@ -95,22 +89,6 @@ type priorRun struct {
 	row   flows.Change
 	shown string // see shownStatus; "" if the task creates the run
 	steps string // status letters of the steps before the decision
-}
-
-// faulted records a failed read.
-func (t *task) faulted(err error) error {
-	if err != nil {
-		t.fault = err
-	}
-	return err
-}
-
-// end describes how a step or an item ended.
-type end struct {
-	result  []byte // JSON; nil means null
-	failure *progressorv1.Failure
-	worker  string // who answered a wait
-	reason  string
 }
 
 // process runs a task of a run.
@@ -127,7 +105,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	key := process.Key{Namespace: r.GetProcess().GetNamespace(), ProcessID: r.GetProcess().GetProcessId()}
 	t := &task{
 		flows: f, ctx: ctx, request: r, attempt: a, now: a.Now().UTC().Truncate(time.Microsecond), key: key, runID: key.ProcessID[len(process.FlowPrefix):],
-		ends: map[place]*end{}, attempts: map[place]attemptFacts{}, begun: map[place]*begun{}, rows: map[place]*flows.StepChange{}, values: map[int]flow.Ended{},
+		facts: newFacts(), attempts: map[place]attemptFacts{}, changes: changes{rows: map[place]*flows.StepChange{}},
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
 		if err := t.create(); err != nil || t.removes {
@@ -138,11 +116,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	if err := t.read(); err != nil {
 		return nil, err
 	}
-	response, err := t.handle(r)
-	if t.fault != nil {
-		return nil, &processor.UnreachableError{Err: t.fault}
-	}
-	return response, err
+	return t.handle(r)
 }
 
 // handle executes a task of a run that exists.
@@ -158,7 +132,7 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 		err = t.notified()
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		t.state.Cancel, t.cancels = string(r.GetArgs()), true
-		err = t.decision.Abort()
+		err = t.decide(flow.Input{Kind: flow.InputAbort})
 	default:
 		err = processor.Fail(processor.ReasonNotHandled, "a run does not accept tasks of type %s", r.GetType()).NonRetryable()
 	}
@@ -197,15 +171,9 @@ func (t *task) read() error {
 	if err := t.state.Run.Fits(t.template.plan); err != nil {
 		return processor.Fail(processor.ReasonBadState, "%w", err).NonRetryable()
 	}
-	t.decide()
 	t.before.row = t.change()
 	t.before.shown = t.shownStatus(t.before.row.Status)
-	return nil
-}
-
-func (t *task) decide() {
-	t.before.steps = t.state.Run.Steps
-	t.decision = flow.Decide(t.template.plan, t.state.Run, t, t.now)
+	return t.decide() // nothing yet
 }
 
 // create stores a run, and begins it unless it has to wait.
@@ -238,7 +206,7 @@ func (t *task) create() error {
 			return nil
 		}
 	}
-	t.payload = orNull(payload)
+	t.facts.payload = orNull(payload)
 	t.state = &state{
 		Type: o.Type, Version: t.template.Source.GetVersion(), Stored: t.template.stored, Created: t.now, Scope: o.Scope, ScopeID: o.ScopeID, Payload: o.Payload,
 		Run: flow.NewState(t.template.plan),
@@ -257,15 +225,14 @@ func (t *task) create() error {
 		return err
 	}
 	t.answer = &answered{Outcome: outcomeStarted, Request: o.Request}
-	t.decide()
 	switch {
 	case t.state.Blocked != "":
 	case o.RunTime.After(t.now):
 		t.state.Run.RunTime = o.RunTime
 	default:
-		return t.decision.Start()
+		return t.decide(flow.Input{Kind: flow.InputStart})
 	}
-	return nil
+	return t.decide() // nothing yet
 }
 
 // checked rejects a run that its template does not allow to start, or whose payload violates the
@@ -341,21 +308,22 @@ func (t *task) tick() error {
 	if err := t.startClock(); err != nil {
 		return err
 	}
-	looked := map[int]bool{}
+	var inputs []flow.Input
+	read := map[int]bool{}
 	for _, due := range s.DueNow(t.now) {
-		var err error
 		switch {
 		case due.Index == noIndex:
-			err = t.endDue(place{due.Step, noIndex})
-		case !looked[due.Step]:
-			looked[due.Step] = true
-			err = t.endDueItems(due.Step)
-		}
-		if err != nil {
-			return err
+			inputs = append(inputs, t.dueEnd(place{due.Step, noIndex}))
+		case !read[due.Step]:
+			read[due.Step] = true
+			items, err := t.dueItems(due.Step)
+			if err != nil {
+				return err
+			}
+			inputs = append(inputs, items...)
 		}
 	}
-	return t.decision.Tick()
+	return t.decide(append(inputs, flow.Input{Kind: flow.InputTick})...)
 }
 
 // startClock moves the deadline of a run that would exceed its timeout now, if its first step began
@@ -367,7 +335,7 @@ func (t *task) startClock() error {
 	}
 	first, err := flows.FirstStart(t.ctx, t.flows.store, t.key.Namespace, t.runID, s.Deadline.Add(-timeout))
 	if err != nil {
-		return t.faulted(err)
+		return unread(err)
 	}
 	if first.IsZero() {
 		first = t.now
@@ -379,63 +347,50 @@ func (t *task) startClock() error {
 // maxDueItems limits the number of due items that one task ends.
 const maxDueItems = 500
 
-// endDueItems ends the due items of a step, and sets the deadline of the next ones.
-func (t *task) endDueItems(step int) error {
+// dueItems returns the ends of the due items of a step, and sets the deadline of the next ones.
+func (t *task) dueItems(step int) (ends []flow.Input, err error) {
 	source := t.template.Steps[step].Source
 	items, err := flows.DueItems(
 		t.ctx, t.flows.store, t.key.Namespace, t.runID, source.GetStepId(), source.GetTimeout().AsDuration(), maxDueItems+1)
 	if err != nil {
-		return t.faulted(err)
+		return nil, unread(err)
 	}
 	t.state.Run.ClearDeadline(step)
-	due := 0
-	for ; due < len(items); due++ {
-		if at := items[due].Due; due == maxDueItems || at.After(t.now) {
-			t.state.Run.SetDeadline(step, int(items[due].Index), at)
+	for n, item := range items {
+		if n == maxDueItems || item.Due.After(t.now) {
+			t.state.Run.SetDeadline(step, int(item.Index), item.Due)
 			break
 		}
+		ends = append(ends, t.dueEnd(place{step, int(item.Index)}))
 	}
-	for _, item := range items[:due] {
-		if err := t.endDue(place{step, int(item.Index)}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return ends, nil
 }
 
-// endDue ends a step or an item that is due.
-func (t *task) endDue(p place) error {
-	if t.decision.Status(p.step) != flow.Open {
-		return nil // it has ended with an earlier one
-	}
+// dueEnd returns the end of a step or an item that is due. It has no effect if the step ends with
+// an earlier one.
+func (t *task) dueEnd(p place) flow.Input {
 	o := flow.Outcome{Step: p.step, Index: p.index, Round: t.state.Run.Round, Status: flow.Succeeded}
-	switch t.template.Steps[p.step].Action {
+	switch s := &t.template.Steps[p.step]; s.Action {
 	case flow.ActionWait:
-		o.Status = t.overdue(p)
+		o.Status, o.End = overdue(s.Source.GetWait())
 	case flow.ActionProcess, flow.ActionRun:
 		o.Status, o.Overdue = flow.Failed, true
-		timeout := t.template.Steps[p.step].Source.GetTimeout().AsDuration()
-		t.ends[p] = failed(process.ReasonTimeout, "it did not end within "+durations.Exact(timeout))
+		o.End = failed(process.ReasonTimeout, "it did not end within "+durations.Exact(s.Source.GetTimeout().AsDuration()))
 	case flow.ActionJob, flow.ActionDelay:
 	}
-	_, err := t.decision.Ended(o)
-	return err
+	return flow.Input{Kind: flow.InputEnd, Outcome: o}
 }
 
-// overdue ends a wait that is due.
-func (t *task) overdue(p place) flow.StepStatus {
-	w := t.template.Steps[p.step].Source.GetWait()
+// overdue returns the end of a wait that is due.
+func overdue(w *progressorv1.WaitAction) (flow.StepStatus, *flow.End) {
 	switch w.GetDueAction() {
 	case progressorv1.WaitAction_DUE_ACTION_SKIP:
-		t.ends[p] = &end{reason: "no answer arrived in time"}
-		return flow.Skipped
+		return flow.Skipped, &flow.End{Reason: "no answer arrived in time"}
 	case progressorv1.WaitAction_DUE_ACTION_SUCCEED:
 		text, _ := resultJSON("due_result", w.GetDueResult()) // cannot fail: it was checked with the template
-		t.ends[p] = &end{result: text}
-		return flow.Succeeded
+		return flow.Succeeded, &flow.End{Result: text}
 	}
-	t.ends[p] = &end{failure: &progressorv1.Failure{Reason: process.ReasonTimeout, Message: "no answer arrived within " + durations.Exact(w.GetDue().AsDuration())}}
-	return flow.Failed
+	return flow.Failed, failed(process.ReasonTimeout, "no answer arrived within "+durations.Exact(w.GetDue().AsDuration()))
 }
 
 func (t *task) passedTimeout() string {

@@ -1,12 +1,12 @@
 package main
 
 const (
-	flowDecide = "flow/decide.go"
-	flowItems  = "flow/items.go"
-	flowTurn   = "flow/turn.go"
-	flowOrders = "engine/flows/commands.go"
-	endSteps   = "storage/internal/dbsqlc/end_steps.sql.go"
-	startSteps = "storage/internal/dbsqlc/start_steps.sql.go"
+	flowDecide   = "flow/decide.go"
+	flowItems    = "flow/items.go"
+	flowTurn     = "flow/turn.go"
+	flowCommands = "engine/flows/commands.go"
+	endSteps     = "storage/internal/dbsqlc/end_steps.sql.go"
+	startSteps   = "storage/internal/dbsqlc/start_steps.sql.go"
 )
 
 // flowMutants are those of templates, runs and steps.
@@ -43,17 +43,17 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-items-outlive-their-step", breaks: "the items of a step that is skipped end with it",
-		file: flowDecide, old: "			d.dropItems(step, \"its step was skipped by an operator\")\n", planted: "			d.askItems(step)\n",
+		file: flowDecide, old: "			d.dropItems(o.Step, \"its step was skipped by an operator\")\n", planted: "			d.askItems(o.Step)\n",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
 		name: "flow-one-attempt-more", breaks: "a run has max_attempts attempts",
-		file: flowDecide, old: "d.State.Attempt >= d.Plan.MaxAttempts", planted: "d.State.Attempt > d.Plan.MaxAttempts",
+		file: flowDecide, old: "d.State.Attempt >= d.plan.MaxAttempts", planted: "d.State.Attempt > d.plan.MaxAttempts",
 		packages: "./engine/flows", run: "WhySteps|ItemsFail",
 	},
 	{
 		name: "flow-any-token", breaks: "only who has the token of a wait answers it",
-		file: flowOrders, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1", planted: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
+		file: flowCommands, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1", planted: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
 		packages: "./engine/flows", run: "ExternalWait",
 	},
 	{
@@ -123,12 +123,12 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
-		file: "engine/flows/result.go", old: "row.Result, row.WorkerID = how.result, cmp.Or(row.WorkerID, how.worker)", planted: "row.WorkerID = cmp.Or(row.WorkerID, how.worker)",
+		file: "engine/flows/result.go", old: "row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or", planted: "row.WorkerID, row.Reason = cmp.Or",
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{
 		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
-		file: flowOrders, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
+		file: flowCommands, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
 		packages: "./engine/flows", run: "WaitIsCancelled",
 	},
 	{
@@ -138,7 +138,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-fails-for-the-database", breaks: "no step fails because what it needs could not be read",
-		file: "engine/flows/task.go", old: "	if t.fault != nil {", planted: "	if t.fault != nil && t.created != nil {",
+		file: "engine/flows/facts.go", old: "	if err != nil {\n		return unread(err)\n	}\n	for _, row", planted: "	_ = err\n	for _, row",
 		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
 	},
 	{
@@ -158,7 +158,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-cleans-up-early", breaks: "in a line, a step that cleans up waits for all before it",
-		file: flowTurn, old: "all && (!d.Plan.Linear || d.allEnded(step))", planted: "all",
+		file: flowTurn, old: "all && (!d.plan.Linear || d.allEnded(step))", planted: "all",
 		packages: "./flow", run: "CleanUpOfALine",
 	},
 	{
@@ -168,7 +168,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-late-and-cancelled", breaks: "a wait that was cancelled has no result of its timeout",
-		file: "engine/flows/task.go", old: "t.decision.Status(p.step) != flow.Open", planted: "t.decision.Status(p.step) == flow.Pending",
+		file: flowDecide, old: "case d.Status(o.Step) != Open ||", planted: "case d.Status(o.Step) == Pending ||",
 		packages: "./engine/flows", run: "CancelledWhenDue",
 	},
 	{
@@ -178,7 +178,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
-		file: flowItems, old: "d.Plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.Plan.Steps[step].Waits != NoWait {\n		d.askItems",
+		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.plan.Steps[step].Waits != NoWait {\n		d.askItems",
 		packages: "./flow", run: "ItemsThatWaitFail",
 	},
 	{
@@ -222,13 +222,23 @@ var flowMutants = []mutant{
 		packages: "./engine/flows", run: "TestLargeItems",
 	},
 	{
+		name: "flow-decision-changes-its-input", breaks: "a decision changes nothing that is passed to it",
+		file: "flow/state.go", old: "		c.Each[step] = &copied\n", planted: "		c.Each[step] = each\n",
+		packages: "./flow", run: "RandomGraphs",
+	},
+	{
+		name: "flow-facts-without-bound", breaks: "a decision asks for a limited number of facts at a time",
+		file: flowTurn, old: "				d.starts++ //", planted: "				//",
+		packages: "./flow", run: "TestMissingFacts",
+	},
+	{
 		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
 		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime", planted: "s.Mode != ModeEnded && s.Cause != ByTime",
 		packages: "./flow", run: "TimeoutWhileItUndoes",
 	},
 	{
 		name: "flow-compensation-with-the-timeout-of-its-step", breaks: "a compensation has the timeout of its own options",
-		file: "engine/flows/facts.go", old: "timeout != nil && !undo {", planted: "timeout != nil {",
+		file: "engine/flows/rules.go", old: "timeout != nil && !from.Undo {", planted: "timeout != nil {",
 		packages: "./engine/flows", run: "TimeoutOfCompensation",
 	},
 	{
@@ -263,7 +273,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
-		file: flowOrders, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
+		file: flowCommands, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",
 	},
 }

@@ -134,6 +134,14 @@ func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, respons
 func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
 	d := &decision{completion: releaseCompletion(c, e.kinds[c.Kind])}
 	d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
+	if paused, ok := errors.AsType[*pausedError](err); ok {
+		d.completion.RetryAfter = paused.pause.For
+		d.completion.EffectsOnEnd = append(d.completion.EffectsOnEnd, paused.pause.Effect)
+		if d.completion.Job != nil {
+			d.completion.Job.Message = process.ReasonUnavailable + ": " + paused.cause
+		}
+		d.stored = append(d.stored, func() { e.timers.alarm(c.Namespace, paused.pause.For) })
+	}
 	return d
 }
 
@@ -271,11 +279,10 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 		if err == nil || !processor.Unreachable(err) || c.TaskType.RetriedOnFailure() {
 			return response, history, err
 		}
-		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64())
-		if !again && c.Kind == storage.JobKind {
-			// A job waits for a busy processor as it would for a free worker: until its timeout.
-			wait, again = ns.retry.Interval(try, rand.Float64()), true
+		if pause := e.kinds[c.Kind].Pause; pause != nil {
+			return nil, history, e.paused(ctx, ns, c, err)
 		}
+		wait, again := ns.retry.Next(try, process.ReasonUnavailable, false, rand.Float64())
 		if !again {
 			return nil, history, err
 		}
@@ -299,6 +306,35 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 			}
 		}
 	}
+}
+
+// pausedError reports that a task waits for its processor, which was not reached, without a slot.
+type pausedError struct {
+	pause Pause
+	cause string
+}
+
+func (e *pausedError) Error() string { return "the processor was not reached: " + e.cause }
+
+// Is reports whether target says that the task is released.
+func (e *pausedError) Is(target error) bool { return target == errGivenBack }
+
+// paused returns how an attempt ends whose processor was not reached: as its kind decides, its task
+// waits without a slot, or it has failed with err.
+func (e *Engine) paused(ctx context.Context, ns *namespace, c *storage.Claim, err error) error {
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	cause := causeOf(err)
+	pause, ok, pauseErr := e.kinds[c.Kind].Pause(limit, c, ns.retry, cause)
+	switch {
+	case pauseErr != nil:
+		e.log.WarnContext(ctx, "cannot read how long a task has waited for its processor", "namespace", c.Namespace, "process_id", c.ProcessID, "task_id", c.TaskID, "error", pauseErr)
+		e.pause(ctx, unreadablePause) // the next try would probably fail as well
+		return errGivenBack
+	case !ok:
+		return err
+	}
+	return &pausedError{pause, cause}
 }
 
 // unreadablePause is how long an attempt waits before its task is released because its history

@@ -84,15 +84,19 @@ func (a *attempts) beganOf(task storage.TaskRef) (at time.Time, runs bool) {
 
 // unreached records how many times an attempt failed to reach its processor, and why.
 func (a *attempts) unreached(c *storage.Claim, times int32, err error) {
-	cause := err.Error()
-	if unreachable, ok := errors.AsType[*processor.UnreachableError](err); ok {
-		cause = unreachable.Err.Error()
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r, ok := a.byToken[attemptOf(c)]; ok {
-		r.failedTries, r.cause = times, cut(cause)
+		r.failedTries, r.cause = times, causeOf(err)
 	}
+}
+
+// causeOf returns why a processor was not reached.
+func causeOf(err error) string {
+	if unreachable, ok := errors.AsType[*processor.UnreachableError](err); ok {
+		return cut(unreachable.Err.Error())
+	}
+	return cut(err.Error())
 }
 
 // failedTriesOf returns how often a running task failed to reach its processor, and why.

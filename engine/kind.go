@@ -37,6 +37,10 @@ type Kind struct {
 	// every claim may run. Each task of a kind with Admit is claimed separately; no attempt passes
 	// the next task on.
 	Admit func(*storage.Claim) bool
+	// Pause is called when the processor was certainly not reached with a claim. It returns how the
+	// task waits for the next try; its slot is released, and no attempt is used up. ok is false if
+	// the attempt has failed. If Pause is nil, the attempt waits in its slot.
+	Pause func(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (pause Pause, ok bool, err error)
 	// Stored is called after the end of an attempt is stored, with its database time (zero if
 	// unknown). For a zombie, the claim is End.Claim. It must not block. It may be nil.
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
@@ -48,6 +52,12 @@ type Kind struct {
 	// Standing is called once a second with the state of all namespaces. It must not block. It may
 	// be nil.
 	Standing func([]storage.Standing)
+}
+
+// Pause is the wait of a task whose processor was not reached.
+type Pause struct {
+	For    time.Duration
+	Effect storage.Effect // stored with the release of the task
 }
 
 // admits reports whether a claim may run.

@@ -216,6 +216,9 @@ var situations = []struct {
 	{"job of a step that was CANCELLED", state(job(ofStep("succeeded")), ofRun, status(process.StatusCancelled, 52)), "", time.Time{}, []string{"the job has ended", "is deleted with run A-8"}, nil},
 	{"job of a step that is to run later", state(job(nil), ofRun, waiting(explain.Task{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})),
 		process.WaitsForTime, at(130), []string{"Wait for that time."}, nil},
+	{"job whose processor is busy", state(job(func(j *explain.Job) { j.Unreached = "3 times (it answered HTTP 503)" }),
+		waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForTime, Scheduled: at(130)})), process.WaitsForTime, at(130),
+		[]string{`The processor of job "mail" was not reached 3 times (it answered HTTP 503).`, "It is tried again", "progressor namespace get shop shows its URL."}, nil},
 	{"job between two moments", state(job(nil), status(process.StatusInit, 52)), "", time.Time{}, []string{"It has no waiting task."}, nil},
 	{"odd id", state(func(s *explain.State) { s.Process.ProcessID = "it's" }), "", time.Time{}, []string{`progressor call shop 'it'\''s'.`}, nil},
 }

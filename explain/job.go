@@ -18,6 +18,7 @@ type Job struct {
 	WorkerIDs    []string // workers that may take it; nil if any may
 	Blocked      *Blocked // nil if it waits for no key, or if the key is not known yet
 	Group        *Group   // nil if one worker runs it
+	Unreached    string   // why its processor was not reached, if it waits for the next try
 }
 
 // job describes a job. Jobs are not called, and a repair of a job is a retry.
@@ -51,6 +52,11 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		s.suspended(e, head, behind)
 	case head == nil: // should not happen
 		e.Detail = "It has no waiting task."
+	case s.timed(head) && j.Unreached != "":
+		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
+		e.Detail = sentence(fmt.Sprintf("The processor of job %q was not reached %s", j.Name, j.Unreached))
+		e.Next = fmt.Sprintf("It is tried again %s, until the timeout of the job is over.", s.at(head.Scheduled))
+		e.Unblock = fmt.Sprintf("A processor that accepts the job: progressor namespace get %s shows its URL.", word(s.Process.Namespace))
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) + " " + j.spent()

@@ -82,7 +82,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
        coalesce(p.cancel_reason, '')::text AS cancel_reason,
        (p.cancel_deadline IS NOT NULL)::bool AS cancelling, job.name, job.timeout, job.updated_time,
        coalesce(lease.worker_id, task.worker_id, job.worker_id, '')::text AS worker_id,
-       job.tags, job.options, job.failures, job.progress,
+       job.tags, job.options, job.failures, job.progress, job.unreached,
        (CASE
           WHEN job.result_expires_time > statement_timestamp() THEN job.result
         END)::bytea AS result,
@@ -200,6 +200,35 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND r.namespace = member.namespace
            AND r.process_id = member.process_id
          LIMIT 1) attempt ON true) members ON true;
+
+-- ReadUnreached returns how a job has waited for its processor.
+-- name: ReadUnreached :one
+SELECT j.unreached, statement_timestamp()::timestamptz AS now
+  FROM jobs j
+ WHERE j.namespace = @namespace
+   AND j.process_id = @process_id;
+
+-- WriteUnreached stores how jobs wait for their processors. It runs after SaveResult and selects
+-- its items like WriteJobs.
+-- name: WriteUnreached :exec
+UPDATE jobs j
+   SET unreached = input.unreached::jsonb, updated_time = statement_timestamp()
+  FROM (
+    SELECT item.*
+      FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),
+                      unnest(@task_ids::bigint[]), unnest(@fencing_tokens::bigint[]),
+                      unnest(@unreacheds::text[]))
+           AS item(namespace, process_id, task_id, fencing_token, unreached)
+     CROSS JOIN LATERAL (
+       SELECT 1 FROM schedule s
+        WHERE s.namespace = item.namespace
+          AND s.process_id = item.process_id
+          AND s.task_id = item.task_id
+          AND s.fencing_token = item.fencing_token
+          AND s.xmin = pg_current_xact_id()::xid
+        LIMIT 1) released) input
+ WHERE j.namespace = ANY (ARRAY[input.namespace])
+   AND j.process_id = input.process_id;
 
 -- FetchResult returns a kept result and deletes it, so a second call returns nothing.
 -- name: FetchResult :one

@@ -273,7 +273,11 @@ func blockedOn(r *storage.JobRow) string {
 	}
 	switch process.WaitsFor(r.WaitsFor) {
 	case process.WaitsForTime:
-		return "time: " + r.ScheduledTime.UTC().Format(time.RFC3339Nano)
+		at := r.ScheduledTime.UTC().Format(time.RFC3339Nano)
+		if tries := Unreached(r); tries != "" {
+			return "processor: not reached " + tries + ", tried again at " + at
+		}
+		return "time: " + at
 	case process.WaitsForOperator:
 		return "operator: suspended"
 	case process.WaitsForConstraint:
@@ -281,6 +285,19 @@ func blockedOn(r *storage.JobRow) string {
 		return strings.TrimSpace("constraint " + name + " " + key)
 	}
 	return ""
+}
+
+// Unreached returns how often the processor of a waiting job was not reached, and why. It returns ""
+// if the job does not wait for its processor.
+func Unreached(r *storage.JobRow) string {
+	u, err := storage.UnreachedOf(r.Unreached)
+	switch {
+	case err != nil || u.Attempt != r.Attempt+1:
+		return ""
+	case u.Tries == 1:
+		return "once (" + u.Cause + ")"
+	}
+	return fmt.Sprintf("%d times (%s)", u.Tries, u.Cause)
 }
 
 // CheckLease validates the lease and the heartbeat interval of a job: a worker must be able to beat

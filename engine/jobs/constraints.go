@@ -183,6 +183,7 @@ func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *expl
 	if err != nil {
 		return err
 	}
+	state.Job.Unreached = wire.Unreached(row)
 	group := job.GetOptions().GetWorkers()
 	state.Job.WorkerIDs = group.GetWorkerIds()
 	if group == nil || !row.Grouped {

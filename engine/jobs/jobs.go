@@ -44,7 +44,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: storage.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.run, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		Run: q.run, Pause: q.pause, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 	}
 }
 

@@ -110,7 +110,45 @@ func TestPushedJobOfAProcessorThatStaysBusy(t *testing.T) {
 	if f := job.GetFailures(); len(f) != 1 || f[0].GetReason() != process.ReasonUnavailable {
 		t.Errorf("%v", f)
 	}
-	if ran := job.GetFinishedTime().AsTime().Sub(job.GetRunningTime().AsTime()); ran < 250*time.Millisecond {
+	if ran := job.GetFinishedTime().AsTime().Sub(job.GetCreatedTime().AsTime()); ran < 300*time.Millisecond {
 		t.Errorf("it failed after %s, before its timeout", ran)
+	}
+}
+
+// A job whose processor is busy gives its slot back while it waits, so that another job runs. Its
+// attempt is not used up, and it runs when its processor accepts it.
+func TestBusyProcessorTakesNoSlot(t *testing.T) {
+	t.Parallel()
+	var free atomic.Bool
+	asked := make(chan struct{}, 1000)
+	n := start(t, storagetest.DSN(t), processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+		if r.GetProcess().GetProcessId() == "busy" && !free.Load() {
+			asked <- struct{}{}
+			return nil, &processor.UnreachableError{Err: errors.New("it answered HTTP 503")}
+		}
+		return scripted().Process(ctx, r)
+	}))
+	n.put(t, &progressorv1.Namespace{Namespace: "ns", MaxRunning: 1, RetryPolicy: &progressorv1.RetryPolicy{
+		InitialInterval: durationpb.New(time.Hour), MaxInterval: durationpb.New(time.Hour), MaxAttempts: 2,
+	}})
+	n.enqueue(t, "ns", "busy", &progressorv1.JobOptions{Timeout: durationpb.New(2 * time.Hour)})
+	<-asked
+	n.enqueue(t, "ns", "other", nil)
+	n.job(t, "ns", "other", succeeded)
+	job := n.job(t, "ns", "busy", scheduled)
+	if job.GetAttempt() != 0 || len(job.GetFailures()) != 0 {
+		t.Errorf("an attempt is used up: %v", job)
+	}
+	if got := job.GetBlockedOn(); !strings.HasPrefix(got, "processor: not reached once (it answered HTTP 503), tried again at ") {
+		t.Errorf("blocked on %q", got)
+	}
+	free.Store(true)
+	n.exec(t, "UPDATE schedule SET scheduled_time = now() WHERE process_id = 'busy'")
+	if job := n.job(t, "ns", "busy", succeeded); job.GetAttempt() != 1 || len(job.GetFailures()) != 0 {
+		t.Errorf("%v", job)
+	}
+	if want, got := "enqueued >available\nstarted available>running 1\nreleased running>scheduled 1 unavailable: it answered HTTP 503\nstarted scheduled>running 1\nsucceeded running>succeeded 1",
+		n.story(t, "ns", "busy"); got != want {
+		t.Errorf("events %s\nwant %s", got, want)
 	}
 }

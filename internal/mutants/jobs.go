@@ -141,8 +141,18 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "pushed-job-busy-processor", breaks: "a job waits for a busy processor until its timeout",
-		file: "engine/attempt.go", old: "!again && c.Kind == storage.JobKind", planted: "false",
+		file: "engine/jobs/pause.go", old: "left <= 0", planted: "u.Tries > 1",
 		packages: "./engine/jobs", run: "PushedJobOf",
+	},
+	{
+		name: "pushed-job-waits-forever", breaks: "a job waits for a busy processor at most until its timeout",
+		file: "engine/jobs/pause.go", old: "u.Tries, u.Since = before.Tries+1, before.Since", planted: "u.Tries = before.Tries + 1",
+		packages: "./engine/jobs", run: "PushedJobOf",
+	},
+	{
+		name: "pushed-job-keeps-its-slot", breaks: "a job that waits for a busy processor has no slot",
+		file: "engine/jobs/jobs.go", old: "Pause: q.pause, ", planted: "",
+		packages: "./engine/jobs", run: "BusyProcessorTakesNoSlot",
 	},
 	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",

@@ -83,7 +83,7 @@ type JobState int32
 
 const (
 	JobState_JOB_STATE_UNSPECIFIED      JobState = 0
-	JobState_JOB_STATE_SCHEDULED        JobState = 1 // waits for its run_time
+	JobState_JOB_STATE_SCHEDULED        JobState = 1 // waits for its run_time, or for the next try of a busy processor
 	JobState_JOB_STATE_AVAILABLE        JobState = 2
 	JobState_JOB_STATE_RUNNING          JobState = 3
 	JobState_JOB_STATE_RETRYABLE        JobState = 4 // waits for its next attempt

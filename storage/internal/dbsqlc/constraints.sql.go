@@ -899,7 +899,7 @@ WITH taken AS MATERIALIZED (
           ORDER BY s.priority, s.task_id LIMIT item.room FOR NO KEY UPDATE SKIP LOCKED) waiting
        LIMIT $6::int) candidate
    CROSS JOIN LATERAL (
-     SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j
+     SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
       WHERE j.namespace = $5::text
         AND j.process_id = candidate.process_id
       LIMIT 1) job),

@@ -330,7 +330,7 @@ SELECT input.namespace, input.process_id, 'start', input.namespace, input.job_id
       AND p.process_id = input.job_id
     LIMIT 1) process
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
     WHERE j.namespace = input.namespace
       AND j.process_id = input.job_id
     LIMIT 1) job

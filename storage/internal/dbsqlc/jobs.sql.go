@@ -93,7 +93,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
        coalesce(p.cancel_reason, '')::text AS cancel_reason,
        (p.cancel_deadline IS NOT NULL)::bool AS cancelling, job.name, job.timeout, job.updated_time,
        coalesce(lease.worker_id, task.worker_id, job.worker_id, '')::text AS worker_id,
-       job.tags, job.options, job.failures, job.progress,
+       job.tags, job.options, job.failures, job.progress, job.unreached,
        (CASE
           WHEN job.result_expires_time > statement_timestamp() THEN job.result
         END)::bytea AS result,
@@ -112,7 +112,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
    AND p.removed_time IS NULL
    AND p.kind = 'job'
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
     WHERE j.namespace = item.namespace
       AND j.process_id = item.process_id
     LIMIT 1) job
@@ -238,6 +238,7 @@ type GetJobsRow struct {
 	Options             json.RawMessage
 	Failures            json.RawMessage
 	Progress            json.RawMessage
+	Unreached           json.RawMessage
 	Result              []byte
 	LeaseExpiresTime    time.Time
 	TaskID              int64
@@ -285,6 +286,7 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Options,
 			&i.Failures,
 			&i.Progress,
+			&i.Unreached,
 			&i.Result,
 			&i.LeaseExpiresTime,
 			&i.TaskID,
@@ -308,6 +310,31 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 		return nil, err
 	}
 	return items, nil
+}
+
+const readUnreached = `-- name: ReadUnreached :one
+SELECT j.unreached, statement_timestamp()::timestamptz AS now
+  FROM jobs j
+ WHERE j.namespace = $1
+   AND j.process_id = $2
+`
+
+type ReadUnreachedParams struct {
+	Namespace string
+	ProcessID string
+}
+
+type ReadUnreachedRow struct {
+	Unreached json.RawMessage
+	Now       time.Time
+}
+
+// ReadUnreached returns how a job has waited for its processor.
+func (q *Queries) ReadUnreached(ctx context.Context, db DBTX, arg ReadUnreachedParams) (ReadUnreachedRow, error) {
+	row := db.QueryRow(ctx, readUnreached, arg.Namespace, arg.ProcessID)
+	var i ReadUnreachedRow
+	err := row.Scan(&i.Unreached, &i.Now)
+	return i, err
 }
 
 const writeJobs = `-- name: WriteJobs :exec
@@ -413,6 +440,48 @@ func (q *Queries) WriteJobs(ctx context.Context, db DBTX, arg WriteJobsParams) e
 		arg.Results,
 		arg.Kepts,
 		arg.TtlsUs,
+	)
+	return err
+}
+
+const writeUnreached = `-- name: WriteUnreached :exec
+UPDATE jobs j
+   SET unreached = input.unreached::jsonb, updated_time = statement_timestamp()
+  FROM (
+    SELECT item.namespace, item.process_id, item.task_id, item.fencing_token, item.unreached
+      FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                      unnest($3::bigint[]), unnest($4::bigint[]),
+                      unnest($5::text[]))
+           AS item(namespace, process_id, task_id, fencing_token, unreached)
+     CROSS JOIN LATERAL (
+       SELECT 1 FROM schedule s
+        WHERE s.namespace = item.namespace
+          AND s.process_id = item.process_id
+          AND s.task_id = item.task_id
+          AND s.fencing_token = item.fencing_token
+          AND s.xmin = pg_current_xact_id()::xid
+        LIMIT 1) released) input
+ WHERE j.namespace = ANY (ARRAY[input.namespace])
+   AND j.process_id = input.process_id
+`
+
+type WriteUnreachedParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	TaskIds       []int64
+	FencingTokens []int64
+	Unreacheds    []string
+}
+
+// WriteUnreached stores how jobs wait for their processors. It runs after SaveResult and selects
+// its items like WriteJobs.
+func (q *Queries) WriteUnreached(ctx context.Context, db DBTX, arg WriteUnreachedParams) error {
+	_, err := db.Exec(ctx, writeUnreached,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
+		arg.Unreacheds,
 	)
 	return err
 }

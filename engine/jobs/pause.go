@@ -1,0 +1,35 @@
+package jobs
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// pause decides how a pushed job waits for its processor, which was not reached: by the retry policy
+// of its namespace, until its timeout is over. It waits for the processor as it would for a worker:
+// without a slot, and no attempt is used up.
+func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (engine.Pause, bool, error) {
+	row, err := storage.JobOf(c.Job)
+	if err != nil || row == nil {
+		return engine.Pause{}, false, err
+	}
+	before, now, err := jobs.ReadUnreached(ctx, q.store, process.Key{Namespace: c.Namespace, ProcessID: c.ProcessID})
+	if err != nil {
+		return engine.Pause{}, false, err
+	}
+	u := storage.Unreached{Attempt: c.Attempt, Tries: 1, Since: c.RunningTime, Cause: short(cause)}
+	if before.Attempt == c.Attempt {
+		u.Tries, u.Since = before.Tries+1, before.Since
+	}
+	left := row.Timeout() - now.Sub(u.Since)
+	if left <= 0 {
+		return engine.Pause{}, false, nil
+	}
+	wait := min(retry.Interval(u.Tries, rand.Float64()), left)
+	return engine.Pause{For: wait, Effect: jobs.Unreached{Unreached: u}}, true, nil
+}

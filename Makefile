@@ -90,7 +90,7 @@ mutants: postgres ## Plant bugs in the engine, two at a time: the tests must cat
 
 .PHONY: build
 build:
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/progressor ./cmd/progressor
+	$(GO) build -trimpath -ldflags '-X github.com/progressor-engine/progressor/cmd/progressor/internal/cli.version=$(VERSION)' -o bin/progressor ./cmd/progressor
 
 .PHONY: postgres
 postgres:

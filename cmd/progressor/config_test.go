@@ -2,26 +2,19 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-)
 
-func writeConfig(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "progressor.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+)
 
 // flag > environment > file > default.
 func TestOrderOfSources(t *testing.T) {
-	path := writeConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
-	p := program{env: map[string]string{"PROGRESSOR_DB_LANES": "7", "PROGRESSOR_LOG_LEVEL": "warn", "PROGRESSOR_CONFIG": path}}
+	path := clitest.WriteConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
+	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_LANES": "7", "PROGRESSOR_LOG_LEVEL": "warn", "PROGRESSOR_CONFIG": path}}
 	var got struct {
 		Listen string
 		DB     struct {
@@ -33,7 +26,7 @@ func TestOrderOfSources(t *testing.T) {
 			ZombieAfter string `yaml:"zombie_after"`
 		}
 	}
-	out := p.ok(t, "config", "print", "--log.level", "error")
+	out := p.OK(t, "config", "print", "--log.level", "error")
 	if err := yaml.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v in\n%s", err, out)
 	}
@@ -41,17 +34,17 @@ func TestOrderOfSources(t *testing.T) {
 		got.Log.Format != "auto" || got.Engine.ZombieAfter != "10s" {
 		t.Errorf("configuration = %+v", got)
 	}
-	wantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4", "level: error # flag",
+	clitest.WantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4", "level: error # flag",
 		"format: auto # default")
 	// The output is a configuration file.
-	printed := writeConfig(t, out)
-	if r := (program{}).run(t, "config", "print", "-c", printed); r.code != exitOK || !strings.Contains(r.stdout, "lanes: 7") {
+	printed := clitest.WriteConfig(t, out)
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "print", "-c", printed); r.Code != cli.ExitOK || !strings.Contains(r.Stdout, "lanes: 7") {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestSecretsAreRedacted(t *testing.T) {
-	path := writeConfig(t, `
+	path := clitest.WriteConfig(t, `
 namespaces:
   - namespace: orders
     processor: {connect: {url: "http://me:hunter2@127.0.0.1:9000", headers: {authorization: "Bearer hunter2"}}}
@@ -61,11 +54,11 @@ namespaces:
 		"host=db user=me password=hunter2", "host=db password = 'hunter2 \\' hunter2' user=me", "host=db sslpassword=hunter2",
 		"postgres://me:hunter2%40hunter2@db/x?application_name=a@b",
 	} {
-		p := program{env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
+		p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 		for _, args := range [][]string{{"print"}, {"print", "-o", "json"}, {"check"}, {"check", "--listen", "0.0.0.0:1"}} {
-			r := p.run(t, append(append([]string{"config"}, args...), "-c", path)...)
-			if strings.Contains(r.stdout+r.stderr, "hunter2") {
-				t.Errorf("%s, %q: a secret is shown:\n%s%s", dsn, args, r.stdout, r.stderr)
+			r := p.Run(t, append(append([]string{"config"}, args...), "-c", path)...)
+			if strings.Contains(r.Stdout+r.Stderr, "hunter2") {
+				t.Errorf("%s, %q: a secret is shown:\n%s%s", dsn, args, r.Stdout, r.Stderr)
 			}
 		}
 	}
@@ -120,17 +113,17 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			args := append([]string{"config", "check", "-c", writeConfig(t, tt.text)}, tt.args...)
-			r := program{}.run(t, args...)
-			if r.code != exitUsage && tt.name != "missing file" || !strings.Contains(r.stderr, tt.want) {
-				t.Errorf("code %d, want %q in: %s", r.code, tt.want, r.stderr)
+			args := append([]string{"config", "check", "-c", clitest.WriteConfig(t, tt.text)}, tt.args...)
+			r := clitest.Program{Commands: newCommands}.Run(t, args...)
+			if r.Code != cli.ExitUsage && tt.name != "missing file" || !strings.Contains(r.Stderr, tt.want) {
+				t.Errorf("code %d, want %q in: %s", r.Code, tt.want, r.Stderr)
 			}
 		})
 	}
 }
 
 func TestGoodConfiguration(t *testing.T) {
-	path := writeConfig(t, `
+	path := clitest.WriteConfig(t, `
 # A comment.
 db: {dsn: "postgres://db/x"}
 listen: localhost:0
@@ -142,14 +135,14 @@ namespaces:
     history_mode: none
   - {namespace: play, processor: {builtin: {name: echo}}}
 `)
-	if out := (program{}).ok(t, "config", "check", "-c", path); out != "the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out != "the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
-	one := writeConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
-	if out := (program{}).ok(t, "config", "check", "-c", one); out != "the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
+	one := clitest.WriteConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", one); out != "the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
-	out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
+	out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
 	if !strings.Contains(out, "is valid") {
 		t.Errorf("output = %q", out)
 	}
@@ -158,7 +151,7 @@ namespaces:
 // A variable that looks like a setting but is not one is reported, with the setting that it may
 // mean. Variables that Kubernetes sets are not reported.
 func TestUnknownVariables(t *testing.T) {
-	p := program{env: map[string]string{
+	p := clitest.Program{Commands: newCommands, Env: map[string]string{
 		"PROGRESSOR_DB_DSN": "host=db", "PROGRESSOR_ADDRESS": "http://x", "PROGRESSOR_DATA_DIR": "d", "PROGRESSOR_CONFIG": "",
 		"PROGRESSOR_ENGINE_ZOMBIEAFTER": "20s", "PROGRESSOR_LISTN": "x", "OTHER": "x", "PROGRESSORX": "x",
 		"PROGRESSOR_SERVICE_HOST": "10.0.0.1", "PROGRESSOR_SERVICE_PORT_API": "1", "PROGRESSOR_PORT": "tcp://10.0.0.1:1", "PROGRESSOR_PORT_8080_TCP_ADDR": "10.0.0.1",
@@ -166,17 +159,17 @@ func TestUnknownVariables(t *testing.T) {
 	const want = "progressor: unknown environment variable PROGRESSOR_ENGINE_ZOMBIEAFTER is ignored; did you mean PROGRESSOR_ENGINE_ZOMBIE_AFTER?\n" +
 		"progressor: unknown environment variable PROGRESSOR_LISTN is ignored; did you mean PROGRESSOR_LISTEN?\n"
 	for _, command := range []string{"check", "print"} {
-		if r := p.run(t, "config", command); r.code != exitOK || r.stderr != want {
-			t.Errorf("config %s: code %d, %s", command, r.code, r.stderr)
+		if r := p.Run(t, "config", command); r.Code != cli.ExitOK || r.Stderr != want {
+			t.Errorf("config %s: code %d, %s", command, r.Code, r.Stderr)
 		}
 	}
 	// Serve and dev log this before they open anything. Here, the database and the listener do not
 	// exist.
-	p.env["PROGRESSOR_DB_DSN"], p.env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
+	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
 	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
-		r := p.run(t, command...)
-		if r.code == exitOK || !strings.Contains(r.stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) || strings.Contains(r.stderr, "SERVICE_HOST") {
-			t.Errorf("%s: code %d, %s", command[0], r.code, r.stderr)
+		r := p.Run(t, command...)
+		if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) || strings.Contains(r.Stderr, "SERVICE_HOST") {
+			t.Errorf("%s: code %d, %s", command[0], r.Code, r.Stderr)
 		}
 	}
 }
@@ -192,7 +185,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		text += block
 	}
-	if out := (program{}).ok(t, "config", "check", "-c", writeConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
 		t.Errorf("output = %q", out)
 	}
 }
@@ -204,17 +197,16 @@ func TestEverySettingIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{Main: Main{Stdout: os.Stdout, Stderr: os.Stderr}, settings: newSettings(func(string) (string, bool) { return "", false })}
-	parser, err := newParser(a, &commands{})
+	parser, err := cli.Main{Commands: newCommands, Stdout: os.Stdout, Stderr: os.Stderr}.Parser()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, leaf := range parser.Model.Leaves(true) {
 		for _, flag := range leaf.Flags {
-			if !isSetting(flag.Value) {
+			if !cli.IsSetting(flag.Value) {
 				continue
 			}
-			for _, want := range []string{"`--" + flag.Name + "`", "`" + envName(flag.Name) + "`"} {
+			for _, want := range []string{"`--" + flag.Name + "`", "`" + cli.EnvName(flag.Name) + "`"} {
 				if !strings.Contains(string(doc), want) {
 					t.Errorf("%s: %s is missing in docs/configuration.md", commandPath(leaf), want)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -33,8 +34,8 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 	page := readPage(t, "docs/operations.md")
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()),
 		"--tracing.endpoint", "http://127.0.0.1:1", "--tracing.ratio", "0")
-	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
-	code, scrape := fetch(t, d.url+"/metrics")
+	d.Client.OK(t, "namespace", "put", "echo", "--builtin", "echo")
+	code, scrape := clitest.Fetch(t, d.URL+"/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("/metrics: %d", code)
 	}
@@ -167,7 +168,7 @@ func withColumns(t *testing.T, page, table string, columns []tableColumn) string
 func TestConfigurationFileOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A file, `progressor.yaml`:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
-	out := program{}.ok(t, "config", "check", "-c", writeConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
+	out := clitest.Program{Commands: newCommands}.OK(t, "config", "check", "-c", clitest.WriteConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
 	if out != "the configuration is valid: 1 namespace, 1 cron, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
@@ -177,7 +178,7 @@ func TestConfigurationFileOfCrons(t *testing.T) {
 func TestPoliciesOfCrons(t *testing.T) {
 	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "An example of each policy:\n\n```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
-	out := program{}.ok(t, "config", "check", "-c", writeConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
+	out := clitest.Program{Commands: newCommands}.OK(t, "config", "check", "-c", clitest.WriteConfig(t, "db: {dsn: 'postgres://localhost/x'}\n"+text))
 	if out != "the configuration is valid: 1 namespace, 5 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}

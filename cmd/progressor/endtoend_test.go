@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,89 +16,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
-
-const daemonWait = time.Minute // for a start, and for a stop
-
-// daemon is a running dev or serve.
-type daemon struct {
-	url     string
-	client  program // runs commands against it
-	signals chan os.Signal
-	done    chan int
-	output  string // up to the line with its URL
-}
-
-var urlInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
-
-// background starts a command line and waits until it is ready and prints its address.
-func background(t *testing.T, env map[string]string, args ...string) *daemon {
-	t.Helper()
-	reader, writer := io.Pipe()
-	d := &daemon{signals: make(chan os.Signal, 2), done: make(chan int, 1)}
-	m := Main{
-		Stdin: strings.NewReader(""), Stdout: writer, Stderr: writer, Signals: d.signals,
-		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	go func() {
-		d.done <- m.Run(ctx, args)
-		writer.Close()
-	}()
-	t.Cleanup(func() {
-		cancel()
-		d.await(t)
-	})
-	lines := bufio.NewScanner(reader)
-	for d.url == "" && lines.Scan() {
-		d.output += lines.Text() + "\n"
-		if line := lines.Text(); strings.Contains(line, "API") || strings.Contains(line, `"msg":"ready"`) {
-			d.url = urlInLine.FindString(line)
-		}
-	}
-	if d.url == "" {
-		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.output)
-	}
-	go io.Copy(io.Discard, reader)
-	d.client = program{env: map[string]string{"PROGRESSOR_ADDRESS": d.url}}
-	return d
-}
-
-// await returns the exit code of a daemon that was told to stop.
-func (d *daemon) await(t *testing.T) int {
-	t.Helper()
-	select {
-	case code := <-d.done:
-		d.done <- code // for the next caller
-		return code
-	case <-time.After(daemonWait):
-		t.Error("it does not stop")
-		return -1
-	}
-}
-
-func (d *daemon) stop(t *testing.T) {
-	t.Helper()
-	d.signals <- syscall.SIGTERM
-	if code := d.await(t); code != exitOK {
-		t.Errorf("code %d after SIGTERM", code)
-	}
-}
-
-func fetch(t *testing.T, url string) (int, string) {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
-}
 
 func TestDev(t *testing.T) {
 	if testing.Short() {
@@ -109,22 +27,22 @@ func TestDev(t *testing.T) {
 	}
 	dir := t.TempDir()
 	d := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--demo-flow")
-	p := d.client
-	p.ok(t, "start", "demo", "order-1", "--args", `{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
-	wantLines(t, p.ok(t, "call", "demo", "order-1", "--args", `{"pay":200}`), "paid")
-	wantLines(t, p.ok(t, "start", "echo", "e-1", "--args", "hello"), "response hello")
-	wantLines(t, p.ok(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
-	wantLines(t, p.ok(t, "list", "demo"), "order-1")
-	wantLines(t, p.ok(t, "trace", "demo", "order-1"), "INIT FINISHED", "CALL FINISHED")
+	p := d.Client
+	p.OK(t, "start", "demo", "order-1", "--args", `{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
+	clitest.WantLines(t, p.OK(t, "call", "demo", "order-1", "--args", `{"pay":200}`), "paid")
+	clitest.WantLines(t, p.OK(t, "start", "echo", "e-1", "--args", "hello"), "response hello")
+	clitest.WantLines(t, p.OK(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
+	clitest.WantLines(t, p.OK(t, "list", "demo"), "order-1")
+	clitest.WantLines(t, p.OK(t, "trace", "demo", "order-1"), "INIT FINISHED", "CALL FINISHED")
 	for run, status := range map[string]string{"A-1": "SUCCEEDED", "A-2": "WAITING_WORKER", "A-3": "FAILED"} {
-		eventually(t, run+" is "+status, func() error {
-			if out := p.ok(t, "run", "get", "demo", run); !strings.Contains(out, status) {
+		clitest.Eventually(t, run+" is "+status, func() error {
+			if out := p.OK(t, "run", "get", "demo", run); !strings.Contains(out, status) {
 				return errors.New(out)
 			}
 			return nil
 		})
 	}
-	if code, body := fetch(t, d.url+"/metrics"); code != http.StatusOK || !strings.Contains(body, "progressor_task_processing_duration_ms") ||
+	if code, body := clitest.Fetch(t, d.URL+"/metrics"); code != http.StatusOK || !strings.Contains(body, "progressor_task_processing_duration_ms") ||
 		!strings.Contains(body, "go_goroutines") {
 		t.Errorf("/metrics: %d", code)
 	}
@@ -132,93 +50,93 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	database := program{env: map[string]string{"PROGRESSOR_DB_DSN": strings.TrimSpace(string(dsn))}}
-	wantLines(t, database.ok(t, "doctor"), "violations: 0", buildVersion())
+	database := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": strings.TrimSpace(string(dsn))}}
+	clitest.WantLines(t, database.OK(t, "doctor"), "violations: 0", cli.BuildVersion())
 
-	taken := program{}.run(t, "dev", "--listen", strings.TrimPrefix(d.url, "http://"), "--data-dir", t.TempDir())
-	if taken.code != exitFailed || !strings.Contains(taken.stderr, "is used by another program. Next: use another address, such as --listen 127.0.0.1:0") {
+	taken := clitest.Program{Commands: newCommands}.Run(t, "dev", "--listen", strings.TrimPrefix(d.URL, "http://"), "--data-dir", t.TempDir())
+	if taken.Code != cli.ExitFailed || !strings.Contains(taken.Stderr, "is used by another program. Next: use another address, such as --listen 127.0.0.1:0") {
 		t.Errorf("%+v", taken)
 	}
-	d.stop(t)
+	d.Stop(t)
 	if _, err := pgx.Connect(t.Context(), strings.TrimSpace(string(dsn))); err == nil {
 		t.Error("PostgreSQL is still there")
 	}
 
 	again := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir)
-	wantLines(t, again.client.ok(t, "get", "demo", "order-1"), "demo/order-1", "reserved")
-	again.stop(t)
+	clitest.WantLines(t, again.Client.OK(t, "get", "demo", "order-1"), "demo/order-1", "reserved")
+	again.Stop(t)
 }
 
 func TestErrorsOfTheEngine(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t),
-		"-c", writeConfig(t, "namespaces: [{namespace: demo, processor: {builtin: {name: orders}}}, {namespace: echo, processor: {builtin: {name: echo}}}]"))
-	p := d.client
-	p.ok(t, "start", "demo", "broken", "--args", `{"order":"A-8","items":[{"sku":"broken","quantity":1}]}`)
+		"-c", clitest.WriteConfig(t, "namespaces: [{namespace: demo, processor: {builtin: {name: orders}}}, {namespace: echo, processor: {builtin: {name: echo}}}]"))
+	p := d.Client
+	p.OK(t, "start", "demo", "broken", "--args", `{"order":"A-8","items":[{"sku":"broken","quantity":1}]}`)
 	tests := []struct {
 		args []string
 		code int
 		want []string
 	}{
-		{[]string{"get", "demo", "nobody"}, exitNotFound, []string{"process_not_found", "Next: progressor list demo"}},
-		{[]string{"get", "nowhere", "nobody"}, exitNotFound, []string{"namespace_not_found"}},
-		{[]string{"start", "demo", "broken", "--args", "{}"}, exitConflict, []string{"process_exists"}},
-		{[]string{"call", "demo", "broken", "--args", `{"pay":1}`}, exitRejected, []string{"task_rejected"}},
-		{[]string{"call", "demo", "broken", "--args", `{"pay":100}`}, exitTaskFailed, []string{"task_failed", "process is ERROR", "progressor repair demo broken --simple"}},
-		{[]string{"call", "demo", "broken", "--args", `{"status":true}`}, exitConflict, []string{"process_status", "process is ERROR"}},
-		{[]string{"call", "echo", strings.Repeat("x", 300)}, exitUsage, []string{"process_id"}},
+		{[]string{"get", "demo", "nobody"}, cli.ExitNotFound, []string{"process_not_found", "Next: progressor list demo"}},
+		{[]string{"get", "nowhere", "nobody"}, cli.ExitNotFound, []string{"namespace_not_found"}},
+		{[]string{"start", "demo", "broken", "--args", "{}"}, cli.ExitConflict, []string{"process_exists"}},
+		{[]string{"call", "demo", "broken", "--args", `{"pay":1}`}, cli.ExitRejected, []string{"task_rejected"}},
+		{[]string{"call", "demo", "broken", "--args", `{"pay":100}`}, cli.ExitTaskFailed, []string{"task_failed", "process is ERROR", "progressor repair demo broken --simple"}},
+		{[]string{"call", "demo", "broken", "--args", `{"status":true}`}, cli.ExitConflict, []string{"process_status", "process is ERROR"}},
+		{[]string{"call", "echo", strings.Repeat("x", 300)}, cli.ExitUsage, []string{"process_id"}},
 	}
 	for _, tt := range tests {
-		r := p.run(t, tt.args...)
-		if r.code != tt.code || strings.Count(r.stderr, "\n") != 1 {
-			t.Errorf("%q: code %d, want %d: %s", tt.args, r.code, tt.code, r.stderr)
+		r := p.Run(t, tt.args...)
+		if r.Code != tt.code || strings.Count(r.Stderr, "\n") != 1 {
+			t.Errorf("%q: code %d, want %d: %s", tt.args, r.Code, tt.code, r.Stderr)
 		}
-		wantLines(t, r.stderr, tt.want...)
+		clitest.WantLines(t, r.Stderr, tt.want...)
 	}
-	wantLines(t, p.ok(t, "repair", "demo", "broken", "--args", `{"refund":true}`), "task")
-	p.ok(t, "remove", "demo", "broken")
-	if r := p.run(t, "get", "demo", "broken"); r.code != exitNotFound {
+	clitest.WantLines(t, p.OK(t, "repair", "demo", "broken", "--args", `{"refund":true}`), "task")
+	p.OK(t, "remove", "demo", "broken")
+	if r := p.Run(t, "get", "demo", "broken"); r.Code != cli.ExitNotFound {
 		t.Errorf("%+v", r)
 	}
-	d.stop(t)
+	d.Stop(t)
 }
 
 // Every command for processes and namespaces works with the real engine.
 func TestCommandsOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
-	p := d.client
-	p.ok(t, "namespace", "put", "echo", "--builtin", "echo", "--history-mode", "none")
-	wantLines(t, p.ok(t, "namespace", "get", "echo"), "builtin echo", "NONE")
-	wantLines(t, p.ok(t, "namespace", "list"), "echo")
+	p := d.Client
+	p.OK(t, "namespace", "put", "echo", "--builtin", "echo", "--history-mode", "none")
+	clitest.WantLines(t, p.OK(t, "namespace", "get", "echo"), "builtin echo", "NONE")
+	clitest.WantLines(t, p.OK(t, "namespace", "list"), "echo")
 
-	out := p.ok(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json")
+	out := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json")
 	if err := json.Unmarshal([]byte(out), &map[string]any{}); err != nil {
 		t.Errorf("%v in %s", err, out)
 	}
-	if again := p.ok(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json"); again != out {
+	if again := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json"); again != out {
 		t.Errorf("the same key got another answer: %s, then %s", out, again)
 	}
-	p.ok(t, "call", "echo", "e-1", "--args", "two", "--accepted", "-k", "key-2")
-	wantLines(t, p.ok(t, "await", "echo", "e-1", "-k", "key-2"), "NOTIFY", "FINISHED")
-	wantLines(t, p.ok(t, "get", "echo", "e-1", "--backward", "--limit", "1"), "state two", "acme", "2 ")
-	p.stdin = p.ok(t, "get", "echo", "e-1", "-o", "json")
-	p.ok(t, "put", "echo", "e-2", "-f", "-")
-	wantLines(t, p.ok(t, "get", "echo", "e-2"), "status RUNNING", "state two", "one")
-	wantLines(t, p.ok(t, "put", "echo", "e-3", "--status", "error", "--detail", "moved", "--event", "x"), "status ERROR", "detail moved")
-	wantLines(t, p.ok(t, "list", "echo", "--status", "error"), "e-3")
-	p.ok(t, "repair", "echo", "e-3", "--simple")
-	wantLines(t, p.ok(t, "get", "echo", "e-3"), "status RUNNING")
-	out = p.ok(t, "list", "echo", "--page-size", "2")
-	wantLines(t, out, "more: --page-token ")
-	wantLines(t, p.ok(t, "list", "echo", "--page-size", "2", "--all"), "e-1", "e-2", "e-3")
+	p.OK(t, "call", "echo", "e-1", "--args", "two", "--accepted", "-k", "key-2")
+	clitest.WantLines(t, p.OK(t, "await", "echo", "e-1", "-k", "key-2"), "NOTIFY", "FINISHED")
+	clitest.WantLines(t, p.OK(t, "get", "echo", "e-1", "--backward", "--limit", "1"), "state two", "acme", "2 ")
+	p.Stdin = p.OK(t, "get", "echo", "e-1", "-o", "json")
+	p.OK(t, "put", "echo", "e-2", "-f", "-")
+	clitest.WantLines(t, p.OK(t, "get", "echo", "e-2"), "status RUNNING", "state two", "one")
+	clitest.WantLines(t, p.OK(t, "put", "echo", "e-3", "--status", "error", "--detail", "moved", "--event", "x"), "status ERROR", "detail moved")
+	clitest.WantLines(t, p.OK(t, "list", "echo", "--status", "error"), "e-3")
+	p.OK(t, "repair", "echo", "e-3", "--simple")
+	clitest.WantLines(t, p.OK(t, "get", "echo", "e-3"), "status RUNNING")
+	out = p.OK(t, "list", "echo", "--page-size", "2")
+	clitest.WantLines(t, out, "more: --page-token ")
+	clitest.WantLines(t, p.OK(t, "list", "echo", "--page-size", "2", "--all"), "e-1", "e-2", "e-3")
 
-	p.ok(t, "namespace", "pause", "echo")
-	r := p.run(t, "call", "echo", "e-1", "--args", "three", "--timeout", "100ms", "-k", "key-3")
-	if r.code != exitTimeout {
+	p.OK(t, "namespace", "pause", "echo")
+	r := p.Run(t, "call", "echo", "e-1", "--args", "three", "--timeout", "100ms", "-k", "key-3")
+	if r.Code != cli.ExitTimeout {
 		t.Errorf("a call in a paused namespace: %+v", r)
 	}
-	p.ok(t, "namespace", "resume", "echo")
-	wantLines(t, p.ok(t, "await", "echo", "e-1", "-k", "key-3"), "outcome three")
-	d.stop(t)
+	p.OK(t, "namespace", "resume", "echo")
+	clitest.WantLines(t, p.OK(t, "await", "echo", "e-1", "-k", "key-3"), "outcome three")
+	d.Stop(t)
 }
 
 func TestTwoNodesAndTheSecondSignal(t *testing.T) {
@@ -237,20 +155,20 @@ func TestTwoNodesAndTheSecondSignal(t *testing.T) {
 	defer close(release)
 	one := background(t, env, "serve", "--listen", "127.0.0.1:0")
 	two := background(t, env, "serve", "--listen", "127.0.0.1:0", "--debug.listen", "127.0.0.1:0")
-	one.client.ok(t, "namespace", "put", "stuck", "--connect-url", stuck.URL, "--encoding", "json")
-	wantLines(t, two.client.ok(t, "namespace", "list"), "stuck")
-	one.client.ok(t, "start", "stuck", "s-1", "--accepted")
+	one.Client.OK(t, "namespace", "put", "stuck", "--connect-url", stuck.URL, "--encoding", "json")
+	clitest.WantLines(t, two.Client.OK(t, "namespace", "list"), "stuck")
+	one.Client.OK(t, "start", "stuck", "s-1", "--accepted")
 	select {
 	case <-reached:
-	case <-time.After(daemonWait):
+	case <-time.After(clitest.DaemonWait):
 		t.Fatal("the processor is not called")
 	}
-	for _, d := range []*daemon{one, two} {
-		d.signals <- syscall.SIGINT
-		d.signals <- syscall.SIGINT
+	for _, d := range []*clitest.Daemon{one, two} {
+		d.Signals <- syscall.SIGINT
+		d.Signals <- syscall.SIGINT
 	}
-	codes := []int{one.await(t), two.await(t)}
-	if codes[0] != exitInterrupted && codes[1] != exitInterrupted {
+	codes := []int{one.Await(t), two.Await(t)}
+	if codes[0] != cli.ExitInterrupted && codes[1] != cli.ExitInterrupted {
 		t.Errorf("codes %d: the node that runs a task does not stop at once by the second signal", codes)
 	}
 }
@@ -266,21 +184,21 @@ func TestServeRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, exitUsage, "--db.dsn: missing"},
-		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0:0"}, exitUsage, "--insecure"},
-		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, exitFailed, "is used by another program"},
-		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, exitUnavailable, "check that PostgreSQL runs there"},
+		{nil, cli.ExitUsage, "--db.dsn: missing"},
+		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0:0"}, cli.ExitUsage, "--insecure"},
+		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, cli.ExitFailed, "is used by another program"},
+		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, cli.ExitUnavailable, "check that PostgreSQL runs there"},
 	}
 	for _, tt := range tests {
-		r := program{}.run(t, append([]string{"serve"}, tt.args...)...)
-		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) || strings.Contains(r.stderr, "hunter2") {
-			t.Errorf("%q: code %d: %s", tt.args, r.code, r.stderr)
+		r := clitest.Program{Commands: newCommands}.Run(t, append([]string{"serve"}, tt.args...)...)
+		if r.Code != tt.code || !strings.Contains(r.Stderr, tt.want) || strings.Contains(r.Stderr, "hunter2") {
+			t.Errorf("%q: code %d: %s", tt.args, r.Code, r.Stderr)
 		}
 	}
 	empty := storagetest.DSN(t, storagetest.WithoutInvariants())
-	database := program{env: map[string]string{"PROGRESSOR_DB_DSN": empty}}
-	database.ok(t, "migrate", "down", "--yes")
-	if r := database.run(t, "serve", "--listen", "127.0.0.1:0"); r.code != exitFailed || !strings.Contains(r.stderr, "progressor migrate up") {
+	database := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": empty}}
+	database.OK(t, "migrate", "down", "--yes")
+	if r := database.Run(t, "serve", "--listen", "127.0.0.1:0"); r.Code != cli.ExitFailed || !strings.Contains(r.Stderr, "progressor migrate up") {
 		t.Errorf("%+v", r)
 	}
 }

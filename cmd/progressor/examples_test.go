@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -33,7 +34,7 @@ func peer(t *testing.T, language, dir string, args ...string) (first string, cmd
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stderr lockedBuffer
+	var stderr clitest.LockedBuffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -88,10 +89,10 @@ func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
 	q.enqueue("bad"+suffix, "count", map[string]any{"text": 3})
-	if j := q.job("good"+suffix, daemonWait); j.GetResult().GetStructValue().GetFields()["words"].GetNumberValue() != 3 {
+	if j := q.job("good"+suffix, clitest.DaemonWait); j.GetResult().GetStructValue().GetFields()["words"].GetNumberValue() != 3 {
 		q.t.Errorf("good%s: %v", suffix, j)
 	}
-	if j := q.job("bad"+suffix, daemonWait); len(j.GetFailures()) != 1 || j.GetFailures()[0].GetReason() != "bad_args" || j.GetState() != progressorv1.JobState_JOB_STATE_FAILED {
+	if j := q.job("bad"+suffix, clitest.DaemonWait); len(j.GetFailures()) != 1 || j.GetFailures()[0].GetReason() != "bad_args" || j.GetState() != progressorv1.JobState_JOB_STATE_FAILED {
 		q.t.Errorf("bad%s: %v", suffix, j)
 	}
 }
@@ -103,15 +104,15 @@ func TestExampleWorkers(t *testing.T) {
 		t.Run(tt.language, func(t *testing.T) {
 			t.Parallel()
 			d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
-			d.client.ok(t, "namespace", "put", "jobs", "--pull")
-			q := &queue{t, client.New(d.url)}
-			first, cmd := peer(t, tt.language, tt.dir, tt.file, d.url, "jobs", "2")
+			d.Client.OK(t, "namespace", "put", "jobs", "--pull")
+			q := &queue{t, client.New(d.URL)}
+			first, cmd := peer(t, tt.language, tt.dir, tt.file, d.URL, "jobs", "2")
 			if !strings.Contains(first, "takes jobs named count, crawl") {
 				t.Fatal(first)
 			}
 			q.counts("")
 			q.enqueue("crawl", "crawl", map[string]any{"pages": 100_000})
-			eventually(t, "progress", func() error {
+			clitest.Eventually(t, "progress", func() error {
 				if p := q.job("crawl", 0).GetProgress(); !strings.HasPrefix(p.GetSummary(), "page ") {
 					return errors.New(p.String())
 				}
@@ -120,11 +121,11 @@ func TestExampleWorkers(t *testing.T) {
 			if _, err := q.c.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "crawl", Reason: "enough"}); err != nil {
 				t.Fatal(err)
 			}
-			if j := q.job("crawl", daemonWait); j.GetState() != progressorv1.JobState_JOB_STATE_CANCELLED {
+			if j := q.job("crawl", clitest.DaemonWait); j.GetState() != progressorv1.JobState_JOB_STATE_CANCELLED {
 				t.Errorf("%v", j)
 			}
 			q.enqueue("short", "crawl", map[string]any{"pages": 3})
-			if j := q.job("short", daemonWait); j.GetResult().GetNumberValue() != 3 {
+			if j := q.job("short", clitest.DaemonWait); j.GetResult().GetNumberValue() != 3 {
 				t.Errorf("%v", j)
 			}
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -142,12 +143,12 @@ func TestExampleProcessor(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	first, _ := peer(t, "python3", "python", "processor.py", "0")
-	q := &queue{t, client.New(d.url)}
+	q := &queue{t, client.New(d.URL)}
 	for _, encoding := range []string{"json", "msgpack"} {
-		d.client.ok(t, "namespace", "put", "jobs", "--connect-url", urlInLine.FindString(first), "--encoding", encoding)
+		d.Client.OK(t, "namespace", "put", "jobs", "--connect-url", clitest.UrlInLine.FindString(first), "--encoding", encoding)
 		q.counts("-" + encoding)
 		q.enqueue("other-"+encoding, "other", nil)
-		if f := q.job("other-"+encoding, daemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {
+		if f := q.job("other-"+encoding, clitest.DaemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {
 			t.Errorf("%v", f)
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // standing is a processor whose tasks block, fail or set a timer, depending on their args. Timers
@@ -171,53 +172,53 @@ func TestExplainReasons(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn, "--engine.drain-timeout", "1ms")
 	t.Cleanup(func() { close(done) })
-	d.client.ok(t, "namespace", "put", "push", "--connect-url", target.URL, "--retry-after", "1h", "--max-attempts", "3")
-	d.client.ok(t, "namespace", "put", "flows", "--pull")
+	d.Client.OK(t, "namespace", "put", "push", "--connect-url", target.URL, "--retry-after", "1h", "--max-attempts", "3")
+	d.Client.OK(t, "namespace", "put", "flows", "--pull")
 	for template := range strings.Lines(reasonsTemplates) {
-		d.client.ok(t, "template", "put", "flows", "-f", templateFile(t, "template.json", template))
+		d.Client.OK(t, "template", "put", "flows", "-f", clitest.TemplateFile(t, "template.json", template))
 	}
 	for what, list := range map[string][]reason{"process": plainReasons, "job": jobReasons, "cron": cronReasons, "run": runReasons} {
 		for _, r := range list {
-			t.Run(what+" waits for "+r.name, func(t *testing.T) { d.stands(t, r, target.URL) })
+			t.Run(what+" waits for "+r.name, func(t *testing.T) { stands(t, d, r, target.URL) })
 		}
 	}
 	t.Run("nothing: it was removed", func(t *testing.T) {
-		d.client.ok(t, "start", "push", "gone")
-		d.client.ok(t, "remove", "push", "gone")
-		if r := d.client.run(t, "explain", "push", "gone"); r.code != exitNotFound || !strings.Contains(r.stderr, "Next: progressor list push") {
+		d.Client.OK(t, "start", "push", "gone")
+		d.Client.OK(t, "remove", "push", "gone")
+		if r := d.Client.Run(t, "explain", "push", "gone"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "Next: progressor list push") {
 			t.Errorf("%+v", r)
 		}
 	})
 	t.Run("process waits for the task that runs on a node that drains", func(t *testing.T) {
 		other := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn)
-		d.client.ok(t, "start", "push", "drained")
-		d.client.ok(t, "call", "push", "drained", "--args", "hold", "--accepted")
-		d.stands(t, reason{id: "push drained", says: []string{"(NOTIFY) runs on node 1"}}, target.URL)
-		d.client.ok(t, "node", "drain", "1")
-		other.stands(t, reason{id: "push drained", says: []string{"which is draining, attempt 1", "another node takes it"}}, target.URL)
+		d.Client.OK(t, "start", "push", "drained")
+		d.Client.OK(t, "call", "push", "drained", "--args", "hold", "--accepted")
+		stands(t, d, reason{id: "push drained", says: []string{"(NOTIFY) runs on node 1"}}, target.URL)
+		d.Client.OK(t, "node", "drain", "1")
+		stands(t, other, reason{id: "push drained", says: []string{"which is draining, attempt 1", "another node takes it"}}, target.URL)
 	})
 }
 
 // stands makes a process wait for a reason, and waits until explain prints it.
-func (d *daemon) stands(t *testing.T, r reason, url string) {
+func stands(t *testing.T, d *clitest.Daemon, r reason, url string) {
 	t.Helper()
 	for _, line := range r.begin {
 		args := words(strings.ReplaceAll(line, "URL", url))
 		switch args[0] {
 		case "!":
-			d.client.run(t, args[1:]...)
+			d.Client.Run(t, args[1:]...)
 		case "poll":
-			d.poll(t, "w1", args[1], args[2:]...)
+			poll(t, d, "w1", args[1], args[2:]...)
 		case "look":
-			d.poll(t, "w0", args[1], "nothing")
+			poll(t, d, "w0", args[1], "nothing")
 		default:
-			d.client.ok(t, args...)
+			d.Client.OK(t, args...)
 		}
 	}
 	ns, id, _ := strings.Cut(r.id, " ")
 	out := ""
-	eventually(t, r.id+" says it", func() error {
-		out = d.client.ok(t, "explain", ns, id)
+	clitest.Eventually(t, r.id+" says it", func() error {
+		out = d.Client.OK(t, "explain", ns, id)
 		narrow := strings.Join(strings.Fields(out), " ")
 		for _, want := range r.says {
 			if !strings.Contains(narrow, want) {
@@ -231,14 +232,14 @@ func (d *daemon) stands(t *testing.T, r reason, url string) {
 }
 
 // poll polls once as a worker: w1 gets a task.
-func (d *daemon) poll(t *testing.T, worker, namespace string, names ...string) {
+func poll(t *testing.T, d *clitest.Daemon, worker, namespace string, names ...string) {
 	t.Helper()
 	req := &progressorv1.PollRequest{Namespaces: []string{namespace}, WorkerId: worker, JobNames: names, MaxLeases: 1, LeaseDuration: durationpb.New(time.Minute)}
 	want := 0
 	if worker == "w1" {
 		want, req.Wait = 1, durationpb.New(time.Minute)
 	}
-	resp, err := client.New(d.url).Worker.Poll(t.Context(), req)
+	resp, err := client.New(d.URL).Worker.Poll(t.Context(), req)
 	if err != nil || len(resp.GetLeases()) != want {
 		t.Fatalf("%d leases of %s %s, want %d; %v", len(resp.GetLeases()), namespace, names, want, err)
 	}

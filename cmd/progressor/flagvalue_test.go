@@ -4,13 +4,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // A flag without its value is an error. Otherwise, a call whose key was missing would be executed
 // twice.
 func TestFlagsWantTheirValues(t *testing.T) {
-	p := serveFake(t, &fakeEngine{})
+	p := clitest.Serve(t, newCommands, &clitest.Engine{})
 	key := "--idempotency-key needs a value, as in --idempotency-key KEY"
 	for _, tt := range []struct{ line, says string }{
 		{"call demo o-1 -k", key},
@@ -33,8 +35,8 @@ func TestFlagsWantTheirValues(t *testing.T) {
 		{"job update mail m-1 --backoff-steps", "--backoff-steps needs a value, such as 30s"},
 		{"list demo -o", "--output needs a value, as in --output table|json"},
 	} {
-		r := p.run(t, shellWords(tt.line)...)
-		if r.code != exitUsage || !strings.HasPrefix(r.stderr, "progressor: "+tt.says) && !strings.Contains(r.stderr, `"message":"`+tt.says) {
+		r := p.Run(t, shellWords(tt.line)...)
+		if r.Code != cli.ExitUsage || !strings.HasPrefix(r.Stderr, "progressor: "+tt.says) && !strings.Contains(r.Stderr, `"message":"`+tt.says) {
 			t.Errorf("%s: %+v\nwant %s", tt.line, r, tt.says)
 		}
 	}
@@ -42,8 +44,8 @@ func TestFlagsWantTheirValues(t *testing.T) {
 
 // Values that are empty or begin like a flag are accepted if they are clearly values.
 func TestFlagsTakeOddValues(t *testing.T) {
-	f := &fakeEngine{}
-	p := serveFake(t, f)
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
 	for line, want := range map[string]string{
 		"call demo o-1 --idempotency-key=--accepted": "--accepted",
 		"call demo o-1 -k=--accepted":                "--accepted",
@@ -53,13 +55,13 @@ func TestFlagsTakeOddValues(t *testing.T) {
 		"call demo o-1 -k - --args ''":               "-",
 		"call demo o-1 -k a --args= --context ''":    "a",
 	} {
-		p.ok(t, shellWords(line)...)
-		if req := f.last.(*progressorv1.CallRequest); req.GetIdempotencyKey() != want || len(req.GetArgs()) > 0 || req.GetWait() == progressorv1.Wait_WAIT_ACCEPTED {
+		p.OK(t, shellWords(line)...)
+		if req := f.Last.(*progressorv1.CallRequest); req.GetIdempotencyKey() != want || len(req.GetArgs()) > 0 || req.GetWait() == progressorv1.Wait_WAIT_ACCEPTED {
 			t.Errorf("%s: %v", line, req)
 		}
 	}
-	p.ok(t, "list", "demo", "")
-	p.ok(t, "call", "demo", "o-1", "--priority", "-5")
+	p.OK(t, "list", "demo", "")
+	p.OK(t, "call", "demo", "o-1", "--priority", "-5")
 }
 
 // shellWords splits a line at spaces; two quotes are an empty word.
@@ -73,10 +75,10 @@ func shellWords(line string) []string {
 
 // Values that are too large for an engine are not sent.
 func TestPayloadsAreBounded(t *testing.T) {
-	p := serveFake(t, &fakeEngine{})
-	p.stdin = strings.Repeat("x", 1<<20)
-	p.ok(t, "call", "demo", "o-1", "--args", "@-")
-	p.stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
+	p := clitest.Serve(t, newCommands, &clitest.Engine{})
+	p.Stdin = strings.Repeat("x", 1<<20)
+	p.OK(t, "call", "demo", "o-1", "--args", "@-")
+	p.Stdin = `"` + strings.Repeat("x", 20_000_000) + `"`
 	for line, says := range map[string]string{
 		"call demo o-1 --args @-":           "--args: must have at most 1 MiB (got 20,000,002 bytes)",
 		"call demo o-1 --context @-":        "--context: must have at most 1 MiB (got 20,000,002 bytes)",
@@ -86,7 +88,7 @@ func TestPayloadsAreBounded(t *testing.T) {
 		"job enqueue mail send --args @-":   "--args: must have at most 16 MiB (got 20,000,002 bytes)",
 		"run start demo order --payload @-": "--payload: must have at most 16 MiB (got 20,000,002 bytes)",
 	} {
-		if r := p.run(t, shellWords(line)...); r.code != exitUsage || r.stderr != "progressor: "+says+"\n" {
+		if r := p.Run(t, shellWords(line)...); r.Code != cli.ExitUsage || r.Stderr != "progressor: "+says+"\n" {
 			t.Errorf("%s: %+v\nwant %s", line, r, says)
 		}
 	}

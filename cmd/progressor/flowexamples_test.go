@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -28,7 +29,7 @@ const exampleFlows = "../../examples/flows/"
 // worker for their jobs.
 type exampleRuns struct {
 	t    *testing.T
-	d    *daemon
+	d    *clitest.Daemon
 	flow progressorv1connect.FlowServiceClient
 }
 
@@ -36,10 +37,10 @@ type exampleRuns struct {
 func startExample(t *testing.T, templateType string, handle func(*client.Worker)) *exampleRuns {
 	t.Helper()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
-	d.client.ok(t, "namespace", "put", "flows", "--pull")
-	x := &exampleRuns{t, d, client.New(d.url).Flow}
-	d.client.ok(t, "template", "put", "flows", "-f", exampleFlows+templateType+".yaml")
-	w := client.NewWorker(client.New(d.url), []string{"flows"}, client.WithLeaseDuration(6*time.Second), client.WithStopGrace(time.Millisecond))
+	d.Client.OK(t, "namespace", "put", "flows", "--pull")
+	x := &exampleRuns{t, d, client.New(d.URL).Flow}
+	d.Client.OK(t, "template", "put", "flows", "-f", exampleFlows+templateType+".yaml")
+	w := client.NewWorker(client.New(d.URL), []string{"flows"}, client.WithLeaseDuration(6*time.Second), client.WithStopGrace(time.Millisecond))
 	handle(w)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -78,7 +79,7 @@ func (x *exampleRuns) get(runID string, wait time.Duration) *progressorv1.Run {
 // until reads a run until a condition holds.
 func (x *exampleRuns) until(runID, what string, is func(*progressorv1.Run) bool) {
 	x.t.Helper()
-	eventually(x.t, what, func() error {
+	clitest.Eventually(x.t, what, func() error {
 		if r := x.get(runID, 0); !is(r) {
 			return errors.New(r.String())
 		}
@@ -89,7 +90,7 @@ func (x *exampleRuns) until(runID, what string, is func(*progressorv1.Run) bool)
 // ends waits for the end of a run, and checks its status and those of its steps.
 func (x *exampleRuns) ends(runID, want string) *progressorv1.Run {
 	x.t.Helper()
-	r := x.get(runID, daemonWait)
+	r := x.get(runID, clitest.DaemonWait)
 	got := strings.TrimPrefix(r.GetStatus().String(), "RUN_STATUS_") + ":"
 	for _, s := range r.GetSteps() {
 		got += " " + s.GetStepId() + " " + strings.TrimPrefix(s.GetStatus().String(), "STEP_STATUS_")
@@ -113,7 +114,7 @@ func (x *exampleRuns) cancel(runID string) {
 // wait returns the open wait of a run.
 func (x *exampleRuns) wait(runID string) (w *progressorv1.OpenWait) {
 	x.t.Helper()
-	eventually(x.t, runID+" waits", func() error {
+	clitest.Eventually(x.t, runID+" waits", func() error {
 		resp, err := x.flow.ListOpenWaits(x.t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "flows", Filter: `run_id = "` + runID + `"`})
 		if err != nil {
 			x.t.Fatal(err)
@@ -221,7 +222,7 @@ func TestExampleOutsideWorker(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 
-	first, _ := peer(t, "python3", "python", "waits.py", x.d.url, "flows")
+	first, _ := peer(t, "python3", "python", "waits.py", x.d.URL, "flows")
 	if !strings.Contains(first, "answers waits of flows") {
 		t.Fatal(first)
 	}
@@ -265,12 +266,12 @@ func TestExampleReport(t *testing.T) {
 			return nil, nil
 		})
 	})
-	wantLines(t, x.d.client.ok(t, "cron", "create", "flows", "daily_report", "-f", exampleFlows+"scheduled_report_cron.yaml"),
+	clitest.WantLines(t, x.d.Client.OK(t, "cron", "create", "flows", "daily_report", "-f", exampleFlows+"scheduled_report_cron.yaml"),
 		"expressions 0 6 * * *", "fires at 06:00 every day, Europe/Berlin")
-	x.d.client.ok(t, "cron", "trigger", "flows", "daily_report")
-	crons := client.New(x.d.url).Cron
+	x.d.Client.OK(t, "cron", "trigger", "flows", "daily_report")
+	crons := client.New(x.d.URL).Cron
 	var f *progressorv1.Fire
-	eventually(t, "the report is made", func() error {
+	clitest.Eventually(t, "the report is made", func() error {
 		resp, err := crons.ListFires(t.Context(), &progressorv1.ListFiresRequest{Namespace: "flows", CronId: "daily_report"})
 		if err != nil || len(resp.GetFires()) != 1 {
 			t.Fatalf("%v, %v", resp, err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -83,12 +84,12 @@ func TestNodeClient(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	for _, protocol := range []string{"connect", "grpc", "grpc-web"} {
 		for script, methods := range map[string]string{"shop.js": "30 of 30", "queue.js": "59 of 59"} {
-			if out := output(t, dir, "node", script, d.url, protocol); !strings.HasPrefix(out, protocol+": "+methods+" methods") {
+			if out := output(t, dir, "node", script, d.URL, protocol); !strings.HasPrefix(out, protocol+": "+methods+" methods") {
 				t.Errorf("%s %s: %s", script, protocol, out)
 			}
 		}
 	}
-	d.stop(t)
+	d.Stop(t)
 }
 
 // A lock file that contains download URLs would tie everyone to that registry.
@@ -110,22 +111,22 @@ func TestGrpcurl(t *testing.T) {
 	grpcurl := filepath.Join(t.TempDir(), "grpcurl")
 	fetched(t, "../..", "go", "build", "-modfile=tools/grpcurl/go.mod", "-o", grpcurl, "github.com/fullstorydev/grpcurl/cmd/grpcurl")
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
-	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
-	address := strings.TrimPrefix(d.url, "http://")
+	d.Client.OK(t, "namespace", "put", "echo", "--builtin", "echo")
+	address := strings.TrimPrefix(d.URL, "http://")
 	ask := func(args ...string) string {
 		t.Helper()
 		return output(t, ".", grpcurl, append([]string{"-plaintext"}, args...)...)
 	}
-	wantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService", "progressor.v1.NamespaceService", "progressor.v1.ProcessService")
-	wantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"), "rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
-	wantLines(t, ask(address, "describe", "progressor.v1.Rejection"), "string reason = 1;")
-	wantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address, "grpc.health.v1.Health/Check"), `"status": "SERVING"`)
-	wantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1","args":"b25l","metadata":{"tenant":"acme"}}`, address, "progressor.v1.ProcessService/Start"),
+	clitest.WantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService", "progressor.v1.NamespaceService", "progressor.v1.ProcessService")
+	clitest.WantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"), "rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
+	clitest.WantLines(t, ask(address, "describe", "progressor.v1.Rejection"), "string reason = 1;")
+	clitest.WantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address, "grpc.health.v1.Health/Check"), `"status": "SERVING"`)
+	clitest.WantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1","args":"b25l","metadata":{"tenant":"acme"}}`, address, "progressor.v1.ProcessService/Start"),
 		`"processId": "order-1"`, `"response": "b25l"`)
-	wantLines(t, ask("-d", `{"namespace":"echo","filter":"metadata.tenant = acme"}`, address, "progressor.v1.ProcessService/ListProcesses"),
+	clitest.WantLines(t, ask("-d", `{"namespace":"echo","filter":"metadata.tenant = acme"}`, address, "progressor.v1.ProcessService/ListProcesses"),
 		`"processId": "order-1"`, `"status": "PROCESS_STATUS_RUNNING"`)
-	d.client.ok(t, "cancel", "echo", "order-1", "--grace", "0s")
-	wantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address, "progressor.v1.ProcessService/WatchProcess"),
+	d.Client.OK(t, "cancel", "echo", "order-1", "--grace", "0s")
+	clitest.WantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address, "progressor.v1.ProcessService/WatchProcess"),
 		`"payload": "b25l"`, `"status": "PROCESS_STATUS_CANCELLED"`)
 
 	// Reflection also describes the details of an error.
@@ -134,6 +135,6 @@ func TestGrpcurl(t *testing.T) {
 	if err == nil {
 		t.Errorf("an unknown process is no error:\n%s", out)
 	}
-	wantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody", `"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)
-	d.stop(t)
+	clitest.WantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody", `"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)
+	d.Stop(t)
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -24,13 +26,25 @@ func words(line string) (list []string) {
 func TestHelpExamples(t *testing.T) {
 	t.Parallel()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
-	d.client.ok(t, "namespace", "put", "demo", "--builtin", "orders")
-	d.client.ok(t, "namespace", "put", "echo", "--builtin", "echo")
+	d.Client.OK(t, "namespace", "put", "demo", "--builtin", "orders")
+	d.Client.OK(t, "namespace", "put", "echo", "--builtin", "echo")
+	parser, err := cli.Main{Commands: newCommands, Stdout: os.Stdout, Stderr: os.Stderr}.Parser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	helps := map[string]string{}
+	for _, leaf := range parser.Model.Leaves(true) {
+		helps[commandPath(leaf)] = leaf.Detail
+	}
 	ran := 0
-	for _, help := range []string{
-		startCmd{}.Help(), callCmd{}.Help(), getCmd{}.Help(), putCmd{}.Help(), suspendCmd{}.Help(), restartHistoryCmd{}.Help(), cancelCmd{}.Help(), removeCmd{}.Help(), bulkStartCmd{}.Help(), errorsCmd{}.Help(),
-		jobEnqueueCmd{}.Help(), jobGetCmd{}.Help(), jobUpdateCmd{}.Help(), jobListCmd{}.Help(), jobCancelCmd{}.Help(), jobResultCmd{}.Help(), jobRetryCmd{}.Help(),
+	for _, path := range []string{
+		"start", "call", "get", "put", "suspend", "restart-history", "cancel", "remove", "bulk start", "errors",
+		"job enqueue", "job get", "job update", "job list", "job cancel", "job result", "job retry",
 	} {
+		help, ok := helps[path]
+		if !ok {
+			t.Errorf("there is no command %s", path)
+		}
 		for line := range strings.Lines(help) {
 			line, example := strings.CutPrefix(strings.TrimRight(line, "`\n"), "    progressor ")
 			left, right, piped := strings.Cut(line, " | progressor ")
@@ -38,11 +52,11 @@ func TestHelpExamples(t *testing.T) {
 				continue
 			}
 			ran++
-			out := d.client.ok(t, words(left)...)
+			out := d.Client.OK(t, words(left)...)
 			if piped {
-				p := d.client
-				p.stdin = out
-				p.ok(t, words(right)...)
+				p := d.Client
+				p.Stdin = out
+				p.OK(t, words(right)...)
 			}
 		}
 	}

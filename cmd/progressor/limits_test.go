@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -27,7 +28,7 @@ type limits struct {
 	ctx     context.Context
 	api     *client.Client
 	console *client.Client // sends JSON over HTTP/1.1, as a browser does
-	cli     program
+	cli     clitest.Program
 	db      *pgxpool.Pool
 	n       int // of the IDs that were made
 }
@@ -39,9 +40,9 @@ func newLimits(t *testing.T) *limits {
 	t.Helper()
 	dsn := storagetest.DSN(t)
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", dsn)
-	l := &limits{t: t, ctx: t.Context(), api: client.New(d.url), cli: d.client, db: storagetest.Connect(t, dsn)}
-	l.console = client.New(d.url, client.WithConnectOptions(connect.WithProtoJSON()))
-	l.cli.ok(t, "namespace", "put", limitsNamespace, "--pull")
+	l := &limits{t: t, ctx: t.Context(), api: client.New(d.URL), cli: d.Client, db: storagetest.Connect(t, dsn)}
+	l.console = client.New(d.URL, client.WithConnectOptions(connect.WithProtoJSON()))
+	l.cli.OK(t, "namespace", "put", limitsNamespace, "--pull")
 	return l
 }
 
@@ -324,7 +325,7 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all messages are delivered", func() error {
+	clitest.Eventually(t, "all messages are delivered", func() error {
 		var n int
 		err := l.db.QueryRow(t.Context(), "SELECT count(*) FROM progressor.messages").Scan(&n)
 		if err == nil && n > 0 {

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -32,7 +33,7 @@ const resultsNamespace = "results"
 // listRequests are requests with long lists, and answers of workers.
 func (l *limits) listRequests() []request {
 	const payload, metadata = 1 << 20, 64 << 10
-	l.cli.ok(l.t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")
+	l.cli.OK(l.t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")
 	return []request{
 		{"UpdateJob", sends(l.api.Job.UpdateJob), func() proto.Message {
 			r, err := l.api.Job.Enqueue(l.ctx, &progressorv1.EnqueueRequest{Namespace: limitsNamespace, Name: "later", Delay: durationpb.New(time.Hour)})
@@ -115,7 +116,7 @@ func (l *limits) processLease() *progressorv1.Lease {
 	if _, err := l.api.Start(l.ctx, &progressorv1.StartRequest{Namespace: resultsNamespace, ProcessId: l.id(), Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
 		l.t.Fatal(err)
 	}
-	r, err := l.api.Worker.Poll(l.ctx, &progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1, Wait: durationpb.New(daemonWait)})
+	r, err := l.api.Worker.Poll(l.ctx, &progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1, Wait: durationpb.New(clitest.DaemonWait)})
 	if err != nil || len(r.GetLeases()) != 1 {
 		l.t.Fatalf("%d leases, %v", len(r.GetLeases()), err)
 	}
@@ -244,7 +245,7 @@ func fillNamedTimers(m proto.Message, n int) {
 func TestResultsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
-	l.cli.ok(t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")
+	l.cli.OK(t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")
 	ended := func(m *progressorv1.Result) *progressorv1.ProcessResponse {
 		return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: m}}
 	}
@@ -282,7 +283,7 @@ func TestResultsHaveLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 				r, err := l.api.Process.AwaitTask(t.Context(), &progressorv1.AwaitTaskRequest{
-					Namespace: resultsNamespace, ProcessId: lease.GetRequest().GetProcess().GetProcessId(), Timeout: durationpb.New(daemonWait),
+					Namespace: resultsNamespace, ProcessId: lease.GetRequest().GetProcess().GetProcessId(), Timeout: durationpb.New(clitest.DaemonWait),
 					Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: lease.GetRequest().GetTaskId()},
 				})
 				if err != nil {
@@ -331,7 +332,7 @@ func TestLargestItems(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id, AwaitEnd: durationpb.New(daemonWait)}
+		return &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id, AwaitEnd: durationpb.New(clitest.DaemonWait)}
 	}
 	get := run("largest", 0)
 	list := &progressorv1.ListRunsRequest{Namespace: limitsNamespace}
@@ -370,9 +371,9 @@ func TestLargestPush(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"proto": {"--encoding", "proto"}, "grpc": {"--protocol", "grpc"}, "json": {"--encoding", "json"}, "msgpack": {"--encoding", "msgpack"},
 	} {
-		l.cli.ok(t, append([]string{"namespace", "put", name, "--connect-url", server.URL}, flags...)...)
+		l.cli.OK(t, append([]string{"namespace", "put", name, "--connect-url", server.URL}, flags...)...)
 		r, err := l.api.Start(t.Context(), &progressorv1.StartRequest{
-			Namespace: name, ProcessId: "p", Args: []byte(args), Context: []byte(taskContext), Metadata: metadata, Timeout: durationpb.New(daemonWait),
+			Namespace: name, ProcessId: "p", Args: []byte(args), Context: []byte(taskContext), Metadata: metadata, Timeout: durationpb.New(clitest.DaemonWait),
 		})
 		if err != nil || string(r.GetResponse()) != response {
 			t.Errorf("%s: a response of %d bytes, %v", name, len(r.GetResponse()), err)

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -138,7 +140,7 @@ func (l *limits) waitingRun() string {
 	if _, err := l.api.Flow.StartRun(l.ctx, &progressorv1.StartRunRequest{Namespace: limitsNamespace, Type: "wait", RunId: id}); err != nil {
 		l.t.Fatal(err)
 	}
-	eventually(l.t, "the run waits", func() error {
+	clitest.Eventually(l.t, "the run waits", func() error {
 		r, err := l.api.Flow.GetRun(l.ctx, &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id})
 		if err == nil && r.GetRun().GetStatus() != progressorv1.RunStatus_RUN_STATUS_WAITING_WORKER {
 			err = fmt.Errorf("it is %s", r.GetRun().GetStatus())
@@ -161,7 +163,7 @@ func (l *limits) lease() *progressorv1.Lease {
 // poll returns the lease of a job with this name, or of a process for "".
 func (l *limits) poll(name string) *progressorv1.Lease {
 	l.t.Helper()
-	q := &progressorv1.PollRequest{Namespaces: []string{limitsNamespace}, WorkerId: "w", MaxLeases: 1, Wait: durationpb.New(daemonWait)}
+	q := &progressorv1.PollRequest{Namespaces: []string{limitsNamespace}, WorkerId: "w", MaxLeases: 1, Wait: durationpb.New(clitest.DaemonWait)}
 	if name != "" {
 		q.JobNames = []string{name}
 	}
@@ -188,7 +190,7 @@ func reads[Q, R any](l *limits, call func(context.Context, *Q) (*R, error), q *Q
 // prints reads what a command prints as JSON into m.
 func (l *limits) prints(m proto.Message, args ...string) reader {
 	return func() (proto.Message, error) {
-		return m, protojson.Unmarshal([]byte(l.cli.ok(l.t, append(args, "-o", "json")...)), m)
+		return m, protojson.Unmarshal([]byte(l.cli.OK(l.t, append(args, "-o", "json")...)), m)
 	}
 }
 
@@ -232,7 +234,7 @@ func TestLargestProcess(t *testing.T) {
 	state, response, payload, timer := xs("state", 1<<20), xs("response", 1<<20), xs("payload", 1<<20), xs("timer", 256)
 	result := &progressorv1.Result{
 		AuxState: []byte(state), Response: []byte(response), Metadata: metadata,
-		NamedTimers: []*progressorv1.SetTimer{{Name: timer, When: &progressorv1.SetTimer_After{After: durationpb.New(daemonWait)}}},
+		NamedTimers: []*progressorv1.SetTimer{{Name: timer, When: &progressorv1.SetTimer_After{After: durationpb.New(clitest.DaemonWait)}}},
 	}
 	for range 5 {
 		result.Events = append(result.Events, &progressorv1.NewEvent{Payload: []byte(payload), Metadata: metadata})
@@ -289,8 +291,8 @@ func TestLargestJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	cli := l.cli
-	cli.stdin = `"` + args + `"`
-	cli.ok(t, "job", "enqueue", limitsNamespace, name, "--id", ids[2], "--args", "@-", "--tag", tag, "--metadata", "@"+file, "--keep-result", "--max-retry", "1", "--backoff-steps", "1ms")
+	cli.Stdin = `"` + args + `"`
+	cli.OK(t, "job", "enqueue", limitsNamespace, name, "--id", ids[2], "--args", "@-", "--tag", tag, "--metadata", "@"+file, "--keep-result", "--max-retry", "1", "--backoff-steps", "1ms")
 	progress, message, answer := xs("progress", 64<<10-len(`{"summary":""}`)), xs("message", 4096), xs("result", 1<<20-2)
 	complete := func(lease *progressorv1.Lease, outcome *progressorv1.CompleteRequest) {
 		outcome.LeaseToken = lease.GetLeaseToken()
@@ -354,7 +356,7 @@ func TestLargestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := &progressorv1.ListOpenWaitsRequest{Namespace: limitsNamespace}
-	eventually(t, "the step waits", func() error {
+	clitest.Eventually(t, "the step waits", func() error {
 		r, err := l.api.Flow.ListOpenWaits(t.Context(), waits)
 		if err == nil && len(r.GetWaits()) == 0 {
 			err = errors.New("there is no wait")
@@ -364,9 +366,9 @@ func TestLargestRun(t *testing.T) {
 	l.show("the wait", []string{id, title, payload}, reads(l, l.api.Flow.ListOpenWaits, waits), reads(l, l.console.Flow.ListOpenWaits, waits),
 		l.prints(&progressorv1.ListOpenWaitsResponse{}, "run", "waits", limitsNamespace))
 	cli := l.cli
-	cli.stdin = `"` + answer + `"`
-	cli.ok(t, "run", "complete", limitsNamespace, id, "ask", "--result", "@-")
-	get := &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id, AwaitEnd: durationpb.New(daemonWait)}
+	cli.Stdin = `"` + answer + `"`
+	cli.OK(t, "run", "complete", limitsNamespace, id, "ask", "--result", "@-")
+	get := &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id, AwaitEnd: durationpb.New(clitest.DaemonWait)}
 	l.show("the run", []string{id, scope, scopeID, payload, answer, attribute, name}, reads(l, l.api.Flow.GetRun, get), reads(l, l.console.Flow.GetRun, get),
 		l.prints(&progressorv1.GetRunResponse{}, "run", "get", limitsNamespace, id))
 	list := &progressorv1.ListRunsRequest{Namespace: limitsNamespace}
@@ -443,20 +445,20 @@ func TestCommandsHaveLimits(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(c.says, func(t *testing.T) {
-			run := func(n int) result {
+			run := func(n int) clitest.Result {
 				text := xs("", n)
 				if c.text != nil {
 					text = c.text(n)
 				}
 				cli := l.cli
-				cli.stdin = text
-				return cli.run(t, c.args(text)...)
+				cli.Stdin = text
+				return cli.Run(t, c.args(text)...)
 			}
-			if r := run(c.most); r.code != exitOK {
-				t.Errorf("%d bytes: code %d, %.500s", c.most, r.code, r.stderr)
+			if r := run(c.most); r.Code != cli.ExitOK {
+				t.Errorf("%d bytes: code %d, %.500s", c.most, r.Code, r.Stderr)
 			}
-			if r := run(c.most + 1); r.code == exitOK || !strings.Contains(r.stderr, c.says) || !strings.Contains(r.stderr, c.bound) {
-				t.Errorf("%d bytes: code %d, %.500s", c.most+1, r.code, r.stderr)
+			if r := run(c.most + 1); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, c.says) || !strings.Contains(r.Stderr, c.bound) {
+				t.Errorf("%d bytes: code %d, %.500s", c.most+1, r.Code, r.Stderr)
 			}
 		})
 	}

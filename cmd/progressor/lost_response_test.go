@@ -12,11 +12,13 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // dying is an engine that accepts one request and dies before it answers.
-func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
+func dying(t *testing.T, reset bool) (p clitest.Program, taken *atomic.Int32) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +37,7 @@ func dying(t *testing.T, reset bool) (p program, taken *atomic.Int32) {
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	return program{env: map[string]string{"PROGRESSOR_ADDRESS": "http://" + listener.Addr().String()}}, taken
+	return clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": "http://" + listener.Addr().String()}}, taken
 }
 
 // If an engine dies with a request, the error says that it may have been accepted, and with which
@@ -60,9 +62,9 @@ func TestLostAnswer(t *testing.T) {
 			t.Parallel()
 			for _, reset := range []bool{false, true} {
 				p, taken := dying(t, reset)
-				r := p.run(t, shellWords(line)...)
+				r := p.Run(t, shellWords(line)...)
 				want := regexp.MustCompile(`a response was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
-				if r.code != exitUnavailable || taken.Load() != 1 || !want.MatchString(r.stderr) {
+				if r.Code != cli.ExitUnavailable || taken.Load() != 1 || !want.MatchString(r.Stderr) {
 					t.Errorf("%d taken, %+v\nwant %s", taken.Load(), r, want)
 				}
 			}
@@ -75,17 +77,17 @@ func TestWhatIsNotLost(t *testing.T) {
 	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
 		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,
 	} {
-		p := serveFake(t, &fakeEngine{err: engineError(connect.CodeUnavailable, "no", &progressorv1.ErrorDetail{Reason: reason})})
-		if r := p.run(t, "call", "demo", "o-1"); strings.Contains(r.stderr, "may have been accepted") != lost {
+		p := clitest.Serve(t, newCommands, &clitest.Engine{Err: clitest.EngineError(connect.CodeUnavailable, "no", &progressorv1.ErrorDetail{Reason: reason})})
+		if r := p.Run(t, "call", "demo", "o-1"); strings.Contains(r.Stderr, "may have been accepted") != lost {
 			t.Errorf("%s: %+v", reason, r)
 		}
 	}
 	for code, lost := range map[connect.Code]bool{connect.CodeNotFound: false, connect.CodeDeadlineExceeded: true, connect.CodeResourceExhausted: false} {
-		if got := maybeStored(connect.NewError(code, errors.New("x"))); got != lost {
+		if got := cli.MaybeStored(connect.NewError(code, errors.New("x"))); got != lost {
 			t.Errorf("%s: %t", code, got)
 		}
 	}
-	if r := (program{}).run(t, "call", "demo", "o-1", "--address", "127.0.0.1:1"); strings.Contains(r.stderr, "may have been") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "call", "demo", "o-1", "--address", "127.0.0.1:1"); strings.Contains(r.Stderr, "may have been") {
 		t.Errorf("nothing was sent: %+v", r)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 )
 
 // heapFloor is allocated but never touched. It costs no RAM but counts for the garbage collector,
@@ -21,7 +23,8 @@ func main() {
 	floor := make([]byte, heapFloor)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	m := Main{
+	m := cli.Main{
+		Commands: newCommands,
 		Stdin:    os.Stdin,
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,

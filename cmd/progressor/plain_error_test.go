@@ -8,6 +8,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
@@ -50,28 +52,28 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 		"--builtin NAME, --pull":                                                                                            {"namespace", "put", "foo"},
 		"--from: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC)":                                       {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
 	} {
-		if r := (program{}).run(t, args...); r.code != exitUsage || !strings.Contains(r.stderr, says) {
-			t.Errorf("%q: code %d, %s\nwant %s", args, r.code, r.stderr, says)
+		if r := (clitest.Program{Commands: newCommands}).Run(t, args...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, says) {
+			t.Errorf("%q: code %d, %s\nwant %s", args, r.Code, r.Stderr, says)
 		}
 	}
-	r := program{env: map[string]string{"PROGRESSOR_ADDRESS": "ftp://x"}}.run(t, "get", "demo", "o-1")
-	if r.code != exitUsage || !strings.Contains(r.stderr, "(got ftp://x) (from environment PROGRESSOR_ADDRESS)") {
+	r := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_ADDRESS": "ftp://x"}}.Run(t, "get", "demo", "o-1")
+	if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "(got ftp://x) (from environment PROGRESSOR_ADDRESS)") {
 		t.Errorf("%+v", r)
 	}
-	out := program{}.ok(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01", "--to", "2026-12-02")
-	wantLines(t, out, "first: Sun 2026-11-01 09:00:00 +00:00", "DAYS", "1 Nov, 1 Dec")
+	out := clitest.Program{Commands: newCommands}.OK(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01", "--to", "2026-12-02")
+	clitest.WantLines(t, out, "first: Sun 2026-11-01 09:00:00 +00:00", "DAYS", "1 Nov, 1 Dec")
 }
 
 // Errors of the engine about a job have the names of the flags.
 func TestJobErrorsNameFlags(t *testing.T) {
-	f := &fakeQueue{}
-	p := serveQueue(t, f)
+	f := &clitest.Queue{}
+	p := clitest.ServeQueue(t, newCommands, f)
 	for field, flag := range map[string]string{
 		"options.max_retry": "--max-retry", "options.backoff.factor": "--backoff-factor", "options.backoff.initial": "--backoff", "options.tags[2]": "--tag[2]",
 		"options.backoff.steps[0]": "--backoff-steps[0]", "options.unique.ttl": "--unique-ttl", "job_id": "--id", "name": "NAME",
 	} {
-		f.err = engineError(connect.CodeInvalidArgument, field+": is wrong", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: field})
-		if r := p.run(t, "job", "enqueue", "mail", "x"); r.code != exitUsage || r.stderr != "progressor: "+flag+": is wrong (invalid)\n" {
+		f.Err = clitest.EngineError(connect.CodeInvalidArgument, field+": is wrong", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: field})
+		if r := p.Run(t, "job", "enqueue", "mail", "x"); r.Code != cli.ExitUsage || r.Stderr != "progressor: "+flag+": is wrong (invalid)\n" {
 			t.Errorf("%s: %+v", field, r)
 		}
 	}
@@ -79,17 +81,17 @@ func TestJobErrorsNameFlags(t *testing.T) {
 
 // A result is requested before the end of its job.
 func TestJobResultBeforeTheEnd(t *testing.T) {
-	f := &fakeQueue{}
-	p := serveQueue(t, f)
-	r := p.run(t, "job", "result", "mail", "m-1")
-	if r.code != exitConflict || !strings.Contains(r.stderr, "job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 --wait 1m") {
+	f := &clitest.Queue{}
+	p := clitest.ServeQueue(t, newCommands, f)
+	r := p.Run(t, "job", "result", "mail", "m-1")
+	if r.Code != cli.ExitConflict || !strings.Contains(r.Stderr, "job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 --wait 1m") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.code != exitTimeout || !strings.Contains(r.stderr, "is RUNNING after 1s") {
+	if r := p.Run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.Code != cli.ExitTimeout || !strings.Contains(r.Stderr, "is RUNNING after 1s") {
 		t.Errorf("%+v", r)
 	}
-	p.ok(t, "job", "list", "mail", "--filter", "name = a", "tags:b")
-	if got := f.last.(*progressorv1.ListJobsRequest).GetFilter(); got != "(name = a) AND (tags:b)" {
+	p.OK(t, "job", "list", "mail", "--filter", "name = a", "tags:b")
+	if got := f.Last.(*progressorv1.ListJobsRequest).GetFilter(); got != "(name = a) AND (tags:b)" {
 		t.Errorf("filter %s", got)
 	}
 }
@@ -101,24 +103,21 @@ func TestFilesNameTheLine(t *testing.T) {
 		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: must be a number (got "1.5")`,
 		"timers:\n  -\n    fire_time: tomorrow":       "line 3: timers[0].fire_time: must be a time, such as 2026-11-20T15:04:05Z",
 	} {
-		p := program{stdin: text}
-		if r := p.run(t, "put", "demo", "o-1", "-f", "-"); r.code != exitUsage || !strings.Contains(r.stderr, says) {
+		p := clitest.Program{Commands: newCommands, Stdin: text}
+		if r := p.Run(t, "put", "demo", "o-1", "-f", "-"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, says) {
 			t.Errorf("%s: %+v\nwant %s", text, r, says)
 		}
-	}
-	if got := withArticle((&progressorv1.EnqueueRequest{}).ProtoReflect().Descriptor()); got != "an EnqueueRequest" {
-		t.Error(got)
 	}
 }
 
 // The usual ways to request help and the version work.
 func TestCustomaryWords(t *testing.T) {
 	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help", "--version": "version", "--version -o json": "version -o json"} {
-		if got, want := (program{}).ok(t, strings.Fields(said)...), (program{}).ok(t, strings.Fields(same)...); got != want {
+		if got, want := (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(said)...), (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(same)...); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", said, got, want)
 		}
 	}
-	if r := (program{}).run(t, "help", "fly"); r.code != exitUsage || !strings.Contains(r.stderr, "unexpected argument fly") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "help", "fly"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "unexpected argument fly") {
 		t.Errorf("%+v", r)
 	}
 }

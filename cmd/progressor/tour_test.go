@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 )
 
 var update = flag.Bool("update", false, "write what the commands of README.md and docs/ print into these pages")
@@ -261,7 +263,7 @@ func runDev(ctx context.Context, t *testing.T, dir string) string {
 	}
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if url := urlInLine.FindString(lines.Text()); url != "" {
+		if url := clitest.UrlInLine.FindString(lines.Text()); url != "" {
 			drained := make(chan struct{})
 			go func() { _, _ = io.Copy(io.Discard, stdout); close(drained) }()
 			t.Cleanup(func() {
@@ -313,7 +315,7 @@ func openShell(ctx context.Context, t *testing.T, dir, address string) *shell {
 	}
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
-	bash.WaitDelay = daemonWait
+	bash.WaitDelay = clitest.DaemonWait
 	in, err := bash.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/admin"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/cron"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/flow"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/job"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/process"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/server"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/worker"
+)
+
+// commands is the command line. Each package has the commands of one subject; each command has its
+// help and an example.
+type commands struct {
+	Server     server.Commands        `embed:""`
+	Process    process.Commands       `embed:""`
+	Cron       cron.Commands          `embed:""`
+	Job        job.Commands           `embed:""`
+	Flow       flow.Commands          `embed:""`
+	Constraint job.ConstraintCommands `embed:""`
+	Worker     worker.Commands        `embed:""`
+	Admin      admin.Commands         `embed:""`
+
+	Completion cli.CompletionCmd `cmd:"" group:"other" help:"Print a completion script for a shell."`
+	Version    cli.VersionCmd    `cmd:"" group:"other" help:"Print the version."`
+}
+
+// newCommands returns the commands of the program, with no flag set.
+func newCommands() any { return new(commands) }

@@ -1,0 +1,3 @@
+package admin
+
+func newCommands() any { return new(Commands) }

@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type auditCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all, and commands to nodes."`
+
+	Match string `arg:"" optional:"" name:"filter" help:"Only commands that match, such as 'method = RemoveProcess'. See docs/api.md."`
+
+	cli.ClientFlags
+	Filter        string `placeholder:"FILTER" help:"The filter as a flag, for use without a namespace."`
+	cli.PageFlags `set:"rows=Orders"`
+}
+
+func (auditCmd) Help() string {
+	return `Audit lists commands of operators, newest first: repairs without the processor, suspensions,
+cancels, removals, imports, changes of namespaces, drains and bulks. Entries are kept for 90 days.
+
+A filter can use actor, method and subject (= and !=) and time (= != < <= > >=).
+
+    progressor audit
+    progressor audit demo --filter 'method = "RemoveProcess" AND time > "2026-11-01T00:00:00Z"'
+    progressor audit demo --filter 'subject = "order-1*"' --all -o json`
+}
+
+func (c *auditCmd) Run(a *cli.App) error {
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListAuditResponse, error) {
+		return c.Client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
+			Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
+		})
+	}, func(all *progressorv1.ListAuditResponse) error {
+		var rows []table.Row
+		for _, e := range all.GetEntries() {
+			rows = append(rows, table.Row{
+				output.Time(e.GetTime()), e.GetMethod(), e.GetNamespace(), output.OneLine(e.GetSubject()), output.OneLine(e.GetActor()), output.OneLine(e.GetSource()), output.Message(e.GetDetails(), output.CellLimit),
+			})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)
+	})
+}

@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+func TestNamespace(t *testing.T) {
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
+	out := p.OK(t, "namespace", "put", "orders", "--connect-url", "http://127.0.0.1:9000", "--encoding", "json",
+		"--header", "authorization=Bearer a;b,c", "--history-mode", "last", "--zombie-policy", "error", "--step-timeout", "10s",
+		"--max-attempts", "7", "--retry-after", "1s", "--retention", "24h", "--max-running", "5", "--max-waiting", "6")
+	clitest.WantLines(t, out, "processor      http://127.0.0.1:9000 json", "history mode   LAST", "retention      24h")
+	if strings.Contains(out, "Bearer") {
+		t.Error("a header's value is printed")
+	}
+	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "orders", HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_LAST, MaxRunning: 5, MaxWaiting: 6,
+		ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR, StepTimeout: durationpb.New(10 * time.Second),
+		Retention:   durationpb.New(24 * time.Hour),
+		RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 7, InitialInterval: durationpb.New(time.Second)},
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+			Url: "http://127.0.0.1:9000", Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,
+			Headers: map[string]string{"authorization": "Bearer a;b,c"},
+		}}},
+	}})
+	out = p.OK(t, "namespace", "put", "orders", "--connect-url", "http://a:1", "--connect-url", "http://b:1")
+	clitest.WantLines(t, out, "processor  http://a:1 http://b:1")
+	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "orders", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+			Url: "http://a:1", MoreUrls: []string{"http://b:1"},
+		}}},
+	}})
+	p.Stdin = "processor: {builtin: {name: echo}}\nstep-timeout: 1m30s\nhistory_mode: none\n"
+	p.OK(t, "ns", "put", "play", "-f", "-", "--history-mode", "full")
+	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "play", Processor: builtinProcessor("echo"), StepTimeout: durationpb.New(90 * time.Second),
+		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
+	}})
+	p.Stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}` // the output of get -o json
+	p.OK(t, "namespace", "put", "play", "-f", "-", "--retention", "1h")
+	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+		Namespace: "play", Processor: builtinProcessor("echo"), MaxRunning: 7, Retention: durationpb.New(time.Hour),
+	}})
+	out = p.OK(t, "namespace", "health", "orders")
+	clitest.WantLines(t, out, "orders DEGRADED 1,234 35s 0 2", "orders BEHIND tasks wait add nodes")
+	clitest.WantRequest(t, f.Last, &progressorv1.GetNamespaceHealthRequest{Namespace: "orders"})
+	if r := p.Run(t, "namespace", "health", "down"); r.Code != cli.ExitFailed || !strings.Contains(r.Stdout, "DOWN") ||
+		!strings.Contains(r.Stderr, "no task starts in 1 namespace") {
+		t.Errorf("%+v", r)
+	}
+	if r := p.Run(t, "namespace", "health", "down", "-o", "json"); r.Code != cli.ExitFailed || !strings.Contains(r.Stdout, "HEALTH_STATUS_DOWN") {
+		t.Errorf("%+v", r)
+	}
+	clitest.WantLines(t, p.OK(t, "namespace", "pause", "demo"), "paused     yes")
+	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
+		if r := p.Run(t, append([]string{"namespace", "put", "x"}, args...)...); r.Code != cli.ExitUsage {
+			t.Errorf("%q: %+v", args, r)
+		}
+	}
+}

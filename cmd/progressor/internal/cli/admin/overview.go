@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/internal/durations"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Commands are the commands that observe and manage the engines and their namespaces.
+type Commands struct {
+	Overview  overviewCmd  `cmd:"" group:"process" help:"Summarize a namespace, or all, and the nodes."`
+	Top       topCmd       `cmd:"" group:"process" help:"Show rates, namespaces, errors and nodes, live."`
+	Audit     auditCmd     `cmd:"" group:"process" help:"List commands of operators."`
+	Node      nodeCmd      `cmd:"" group:"process" help:"List or drain engines."`
+	Namespace namespaceCmd `cmd:"" aliases:"ns" group:"process" help:"Manage namespaces."`
+}
+
+type overviewCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+
+	cli.ClientFlags
+}
+
+func (overviewCmd) Help() string {
+	return `Overview shows the processes by status, the waiting tasks by what they wait for, the age of the
+oldest task that could run, the work of the last minute, and the nodes.
+
+    progressor overview
+    progressor overview demo -o json`
+}
+
+func (c *overviewCmd) Run(a *cli.App) error {
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS}, func(resp *progressorv1.GetOverviewResponse) error {
+		if err := output.PrintFields(a.Stdout, overviewFields(resp)...); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Stdout)
+		return printNodes(a.Stdout, resp.GetNodes())
+	})
+}
+
+func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
+	late, took := "", ""
+	if p99 := o.GetTimerLatenessP99(); p99 != nil {
+		late = durations.Rounded(p99.AsDuration()) + " (p99)"
+	}
+	if p99 := o.GetProcessingP99(); p99 != nil {
+		took = fmt.Sprintf("%s (p50), %s (p99)", durations.Rounded(o.GetProcessingP50().AsDuration()), durations.Rounded(p99.AsDuration()))
+	}
+	return []output.Field{
+		{"processes", showCounts(o.GetCountByStatus())},
+		{"tasks waiting for", showCounts(o.GetWaitingByWhat())},
+		{"oldest runnable task", durations.Rounded(o.GetOldestRunnableAge().AsDuration())},
+		{"tasks per second", fmt.Sprintf("%.1f", o.GetTasksPerSecond())},
+		{"processing time", took},
+		{"timer lateness", late},
+	}
+}
+
+// showCounts lists the counts that are not zero.
+func showCounts(counts map[string]int64) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] != 0 {
+			list = append(list, fmt.Sprintf("%s %d", output.OneLine(name), counts[name]))
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

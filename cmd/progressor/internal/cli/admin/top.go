@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/internal/durations"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type topCmd struct {
+	NS       string        `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+	Interval time.Duration `placeholder:"DURATION" default:"1s" help:"Time between two updates, at least 200ms. Default: ${default}."`
+	Count    int           `placeholder:"N" help:"Number of updates. Default: until Ctrl-C."`
+
+	cli.ClientFlags
+}
+
+func (topCmd) Help() string {
+	return `Top shows the overview repeatedly, with the namespaces and the most frequent errors. On a terminal,
+it redraws the screen; otherwise, it prints one update after the other. With -o json, each update is
+the overview as one line of JSON.
+
+    progressor top
+    progressor top demo --interval 5s
+    progressor top --count 1
+    progressor top -o json | jq .tasksPerSecond`
+}
+
+func (c *topCmd) Validate() error {
+	switch {
+	case c.Interval < 200*time.Millisecond:
+		return fmt.Errorf("--interval: must be at least 200ms (got %s)", c.Interval)
+	case c.Count < 0:
+		return fmt.Errorf("--count: must be at least 0 (got %d)", c.Count)
+	}
+	return nil
+}
+
+func (c *topCmd) Run(a *cli.App) error {
+	ctx, cancel := a.Interruptible()
+	defer cancel()
+	live := output.NewScreen(a.Stderr, a.Terminal)
+	next := time.NewTicker(c.Interval)
+	defer next.Stop()
+	for n := 1; ; n++ {
+		if err := c.look(ctx, a, live); err != nil {
+			if ctx.Err() != nil {
+				return nil // Ctrl-C is the usual end
+			}
+			return err
+		}
+		if n == c.Count {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-next.C:
+		}
+	}
+}
+
+// look shows the current state. On a terminal, an unreachable engine is shown, and the next update
+// tries again.
+func (c *topCmd) look(ctx context.Context, a *cli.App, live *output.Screen) error {
+	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
+	defer cancel()
+	overview, err := c.Client().Insight.GetOverview(limit, &progressorv1.GetOverviewRequest{Namespace: c.NS})
+	if err == nil && c.Json() {
+		return output.PrintLine(a.Stdout, overview)
+	}
+	var broken *progressorv1.ListErrorsResponse
+	if err == nil {
+		broken, err = c.Client().Insight.ListErrors(limit, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
+	}
+	if err != nil {
+		if !live.Enabled() || !live.Shown() || ctx.Err() != nil {
+			return err
+		}
+		live.Show(fmt.Sprintf("%s  no response: %s\n", time.Now().UTC().Format(time.TimeOnly), output.OneLine(err.Error())))
+		return nil
+	}
+	var b bytes.Buffer
+	if err := drawTop(&b, overview, broken.GetGroups()); err != nil {
+		return err
+	}
+	if live.W != nil {
+		live.Show(b.String())
+		return nil
+	}
+	_, err = fmt.Fprintln(a.Stdout, b.String())
+	return err
+}
+
+// topErrors is the number of groups of errors that are shown, largest first.
+const topErrors = 5
+
+func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progressorv1.ErrorGroup) error {
+	var rates []float64
+	for _, s := range o.GetSamples() {
+		rates = append(rates, s.GetTasksPerSecond())
+	}
+	head := append([]output.Field{{"at", time.Now().UTC().Format(time.TimeOnly)}}, overviewFields(o)...)
+	err := output.PrintFields(w, append(head, output.Field{"ten minutes", sparkline(rates)})...)
+	if err != nil {
+		return err
+	}
+	var namespaces, broken []table.Row
+	for _, n := range o.GetNamespaces() {
+		paused := ""
+		if n.GetPaused() {
+			paused = "yes"
+		}
+		namespaces = append(namespaces, table.Row{
+			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
+		})
+	}
+	for _, g := range groups {
+		broken = append(broken, table.Row{g.GetCount(), g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetLastTime()), output.OneLine(g.GetMessage())})
+	}
+	for _, part := range []struct {
+		header table.Row
+		rows   []table.Row
+	}{
+		{table.Row{"namespace", "processes", "runnable", "oldest", "workers", "paused"}, namespaces},
+		{table.Row{"errors", "namespace", "reason", "last", "newest message"}, broken},
+	} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := output.PrintRows(w, part.header, part.rows); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return printNodes(w, o.GetNodes())
+}
+
+// sparkWidth is the number of samples in a sparkline: 60 samples of ten seconds, ten minutes.
+const sparkWidth = 60
+
+// sparkline draws values as bars; the maximum has the full height.
+func sparkline(values []float64) string {
+	bars := []rune("▁▂▃▄▅▆▇█")
+	values = values[max(0, len(values)-sparkWidth):]
+	highest := 0.0
+	for _, v := range values {
+		highest = max(highest, v)
+	}
+	if highest == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, v := range values {
+		b.WriteRune(bars[int(v/highest*float64(len(bars)-1)+0.5)])
+	}
+	return b.String()
+}

@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/alecthomas/kong"
+)
+
+// Main is the program without its operating system process, so that tests can run any command line.
+type Main struct {
+	Commands func() any // returns a pointer to a new struct of commands, as kong parses it
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Getenv   func(name string) (value string, set bool)
+	Environ  func() []string  // NAME=value
+	Signals  <-chan os.Signal // SIGINT and SIGTERM: the first one asks to stop, the second one stops at once
+	Terminal bool             // Stderr is a terminal: write logs as text
+	Asks     bool             // Stdin is a terminal, too: the user can answer questions
+}
+
+// App is the context of a command, in addition to its flags.
+type App struct {
+	Main
+
+	ctx      context.Context
+	kong     *kong.Kong
+	settings *settings
+
+	interrupted chan struct{} // closed by the first signal that a client command gets
+	interrupt   sync.Once
+}
+
+func newApp(ctx context.Context, m Main) *App {
+	return &App{Main: m, ctx: ctx, settings: newSettings(m.Getenv), interrupted: make(chan struct{})}
+}
+
+// stop carries an exit code through kong, which exits after --help.
+type stop int
+
+// Run runs a command line without the program's name and returns its exit code (see docs/cli.md).
+func (m Main) Run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		if v := recover(); v != nil {
+			s, ok := v.(stop)
+			if !ok {
+				panic(v)
+			}
+			code = int(s)
+		}
+	}()
+	a := newApp(ctx, m)
+	a.settings.environ = m.Environ
+	parser, err := newParser(a, m.Commands())
+	if err != nil {
+		panic(err) // a mistake in the tags of commands
+	}
+	a.kong = parser
+	args = helpAliases(args)
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		var parseErr *kong.ParseError
+		if errors.As(err, &parseErr) && len(args) == 0 {
+			_ = parseErr.Context.PrintUsage(false)
+			return ExitUsage
+		}
+		err = plainError(a.settings.explain(err), parser, parseErr)
+		if parseErr != nil && strings.HasPrefix(err.Error(), "expected ") && parseErr.Context.Selected() != nil {
+			err = fmt.Errorf("%w, for example: progressor %s", err, parseErr.Context.Selected().Summary())
+		}
+		return a.fail(UsageError(err), wantsJSON(args))
+	}
+	if err := parsed.Run(a); err != nil {
+		return a.fail(err, wantsJSON(args))
+	}
+	return ExitOK
+}
+
+func helpAliases(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) > 0 && args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
+// Parser returns the parser of the commands, which describes them.
+func (m Main) Parser() (*kong.Kong, error) {
+	return newParser(newApp(context.Background(), m), m.Commands())
+}
+
+func newParser(a *App, commands any) (*kong.Kong, error) {
+	return kong.New(commands,
+		kong.Name("progressor"),
+		kong.Description("Durable processes on PostgreSQL. Start with: progressor dev"),
+		kong.Writers(a.Stdout, a.Stderr),
+		kong.Exit(func(code int) { panic(stop(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+		kong.ValueFormatter(helpWithEnv),
+		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):", "other": "Other:"},
+		kong.WithHyphenPrefixedParameters(true),
+		kong.PostBuild(wantValues),
+		kong.WithBeforeResolve(a.settings.load),
+		kong.Resolvers(a.settings),
+	)
+}
+
+// wantsJSON looks for -o json in the arguments, because a command line that cannot be parsed needs
+// an output format, too.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "-ojson", "-o=json", "--output=json":
+			return true
+		case "-o", "--output":
+			return i+1 < len(args) && args[i+1] == "json"
+		}
+	}
+	return false
+}
+
+// Interruptible returns the context of a client command, which ends at the first signal. A command
+// may have several of them, such as one for a request and one for the wait that follows. The one
+// that receives the signal notifies the others.
+func (a *App) Interruptible() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-a.Signals:
+			a.interrupt.Do(func() { close(a.interrupted) })
+		case <-a.interrupted:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// helpWithEnv adds the name of the environment variable of a setting to its help.
+func helpWithEnv(v *kong.Value) string {
+	if !IsSetting(v) {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " ($" + EnvName(v.Name) + ")."
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// ReadTimeout limits requests that do not wait for a task.
+const ReadTimeout = 30 * time.Second
+
+// engineAddress is the URL of an engine. The scheme is optional.
+type engineAddress string
+
+func (e engineAddress) url() string {
+	if strings.Contains(string(e), "://") {
+		return string(e)
+	}
+	return "http://" + string(e)
+}
+
+// Validate returns an error if the address cannot be that of an engine.
+func (e engineAddress) Validate() error {
+	u, err := url.Parse(e.url())
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("must be a URL, such as http://127.0.0.1:8080 or https://engine.example.com (got %s)", string(e))
+	}
+	return nil
+}
+
+// ClientFlags are the flags of all commands that call an engine.
+type ClientFlags struct {
+	Address engineAddress `default:"http://127.0.0.1:8080" placeholder:"URL" setting:"" help:"URL of an engine. Default: ${default}."`
+	OutputFlag
+}
+
+// Client returns a client that gives up within a second, because a person waits for it.
+func (f ClientFlags) Client() *client.Client {
+	return f.clientWith(client.Retry{MaxAttempts: 4, Initial: 100 * time.Millisecond, Max: 400 * time.Millisecond})
+}
+
+// RetryingClient returns a client for long waits. It survives a restart of the engine.
+func (f ClientFlags) RetryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
+
+func (f ClientFlags) clientWith(r client.Retry) *client.Client {
+	return client.New(f.Address.url(), client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
+}
+
+// Request returns the context of a request that does not wait for a task.
+func (a *App) Request() (context.Context, context.CancelFunc) {
+	ctx, cancelSignal := a.Interruptible()
+	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
+	return ctx, func() { cancel(); cancelSignal() }
+}
+
+// Ask sends a request that does not wait for a task, and prints the response as JSON or with show.
+func Ask[Q, P proto.Message](a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error) error {
+	ctx, cancel := a.Request()
+	defer cancel()
+	resp, err := call(ctx, req)
+	switch {
+	case err != nil:
+		return err
+	case format.Json():
+		return output.PrintMessage(a.Stdout, resp)
+	}
+	return show(resp)
+}
+
+// ProcessArgs identify a process.
+type ProcessArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"id" help:"Process id."`
+}
+
+// RangeFlags select a part of the history.
+type RangeFlags struct {
+	Offset   *int64 `placeholder:"EVENT" help:"Only events after this event; with --backward, before it."`
+	Limit    *int32 `placeholder:"N" help:"Maximum number of events; 0: none."`
+	Backward bool   `help:"Newest event first."`
+}
+
+func (f RangeFlags) HistoryRange() *progressorv1.HistoryRange {
+	if f.Offset == nil && f.Limit == nil && !f.Backward {
+		return nil
+	}
+	r := &progressorv1.HistoryRange{Offset: f.Offset, Limit: f.Limit}
+	if f.Backward {
+		r.Direction = progressorv1.HistoryRange_DIRECTION_BACKWARD
+	}
+	return r
+}
+
+// TimeFrom parses a time, a date (midnight UTC) or a duration from now. It returns nil for "".
+func TimeFrom(flag, value string) (*timestamppb.Timestamp, error) {
+	if value == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(value); err == nil {
+		return timestamppb.New(time.Now().Add(d)), nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, value)
+	if err != nil {
+		t, err = time.Parse(time.DateOnly, value)
+	}
+	if err != nil {
+		return nil, UsageError(fmt.Errorf("%s: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC), or a duration, such as 90s", flag))
+	}
+	return timestamppb.New(t), nil
+}
+
+var ErrBothKeys = errors.New("set either --task or --idempotency-key")
+
+// OutputFlag selects the output format.
+type OutputFlag struct {
+	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"Output format: table for people, json for programs. Default: ${default}."`
+}
+
+func (f OutputFlag) Json() bool { return f.Output == "json" }
+
+// Both combines two filters with AND; "" matches everything. A single filter is not changed,
+// because the engine reports errors by character position.
+func Both(a, b string) string {
+	if strings.TrimSpace(a) == "" || strings.TrimSpace(b) == "" {
+		return a + b
+	}
+	return "(" + a + ") AND (" + b + ")"
+}
+
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

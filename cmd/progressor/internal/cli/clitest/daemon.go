@@ -1,0 +1,98 @@
+package clitest
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+)
+
+const DaemonWait = time.Minute // for a start, and for a stop
+
+// Daemon is a running dev or serve.
+type Daemon struct {
+	URL     string
+	Client  Program // runs commands against it
+	Signals chan os.Signal
+	done    chan int
+	output  string // up to the line with its URL
+}
+
+var UrlInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
+
+// Start starts a command line and waits until it is ready and prints its address.
+func Start(t *testing.T, commands func() any, env map[string]string, args ...string) *Daemon {
+	t.Helper()
+	reader, writer := io.Pipe()
+	d := &Daemon{Signals: make(chan os.Signal, 2), done: make(chan int, 1)}
+	m := cli.Main{
+		Commands: commands,
+		Stdin:    strings.NewReader(""), Stdout: writer, Stderr: writer, Signals: d.Signals,
+		Getenv: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() {
+		d.done <- m.Run(ctx, args)
+		writer.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		d.Await(t)
+	})
+	lines := bufio.NewScanner(reader)
+	for d.URL == "" && lines.Scan() {
+		d.output += lines.Text() + "\n"
+		if line := lines.Text(); strings.Contains(line, "API") || strings.Contains(line, `"msg":"ready"`) {
+			d.URL = UrlInLine.FindString(line)
+		}
+	}
+	if d.URL == "" {
+		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.output)
+	}
+	go io.Copy(io.Discard, reader)
+	d.Client = Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": d.URL}}
+	return d
+}
+
+// Await returns the exit code of a daemon that was told to stop.
+func (d *Daemon) Await(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-d.done:
+		d.done <- code // for the next caller
+		return code
+	case <-time.After(DaemonWait):
+		t.Error("it does not stop")
+		return -1
+	}
+}
+
+func (d *Daemon) Stop(t *testing.T) {
+	t.Helper()
+	d.Signals <- syscall.SIGTERM
+	if code := d.Await(t); code != cli.ExitOK {
+		t.Errorf("code %d after SIGTERM", code)
+	}
+}
+
+func Fetch(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}

@@ -1,0 +1,100 @@
+package cron
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronBackfillCmd struct {
+	cronArgs
+	cli.ClientFlags
+	From           string `required:"" placeholder:"TIME|DURATION" help:"First fire time, such as -24h."`
+	To             string `placeholder:"TIME|DURATION" help:"End, exclusive. Default: now."`
+	MaxConcurrency int32  `placeholder:"N" help:"Runs of the backfill at the same time. Default: 1."`
+	Overlap        string `placeholder:"ACTION" help:"Decide all fire times at once with this overlap action: allow, skip, cancel_prev, parallel or buffer_one."`
+}
+
+func (cronBackfillCmd) Help() string {
+	return `Backfill runs the fire times from --from until before --to that are not in the ledger, also those
+before the cron was created. They run in order, at most --max-concurrency at the same time, and do
+not count for the policies of the cron. With --overlap, all of them are decided at once instead, as
+by trigger. It prints the number of fire times.
+
+    progressor cron backfill demo nightly --from -24h
+    progressor cron backfill demo nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --max-concurrency 3`
+}
+
+func (c *cronBackfillCmd) Run(a *cli.App) error {
+	req := &progressorv1.BackfillCronRequest{Namespace: c.NS, CronId: c.ID, MaxConcurrency: c.MaxConcurrency}
+	var err error
+	if req.FromTime, err = cli.TimeFrom("--from", c.From); err != nil {
+		return err
+	}
+	to := c.To
+	if to == "" {
+		to = "0s"
+	}
+	if req.ToTime, err = cli.TimeFrom("--to", to); err != nil {
+		return err
+	}
+	if from, to := req.GetFromTime().AsTime(), req.GetToTime().AsTime(); to.Before(from) {
+		return cli.UsageError(fmt.Errorf("--to: %s is before --from %s", to.Format(time.RFC3339), from.Format(time.RFC3339)))
+	}
+	if err := cli.SetEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+		return err
+	}
+	ctx, cancel := a.Interruptible()
+	defer cancel()
+	resp, err := c.Client().Cron.BackfillCron(ctx, req)
+	if err != nil {
+		return err
+	}
+	if c.Json() {
+		return output.PrintMessage(a.Stdout, resp)
+	}
+	return output.PrintFields(a.Stdout,
+		output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
+		output.Field{"backfills", firesCounted(int64(resp.GetFires()))},
+	)
+}
+
+type cronStopBackfillCmd struct {
+	cronArgs
+	cli.ClientFlags
+	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+}
+
+func (cronStopBackfillCmd) Help() string {
+	return `Stop-backfill drops the fire times that the backfills of a cron have not started or decided yet. Runs
+that have started continue. It prints the number of backfills.
+
+    progressor cron stop-backfill demo nightly`
+}
+
+func (c *cronStopBackfillCmd) Run(a *cli.App) error {
+	req := &progressorv1.StopBackfillsRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.StopBackfills, req, func(resp *progressorv1.StopBackfillsResponse) error {
+		return output.PrintFields(a.Stdout,
+			output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
+			output.Field{"stopped", fmt.Sprintf("%d backfills", resp.GetBackfills())},
+		)
+	})
+}
+
+// showBackfills returns the backfills that are not complete, with what is left of each.
+func showBackfills(list []*progressorv1.Backfill) string {
+	var texts []string
+	for _, b := range list {
+		text := output.Time(b.GetFromTime()) + " to " + output.Time(b.GetToTime())
+		if b.GetMaxConcurrency() > 0 {
+			text += fmt.Sprintf(", %d at a time", b.GetMaxConcurrency())
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}

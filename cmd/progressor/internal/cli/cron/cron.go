@@ -1,0 +1,334 @@
+package cron
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// Commands are the commands that manage crons.
+type Commands struct {
+	Cron cronCmd `cmd:"" group:"process" help:"Manage crons and their ledger."`
+}
+
+type cronCmd struct {
+	Create       cronCreateCmd       `cmd:"" help:"Create a cron."`
+	Update       cronUpdateCmd       `cmd:"" help:"Change a cron."`
+	Get          cronGetCmd          `cmd:"" help:"Show a cron and its next fire times."`
+	List         cronListCmd         `cmd:"" help:"List the crons of a namespace."`
+	Delete       cronDeleteCmd       `cmd:"" help:"Delete a cron with its ledger; current runs continue."`
+	Pause        cronPauseCmd        `cmd:"" help:"Pause a cron."`
+	Resume       cronResumeCmd       `cmd:"" help:"Resume a paused cron."`
+	Trigger      cronTriggerCmd      `cmd:"" help:"Start a run now, also if the cron is paused."`
+	Cancel       cronCancelCmd       `cmd:"" help:"Cancel the run of a fire, or a fire that waits."`
+	Rerun        cronRerunCmd        `cmd:"" help:"Start another run for a fire that was skipped or failed."`
+	Backfill     cronBackfillCmd     `cmd:"" help:"Run past fire times that are not in the ledger."`
+	StopBackfill cronStopBackfillCmd `cmd:"" help:"Stop the backfills of a cron."`
+	Preview      cronPreviewCmd      `cmd:"" help:"Show when a cron, or expressions, fire in the next month."`
+	Fires        cronFiresCmd        `cmd:"" help:"Show the ledger: each fire time, its decision and the reason."`
+}
+
+// cronArgs identify a cron.
+type cronArgs struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"id" help:"Cron id."`
+}
+
+type cronGetCmd struct {
+	cronArgs
+	cli.ClientFlags
+}
+
+func (cronGetCmd) Help() string {
+	return `Get shows a cron: its schedule, policies and target, its next ten fire times, its current runs, and
+the number of fires by decision. The output of get -o json can be edited and passed to update -f.
+
+    progressor cron get demo nightly
+    progressor cron get demo nightly -o json > nightly.json`
+}
+
+func (c *cronGetCmd) Run(a *cli.App) error {
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.GetCron, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.GetCronResponse) error {
+		return printCron(a, resp.GetCron())
+	})
+}
+
+type cronListCmd struct {
+	NS    string `arg:"" name:"ns" help:"Namespace."`
+	Match string `arg:"" optional:"" name:"filter" help:"Only crons that match, such as 'paused = true' or 'cron_id = night*'. See docs/api.md."`
+
+	cli.ClientFlags
+	Filter        string `placeholder:"FILTER" help:"The filter as a flag."`
+	cli.PageFlags `set:"rows=Crons"`
+}
+
+func (cronListCmd) Help() string {
+	return `List shows the crons of a namespace: the state of each (active, paused or over), its last and next
+fire times, and its schedule in words.
+
+    progressor cron list demo
+    progressor cron list demo 'paused = true'
+    progressor cron list demo 'metadata.team = "billing"' --all -o json`
+}
+
+func (c *cronListCmd) Run(a *cli.App) error {
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListCronsResponse, error) {
+		return c.Client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
+			Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
+		})
+	}, func(all *progressorv1.ListCronsResponse) error {
+		var rows []table.Row
+		for _, cr := range all.GetCrons() {
+			next := ""
+			if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
+				next = output.Time(times[0])
+			}
+			rows = append(rows, table.Row{
+				output.OneLine(cr.GetCronId()), cronState(cr), output.Time(cr.GetLastFireTime()), next, len(cr.GetRunningProcessIds()), output.OneLine(cronWords(cr.GetSpec())),
+			})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"}, rows)
+	})
+}
+
+// cronState returns active, paused or over.
+func cronState(c *progressorv1.Cron) string {
+	switch {
+	case c.GetPaused():
+		return "paused"
+	case len(c.GetNextFireTimes()) == 0:
+		return "over"
+	}
+	return "active"
+}
+
+func printCron(a *cli.App, c *progressorv1.Cron) error {
+	var next []string
+	for _, t := range c.GetNextFireTimes() {
+		next = append(next, output.Time(t))
+	}
+	err := output.PrintFields(a.Stdout,
+		output.Field{"cron", output.OneLine(c.GetNamespace() + "/" + c.GetCronId())},
+		output.Field{"state", cronState(c)},
+		output.Field{"note", output.OneLine(c.GetPauseNote())},
+		output.Field{"waiting", showWaiting(c.GetWaitingFires())},
+		output.Field{"expressions", output.OneLine(strings.Join(c.GetSpec().GetExpressions(), "; "))},
+		output.Field{"fires", output.OneLine(cronWords(c.GetSpec()))},
+		output.Field{"jitter", output.Duration(c.GetSpec().GetJitter().AsDuration())},
+		output.Field{"max fires", output.ID(c.GetSpec().GetMaxFires())},
+		output.Field{"policy", output.OneLine(showPolicy(c.GetPolicy()))},
+		output.Field{"target", output.OneLine(showTarget(c.GetTarget()))},
+		output.Field{"metadata", output.Message(c.GetMetadata(), 0)},
+		output.Field{"last fire", output.Time(c.GetLastFireTime())},
+		output.Field{"backfills", showBackfills(c.GetBackfills())},
+		output.Field{"decisions", showDecisions(c.GetFiresByDecision())},
+		output.Field{"created", output.Time(c.GetCreatedTime())},
+		output.Field{"updated", output.Time(c.GetUpdatedTime())},
+	)
+	if err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		title string
+		lines []string
+	}{{nextTitle(c.GetSpec()), next}, {"running", c.GetRunningProcessIds()}} {
+		if len(list.lines) == 0 {
+			continue
+		}
+		fmt.Fprintln(a.Stdout, "\n"+list.title)
+		for _, line := range list.lines {
+			fmt.Fprintln(a.Stdout, output.OneLine(line))
+		}
+	}
+	return nil
+}
+
+// nextTitle returns the title of the next fire times, which do not include the jitter.
+func nextTitle(s *progressorv1.CronSpec) string {
+	if j := s.GetJitter().AsDuration(); j > 0 {
+		return "next fires, each up to " + output.Duration(j) + " later (jitter)"
+	}
+	return "next fires"
+}
+
+func firesCounted(n int64) string {
+	if n == 1 {
+		return "1 fire time"
+	}
+	return output.Thousands(n) + " fire times"
+}
+
+// showPolicy shows the settings of a policy that differ from their defaults.
+func showPolicy(p *progressorv1.CronPolicy) string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" && value != "0" {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	number := func(name string, n int32) { add(name, fmt.Sprint(n)) }
+	add("overlap", output.Enum(p.GetOverlapAction()))
+	number("max_overlap", p.GetMaxOverlap())
+	add("failure", output.Enum(p.GetFailureAction()))
+	number("max_attempts", p.GetMaxAttempts())
+	add("retry_backoff", output.Duration(p.GetRetryBackoff().GetInitial().AsDuration()))
+	number("pause_after_failures", p.GetPauseAfterFailures())
+	add("concurrency", output.Enum(p.GetConcurrencyPolicy()))
+	number("max_concurrency", p.GetMaxConcurrency())
+	number("queue_limit", p.GetQueueLimit())
+	add("misfire", output.Enum(p.GetMisfirePolicy()))
+	number("catchup_limit", p.GetCatchupLimit())
+	add("catchup_window", output.Duration(p.GetCatchupWindow().AsDuration()))
+	add("misfire_threshold", output.Duration(p.GetMisfireThreshold().AsDuration()))
+	add("timeout", output.Duration(p.GetTimeout().AsDuration()))
+	return strings.Join(parts, ", ")
+}
+
+// showTarget describes a target, without headers, because these may be secret.
+func showTarget(t *progressorv1.CronTarget) string {
+	in := func(namespace string) string {
+		if namespace == "" {
+			return ""
+		}
+		return " in " + namespace
+	}
+	with := func(args []byte) string {
+		if len(args) == 0 {
+			return ""
+		}
+		return " with " + output.Payload(args, output.CellLimit)
+	}
+	switch t := t.GetTarget().(type) {
+	case *progressorv1.CronTarget_StartProcess:
+		text := "start a process" + in(t.StartProcess.GetNamespace()) + with(t.StartProcess.GetArgs())
+		if t.StartProcess.GetRunEnd() == progressorv1.StartProcessTarget_RUN_END_INIT {
+			text += ", until its INIT task ends"
+		}
+		return text
+	case *progressorv1.CronTarget_EnqueueJob:
+		text := "enqueue the job " + t.EnqueueJob.GetName() + in(t.EnqueueJob.GetNamespace())
+		if t.EnqueueJob.GetArgs() != nil {
+			text += " with " + output.Message(t.EnqueueJob.GetArgs(), output.CellLimit)
+		}
+		return text
+	case *progressorv1.CronTarget_NotifyProcess:
+		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) + with(t.NotifyProcess.GetArgs())
+	case *progressorv1.CronTarget_Http:
+		method := t.Http.GetMethod()
+		if method == "" {
+			method = "POST"
+		}
+		return method + " " + t.Http.GetUrl() + with(t.Http.GetBody())
+	case *progressorv1.CronTarget_StartRun:
+		return showStartRun(t.StartRun)
+	}
+	return ""
+}
+
+func showDecisions(counts map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if counts[name] > 0 {
+			parts = append(parts, output.OneLine(name)+" "+output.Thousands(counts[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+type cronDeleteCmd struct {
+	cronArgs
+	cli.ClientFlags
+}
+
+func (cronDeleteCmd) Help() string {
+	return `Delete deletes a cron with its ledger. It no longer fires; current runs continue.
+
+    progressor cron delete demo nightly`
+}
+
+func (c *cronDeleteCmd) Run(a *cli.App) error {
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.DeleteCron, &progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.DeleteCronResponse) error {
+		return output.PrintFields(a.Stdout, output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)}, output.Field{"state", "deleted"})
+	})
+}
+
+type cronTriggerCmd struct {
+	cronArgs
+	cli.ClientFlags
+	Overlap string `placeholder:"ACTION" help:"Replaces the overlap action of the cron: allow, skip, cancel_prev, parallel or buffer_one."`
+}
+
+func (cronTriggerCmd) Help() string {
+	return `Trigger starts a run now, also if the cron is paused, and shows its row of the ledger. The overlap
+action and the concurrency policy apply, but the run is not skipped because of a failure.
+
+    progressor cron trigger demo nightly
+    progressor cron trigger demo nightly --overlap parallel`
+}
+
+func (c *cronTriggerCmd) Run(a *cli.App) error {
+	req := &progressorv1.TriggerCronRequest{Namespace: c.NS, CronId: c.ID}
+	if err := cli.SetEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+		return err
+	}
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.TriggerCron, req, func(resp *progressorv1.TriggerCronResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
+}
+
+// fireArgs names a fire for a command.
+type fireArgs struct {
+	cronArgs
+	cli.ClientFlags
+	Fire   string `arg:"" placeholder:"FIRE_TIME" help:"The fire time, as cron fires shows it."`
+	Reason string `placeholder:"TEXT" help:"Why, for the audit log."`
+}
+
+type cronCancelCmd struct{ fireArgs }
+
+func (cronCancelCmd) Help() string {
+	return `Cancel asks the run of a fire to end, as the cancel command of its process, job or flow run does. A
+fire that waits is taken out of the queue and never starts. The answer is its row of the ledger.
+
+    progressor cron cancel demo nightly 2026-11-21T02:00:00Z --reason 'wrong data'`
+}
+
+func (c *cronCancelCmd) Run(a *cli.App) error {
+	at, err := cli.TimeFrom("FIRE_TIME", c.Fire)
+	if err != nil {
+		return err
+	}
+	req := &progressorv1.CancelFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.CancelFire, req, func(resp *progressorv1.CancelFireResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
+}
+
+type cronRerunCmd struct{ fireArgs }
+
+func (cronRerunCmd) Help() string {
+	return `Rerun starts another run for a fire that was skipped or missed, or whose run failed, timed out or was
+cancelled. The run has the original fire time and the next attempt number, starts at once, and does
+not count for the policies of the cron. The answer is its row of the ledger.
+
+    progressor cron rerun demo nightly 2026-11-21T02:00:00Z --reason 'disk is free again'`
+}
+
+func (c *cronRerunCmd) Run(a *cli.App) error {
+	at, err := cli.TimeFrom("FIRE_TIME", c.Fire)
+	if err != nil {
+		return err
+	}
+	req := &progressorv1.RerunFireRequest{Namespace: c.NS, CronId: c.ID, FireTime: at, Reason: c.Reason}
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.RerunFire, req, func(resp *progressorv1.RerunFireResponse) error {
+		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+	})
+}

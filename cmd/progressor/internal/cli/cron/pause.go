@@ -1,0 +1,131 @@
+package cron
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/cron"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type cronPauseCmd struct {
+	cronArgs
+	cli.ClientFlags
+	Note string `placeholder:"TEXT" help:"Note, shown with the cron."`
+}
+
+func (cronPauseCmd) Help() string {
+	return `Pause stops a cron from firing until it is resumed. Current runs continue. Fire times during the
+pause wait for the resume.
+
+    progressor cron pause demo nightly --note 'the bank is closed'`
+}
+
+func (c *cronPauseCmd) Run(a *cli.App) error {
+	ctx, cancel := a.Request()
+	defer cancel()
+	resp, err := c.Client().Cron.PauseCron(ctx, &progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note})
+	if err != nil {
+		return err
+	}
+	if c.Json() {
+		return output.PrintMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+type cronResumeCmd struct {
+	cronArgs
+	cli.ClientFlags
+	Note    string `placeholder:"TEXT" help:"Note, stored in the audit log."`
+	CatchUp bool   `help:"Let the misfire policy decide about the fire times of the pause. By default, they are MISSED."`
+	Yes     bool   `short:"y" help:"With --catch-up: do not ask for confirmation on a terminal."`
+}
+
+func (cronResumeCmd) Help() string {
+	return `Resume lets a paused cron fire again. The fire times of the pause are MISSED; with --catch-up, the
+misfire policy decides about them. First, the command prints on standard error how many there are.
+With --catch-up, it asks for confirmation on a terminal.
+
+    progressor cron resume demo nightly
+    progressor cron resume demo nightly --catch-up`
+}
+
+func (c *cronResumeCmd) Run(a *cli.App) error {
+	if err := c.tell(a); err != nil {
+		return err
+	}
+	ctx, cancel := a.Request()
+	defer cancel()
+	resp, err := c.Client().Cron.ResumeCron(ctx, &progressorv1.ResumeCronRequest{
+		Namespace: c.NS, CronId: c.ID, Note: c.Note, CatchUp: c.CatchUp,
+	})
+	if err != nil {
+		return err
+	}
+	if c.Json() {
+		return output.PrintMessage(a.Stdout, resp)
+	}
+	return printCron(a, resp.GetCron())
+}
+
+// maxWaiting is the number at which the engine stops counting.
+const maxWaiting = 1000
+
+// tell prints how many fire times wait and what happens to them. On a terminal, it asks for
+// confirmation before they are caught up.
+func (c *cronResumeCmd) tell(a *cli.App) error {
+	ctx, cancel := a.Request()
+	defer cancel()
+	resp, err := c.Client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})
+	if err != nil {
+		return err
+	}
+	waiting := resp.GetCron().GetWaitingFires()
+	if waiting == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.Stderr, "%s: %s\n", showWaiting(waiting), becomes(resp.GetCron().GetPolicy(), c.CatchUp))
+	if c.Yes || !c.CatchUp || !a.Asks {
+		return nil
+	}
+	fmt.Fprint(a.Stderr, "resume? [y/N] ")
+	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return &cli.CodedError{Code: cli.ExitInterrupted, Err: errors.New("not resumed"), Next: "without --catch-up, the waiting fire times do not run"}
+	}
+	return nil
+}
+
+func showWaiting(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "1 fire time waits"
+	case n >= maxWaiting:
+		return "at least " + output.Thousands(n) + " fire times wait"
+	}
+	return output.Thousands(n) + " fire times wait"
+}
+
+// becomes describes what a resume does with the waiting fire times.
+func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
+	switch {
+	case !catchUp:
+		return "none of them runs (use --catch-up to run them)"
+	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP:
+		threshold := p.GetMisfireThreshold().AsDuration()
+		if threshold == 0 {
+			threshold = cron.DefaultMisfireThreshold
+		}
+		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)", output.Duration(threshold))
+	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
+		return fmt.Sprintf("the newest %d are decided, in order (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
+	}
+	return "all of them are decided, in order (misfire policy FIRE_NOW)"
+}

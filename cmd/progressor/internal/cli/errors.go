@@ -1,0 +1,283 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// The exit codes. docs/cli.md lists them, too.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1   // any other error; doctor found a violation
+	ExitUsage       = 2   // the command line, the configuration, or a field of the request is invalid
+	ExitNotFound    = 3   // the namespace, process or task does not exist
+	ExitConflict    = 4   // it exists already, or its status does not allow this
+	ExitTaskFailed  = 5   // the processor failed, or the task was cancelled
+	ExitRejected    = 6   // the processor rejected the request
+	ExitTimeout     = 7   // the wait is over, but the task continues
+	ExitUnavailable = 8   // engine or database cannot be reached, or is overloaded: try again
+	ExitInterrupted = 130 // interrupted by a signal
+)
+
+// CodedError is an error with an exit code.
+type CodedError struct {
+	Err  error
+	Code int
+	Next string // what to do about it
+}
+
+func (e *CodedError) Error() string { return e.Err.Error() }
+func (e *CodedError) Unwrap() error { return e.Err }
+
+func UsageError(err error) error { return &CodedError{Err: err, Code: ExitUsage} }
+
+// errorReport is the text of an error.
+type errorReport struct {
+	Message string `json:"message"`
+	Code    string `json:"code,omitempty"` // of the RPC, such as not_found
+	Exit    int    `json:"exit"`
+	Next    string `json:"next,omitempty"`
+	Detail  any    `json:"detail,omitempty"` // ErrorDetail
+
+	engine *progressorv1.ErrorDetail
+	named  bool // the message names the flag instead of the field
+}
+
+// fail prints an error on one line and returns the exit code.
+func (a *App) fail(err error, asJSON bool) int {
+	c := reportOf(err)
+	if asJSON {
+		line, marshalErr := json.Marshal(map[string]errorReport{"error": c})
+		if marshalErr == nil {
+			fmt.Fprintln(a.Stderr, string(line))
+			return c.Exit
+		}
+	}
+	fmt.Fprintln(a.Stderr, "progressor: "+c.line())
+	return c.Exit
+}
+
+// listFlags maps the fields that all lists have to flags.
+var listFlags = map[string]string{"order_by": "--order-by", "page_size": "--page-size", "page_token": "--page-token"}
+
+// reportOf returns the text of an error.
+func reportOf(err error) errorReport {
+	c := errorReport{Message: output.OneLine(err.Error()), Exit: ExitFailed}
+	var coded *CodedError
+	var connectErr *connect.Error
+	var databaseErr *pgconn.ConnectError
+	switch {
+	case errors.As(err, &databaseErr):
+		// The text of the driver has a line for each address.
+		c.Message = output.OneLine(strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(err.Error()))
+		c.Exit, c.Next = ExitUnavailable, "check that PostgreSQL runs there, and that --db.dsn is correct"
+	case errors.As(err, &coded):
+		c.Exit, c.Next = coded.Code, coded.Next
+	case errors.As(err, &connectErr):
+		code := connectErr.Code()
+		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			code = connect.CodeUnavailable // which Connect reports as a canceled client
+		}
+		c.Message, c.Code = output.OneLine(connectErr.Message()), code.String()
+		c.engine = client.Detail(err)
+		c.Exit = exitOf(code, c.engine.GetReason())
+		c.Next = cmp.Or(nextOfJob(c.Message, c.engine), nextStep(code, c.engine))
+		if text, marshalErr := protojson.Marshal(c.engine); c.engine != nil && marshalErr == nil {
+			c.Detail = json.RawMessage(text)
+		}
+	case errors.Is(err, context.Canceled):
+		c.Message, c.Exit = "interrupted", ExitInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		c.Exit = ExitTimeout
+	}
+	if flag, ok := listFlags[c.engine.GetField()]; ok && strings.HasPrefix(c.Message, c.engine.GetField()+":") {
+		c.Message, c.named = flag+strings.TrimPrefix(c.Message, c.engine.GetField()), true
+	}
+	if to, ok := errors.AsType[*Advised](err); ok {
+		c.Message, c.Next = output.OneLine(cmp.Or(to.Message, c.Message)), to.Next
+		c.named = to.Named
+	}
+	return c
+}
+
+// line formats the complaint for people.
+func (c errorReport) line() string {
+	var b strings.Builder
+	b.WriteString(c.Message)
+	d := c.engine
+	if d != nil {
+		facts := []string{strings.ToLower(output.Enum(d.GetReason()))}
+		if facts[0] == "" {
+			facts[0] = c.Code
+		}
+		if d.GetField() != "" && !c.named && !strings.Contains(c.Message, d.GetField()) {
+			facts = append(facts, "field "+d.GetField())
+		}
+		if f := d.GetFailure(); f != nil {
+			facts = append(facts, mention("failure", f.GetReason(), f.GetMessage(), c.Message))
+		}
+		if r := d.GetRejection(); r != nil {
+			facts = append(facts, mention("rejection", r.GetReason(), r.GetMessage(), c.Message))
+			if details := output.Payload(r.GetDetails(), output.CellLimit); details != "" {
+				facts = append(facts, "details "+details)
+			}
+		}
+		if d.GetTaskId() != 0 {
+			facts = append(facts, fmt.Sprintf("task %d", d.GetTaskId()))
+		}
+		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") { // the message of a job contains its state
+			facts = append(facts, "process is "+output.Enum(d.GetProcessStatus()))
+		}
+		b.WriteString(" (" + output.OneLine(strings.Join(facts, ", ")) + ")")
+	} else if c.Code != "" {
+		b.WriteString(" (" + c.Code + ")")
+	}
+	if c.Next != "" {
+		b.WriteString(". Next: " + output.OneLine(c.Next))
+	}
+	return b.String()
+}
+
+// mention adds the reason of a failure or rejection, and its message unless the error already
+// contains it.
+func mention(what, reason, message, text string) string {
+	if message == "" || strings.Contains(text, output.OneLine(message)) {
+		return what + " " + reason
+	}
+	return what + " " + reason + ": " + message
+}
+
+func exitOf(code connect.Code, reason progressorv1.ErrorDetail_Reason) int {
+	switch reason {
+	case progressorv1.ErrorDetail_REASON_TASK_FAILED, progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
+		return ExitTaskFailed
+	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
+		return ExitRejected
+	default:
+	}
+	switch code {
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return ExitUsage
+	case connect.CodeNotFound:
+		return ExitNotFound
+	case connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeAborted:
+		return ExitConflict
+	case connect.CodeDeadlineExceeded:
+		return ExitTimeout
+	case connect.CodeUnavailable, connect.CodeResourceExhausted:
+		return ExitUnavailable
+	case connect.CodeCanceled:
+		return ExitInterrupted
+	default:
+		return ExitFailed
+	}
+}
+
+// nextStep returns the recommended next step after an error.
+func nextStep(code connect.Code, d *progressorv1.ErrorDetail) string {
+	if next := nextOfCron(d); next != "" {
+		return next
+	}
+	args := output.ShellWord(d.GetNamespace()) + " " + output.ShellWord(d.GetProcessId())
+	switch d.GetReason() {
+	case progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND:
+		return "progressor namespace list"
+	case progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		if strings.HasPrefix(d.GetProcessId(), process.BulkPrefix) {
+			return "progressor bulk list " + output.ShellWord(d.GetNamespace())
+		}
+		return "progressor list " + output.ShellWord(d.GetNamespace())
+	case progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND:
+		return "progressor trace " + args
+	case progressorv1.ErrorDetail_REASON_JOB_NOT_FOUND:
+		return "progressor job list " + output.ShellWord(d.GetNamespace())
+	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
+		return "progressor get " + args
+	case progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH:
+		return "use another --idempotency-key for another request"
+	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_TASK_FAILED:
+		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+			return "progressor repair " + args + " --simple"
+		}
+		if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_SUSPENDED {
+			return "progressor resume " + args
+		}
+		return "progressor get " + args
+	case progressorv1.ErrorDetail_REASON_TASK_CANCELLED:
+		return "progressor get " + args // its status and detail show the reason
+	case progressorv1.ErrorDetail_REASON_TASK_REJECTED:
+		return "send another request: nothing was changed"
+	case progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT:
+		if d.GetTaskId() == 0 { // a command that has no task, such as remove
+			return "progressor get " + args
+		}
+		return fmt.Sprintf("progressor await %s --task %d", args, d.GetTaskId())
+	case progressorv1.ErrorDetail_REASON_OVERLOADED:
+		return "try again after a while: nothing was stored"
+	case progressorv1.ErrorDetail_REASON_UNAVAILABLE:
+		return "try again, with the same --idempotency-key if you used one"
+	case progressorv1.ErrorDetail_REASON_UNSPECIFIED:
+		if code == connect.CodeUnavailable {
+			return "check that an engine runs there: `progressor dev` starts one; --address sets its URL"
+		}
+	default:
+	}
+	return ""
+}
+
+// nextOfJob returns the next step if the process is a job, which only the message of the engine
+// shows.
+func nextOfJob(message string, d *progressorv1.ErrorDetail) string {
+	if d.GetReason() != progressorv1.ErrorDetail_REASON_PROCESS_STATUS || !strings.Contains(message, "it is a job") {
+		return ""
+	}
+	job := output.ShellWord(d.GetNamespace()) + " " + output.ShellWord(d.GetProcessId())
+	if d.GetProcessStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+		return "progressor job retry " + job
+	}
+	return "progressor job get " + job
+}
+
+// nextOfCron returns the next step for an error about a cron.
+func nextOfCron(d *progressorv1.ErrorDetail) string {
+	id, ok := strings.CutPrefix(d.GetProcessId(), process.CronPrefix)
+	if !ok {
+		return ""
+	}
+	switch d.GetReason() {
+	case progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND:
+		return "progressor cron list " + output.ShellWord(d.GetNamespace())
+	case progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, progressorv1.ErrorDetail_REASON_STALE_ETAG:
+		return "progressor cron get " + output.ShellWord(d.GetNamespace()) + " " + output.ShellWord(id)
+	case progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED:
+		return "progressor namespace resume " + output.ShellWord(d.GetNamespace())
+	default:
+		return ""
+	}
+}
+
+// Advised is an error with a next step, which replaces that of the engine.
+type Advised struct {
+	Err     error
+	Message string // "" for that of the engine
+	Named   bool   // the message names the flag instead of the field
+	Next    string
+}
+
+func (e *Advised) Error() string { return cmp.Or(e.Message, e.Err.Error()) }
+
+func (e *Advised) Unwrap() error { return e.Err }

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// valueError is an invalid value of a flag or argument, in a message that names it.
+type valueError string
+
+func (e valueError) Error() string { return string(e) }
+
+// wantValues makes flags without a value an error. kong allows values to begin with a hyphen, for
+// negative numbers, so it would take the next flag as the value, and the end of the line as an
+// empty text.
+func wantValues(parser *kong.Kong) error {
+	return kong.Visit(parser.Model, func(node kong.Visitable, next kong.Next) error {
+		switch node := node.(type) {
+		case *kong.Flag:
+			if !node.IsBool() && !node.IsCounter() {
+				node.Mapper = flagValue{node.Mapper, node}
+			}
+		case *kong.Value:
+			if node.Flag == nil && node.Target.Kind() == reflect.String && node.Name != "filter" && (node.Required || node.Name == "id") {
+				node.Mapper = namedArgument{node.Mapper, node}
+			}
+		}
+		return next(nil)
+	})
+}
+
+// flagValue reads the value of a flag.
+type flagValue struct {
+	kong.Mapper
+	flag *kong.Flag
+}
+
+func (m flagValue) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	token := ctx.Scan.Peek()
+	text, _ := token.Value.(string)
+	switch {
+	case token.IsEOL():
+		return valueError(m.needs())
+	case token.Type == kong.UntypedToken && isFlagWord(text):
+		return valueError(fmt.Sprintf("%s; if you mean %s, write --%s=%s", m.needs(), text, m.flag.Name, text))
+	case token.Type == kong.ShortFlagTailToken && strings.HasPrefix(text, "="): // -k=KEY equals --idempotency-key=KEY
+		text = text[1:]
+		ctx.Scan.Pop()
+		ctx.Scan.PushTyped(text, kong.FlagValueToken)
+	}
+	if text == "" && slices.Contains([]string{"id", "idempotency-key"}, m.flag.Name) {
+		return valueError(fmt.Sprintf("--%s: must not be empty: set %s, or omit the flag", m.flag.Name, m.flag.FormatPlaceHolder()))
+	}
+	return m.Mapper.Decode(ctx, target)
+}
+
+// isFlagWord reports whether a word of the command line looks like a flag rather than a negative
+// number.
+func isFlagWord(s string) bool {
+	letter := len(s) == 2 && (s[1] >= 'a' && s[1] <= 'z' || s[1] >= 'A' && s[1] <= 'Z')
+	return strings.HasPrefix(s, "--") || letter && s[0] == '-'
+}
+
+// needs describes the value of a flag.
+func (m flagValue) needs() string {
+	name := "--" + m.flag.Name
+	of := m.flag.Target.Type()
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+		of = of.Elem()
+	}
+	switch {
+	case of == reflect.TypeFor[time.Duration]():
+		return name + " needs a value, such as 30s"
+	case of.Kind() >= reflect.Int && of.Kind() <= reflect.Uint64:
+		return name + " needs a value, such as 10"
+	}
+	return name + " needs a value, as in " + name + " " + strings.TrimSuffix(m.flag.FormatPlaceHolder(), ",...")
+}
+
+// namedArgument rejects empty names: they usually come from an unset shell variable.
+type namedArgument struct {
+	kong.Mapper
+	value *kong.Value
+}
+
+func (m namedArgument) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if text, ok := ctx.Scan.Peek().Value.(string); ok && text == "" {
+		return valueError(m.value.Summary() + ": must not be empty")
+	}
+	return m.Mapper.Decode(ctx, target)
+}

@@ -1,0 +1,3 @@
+package flow
+
+func newCommands() any { return new(Commands) }

@@ -1,0 +1,3 @@
+package job
+
+func newCommands() any { return new(Commands) }

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+// change is a request that changes something. Its key makes repeats safe.
+type change struct {
+	Key  string
+	lost atomic.Bool // a try was sent and got no response
+}
+
+type changeOf struct{} // key of the change in the context of its tries
+
+// NewChange tracks the tries of a request with this key. needsKey: if the key is empty, generate it
+// here rather than in the client, because the error after a lost response shows it. Requests that
+// are idempotent by their id, or that change nothing, need no key.
+func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *change) {
+	c := &change{Key: key}
+	if key == "" && needsKey {
+		c.Key = uuid.NewString()
+	}
+	return context.WithValue(ctx, changeOf{}, c), c
+}
+
+// followTries notifies the change of each lost try of a request.
+func followTries(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, req)
+		if c, ok := ctx.Value(changeOf{}).(*change); ok && err != nil && MaybeStored(err) {
+			c.lost.Store(true)
+		}
+		return resp, err
+	}
+}
+
+// MaybeStored reports whether a failed try may have been stored. It was not if the engine returned
+// an error other than a lost database, or if there was no connection.
+func MaybeStored(err error) bool {
+	if d := client.Detail(err); d != nil {
+		return d.GetReason() == progressorv1.ErrorDetail_REASON_UNAVAILABLE
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return false
+	}
+	return noWord(err)
+}
+
+// noWord reports whether an error is from the network rather than the engine.
+func noWord(err error) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
+		return client.Reason(err) != progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
+	case connect.CodeResourceExhausted:
+		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED // from this try, not from an earlier one
+	default:
+		return false
+	}
+}
+
+// Explain adds to an error that the request may have been stored after a lost response, and how to
+// find out: with the command look, if not "", or by repeating the request.
+func (c *change) Explain(err error, look string) error {
+	connected, ok := errors.AsType[*connect.Error](err)
+	if !ok || !c.lost.Load() || !noWord(err) {
+		return err
+	}
+	again := ""
+	if c.Key != "" {
+		again = "the same command with -k " + output.ShellWord(c.Key) + ", which has no effect twice"
+	}
+	if look != "" && again != "" {
+		look += ", or "
+	}
+	return &Advised{Err: err, Message: connected.Message() + "; a response was lost: the request may have been accepted", Next: look + again}
+}
+
+// Awaiting returns the command that waits for the task of a change; "" if the engine chose the
+// process id, which is then unknown.
+func (c *change) Awaiting(ns, id string) string {
+	if id == "" {
+		return ""
+	}
+	return fmt.Sprintf("progressor await %s %s --idempotency-key %s", output.ShellWord(ns), output.ShellWord(id), output.ShellWord(c.Key))
+}
+
+// Named returns a command that shows an object; "" without an id.
+func Named(command, ns, id string) string {
+	if id == "" {
+		return ""
+	}
+	return command + " " + output.ShellWord(ns) + " " + output.ShellWord(id)
+}

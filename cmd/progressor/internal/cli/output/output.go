@@ -1,0 +1,212 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/internal/durations"
+)
+
+// The number of characters of a payload in a cell of a table. A trace has two payloads in a row.
+const (
+	CellLimit  = 100
+	TraceLimit = 60
+)
+
+// PrintMessage prints a message as one JSON document, in the format of the API.
+func PrintMessage(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	text = withEmptyList(text, m.ProtoReflect())
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil { // protojson's own indentation varies on purpose
+		return fmt.Errorf("indent JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// withEmptyList adds an empty list to a response without one, because {} is unclear to people, and
+// jq would return null.
+func withEmptyList(text []byte, m protoreflect.Message) []byte {
+	name := string(m.Descriptor().Name())
+	if !strings.HasPrefix(name, "List") || !strings.HasSuffix(name, "Response") {
+		return text
+	}
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if f.IsList() && m.Get(f).List().Len() == 0 {
+			rest := bytes.TrimSpace(text[1:])
+			comma := ""
+			if !bytes.HasPrefix(rest, []byte("}")) {
+				comma = ","
+			}
+			text = fmt.Appendf(nil, "{%q:[]%s%s", f.JSONName(), comma, rest)
+		}
+	}
+	return text
+}
+
+// PrintLine prints a JSON document on a line.
+func PrintLine(w io.Writer, m proto.Message) error {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write %s as JSON: %w", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil { // protojson's own spaces vary on purpose
+		return fmt.Errorf("compact JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// PrintJSON prints a value that is not a message as a JSON document.
+func PrintJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// PrintRows prints a table with a header, or that there are no rows. Columns of numbers are aligned
+// to the right. numbers lists those whose cells are texts, such as 1,000 or nothing.
+func PrintRows(w io.Writer, header table.Row, rows []table.Row, numbers ...string) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	t := NewTable()
+	var columns []table.ColumnConfig
+	for _, name := range numbers {
+		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	t.AppendHeader(header)
+	t.AppendRows(rows)
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+// Field is a line of PrintFields. It is omitted if its value is empty.
+type Field [2]string // name and value
+
+// PrintFields prints names and values, one per line.
+func PrintFields(w io.Writer, fields ...Field) error {
+	t := NewTable()
+	for _, f := range fields {
+		if f[1] != "" {
+			t.AppendRow(table.Row{f[0], f[1]})
+		}
+	}
+	_, err := fmt.Fprintln(w, t.Render())
+	return err
+}
+
+func NewTable() table.Writer {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatUpper
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	return t
+}
+
+func Time(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// Duration formats a duration exactly, without needless zeros; "" if it is not set.
+func Duration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return durations.Exact(d)
+}
+
+func ID(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprint(id)
+}
+
+// Message formats a message, such as a JSON value, as JSON on one line; "" if it is nil.
+func Message(m proto.Message, limit int) string {
+	if !m.ProtoReflect().IsValid() {
+		return ""
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return "(cannot be shown: " + err.Error() + ")"
+	}
+	return Payload(text, limit)
+}
+
+// Counted returns a number with a noun, in the plural unless it is one.
+func Counted(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// EnumPrefix returns the common prefix of an enum's values: that of the value 0 without
+// UNSPECIFIED.
+func EnumPrefix(desc protoreflect.EnumDescriptor) string {
+	return strings.TrimSuffix(string(desc.Values().ByNumber(0).Name()), "UNSPECIFIED")
+}
+
+// Enum returns the short name of an enum value: RUNNING for PROCESS_STATUS_RUNNING.
+func Enum(e protoreflect.Enum) string {
+	desc := e.Descriptor()
+	value := desc.Values().ByNumber(e.Number())
+	switch {
+	case e.Number() == 0:
+		return ""
+	case value == nil:
+		return strconv.Itoa(int(e.Number()))
+	}
+	return strings.TrimPrefix(string(value.Name()), EnumPrefix(desc))
+}
+
+// ShellWord quotes a value for a command that people paste.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// Thousands formats a number with a comma after every third digit.
+func Thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for k := len(s) - 3; k > 0; k -= 3 {
+		s = s[:k] + "," + s[k:]
+	}
+	return s
+}

@@ -1,0 +1,49 @@
+package process
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type countCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: the sum of all."`
+
+	cli.ClientFlags
+}
+
+func (countCmd) Help() string {
+	return `Count counts the processes in each status. Processes whose first task has not finished count as
+RUNNING. The engine's own processes (bulks, crons) are included, as in list; list --filter 'kind =
+""' shows the others. Count reads counters, so it is fast with any number of processes.
+
+    progressor count
+    progressor count demo
+    progressor count demo -o json`
+}
+
+func (c *countCmd) Run(a *cli.App) error {
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses, &progressorv1.CountProcessesRequest{Namespace: c.NS}, func(resp *progressorv1.CountProcessesResponse) error {
+		var rows []table.Row
+		for _, name := range statusNames(resp.GetCountByStatus()) {
+			rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"status", "processes"}, rows)
+	})
+}
+
+// statusNames returns the counted statuses in their usual order.
+func statusNames(counts map[string]int64) []string {
+	order := []string{"init", "running", "error", "suspended", "completed", "cancelled"}
+	var names []string
+	for name := range counts {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	return names
+}

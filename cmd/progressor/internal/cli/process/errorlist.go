@@ -1,0 +1,49 @@
+package process
+
+import (
+	"context"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type errorsCmd struct {
+	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
+
+	cli.ClientFlags
+	cli.PageFlags `set:"rows=Groups"`
+}
+
+func (errorsCmd) Help() string {
+	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
+message, ignoring numbers, ids and quoted text. The filter of a group finds its processes or runs. A
+bulk repairs processes; progressor job retry runs a job again, and progressor run retry continues a
+run. Jobs of steps are not listed, because the failure is shown with their run.
+
+    progressor errors
+    progressor errors demo
+    progressor list demo --filter 'status = ERROR AND detail = "order *"'
+    progressor bulk start repair demo 'status = ERROR AND detail = "order *"' --dry-run
+    progressor run list demo 'status = FAILED AND template_type = "order"'`
+}
+
+func (c *errorsCmd) Run(a *cli.App) error {
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListErrorsResponse, error) {
+		return c.Client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListErrorsResponse) error {
+		var rows []table.Row
+		for _, g := range all.GetGroups() {
+			of := "processes"
+			if g.GetRuns() {
+				of = "runs"
+			}
+			rows = append(rows, table.Row{
+				g.GetCount(), of, g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetFirstTime()), output.Time(g.GetLastTime()), output.OneLine(g.GetMessage()), output.OneLine(g.GetFilter()),
+			})
+		}
+		return output.PrintRows(a.Stdout, table.Row{"count", "of", "namespace", "reason", "first", "last", "newest message", "filter"}, rows)
+	})
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/protoyaml"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+const redacted = "REDACTED"
+
+type configCmd struct {
+	Print configPrintCmd `cmd:"" help:"Print the configuration of serve, without secrets, with the source of each value."`
+	Check configCheckCmd `cmd:"" help:"Check the configuration, without connecting anywhere."`
+}
+
+type configPrintCmd struct {
+	configFlag
+	serveSettings
+	cli.OutputFlag
+}
+
+func (configPrintCmd) Help() string {
+	return `Print shows the configuration that serve would use, as a configuration file. Passwords and headers
+are redacted.
+
+    progressor config print -c progressor.yaml
+    PROGRESSOR_LISTEN=127.0.0.1:9090 progressor config print`
+}
+
+func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
+	a.WarnUnknown()
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, flag := range ctx.Flags() {
+		if !cli.IsSetting(flag.Value) || flag.Name == "output" {
+			continue
+		}
+		value := fmt.Sprint(flag.Target.Interface())
+		if flag.Name == "db.dsn" {
+			value = redactDSN(value)
+		}
+		insertSetting(root, strings.Split(configfile.Key(flag.Name), "."), value, a.Source(ctx, flag))
+	}
+	if len(a.ConfigFile().Namespaces) > 0 {
+		list, err := listNode(a.ConfigFile().Namespaces, func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
+		if err != nil {
+			return fmt.Errorf("namespaces as YAML: %w", err)
+		}
+		root.Content = append(root.Content, scalar("namespaces", ""), list)
+	}
+	if len(a.ConfigFile().Templates) > 0 {
+		list, err := listNode(a.ConfigFile().Templates, func(t configfile.Template) *progressorv1.Template { return t.Template })
+		if err != nil {
+			return fmt.Errorf("templates as YAML: %w", err)
+		}
+		root.Content = append(root.Content, scalar("templates", ""), list)
+	}
+	if len(a.ConfigFile().Crons) > 0 {
+		list, err := listNode(a.ConfigFile().Crons, func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
+		if err != nil {
+			return fmt.Errorf("crons as YAML: %w", err)
+		}
+		root.Content = append(root.Content, scalar("crons", ""), list)
+	}
+	if c.Json() {
+		var tree any
+		if err := root.Decode(&tree); err != nil {
+			return fmt.Errorf("configuration as JSON: %w", err)
+		}
+		return output.PrintJSON(a.Stdout, tree)
+	}
+	encoder := yaml.NewEncoder(a.Stdout)
+	encoder.SetIndent(2)
+	return encoder.Encode(root)
+}
+
+func scalar(value, comment string) *yaml.Node {
+	node := &yaml.Node{}
+	node.SetString(value)
+	node.Tag, node.LineComment = "", comment // without a tag, numbers and booleans are written plainly
+	if value == "" {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	return node
+}
+
+// insertSetting adds a value to the mapping of its group, and creates that mapping if it is
+// missing.
+func insertSetting(node *yaml.Node, key []string, value, source string) {
+	if len(key) == 1 {
+		node.Content = append(node.Content, scalar(key[0], ""), scalar(value, source))
+		return
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key[0] {
+			insertSetting(node.Content[i+1], key[1:], value, source)
+			return
+		}
+	}
+	group := &yaml.Node{Kind: yaml.MappingNode}
+	node.Content = append(node.Content, scalar(key[0], ""), group)
+	insertSetting(group, key[1:], value, source)
+}
+
+// listNode converts messages without their secrets to a list of the configuration file.
+func listNode[E any, M proto.Message](elements []E, redact func(E) M) (*yaml.Node, error) {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, e := range elements {
+		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(redact(e))
+		if err != nil {
+			return nil, err
+		}
+		node, err := protoyaml.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		blockStyle(node)
+		list.Content = append(list.Content, node)
+	}
+	return list, nil
+}
+
+// blockStyle formats a node that was read from JSON in the usual style of YAML.
+func blockStyle(node *yaml.Node) {
+	node.Style = 0
+	for _, child := range node.Content {
+		blockStyle(child)
+	}
+}
+
+// redactNamespace hides the headers of a processor, because they may contain tokens.
+func redactNamespace(ns *progressorv1.Namespace) *progressorv1.Namespace {
+	ns = proto.CloneOf(ns)
+	for name := range ns.GetProcessor().GetConnect().GetHeaders() {
+		ns.Processor.GetConnect().Headers[name] = redacted
+	}
+	if p := ns.GetProcessor().GetConnect(); p != nil {
+		p.Url = redactURL(p.GetUrl())
+		for n, text := range p.GetMoreUrls() {
+			p.MoreUrls[n] = redactURL(text)
+		}
+	}
+	return ns
+}
+
+// redactURL hides the password of a URL.
+func redactURL(text string) string {
+	if u, err := url.Parse(text); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return text
+}
+
+var dsnPassword = regexp.MustCompile(`(?i)\b(password|sslpassword)(\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
+
+// redactDSN hides the passwords of a connection string of either form.
+func redactDSN(dsn string) string {
+	if scheme, rest, ok := strings.Cut(dsn, "://"); ok {
+		authority := rest
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			authority = rest[:i]
+		}
+		// The last @ of the authority ends the user's part. A later @ belongs to a path or a
+		// parameter, except that a password with an unescaped slash moves it there, too. So if
+		// there is a colon, take the last @ of the whole URL.
+		at := strings.LastIndex(authority, "@")
+		if at < 0 {
+			at = strings.LastIndex(rest, "@")
+		}
+		if at >= 0 {
+			if user, _, has := strings.Cut(rest[:at], ":"); has {
+				dsn = scheme + "://" + user + ":" + redacted + rest[at:]
+			}
+		}
+	}
+	return dsnPassword.ReplaceAllString(dsn, "${1}${2}"+redacted)
+}
+
+type configCheckCmd struct {
+	configFlag
+	serveSettings
+}
+
+func (configCheckCmd) Help() string {
+	return `Check validates the configuration without connecting to anything. The exit code is 2 if it is
+invalid. Variables of the environment that begin with PROGRESSOR_ but are not settings cause a
+warning; serve and dev ignore them.
+
+    progressor config check -c progressor.yaml`
+}
+
+func (c *configCheckCmd) Run(a *cli.App) error {
+	if err := c.check(a.ConfigFile()); err != nil {
+		return cli.UsageError(err)
+	}
+	a.WarnUnknown()
+	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s\n",
+		output.Counted(len(a.ConfigFile().Namespaces), "namespace"), output.Counted(len(a.ConfigFile().Crons), "cron"), output.Counted(len(a.ConfigFile().Templates), "template"))
+	return err
+}

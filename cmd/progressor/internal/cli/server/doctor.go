@@ -1,0 +1,288 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// doctorTimeout limits the whole check, because it holds a snapshot.
+const doctorTimeout = 10 * time.Minute
+
+type doctorCmd struct {
+	databaseFlags
+	cli.OutputFlag
+	LongTransaction time.Duration `default:"1m" placeholder:"DURATION" help:"Show transactions that have been open for longer. Default: ${default}."`
+}
+
+func (doctorCmd) Help() string {
+	return `Doctor checks a database, also while engines run, and changes nothing. The exit code is 1 if an
+invariant is violated, an index is missing, or this binary cannot use the schema. Warnings do not
+change the exit code.
+
+    progressor doctor --db.dsn "$(cat .progressor/dsn)"
+    progressor doctor -c /etc/progressor.yaml -o json`
+}
+
+func (c *doctorCmd) Run(a *cli.App) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	ctx, cancelSignal := a.Interruptible()
+	defer cancelSignal()
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	dsn, err := c.DB.current(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := examine(ctx, dsn, c.LongTransaction)
+	if err != nil {
+		return err
+	}
+	if c.Json() {
+		err = output.PrintJSON(a.Stdout, found)
+	} else {
+		err = found.print(a)
+	}
+	if err != nil {
+		return err
+	}
+	if n := len(found.Violations); n > 0 {
+		return &cli.CodedError{Code: cli.ExitFailed, Err: fmt.Errorf("doctor found %s", output.Counted(n, "violation"))}
+	}
+	return nil
+}
+
+// examination is the result of doctor.
+type examination struct {
+	Version      string         `json:"version"` // of this binary
+	Server       serverFacts    `json:"server"`
+	Schema       schemaFacts    `json:"schema"`
+	Violations   []finding      `json:"violations"`
+	Warnings     []finding      `json:"warnings"`
+	Invariants   []invariant    `json:"invariants"`
+	Transactions []transaction  `json:"transactions"` // open for long
+	OldestXmin   *xminHolder    `json:"oldest_xmin"`
+	Frozen       frozen         `json:"frozen"`
+	Settings     []setting      `json:"settings"`
+	Connections  connections    `json:"connections"`
+	Tables       []tableFigures `json:"tables"`
+	Nodes        []nodeFacts    `json:"nodes"`
+}
+
+// finding is a problem with the next step to solve it.
+type finding struct {
+	What string `json:"what"`
+	Next string `json:"next,omitempty"`
+}
+
+type invariant struct {
+	Name       string `json:"name"`
+	Looked     int64  `json:"looked"` // rows
+	Violations int    `json:"violations"`
+}
+
+func (e *examination) violate(next, format string, args ...any) {
+	e.Violations = append(e.Violations, finding{What: fmt.Sprintf(format, args...), Next: next})
+}
+
+func (e *examination) warn(next, format string, args ...any) {
+	e.Warnings = append(e.Warnings, finding{What: fmt.Sprintf(format, args...), Next: next})
+}
+
+// examine runs all checks.
+func examine(ctx context.Context, dsn string, long time.Duration) (*examination, error) {
+	states, err := storage.MigrationStatus(ctx, dsn)
+	if err != nil {
+		return nil, err
+	}
+	e := &examination{Version: cli.BuildVersion(), Violations: []finding{}, Warnings: []finding{}}
+	e.Schema = schemaFacts{Version: schemaVersion(states), Newest: storage.SchemaVersion()}
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, checkDSN(dsn)
+	}
+	cfg.RuntimeParams["search_path"] = "progressor"
+	cfg.RuntimeParams["timezone"] = "UTC"
+	cfg.RuntimeParams["application_name"] = "progressor doctor"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it only read
+	if err := e.judgeSchema(ctx, conn); err != nil {
+		return nil, err
+	}
+	if e.Schema.own() {
+		if err := e.checkInvariants(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
+	looks := []struct {
+		at   string
+		look func(context.Context, *pgx.Conn) error
+	}{
+		{"server", e.lookAtServer}, {"settings", e.lookAtSettings}, {"connections", e.lookAtConnections},
+		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
+		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
+		{"failing tasks", e.lookAtFailing},
+		{"transactions", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtTransactions(ctx, conn, long) }},
+	}
+	for _, l := range looks {
+		err := l.look(ctx, conn)
+		if e.Schema.isStrange(err) {
+			e.warn("", "cannot check the %s: %v", l.at, err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("check the %s: %w", l.at, err)
+		}
+	}
+	return e, nil
+}
+
+// schemaFacts compares the database's schema with this binary's.
+type schemaFacts struct {
+	Version int64 `json:"version"` // applied
+	Newest  int64 `json:"newest"`  // of this binary
+}
+
+// own reports whether the schema has the version of this binary.
+func (s schemaFacts) own() bool { return s.Version == s.Newest }
+
+// isStrange reports whether an error means that the schema of another version lacks something.
+func (s schemaFacts) isStrange(err error) bool {
+	const syntaxOrAccess = "42"
+	var pg *pgconn.PgError
+	return !s.own() && errors.As(err, &pg) && strings.HasPrefix(pg.Code, syntaxOrAccess)
+}
+
+// judgeSchema checks that this binary can use the schema. The invariants are checked only on its
+// own schema version; on another one, some would be missing or wrong.
+func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
+	_, err := storage.CheckSchema(ctx, conn)
+	var refused *storage.SchemaError
+	switch {
+	case errors.As(err, &refused) && refused.Have < refused.Want:
+		e.violate("progressor migrate up", "the schema has version %d, this binary needs %d: the invariants were not checked", refused.Have, refused.Want)
+	case errors.As(err, &refused):
+		e.violate("run a newer progressor", "this binary, of schema version %d, cannot work with the schema, which has version %d: the invariants were not checked",
+			refused.Want, refused.Have)
+	case err != nil:
+		return err
+	case !e.Schema.own():
+		e.warn("run the doctor of a newer progressor", "the schema has version %d, newer than this binary's %d but compatible: the invariants were not checked",
+			e.Schema.Version, e.Schema.Newest)
+	}
+	return nil
+}
+
+func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error {
+	report, err := storage.CheckInvariants(ctx, conn)
+	if err != nil {
+		return err
+	}
+	broken := map[string]int{}
+	for _, v := range report.Violations {
+		broken[v.Invariant]++
+		e.violate("keep a copy of the database, and report a bug", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
+	}
+	for _, name := range slices.Sorted(maps.Keys(report.Looked)) {
+		e.Invariants = append(e.Invariants, invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
+	}
+	return nil
+}
+
+func processName(v storage.Violation) string {
+	if v.Namespace == "" && v.ProcessID == "" {
+		return "database"
+	}
+	return v.Namespace + "/" + v.ProcessID
+}
+
+// print writes the result for people. The problems come last, where they are visible.
+func (e *examination) print(a *cli.App) error {
+	err := output.PrintFields(a.Stdout,
+		output.Field{"progressor", e.Version},
+		output.Field{"PostgreSQL", e.Server.Version},
+		output.Field{"database", fmt.Sprintf("%s, up since %s", e.Server.Database, e.Server.Started.UTC().Format(time.RFC3339))},
+		output.Field{"schema", fmt.Sprintf("version %d of %d", e.Schema.Version, e.Schema.Newest)},
+		output.Field{"connections", fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max, e.Connections.Progressor)},
+		output.Field{"oldest xmin", e.OldestXmin.String()},
+		output.Field{"xid age", fmt.Sprintf("%d transactions, frozen at %d", e.Frozen.Age, e.Frozen.MaxAge)},
+	)
+	if err != nil {
+		return err
+	}
+	for _, section := range e.sections() {
+		fmt.Fprintf(a.Stdout, "\n%s\n", section.title)
+		if err := output.PrintRows(a.Stdout, section.header, section.rows); err != nil {
+			return err
+		}
+	}
+	for _, list := range []struct {
+		title    string
+		findings []finding
+	}{{"warnings", e.Warnings}, {"violations", e.Violations}} {
+		fmt.Fprintf(a.Stdout, "\n%s: %d\n", list.title, len(list.findings))
+		for _, f := range list.findings {
+			text := "- " + output.OneLine(f.What)
+			if f.Next != "" {
+				text += ". Next: " + output.OneLine(f.Next)
+			}
+			fmt.Fprintln(a.Stdout, text)
+		}
+	}
+	return nil
+}
+
+type section struct {
+	title  string
+	header table.Row
+	rows   []table.Row
+}
+
+func (e *examination) sections() []section {
+	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "state"}, nil}
+	for _, n := range e.Nodes {
+		nodes.rows = append(nodes.rows, table.Row{
+			n.ID, output.OneLine(n.Address), output.OneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge),
+			output.NodeState(time.Duration(n.BeatAge*float64(time.Second)), &progressorv1.Node{
+				Draining: n.Draining, RequestsOnly: n.RequestsOnly,
+			}),
+		})
+	}
+	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"}, nil}
+	for _, t := range e.Tables {
+		tables.rows = append(tables.rows, table.Row{t.Name, t.Live, t.Dead, t.Size, t.IndexSize, t.hot(), t.lastVacuum()})
+	}
+	settings := section{"settings", table.Row{"setting", "value", "remark"}, nil}
+	for _, s := range e.Settings {
+		settings.rows = append(settings.rows, table.Row{s.Name, s.Value, s.Remark})
+	}
+	transactions := section{"long transactions", table.Row{"pid", "open for", "state", "user", "application", "client"}, nil}
+	for _, t := range e.Transactions {
+		transactions.rows = append(transactions.rows, table.Row{
+			t.PID, fmt.Sprintf("%.0f s", t.Age), t.State, output.OneLine(t.User), output.OneLine(t.Application), output.OneLine(t.Client),
+		})
+	}
+	invariants := section{"invariants", table.Row{"invariant", "rows looked at", "violations"}, nil}
+	for _, i := range e.Invariants {
+		invariants.rows = append(invariants.rows, table.Row{i.Name, i.Looked, i.Violations})
+	}
+	return []section{nodes, tables, settings, transactions, invariants}
+}

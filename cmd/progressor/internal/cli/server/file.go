@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/cron"
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/flow"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor/remote"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// checkFile returns the error that the engine would return for the namespaces, templates and crons of
+// the file.
+func checkFile(f *configfile.File) error {
+	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
+	for _, ns := range f.Namespaces {
+		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns.Namespace})
+		if err == nil {
+			err = node.CheckProcessor(ns.Namespace)
+		}
+		if err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, ns.Wrong("namespace", err))
+		}
+	}
+	for _, c := range f.Crons {
+		if err := checkFileCron(c); err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, err)
+		}
+	}
+	for _, t := range f.Templates {
+		if err := checkFileTemplate(t); err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// putNamespaces creates the namespaces of the file, or replaces their configuration.
+func putNamespaces(ctx context.Context, eng *engine.Engine, f *configfile.File) error {
+	for _, ns := range f.Namespaces {
+		if _, err := eng.PutNamespace(ctx, ns.Namespace); err != nil {
+			return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), f.Path, err)
+		}
+	}
+	return nil
+}
+
+// putTimeout is how long the start waits for a cron of the file. If its namespace is paused, the
+// cron is created later.
+const putTimeout = 10 * time.Second
+
+// putCrons creates the crons of the file, and updates those that differ.
+func putCrons(ctx context.Context, all *crons.Crons, f *configfile.File, log *slog.Logger) error {
+	for _, c := range f.Crons {
+		limited, cancel := context.WithTimeout(ctx, putTimeout)
+		err := putCron(limited, all, c)
+		late := limited.Err() != nil
+		cancel()
+		var held *process.WrongStatusError
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the program ends
+		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held):
+			log.Warn("cannot store a cron of the configuration file now", "namespace", c.GetNamespace(), "cron", c.GetCronId(), "cause", err)
+		default:
+			return fmt.Errorf("configuration file %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// checkFileCron returns the error that the engine would return.
+func checkFileCron(c configfile.Cron) error {
+	if err := cron.CheckCron(c.Cron); err != nil {
+		return c.Wrong("cron", err)
+	}
+	return nil
+}
+
+// putTries limits how often putCron is retried if other nodes or users change the cron at the same
+// time.
+const putTries = 5
+
+// putCron creates the cron if it is missing, and updates it if it differs. It sets paused only when it
+// creates the cron, because an operator may have paused it since.
+func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
+	by := process.Actor{Name: "configuration file"}
+	for try := 1; ; try++ {
+		there, err := all.Get(ctx, c.GetNamespace(), c.GetCronId())
+		switch {
+		case errors.Is(err, process.ErrCronNotFound):
+			_, err = all.Create(ctx, &progressorv1.CreateCronRequest{Cron: c.Cron}, by)
+		case err == nil && !sameCron(c, there):
+			wanted := proto.CloneOf(c.Cron)
+			wanted.Etag = there.GetEtag()
+			_, err = all.Update(ctx, &progressorv1.UpdateCronRequest{Cron: wanted}, by)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case try < putTries && (errors.Is(err, process.ErrCronExists) || errors.Is(err, process.ErrStaleEtag)):
+			continue
+		}
+		return c.Wrong("cron", err)
+	}
+}
+
+// sameCron reports whether a cron equals that of the file.
+func sameCron(c configfile.Cron, there *progressorv1.Cron) bool {
+	return proto.Equal(c.GetSpec(), there.GetSpec()) && proto.Equal(c.GetPolicy(), there.GetPolicy()) &&
+		proto.Equal(c.GetTarget(), there.GetTarget()) && proto.Equal(c.GetMetadata(), there.GetMetadata())
+}
+
+// redactCron hides the parts of a target that may be secret.
+func redactCron(c *progressorv1.Cron) *progressorv1.Cron {
+	c = proto.CloneOf(c)
+	if target := c.GetTarget().GetHttp(); target != nil {
+		target.Url = redactURL(target.GetUrl())
+		for name := range target.GetHeaders() {
+			target.Headers[name] = redacted
+		}
+	}
+	return c
+}
+
+// checkFileTemplate returns the error that the engine would return.
+func checkFileTemplate(t configfile.Template) error {
+	if _, problems := flow.Compile(t.Template); len(problems) > 0 {
+		return t.WrongAt(problems[0].Path, problems[0].String())
+	}
+	return nil
+}
+
+// putTemplate stores the template if it differs from its newest version.
+func putTemplate(ctx context.Context, all *flows.Flows, t configfile.Template) error {
+	if _, err := all.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: t.Template}); err != nil {
+		return t.Wrong("template", err)
+	}
+	return nil
+}
+
+// putTemplates stores the templates of the file.
+func putTemplates(ctx context.Context, all *flows.Flows, f *configfile.File) error {
+	for _, t := range f.Templates {
+		if err := putTemplate(ctx, all, t); err != nil {
+			return fmt.Errorf("configuration file %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/crons"
+	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/processor/demo"
+	"github.com/progressor-engine/progressor/processor/remote"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Commands are the commands that run an engine or manage its database.
+type Commands struct {
+	Dev     devCmd     `cmd:"" group:"engine" help:"Run an engine with a private PostgreSQL and demo namespaces."`
+	Serve   serveCmd   `cmd:"" group:"engine" help:"Run an engine on your PostgreSQL."`
+	Migrate migrateCmd `cmd:"" group:"engine" help:"Migrate the schema of the database."`
+	Doctor  doctorCmd  `cmd:"" group:"engine" help:"Check a database: versions, invariants, indexes, transactions, settings."`
+	Config  configCmd  `cmd:"" group:"engine" help:"Show or check the configuration of serve."`
+	Bench   benchCmd   `cmd:"" group:"engine" help:"Measure the engine and, as a baseline, the SQL of the reference."`
+}
+
+// readyPoll is the interval at which a starting engine is checked for readiness.
+const readyPoll = 20 * time.Millisecond
+
+// builtins are the processors that a namespace can use (processor: {builtin: {name: …}}).
+func builtins() map[string]processor.Processor {
+	return map[string]processor.Processor{"orders": demo.Orders(), "echo": processor.Echo()}
+}
+
+// node is an engine with its connections and its listener, shared by serve and dev.
+type node struct {
+	log      *slog.Logger
+	listener net.Listener
+	dsn      string
+	password func(context.Context) (string, error) // for each new connection; nil for that of the DSN
+	pool     poolFlags
+	engine   engineFlags
+	tracing  tracingFlags
+	getenv   func(string) (string, bool)
+	debug    debugFlags
+	console  rpc.Console
+
+	file    *configfile.File                            // its namespaces, templates and crons are stored
+	prepare func(context.Context, *engine.Engine) error // called before that; may be nil
+	begin   func(context.Context, *flows.Flows) error   // called when it can run processes; may be nil
+	ready   func()                                      // called when it accepts requests
+}
+
+// run starts the engine, serves until ctx ends, and drains. It closes the listener.
+func (n *node) run(ctx context.Context) error {
+	defer n.listener.Close() // if it fails before Serve
+	registry := newRegistry()
+	log := n.log
+	var provider trace.TracerProvider // nil without traces
+	spans, err := n.tracing.open(ctx, n.getenv, n.address(), log, registry)
+	if err != nil {
+		return err
+	}
+	if spans != nil {
+		provider, log = spans, slog.New(tracedLog{log.Handler()})
+		defer spans.stop(ctx)
+	}
+	store, err := storage.Open(ctx, storage.Config{
+		DSN: n.dsn, Password: n.password, Lanes: n.pool.Lanes,
+		ScanConns: n.pool.ScanConns, MaxConns: n.pool.MaxConns, Logger: log, Registerer: registry,
+	})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	eng, err := engine.New(ctx, engine.Config{
+		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
+		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight, MaxRunning: n.engine.MaxRunning,
+		RequestsOnly: n.engine.RequestsOnly,
+		ZombieAfter:  n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	schedules := crons.New(eng, store, registry)
+	schedules.KeepLedger(n.engine.LedgerRetention)
+	eng.Add(schedules.Kinds()...)
+	queue := jobs.New(eng, store, registry)
+	eng.Add(queue.Kind())
+	schedules.EnqueueBy(queue.NewJob)
+	runs := flows.New(eng, store, queue.NewJob, registry)
+	eng.Add(runs.Kind())
+	schedules.RunBy(runs)
+	bulks := bulk.New(eng, jobTarget(queue), runTarget(runs))
+	eng.Add(bulks.Kind())
+	if err := n.put(ctx, eng, runs); err != nil {
+		return errors.Join(err, store.DeleteNode(context.WithoutCancel(ctx)))
+	}
+	var complete atomic.Bool // everything in the configuration is stored
+	handler := rpc.NewHandler(rpc.Config{
+		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
+		Console: n.console,
+		Ready: func() error {
+			if !complete.Load() {
+				return errors.New("storing the crons of the configuration")
+			}
+			return nil
+		},
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return eng.Run(ctx) })
+	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, log, n.engine.DrainTimeout+drainMargin) })
+	group.Go(func() error { return n.debug.serve(ctx, log) })
+	group.Go(func() error {
+		if err := awaitReady(ctx, eng); err != nil {
+			return nil //nolint:nilerr // it ends before it was ready
+		}
+		return n.complete(ctx, schedules, runs, log, &complete)
+	})
+	return group.Wait()
+}
+
+// complete stores the parts of the configuration that need a ready engine, and then reports that
+// the program is ready.
+func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool) error {
+	if err := putCrons(ctx, schedules, n.file, log); err != nil {
+		return err
+	}
+	if n.begin != nil {
+		if err := n.begin(ctx, runs); err != nil {
+			return err
+		}
+	}
+	debug.FreeOSMemory() // release the memory of the start: 65 MiB remain of 93
+	done.Store(true)
+	n.ready()
+	return nil
+}
+
+// put stores the namespaces and templates. Crons are processes, so they are stored when the node is
+// ready.
+func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) error {
+	if n.prepare != nil {
+		if err := n.prepare(ctx, eng); err != nil {
+			return err
+		}
+	}
+	if err := putNamespaces(ctx, eng, n.file); err != nil {
+		return err
+	}
+	return putTemplates(ctx, runs, n.file)
+}
+
+// drainMargin is how much longer than the drain of the engine connections are kept, so that clients
+// get the result of their requests after the engine has released the rest (1 s of grace, and at
+// most twice 5 s for the database).
+const drainMargin = 12 * time.Second
+
+// address returns the address of this node in the table nodes.
+func (n *node) address() string {
+	if n.engine.Address != "" {
+		return n.engine.Address
+	}
+	_, port, _ := net.SplitHostPort(n.listener.Addr().String())
+	host, err := os.Hostname()
+	if err != nil {
+		return n.listener.Addr().String()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// awaitReady waits until the engine is ready, or ctx ends.
+func awaitReady(ctx context.Context, eng *engine.Engine) error {
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for eng.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// newRegistry returns the registry of all metrics of the program, including those of Go and of the
+// process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// serve serves net/http/pprof until ctx ends, if enabled.
+func (d debugFlags) serve(ctx context.Context, log *slog.Logger) error {
+	if d.Listen == "" {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	listener, err := listen("--debug.listen", d.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	log.Info("serving profiles", "url", "http://"+listener.Addr().String()+"/debug/pprof/")
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve profiles: %w", err)
+	}
+	return nil
+}
+
+// listen opens an address. Its error names the flag for another one.
+func listen(flag, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		host, _, _ := net.SplitHostPort(address)
+		return nil, &cli.CodedError{
+			Code: cli.ExitFailed, Err: fmt.Errorf("%s is used by another program", address),
+			Next: fmt.Sprintf("use another address, such as %s %s (port 0: any free port)", flag, net.JoinHostPort(host, "0")),
+		}
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return listener, nil
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/engine/rpc"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+type serveCmd struct {
+	configFlag
+	serveSettings
+}
+
+func (serveCmd) Help() string {
+	return `Serve runs an engine on your PostgreSQL. Several engines can use one database. Every setting can be
+a flag, an environment variable or a key of the configuration file, in this order. Namespaces,
+templates and crons of the file are stored at the start. On SIGTERM, the engine finishes running
+tasks and releases the rest.
+
+    progressor migrate up --db.dsn postgres://progressor@db/progressor
+    progressor serve --db.dsn postgres://progressor@db/progressor
+    progressor serve -c /etc/progressor.yaml --log.level debug`
+}
+
+func (c *serveCmd) Run(a *cli.App) error {
+	if err := c.check(a.ConfigFile()); err != nil {
+		return cli.UsageError(err)
+	}
+	log := c.Log.Logger(a)
+	for _, u := range a.UnknownVariables() {
+		log.Warn("unknown variable of the environment is ignored", "name", u.Name, "nearest", u.Nearest)
+	}
+	listener, err := listen("--listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	n := &node{
+		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
+	}
+	return a.UntilSignal(log, func(ctx context.Context) error {
+		if c.DB.Migrate {
+			waiting := func(holder string) { log.Warn("the migration waits for a table", "holder", holder) }
+			dsn, err := c.DB.current(ctx)
+			if err != nil {
+				return err
+			}
+			if err := (storage.Migration{DSN: dsn, Waiting: waiting}).Up(ctx); err != nil {
+				return err
+			}
+		}
+		return n.run(ctx)
+	})
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
+	"github.com/progressor-engine/progressor/engine/rpc"
+)
+
+var errNoDSN = errors.New("--db.dsn: missing: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
+
+// configFlag is the path of the configuration file. Type settings resolves its settings.
+type configFlag struct {
+	Config string `short:"c" placeholder:"FILE" help:"Configuration file, YAML ($$PROGRESSOR_CONFIG)."`
+}
+
+// serveSettings are all settings of serve. docs/configuration.md lists them.
+type serveSettings struct {
+	Listen   string       `default:"127.0.0.1:8080" placeholder:"ADDR" setting:"" help:"Address of the API, for all protocols. Default: ${default}."`
+	Insecure bool         `setting:"" help:"Allow --listen on an address that is not loopback, without authentication."`
+	Console  string       `default:"full" enum:"full,read-only,off" placeholder:"MODE" setting:"" help:"Web console at /: full, read-only (browsers cannot change anything), or off. Default: ${default}."`
+	DB       dbFlags      `embed:"" prefix:"db."`
+	Engine   engineFlags  `embed:"" prefix:"engine."`
+	Log      cli.LogFlags `embed:"" prefix:"log."`
+	Tracing  tracingFlags `embed:"" prefix:"tracing."`
+	Debug    debugFlags   `embed:"" prefix:"debug."`
+}
+
+// dsnFlag contains the DSN and the source of its password.
+type dsnFlag struct {
+	DSN             string `name:"dsn" placeholder:"DSN" setting:"" help:"PostgreSQL, as a URL or as key=value pairs."`
+	PasswordFile    string `placeholder:"FILE" setting:"" help:"File with the password, read for each new connection."`
+	PasswordCommand string `placeholder:"COMMAND" setting:"" help:"Shell command that prints the password, run for each new connection. It must end within 5s."`
+}
+
+type dbFlags struct {
+	dsnFlag
+	poolFlags
+	Migrate bool `setting:"" help:"Migrate the schema before the start."`
+}
+
+// maxPoolConns is the largest pool of connections.
+const maxPoolConns = 1000
+
+type poolFlags struct {
+	Lanes     int `default:"2" placeholder:"N" setting:"" help:"Group-commit lanes, one connection each. Default: ${default}."`
+	ScanConns int `default:"3" placeholder:"N" setting:"" help:"Connections for scans, polls, histories and heartbeats of workers, 2 or more. Default: ${default}."`
+	MaxConns  int `default:"2" placeholder:"N" setting:"" help:"Connections for reads, lists and maintenance. Default: ${default}. A node opens at most --db.lanes + --db.scan-conns + --db.max-conns + 2."`
+}
+
+type engineFlags struct {
+	Address      string        `placeholder:"ADDR" setting:"" help:"Address of this node in the table nodes. Default: host name and port."`
+	MaxInFlight  int           `default:"20000" placeholder:"N" setting:"" help:"Maximum number of concurrent requests, including waiting ones; more get RESOURCE_EXHAUSTED. Default: ${default}."`
+	MaxRunning   int           `default:"10000" placeholder:"N" setting:"" help:"Maximum number of tasks that the node runs concurrently, of all namespaces together. Default: ${default}."`
+	RequestsOnly bool          `setting:"" help:"Take requests and polls of workers, but run no tasks: other nodes run them."`
+	ZombieAfter  time.Duration `default:"10s" placeholder:"DURATION" setting:"" help:"A node without a heartbeat for this long is dead. Must be the same on all nodes. Default: ${default}."`
+	ZombieMargin time.Duration `default:"5s" placeholder:"DURATION" setting:"" help:"How long a live node may exceed the deadline of a task before other nodes collect it. Default: ${default}."`
+	DrainTimeout time.Duration `default:"30s" placeholder:"DURATION" setting:"" help:"How long a stop waits for running tasks. Default: ${default}."`
+
+	LedgerRetention time.Duration `default:"720h" placeholder:"DURATION" setting:"" help:"How long rows of the cron ledger, and tasks of crons, are kept; at least 1h. Default: ${default}."`
+}
+
+type debugFlags struct {
+	Listen string `placeholder:"ADDR" setting:"" help:"Serve net/http/pprof at this loopback address. Default: off."`
+}
+
+// check returns an error for invalid settings, before anything is opened.
+func (s *serveSettings) check(file *configfile.File) error {
+	if err := s.DB.dsnFlag.check(); err != nil {
+		return err
+	}
+	if err := s.Engine.check(); err != nil {
+		return err
+	}
+	if err := s.DB.poolFlags.check(); err != nil {
+		return err
+	}
+	if err := rpc.CheckListen(s.Listen, s.Insecure); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if err := errors.Join(s.Tracing.check(), s.Debug.check()); err != nil {
+		return err
+	}
+	return checkFile(file)
+}
+
+// checkDSN parses a connection string. Its error contains only the reason of pgx's error, because
+// the quoted parts of an invalid string may contain the password.
+func checkDSN(dsn string) error {
+	_, err := pgxpool.ParseConfig(dsn)
+	if err == nil {
+		return nil
+	}
+	reason := "not a connection string"
+	if i := strings.LastIndex(err.Error(), "`: "); i >= 0 {
+		reason = err.Error()[i+len("`: "):]
+	}
+	return fmt.Errorf("--db.dsn: cannot parse %s: %s", redactDSN(dsn), reason)
+}
+
+func (e engineFlags) check() error {
+	switch {
+	case e.ZombieAfter < time.Second:
+		return errors.New("--engine.zombie-after: must be at least 1s")
+	case e.ZombieMargin <= 0:
+		return errors.New("--engine.zombie-margin: must be more than 0s")
+	case e.DrainTimeout <= 0:
+		return errors.New("--engine.drain-timeout: must be more than 0s")
+	case e.LedgerRetention < time.Hour:
+		return errors.New("--engine.ledger-retention: must be at least 1h")
+	case e.MaxInFlight < 1:
+		return errors.New("--engine.max-in-flight: must be at least 1")
+	case e.MaxRunning < 1:
+		return errors.New("--engine.max-running: must be at least 1")
+	}
+	return nil
+}
+
+func (p poolFlags) check() error {
+	switch {
+	case p.Lanes < 1 || p.Lanes > 64:
+		return errors.New("--db.lanes: must be 1 to 64")
+	case p.ScanConns < 2 || p.ScanConns > maxPoolConns:
+		return fmt.Errorf("--db.scan-conns: must be 2 to %d (got %d)", maxPoolConns, p.ScanConns)
+	case p.MaxConns < 1 || p.MaxConns > maxPoolConns:
+		return fmt.Errorf("--db.max-conns: must be 1 to %d (got %d)", maxPoolConns, p.MaxConns)
+	}
+	return nil
+}
+
+func (d debugFlags) check() error {
+	if d.Listen == "" {
+		return nil
+	}
+	if err := rpc.CheckListen(d.Listen, false); err != nil {
+		return fmt.Errorf("--debug.listen: must be a loopback address, such as 127.0.0.1:6060 (got %s)", d.Listen)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+package server
+
+func newCommands() any { return new(Commands) }

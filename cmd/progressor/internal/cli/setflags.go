@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/protoyaml"
+)
+
+// Set assigns the value of a flag that was set.
+func Set[T any](into, value *T) {
+	if value != nil {
+		*into = *value
+	}
+}
+
+func SetDuration(into **durationpb.Duration, value *time.Duration) {
+	if value != nil {
+		*into = durationpb.New(*value)
+	}
+}
+
+// SetEnum parses an enum value, which may be short and in any case, and assigns it. "" means none.
+func SetEnum[E interface {
+	~int32
+	protoreflect.Enum
+}](flag, value string, put func(E)) error {
+	if value == "" {
+		return nil
+	}
+	values := E(0).Descriptor()
+	name, err := protoyaml.EnumName(values, value)
+	if err != nil {
+		return UsageError(fmt.Errorf("%s: %w", flag, err))
+	}
+	put(E(values.Values().ByName(protoreflect.Name(name)).Number()))
+	return nil
+}

@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/progressor-engine/progressor/client"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+)
+
+type workerListCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+
+	cli.ClientFlags
+	cli.PageFlags `set:"rows=Workers"`
+}
+
+func (workerListCmd) Help() string {
+	return `List shows the workers that polled for tasks of a namespace, or ran some, within a day: their
+leases, when they were last seen (stored every five seconds), and the commands sent to them.
+
+    progressor worker list demo
+    progressor worker list demo --all -o json`
+}
+
+func (c *workerListCmd) Run(a *cli.App) error {
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListWorkersResponse, error) {
+		return c.Client().Worker.ListWorkers(ctx, &progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+	}, func(all *progressorv1.ListWorkersResponse) error {
+		return printWorkers(a, all.GetWorkers())
+	})
+}
+
+func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
+	var rows []table.Row
+	for _, w := range workers {
+		rows = append(rows, table.Row{
+			output.OneLine(w.GetWorkerId()), w.GetLeases(), output.Time(w.GetLastSeenTime()), output.Enum(w.GetDirective()), strings.Join(w.GetNamespaces(), ", "),
+		})
+	}
+	return output.PrintRows(a.Stdout, table.Row{"worker", "leases", "last seen", "told", "namespaces"}, rows)
+}
+
+type workerStopCmd struct {
+	NS string `arg:"" name:"ns" help:"Namespace."`
+	ID string `arg:"" name:"worker" help:"Id of the worker; worker list shows it."`
+
+	cli.ClientFlags
+	Quiet    bool           `xor:"directive" help:"Accept no new jobs and finish the current ones, but do not exit."`
+	Continue bool           `xor:"directive" help:"Revoke the command."`
+	Grace    *time.Duration `placeholder:"DURATION" help:"After this time, its remaining jobs go to other workers. Default: 30s."`
+	Reason   string         `placeholder:"TEXT" help:"Reason, stored in the audit log."`
+}
+
+func (workerStopCmd) Help() string {
+	return `Stop tells a worker, in the response to its next poll or heartbeat, to accept no new jobs, finish
+its current ones, and exit. This applies to all its namespaces. After the grace period, its
+remaining jobs go to other workers, without a failed attempt. The command applies to the worker's
+id, also after a restart of the worker, until --continue revokes it.
+
+    progressor worker stop demo host-7 --reason 'new version'
+    progressor worker stop demo host-7 --grace 10m
+    progressor worker stop demo host-7 --quiet
+    progressor worker stop demo host-7 --continue`
+}
+
+func (c *workerStopCmd) Run(a *cli.App) error {
+	req := &progressorv1.StopWorkerRequest{Namespace: c.NS, WorkerId: c.ID, Reason: c.Reason, Directive: progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP}
+	switch {
+	case c.Quiet:
+		req.Directive = progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET
+	case c.Continue:
+		req.Directive = progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
+	}
+	if c.Grace != nil {
+		req.Grace = durationpb.New(*c.Grace)
+	}
+	ctx, cancel := a.Request()
+	defer cancel()
+	resp, err := c.Client().Worker.StopWorker(ctx, req)
+	if connect.CodeOf(err) == connect.CodeNotFound && client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
+		return &cli.Advised{Err: err, Next: "progressor worker list " + output.ShellWord(c.NS)}
+	}
+	if err != nil {
+		return err
+	}
+	if c.Json() {
+		return output.PrintMessage(a.Stdout, resp)
+	}
+	return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})
+}

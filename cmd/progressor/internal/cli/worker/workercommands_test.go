@@ -1,0 +1,3 @@
+package worker
+
+func newCommands() any { return new(Commands) }

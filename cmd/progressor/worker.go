@@ -1,7 +1,0 @@
-package main
-
-type workerCmd struct {
-	Run  workerRunCmd  `cmd:"" default:"withargs" help:"Run a command for each job."`
-	List workerListCmd `cmd:"" help:"List the workers of a namespace."`
-	Stop workerStopCmd `cmd:"" help:"Stop a worker, or let it accept no new jobs."`
-}

@@ -136,6 +136,7 @@ updated_job_counts AS (
     FROM decided
    WHERE decided.created
      AND decided.job IS NOT NULL
+     AND NOT starts_with(decided.process_id, '~job/~/')
    GROUP BY decided.namespace, decided.job->>'name', decided.state
    ORDER BY decided.namespace, decided.job->>'name', decided.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

@@ -117,6 +117,7 @@ INSERT INTO job_counts (namespace, name, state, n)
 SELECT input.namespace, input.name, change.state, sum(change.n)
   FROM input
  CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n)
+ WHERE NOT starts_with(input.process_id, '~job/~/')
  GROUP BY input.namespace, input.name, change.state HAVING sum(change.n) <> 0
  ORDER BY input.namespace, input.name, change.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n;
@@ -198,7 +199,7 @@ DELETE FROM job_counts c
    AND c.state = item.state;
 
 -- ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
--- run; they count as available.
+-- run; they count as available. Members of jobs of several workers are counted nowhere.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
   FROM job_counts c WHERE c.namespace = ANY (@namespaces::text[])
@@ -221,6 +222,7 @@ SELECT r.namespace, job.name,
       AND j.process_id = r.process_id
     LIMIT 1) job
  WHERE r.namespace = ANY (@namespaces::text[])
+   AND NOT starts_with(r.process_id, '~job/~/')
  GROUP BY 1, 2, 3;
 
 -- OldestAvailable returns how long (µs) the oldest job of each namespace and name has been

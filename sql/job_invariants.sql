@@ -1,8 +1,8 @@
 -- FindJobViolations is FindViolations for jobs, groups, keys of constraints and job events.
 -- name: FindJobViolations :many
 WITH found AS (
-  -- jobs_agree: the counters of the lanes equal the number of jobs per name and state. It concerns
-  -- a namespace and has no process.
+  -- jobs_agree: the counters of the lanes equal the number of jobs per name and state, without
+  -- members of groups. It concerns a namespace and has no process.
   SELECT 'jobs_agree' AS invariant, namespace, '' AS process_id,
          format('%s jobs %L in %s, counted %s', sum(there), name, state, sum(counted)) AS detail
     FROM (
@@ -27,6 +27,7 @@ WITH found AS (
         LEFT JOIN schedule s
           ON s.namespace = j.namespace
          AND s.process_id = j.process_id
+       WHERE NOT starts_with(j.process_id, '~job/~/')
       UNION ALL
       SELECT s.namespace, s.job_name,
              CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,

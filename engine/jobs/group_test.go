@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,37 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 			t.Errorf("got the %s, want those of %s", got, want)
 		}
 	}
+}
+
+// Statistics count a job for several workers once, and not its members, also while a member waits
+// for its retry and after the members have ended.
+func TestMembersAreNotCounted(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t), scripted())
+	counted := func(want string) {
+		t.Helper()
+		stats, err := n.Stats(t.Context(), "pull")
+		must(t, err)
+		maps.DeleteFunc(stats.GetCountByState(), func(_ string, n int64) bool { return n == 0 })
+		if got := fmt.Sprint(stats.GetCountByState()); got != want {
+			t.Errorf("counted %s, want %s", got, want)
+		}
+	}
+	o := workers(2, 0)
+	o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
+	n.enqueue(t, "pull", "two", o)
+	n.members(t, "two", 2)
+	n.job(t, "pull", "two", running)
+	counted("map[running:1]")
+	a, b := n.one(t, "w1"), n.one(t, "w2")
+	counted("map[running:1]")
+	must(t, n.fail(a, "broken"))
+	counted("map[running:1]")
+	must(t, n.succeed(b, nil))
+	n.exec(t, "UPDATE schedule SET scheduled_time = now() WHERE waits_for = 'time'")
+	must(t, n.succeed(n.one(t, "w1"), nil))
+	n.job(t, "pull", "two", succeeded)
+	counted("map[succeeded:1]")
 }
 
 // A quorum: two of three workers have to succeed, and one may fail. The same worker retries a

@@ -15,6 +15,11 @@ const (
 // jobMutants are those of jobs, workers, constraints and groups.
 var jobMutants = []mutant{
 	{
+		name: "members-are-counted", breaks: "counts of jobs leave out members of jobs for several workers",
+		file: "storage/internal/dbsqlc/deliver_starts.sql.go", old: "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",
+		packages: "./engine/jobs", run: "TestMembersAreNotCounted",
+	},
+	{
 		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
 		file: "engine/jobs/jobs.go", old: "func(s storage.Standing) bool { return s.GroupsDue }", planted: "func(storage.Standing) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",

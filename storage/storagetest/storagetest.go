@@ -166,7 +166,8 @@ func Recount(t testing.TB, db storage.DB) {
 		 SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
 		   ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END, count(*)
 		   FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
-		   LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id GROUP BY 1, 2, 3`,
+		   LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
+		   WHERE NOT starts_with(j.process_id, '~job/~/') GROUP BY 1, 2, 3`,
 		`INSERT INTO job_counts (namespace, name, state, n)
 		 SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, count(*)
 		   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id WHERE s.taker = '~' AND s.attempt > 0 GROUP BY 1, 2, 3`,

@@ -163,6 +163,7 @@ updated_job_counts AS (
      AND m.job
      AND (m.ends OR m.asks)
      AND m.n = 1
+     AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

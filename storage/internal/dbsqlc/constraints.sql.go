@@ -256,6 +256,7 @@ updated_job_counts AS (
   SELECT updated_schedule.namespace, updated_schedule.job_name, change.state, sum(change.n)
     FROM updated_schedule
    CROSS JOIN LATERAL (VALUES (updated_schedule.state, -1), ('available', 1)) AS change(state, n)
+   WHERE NOT starts_with(updated_schedule.process_id, '~job/~/')
    GROUP BY updated_schedule.namespace, updated_schedule.job_name, change.state
   HAVING sum(change.n) <> 0
    ORDER BY updated_schedule.namespace, updated_schedule.job_name, change.state

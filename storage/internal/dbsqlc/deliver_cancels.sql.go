@@ -229,6 +229,7 @@ updated_job_counts AS (
             (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
    WHERE change.counts
      AND (m.ends OR m.asks AND m.is_job)
+     AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

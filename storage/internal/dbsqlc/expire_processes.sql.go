@@ -133,6 +133,7 @@ updated_job_keys AS (
        CROSS JOIN LATERAL (
          SELECT j.unique_key FROM jobs j
           WHERE updated_processes.kind = 'job'
+            AND NOT starts_with(updated_processes.process_id, '~job/~/')
             AND j.namespace = updated_processes.namespace
             AND j.process_id = updated_processes.process_id
             AND j.unique_key IS NOT NULL

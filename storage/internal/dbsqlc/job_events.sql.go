@@ -137,6 +137,7 @@ INSERT INTO job_counts (namespace, name, state, n)
 SELECT input.namespace, input.name, change.state, sum(change.n)
   FROM input
  CROSS JOIN LATERAL (VALUES ('available', -1), (input.state, 1)) AS change(state, n)
+ WHERE NOT starts_with(input.process_id, '~job/~/')
  GROUP BY input.namespace, input.name, change.state HAVING sum(change.n) <> 0
  ORDER BY input.namespace, input.name, change.state
 ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n
@@ -403,6 +404,7 @@ SELECT r.namespace, job.name,
       AND j.process_id = r.process_id
     LIMIT 1) job
  WHERE r.namespace = ANY ($1::text[])
+   AND NOT starts_with(r.process_id, '~job/~/')
  GROUP BY 1, 2, 3
 `
 
@@ -414,7 +416,7 @@ type ReadJobCountsRow struct {
 }
 
 // ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
-// run; they count as available.
+// run; they count as available. Members of jobs of several workers are counted nowhere.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {

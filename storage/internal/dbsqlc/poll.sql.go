@@ -419,6 +419,7 @@ updated_job_counts AS (
     FROM released
    CROSS JOIN LATERAL (VALUES (released.state, -1), ('available', 1)) AS change(state, n)
    WHERE released.job_name IS NOT NULL
+     AND NOT starts_with(released.process_id, '~job/~/')
    GROUP BY released.namespace, released.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY released.namespace, released.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

@@ -450,7 +450,9 @@ updated_job_counts AS (
                WHEN updated_processes.job_state IN ('running', 'cancel_requested') THEN 'available'
                ELSE updated_processes.job_state
              END AS state
-        FROM updated_processes WHERE updated_processes.job_name IS NOT NULL
+        FROM updated_processes
+       WHERE updated_processes.job_name IS NOT NULL
+         AND NOT starts_with(updated_processes.process_id, '~job/~/')
       UNION ALL
       SELECT updated_processes.namespace, updated_processes.job_name, updated_processes.job_state
         FROM updated_processes

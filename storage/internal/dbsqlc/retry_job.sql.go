@@ -71,6 +71,7 @@ updated_job_counts AS (
   SELECT m.namespace, m.job_name, change.state, sum(change.n)
     FROM input m
    CROSS JOIN LATERAL (VALUES (m.state, -1), ('cancelled', 1)) AS change(state, n)
+   WHERE NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY m.namespace, m.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

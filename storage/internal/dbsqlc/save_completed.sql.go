@@ -78,7 +78,9 @@ updated_job_counts AS (
   SELECT finished.namespace, finished.job_name, change.state, finished.n * change.sign
     FROM (
       SELECT results.namespace, results.job_name, count(*) AS n
-        FROM results WHERE results.job_name <> ''
+        FROM results
+       WHERE results.job_name <> ''
+         AND NOT starts_with(results.process_id, '~job/~/')
        GROUP BY results.namespace, results.job_name) finished
    CROSS JOIN (VALUES ('available', -1), ('succeeded', 1)) AS change(state, sign)
    ORDER BY finished.namespace, finished.job_name, change.state

@@ -3,7 +3,7 @@
 -- namespaces have no groups. A member's place goes to the worker that already has it, or to an
 -- allowed worker without a place. The row of the group is locked with it, so that of two polls of a
 -- worker, the second one sees what the first one has taken, or skips the group. Within a priority,
--- places of this worker are first.
+-- places of this worker, and of groups that name it, are first.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
@@ -28,7 +28,7 @@ WITH found AS MATERIALIZED (
               s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
-              NULL::text AS job_id, NULL::text AS taker
+              NULL::text AS job_id, NULL::text AS taker, false AS named
          FROM schedule s
          JOIN processes p
            ON p.namespace = ANY (ARRAY[s.namespace])
@@ -53,7 +53,7 @@ WITH found AS MATERIALIZED (
               s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
-              NULL::text AS job_id, NULL::text AS taker
+              NULL::text AS job_id, NULL::text AS taker, false AS named
          FROM schedule s
          JOIN processes p
            ON p.namespace = ANY (ARRAY[s.namespace])
@@ -75,7 +75,7 @@ WITH found AS MATERIALIZED (
               s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, lease.job_id,
-              s.taker
+              s.taker, true AS named
          FROM schedule s
          JOIN processes p
            ON p.namespace = ANY (ARRAY[s.namespace])
@@ -109,7 +109,7 @@ WITH found AS MATERIALIZED (
                   s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
                   p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
                   p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
-                  place.job_id, s.taker
+                  place.job_id, s.taker, g.worker_ids IS NOT NULL AS named
              FROM schedule s
              JOIN processes p
                ON p.namespace = ANY (ARRAY[s.namespace])
@@ -138,7 +138,7 @@ WITH found AS MATERIALIZED (
               AND s.task_type = 'INIT'
               AND NOT @worker_id::text = ANY (g.takers)
               AND (g.worker_ids IS NULL OR @worker_id::text = ANY (g.worker_ids))
-            ORDER BY s.priority, s.task_id LIMIT @lim::int
+            ORDER BY s.priority, g.worker_ids IS NULL, s.task_id LIMIT @lim::int
               FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) place_candidate
         ORDER BY place_candidate.job_id, place_candidate.priority,
                  place_candidate.task_id) open_place) candidate
@@ -162,7 +162,7 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id
+   ORDER BY candidate.priority, candidate.named DESC, candidate.task_id
    LIMIT @lim::int),
 -- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (

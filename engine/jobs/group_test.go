@@ -112,8 +112,9 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// If the priorities are equal, a worker gets a place that is reserved for it before a place for any
-// worker, even if that is older. Otherwise the smallest priority goes first.
+// If the priorities are equal, a worker gets the places of jobs that name it before those for any
+// worker, even if these are older, and whether or not all named workers must succeed. Otherwise the
+// smallest priority goes first.
 func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -122,11 +123,11 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	for _, j := range []struct {
 		id string
 		o  *progressorv1.JobOptions
-	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"urgent", urgent}} { // named is newer than any
+	}{{"any", workers(1, 0)}, {"named", workers(1, 0, "w1")}, {"quorum", workers(1, 0, "w1", "w2")}, {"urgent", urgent}} { // any is the oldest
 		n.enqueue(t, "pull", j.id, j.o)
 		n.members(t, j.id, 1)
 	}
-	for _, want := range []string{"urgent", "named", "any"} {
+	for _, want := range []string{"urgent", "named", "quorum", "any"} {
 		if got := n.one(t, "w1").GetRequest().GetJobArgs().GetStringValue(); got != "args of "+want {
 			t.Errorf("got the %s, want those of %s", got, want)
 		}

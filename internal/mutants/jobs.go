@@ -175,8 +175,13 @@ var jobMutants = []mutant{
 		packages: "./storage", run: "TakeOneOfAProcess",
 	},
 	{
+		name: "quorum-behind-any-place", breaks: "a worker gets the places of a quorum that names it before older ones for any worker",
+		file: pollGroups, old: "ORDER BY s.priority, g.worker_ids IS NULL, s.task_id", planted: "ORDER BY s.priority, s.task_id",
+		packages: "./engine/jobs", run: "TestNamedWorkerBeforeAnyOther",
+	},
+	{
 		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
-		file: pollGroups, old: "starts_with(candidate.taker, '=') IS TRUE DESC, candidate.task_id", planted: "candidate.task_id",
+		file: pollGroups, old: "candidate.named DESC, candidate.task_id", planted: "candidate.task_id",
 		packages: "./engine/jobs", run: "NamedWorker",
 	},
 	{

@@ -113,13 +113,14 @@ func TestBroadcast(t *testing.T) {
 }
 
 // If the priorities are equal, a worker gets the places of jobs that name it before those for any
-// worker, even if these are older, and whether or not all named workers must succeed. Otherwise the
-// smallest priority goes first.
+// worker and ordinary jobs, even if these are older, and whether or not all named workers must
+// succeed. Otherwise the smallest priority goes first.
 func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	urgent := workers(1, 0)
 	urgent.Priority = -1
+	n.enqueue(t, "pull", "ordinary", nil)
 	for _, j := range []struct {
 		id string
 		o  *progressorv1.JobOptions
@@ -127,7 +128,7 @@ func TestNamedWorkerBeforeAnyOther(t *testing.T) {
 		n.enqueue(t, "pull", j.id, j.o)
 		n.members(t, j.id, 1)
 	}
-	for _, want := range []string{"urgent", "named", "quorum", "any"} {
+	for _, want := range []string{"urgent", "named", "quorum", "ordinary", "any"} {
 		if got := n.one(t, "w1").GetRequest().GetJobArgs().GetStringValue(); got != "args of "+want {
 			t.Errorf("got the %s, want those of %s", got, want)
 		}

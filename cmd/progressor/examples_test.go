@@ -145,7 +145,7 @@ func TestExampleProcessor(t *testing.T) {
 	first, _ := peer(t, "python3", "python", "processor.py", "0")
 	q := &queue{t, client.New(d.URL)}
 	for _, encoding := range []string{"json", "msgpack"} {
-		d.Client.OK(t, "namespace", "put", "jobs", "--connect-url", clitest.UrlInLine.FindString(first), "--encoding", encoding)
+		d.Client.OK(t, "namespace", "put", "jobs", "--connect-url", clitest.URLInLine.FindString(first), "--encoding", encoding)
 		q.counts("-" + encoding)
 		q.enqueue("other-"+encoding, "other", nil)
 		if f := q.job("other-"+encoding, clitest.DaemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/progressor-engine/progressor/client"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // standing is a processor whose tasks block, fail or set a timer, depending on their args. Timers

@@ -263,7 +263,7 @@ func runDev(ctx context.Context, t *testing.T, dir string) string {
 	}
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		if url := clitest.UrlInLine.FindString(lines.Text()); url != "" {
+		if url := clitest.URLInLine.FindString(lines.Text()); url != "" {
 			drained := make(chan struct{})
 			go func() { _, _ = io.Copy(io.Discard, stdout); close(drained) }()
 			t.Cleanup(func() {

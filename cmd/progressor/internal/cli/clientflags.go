@@ -72,7 +72,7 @@ func Ask[Q, P proto.Message](a *App, format OutputFlag, call func(context.Contex
 	switch {
 	case err != nil:
 		return err
-	case format.Json():
+	case format.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return show(resp)
@@ -91,6 +91,7 @@ type RangeFlags struct {
 	Backward bool   `help:"Newest event first."`
 }
 
+// HistoryRange returns the selected part, or nil for all.
 func (f RangeFlags) HistoryRange() *progressorv1.HistoryRange {
 	if f.Offset == nil && f.Limit == nil && !f.Backward {
 		return nil
@@ -120,6 +121,7 @@ func TimeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(t), nil
 }
 
+// ErrBothKeys is the error of a command that needs exactly one of two flags.
 var ErrBothKeys = errors.New("set either --task or --idempotency-key")
 
 // OutputFlag selects the output format.
@@ -127,7 +129,8 @@ type OutputFlag struct {
 	Output string `short:"o" enum:"table,json" default:"table" placeholder:"table|json" setting:"" help:"Output format: table for people, json for programs. Default: ${default}."`
 }
 
-func (f OutputFlag) Json() bool { return f.Output == "json" }
+// JSON reports whether the output is for programs.
+func (f OutputFlag) JSON() bool { return f.Output == "json" }
 
 // Both combines two filters with AND; "" matches everything. A single filter is not changed,
 // because the engine reports errors by character position.
@@ -138,6 +141,7 @@ func Both(a, b string) string {
 	return "(" + a + ") AND (" + b + ")"
 }
 
+// Later returns the later one of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -7,10 +7,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// CompletionCmd prints a completion script.
 type CompletionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh" help:"bash or zsh."`
 }
 
+// Help describes the command.
 func (CompletionCmd) Help() string {
 	return `Completion prints a script that completes commands and flags in a shell.
 
@@ -19,6 +21,7 @@ func (CompletionCmd) Help() string {
     echo 'autoload -Uz compinit && compinit && source <(progressor completion zsh)' >> ~/.zshrc # zsh, in new shells`
 }
 
+// Run runs the command.
 func (c *CompletionCmd) Run(a *App) error {
 	var b strings.Builder
 	if c.Shell == "zsh" {

@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// unknownVariable is a variable of the environment that is named like a setting but is none.
-type unknownVariable struct{ Name, Nearest string }
+// UnknownVariable is a variable of the environment that is named like a setting but is none.
+type UnknownVariable struct{ Name, Nearest string }
 
 // serviceLink matches variables that Kubernetes sets for a service named progressor, such as
 // PROGRESSOR_PORT_8080_TCP.
@@ -19,21 +19,21 @@ var serviceLink = regexp.MustCompile(`^PROGRESSOR_(SERVICE_HOST|SERVICE_PORT(_[A
 // unknown returns the variables that are named like settings but do not belong to a flag of the
 // program, probably typing errors. They are not an error, because one environment may serve two
 // versions of the program.
-func (s *settings) unknown(program *kong.Node) []unknownVariable {
+func (s *settings) unknown(program *kong.Node) []UnknownVariable {
 	if s.environ == nil {
 		return nil
 	}
 	known := variables(program, []string{EnvName("config")})
-	var unknown []unknownVariable
+	var unknown []UnknownVariable
 	for _, entry := range s.environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, EnvName("")) || slices.Contains(known, name) || serviceLink.MatchString(name) {
 			continue
 		}
 		nearest := slices.MinFunc(known, func(a, b string) int { return distance(name, a) - distance(name, b) })
-		unknown = append(unknown, unknownVariable{name, nearest})
+		unknown = append(unknown, UnknownVariable{name, nearest})
 	}
-	slices.SortFunc(unknown, func(a, b unknownVariable) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(unknown, func(a, b UnknownVariable) int { return strings.Compare(a.Name, b.Name) })
 	return unknown
 }
 
@@ -74,7 +74,7 @@ func distance(a, b string) int {
 
 // UnknownVariables returns the variables of the environment that are named like settings but do not
 // belong to a flag of the program.
-func (a *App) UnknownVariables() []unknownVariable { return a.settings.unknown(a.kong.Model.Node) }
+func (a *App) UnknownVariables() []UnknownVariable { return a.settings.unknown(a.kong.Model.Node) }
 
 // WarnUnknown prints warnings about unknown variables.
 func (a *App) WarnUnknown() {

@@ -43,6 +43,7 @@ type CodedError struct {
 func (e *CodedError) Error() string { return e.Err.Error() }
 func (e *CodedError) Unwrap() error { return e.Err }
 
+// UsageError adds the exit code of an invalid command line or request.
 func UsageError(err error) error { return &CodedError{Err: err, Code: ExitUsage} }
 
 // errorReport is the text of an error.

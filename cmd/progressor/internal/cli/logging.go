@@ -42,6 +42,7 @@ func (a *App) UntilSignal(log *slog.Logger, f func(context.Context) error) error
 	}
 }
 
+// LogFlags are the flags of the log.
 type LogFlags struct {
 	Level  string `default:"info" enum:"debug,info,warn,error" placeholder:"LEVEL" setting:"" help:"Log level: debug, info, warn or error. Default: ${default}."`
 	Format string `default:"auto" enum:"auto,json,text" placeholder:"FORMAT" setting:"" help:"Log format: json, text, or auto (text on a terminal). Default: ${default}."`

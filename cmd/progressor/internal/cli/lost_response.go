@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// change is a request that changes something. Its key makes repeats safe.
-type change struct {
+// Change is a request that changes something. Its key makes repeats safe.
+type Change struct {
 	Key  string
 	lost atomic.Bool // a try was sent and got no response
 }
@@ -26,8 +26,8 @@ type changeOf struct{} // key of the change in the context of its tries
 // NewChange tracks the tries of a request with this key. needsKey: if the key is empty, generate it
 // here rather than in the client, because the error after a lost response shows it. Requests that
 // are idempotent by their id, or that change nothing, need no key.
-func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *change) {
-	c := &change{Key: key}
+func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *Change) {
+	c := &Change{Key: key}
 	if key == "" && needsKey {
 		c.Key = uuid.NewString()
 	}
@@ -38,7 +38,7 @@ func NewChange(ctx context.Context, key string, needsKey bool) (context.Context,
 func followTries(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, req)
-		if c, ok := ctx.Value(changeOf{}).(*change); ok && err != nil && MaybeStored(err) {
+		if c, ok := ctx.Value(changeOf{}).(*Change); ok && err != nil && MaybeStored(err) {
 			c.lost.Store(true)
 		}
 		return resp, err
@@ -71,7 +71,7 @@ func noWord(err error) bool {
 
 // Explain adds to an error that the request may have been stored after a lost response, and how to
 // find out: with the command look, if not "", or by repeating the request.
-func (c *change) Explain(err error, look string) error {
+func (c *Change) Explain(err error, look string) error {
 	connected, ok := errors.AsType[*connect.Error](err)
 	if !ok || !c.lost.Load() || !noWord(err) {
 		return err
@@ -88,7 +88,7 @@ func (c *change) Explain(err error, look string) error {
 
 // Awaiting returns the command that waits for the task of a change; "" if the engine chose the
 // process id, which is then unknown.
-func (c *change) Awaiting(ns, id string) string {
+func (c *Change) Awaiting(ns, id string) string {
 	if id == "" {
 		return ""
 	}

@@ -45,7 +45,7 @@ func PrintPages[P page](
 		m.Clear(m.Descriptor().Fields().ByName("next_page_token")) // the last page has none
 		proto.Merge(all, next)
 	}
-	if format.Json() {
+	if format.JSON() {
 		return output.PrintMessage(a.Stdout, all)
 	}
 	if err := show(all); err != nil {

@@ -23,6 +23,7 @@ type PayloadFlags struct {
 	ArgsBase64 *string `name:"args-base64" xor:"args" placeholder:"BASE64" help:"Args of the task in base64."`
 }
 
+// ReadArgs returns the args of the flags; nil if there are none.
 func (f PayloadFlags) ReadArgs(a *App) ([]byte, error) {
 	switch {
 	case f.Args != nil:
@@ -116,8 +117,8 @@ func exactDigits(flag string, text []byte, m proto.Message) error {
 	return nil
 }
 
-// JsonValue parses the JSON of a flag. It returns nil for "".
-func (a *App) JsonValue(flag, value string) (*structpb.Value, error) {
+// JSONValue parses the JSON of a flag. It returns nil for "".
+func (a *App) JSONValue(flag, value string) (*structpb.Value, error) {
 	if value == "" {
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ func Set[T any](into, value *T) {
 	}
 }
 
+// SetDuration assigns the value of a flag that was set.
 func SetDuration(into **durationpb.Duration, value *time.Duration) {
 	if value != nil {
 		*into = durationpb.New(*value)

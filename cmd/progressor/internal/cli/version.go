@@ -31,16 +31,19 @@ func BuildVersion() string {
 	return "devel"
 }
 
+// VersionCmd prints the version.
 type VersionCmd struct{ OutputFlag }
 
+// Help describes the command.
 func (VersionCmd) Help() string {
 	return `Version prints the version of the binary and of the Go release that built it.
 
     progressor version`
 }
 
+// Run runs the command.
 func (c *VersionCmd) Run(a *App) error {
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintJSON(a.Stdout, map[string]string{"version": BuildVersion(), "go": runtime.Version()})
 	}
 	_, err := fmt.Fprintf(a.Stdout, "progressor %s %s\n", BuildVersion(), runtime.Version())

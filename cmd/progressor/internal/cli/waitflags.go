@@ -61,6 +61,7 @@ type WaitFlags struct {
 	Context        string        `placeholder:"TEXT|@FILE" help:"Context that the processor receives with this task and with the timers that it sets."`
 }
 
+// Wait returns what the request waits for.
 func (f WaitFlags) Wait() progressorv1.Wait {
 	if f.Accepted {
 		return progressorv1.Wait_WAIT_ACCEPTED
@@ -68,6 +69,7 @@ func (f WaitFlags) Wait() progressorv1.Wait {
 	return progressorv1.Wait_WAIT_COMPLETED
 }
 
+// RequestTimeout returns the timeout of the wait; nil for that of the namespace.
 func (f WaitFlags) RequestTimeout() *durationpb.Duration {
 	if f.Timeout == 0 {
 		return nil
@@ -75,6 +77,7 @@ func (f WaitFlags) RequestTimeout() *durationpb.Duration {
 	return durationpb.New(f.Timeout)
 }
 
+// ReadContext returns the context of the task; nil if there is none.
 func (f WaitFlags) ReadContext(a *App) ([]byte, error) {
 	if f.Context == "" {
 		return nil, nil

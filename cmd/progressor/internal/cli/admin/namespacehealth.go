@@ -33,7 +33,7 @@ func (c *namespaceHealthCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		err = output.PrintMessage(a.Stdout, resp)
 	} else {
 		err = printHealth(a, resp.GetNamespaces())

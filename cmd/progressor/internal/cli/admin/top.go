@@ -75,7 +75,7 @@ func (c *topCmd) look(ctx context.Context, a *cli.App, live *output.Screen) erro
 	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()
 	overview, err := c.Client().Insight.GetOverview(limit, &progressorv1.GetOverviewRequest{Namespace: c.NS})
-	if err == nil && c.Json() {
+	if err == nil && c.JSON() {
 		return output.PrintLine(a.Stdout, overview)
 	}
 	var broken *progressorv1.ListErrorsResponse

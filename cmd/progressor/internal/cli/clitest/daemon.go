@@ -15,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 )
 
+// DaemonWait limits a wait of a test.
 const DaemonWait = time.Minute // for a start, and for a stop
 
 // Daemon is a running dev or serve.
@@ -26,7 +27,8 @@ type Daemon struct {
 	output  string // up to the line with its URL
 }
 
-var UrlInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
+// URLInLine matches the address of a local engine in its output.
+var URLInLine = regexp.MustCompile(`http://[0-9.]+:[0-9]+`)
 
 // Start starts a command line and waits until it is ready and prints its address.
 func Start(t *testing.T, commands func() any, env map[string]string, args ...string) *Daemon {
@@ -41,7 +43,7 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() {
 		d.done <- m.Run(ctx, args)
-		writer.Close()
+		_ = writer.Close()
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -51,13 +53,13 @@ func Start(t *testing.T, commands func() any, env map[string]string, args ...str
 	for d.URL == "" && lines.Scan() {
 		d.output += lines.Text() + "\n"
 		if line := lines.Text(); strings.Contains(line, "API") || strings.Contains(line, `"msg":"ready"`) {
-			d.URL = UrlInLine.FindString(line)
+			d.URL = URLInLine.FindString(line)
 		}
 	}
 	if d.URL == "" {
 		t.Fatalf("progressor %s ended:\n%s", strings.Join(args, " "), d.output)
 	}
-	go io.Copy(io.Discard, reader)
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	d.Client = Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": d.URL}}
 	return d
 }
@@ -75,6 +77,7 @@ func (d *Daemon) Await(t *testing.T) int {
 	}
 }
 
+// Stop sends SIGTERM and waits for the end.
 func (d *Daemon) Stop(t *testing.T) {
 	t.Helper()
 	d.Signals <- syscall.SIGTERM
@@ -83,9 +86,14 @@ func (d *Daemon) Stop(t *testing.T) {
 	}
 }
 
+// Fetch returns the status and the body of a page.
 func Fetch(t *testing.T, url string) (int, string) {
 	t.Helper()
-	resp, err := http.Get(url)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ func Serve(t *testing.T, commands func() any, f *Engine) Program {
 	return Program{Commands: commands, Env: map[string]string{"PROGRESSOR_ADDRESS": server.URL}}
 }
 
+// Answer records a request and returns its response, or the error of f.
 func Answer[T any](f *Engine, req any, resp *T) (*T, error) {
 	f.Last = req
 	if f.Err != nil {
@@ -59,18 +60,22 @@ func Answer[T any](f *Engine, req any, resp *T) (*T, error) {
 	return resp, nil
 }
 
+// Start answers the request.
 func (f *Engine) Start(_ context.Context, req *progressorv1.StartRequest) (*progressorv1.StartResponse, error) {
 	return Answer(f, req, &progressorv1.StartResponse{ProcessId: "p-1", TaskId: 1, Response: req.GetArgs()})
 }
 
+// Call answers the request.
 func (f *Engine) Call(_ context.Context, req *progressorv1.CallRequest) (*progressorv1.CallResponse, error) {
 	return Answer(f, req, &progressorv1.CallResponse{TaskId: 2, Response: req.GetArgs()})
 }
 
+// Repair answers the request.
 func (f *Engine) Repair(_ context.Context, req *progressorv1.RepairRequest) (*progressorv1.RepairResponse, error) {
 	return Answer(f, req, &progressorv1.RepairResponse{TaskId: 3})
 }
 
+// AwaitTask answers the request.
 func (f *Engine) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
 	resp := &progressorv1.AwaitTaskResponse{}
 	if len(f.Tasks) > 0 {
@@ -79,10 +84,12 @@ func (f *Engine) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest
 	return Answer(f, req, resp)
 }
 
+// GetProcess answers the request.
 func (f *Engine) GetProcess(_ context.Context, req *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
 	return Answer(f, req, &progressorv1.GetProcessResponse{Process: f.Process})
 }
 
+// ListProcesses answers the request.
 func (f *Engine) ListProcesses(_ context.Context, req *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
 	page := 0
 	if req.GetPageToken() != "" {
@@ -94,10 +101,12 @@ func (f *Engine) ListProcesses(_ context.Context, req *progressorv1.ListProcesse
 	return Answer(f, req, f.Pages[page])
 }
 
+// TraceProcess answers the request.
 func (f *Engine) TraceProcess(_ context.Context, req *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
 	return Answer(f, req, &progressorv1.TraceProcessResponse{Tasks: f.Tasks})
 }
 
+// WatchProcess answers the request.
 func (f *Engine) WatchProcess(_ context.Context, req *progressorv1.WatchProcessRequest, stream *connect.ServerStream[progressorv1.WatchProcessResponse]) error {
 	f.Last = req
 	for _, u := range f.Updates {
@@ -108,18 +117,22 @@ func (f *Engine) WatchProcess(_ context.Context, req *progressorv1.WatchProcessR
 	return f.Err
 }
 
+// PutProcess answers the request.
 func (f *Engine) PutProcess(_ context.Context, req *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {
 	return Answer(f, req, &progressorv1.PutProcessResponse{Process: f.Process})
 }
 
+// RemoveProcess answers the request.
 func (f *Engine) RemoveProcess(_ context.Context, req *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
 	return Answer(f, req, &progressorv1.RemoveProcessResponse{})
 }
 
+// PutNamespace answers the request.
 func (f *Engine) PutNamespace(_ context.Context, req *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
 	return Answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
 }
 
+// PauseNamespace answers the request.
 func (f *Engine) PauseNamespace(_ context.Context, req *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
 	ns := &progressorv1.Namespace{Namespace: req.GetNamespace(), Paused: true}
 	return Answer(f, req, &progressorv1.PauseNamespaceResponse{Namespace: ns})
@@ -136,6 +149,7 @@ func EngineError(code connect.Code, message string, detail *progressorv1.ErrorDe
 	return err
 }
 
+// StartBulk answers the request.
 func (f *Engine) StartBulk(_ context.Context, req *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
 	return Answer(f, req, &progressorv1.StartBulkResponse{Bulk: f.Bulks[0]})
 }
@@ -149,50 +163,62 @@ func (f *Engine) GetBulk(_ context.Context, req *progressorv1.GetBulkRequest) (*
 	return Answer(f, req, &progressorv1.GetBulkResponse{Bulk: b})
 }
 
+// ListBulks answers the request.
 func (f *Engine) ListBulks(_ context.Context, req *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
 	return Answer(f, req, &progressorv1.ListBulksResponse{Bulks: f.Bulks, NextPageToken: "demo:more"})
 }
 
+// CancelBulk answers the request.
 func (f *Engine) CancelBulk(_ context.Context, req *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
 	return Answer(f, req, &progressorv1.CancelBulkResponse{Bulk: f.Bulks[0]})
 }
 
+// CreateCron answers the request.
 func (f *Engine) CreateCron(_ context.Context, req *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
 	return Answer(f, req, &progressorv1.CreateCronResponse{Cron: req.GetCron()})
 }
 
+// UpdateCron answers the request.
 func (f *Engine) UpdateCron(_ context.Context, req *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
 	return Answer(f, req, &progressorv1.UpdateCronResponse{Cron: req.GetCron()})
 }
 
+// GetCron answers the request.
 func (f *Engine) GetCron(_ context.Context, req *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
 	return Answer(f, req, &progressorv1.GetCronResponse{Cron: f.Cron})
 }
 
+// ListCrons answers the request.
 func (f *Engine) ListCrons(_ context.Context, req *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
 	return Answer(f, req, &progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.Cron}, NextPageToken: "next"})
 }
 
+// ResumeCron answers the request.
 func (f *Engine) ResumeCron(_ context.Context, req *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
 	return Answer(f, req, &progressorv1.ResumeCronResponse{Cron: f.Cron})
 }
 
+// TriggerCron answers the request.
 func (f *Engine) TriggerCron(_ context.Context, req *progressorv1.TriggerCronRequest) (*progressorv1.TriggerCronResponse, error) {
 	return Answer(f, req, &progressorv1.TriggerCronResponse{Fire: f.Fires[0]})
 }
 
+// CancelFire answers the request.
 func (f *Engine) CancelFire(_ context.Context, req *progressorv1.CancelFireRequest) (*progressorv1.CancelFireResponse, error) {
 	return Answer(f, req, &progressorv1.CancelFireResponse{Fire: f.Fires[0]})
 }
 
+// RerunFire answers the request.
 func (f *Engine) RerunFire(_ context.Context, req *progressorv1.RerunFireRequest) (*progressorv1.RerunFireResponse, error) {
 	return Answer(f, req, &progressorv1.RerunFireResponse{Fire: f.Fires[0]})
 }
 
+// StopBackfills answers the request.
 func (f *Engine) StopBackfills(_ context.Context, req *progressorv1.StopBackfillsRequest) (*progressorv1.StopBackfillsResponse, error) {
 	return Answer(f, req, &progressorv1.StopBackfillsResponse{Backfills: 2})
 }
 
+// BackfillCron answers the request.
 func (f *Engine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
 	return Answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
@@ -206,32 +232,39 @@ func (f *Engine) PreviewCron(_ context.Context, req *progressorv1.PreviewCronReq
 	return Answer(f, req, resp)
 }
 
+// ListFires answers the request.
 func (f *Engine) ListFires(_ context.Context, req *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
 	return Answer(f, req, &progressorv1.ListFiresResponse{Fires: f.Fires})
 }
 
+// ExplainProcess answers the request.
 func (f *Engine) ExplainProcess(_ context.Context, req *progressorv1.ExplainProcessRequest) (*progressorv1.ExplainProcessResponse, error) {
 	resp, _ := f.Insight.(*progressorv1.ExplainProcessResponse)
 	return Answer(f, req, resp)
 }
 
+// CancelProcess answers the request.
 func (f *Engine) CancelProcess(_ context.Context, req *progressorv1.CancelProcessRequest) (*progressorv1.CancelProcessResponse, error) {
 	return Answer(f, req, &progressorv1.CancelProcessResponse{Process: f.Process})
 }
 
+// SuspendProcess answers the request.
 func (f *Engine) SuspendProcess(_ context.Context, req *progressorv1.SuspendProcessRequest) (*progressorv1.SuspendProcessResponse, error) {
 	return Answer(f, req, &progressorv1.SuspendProcessResponse{Process: f.Process})
 }
 
+// ResumeProcess answers the request.
 func (f *Engine) ResumeProcess(_ context.Context, req *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
 	return Answer(f, req, &progressorv1.ResumeProcessResponse{Process: f.Process})
 }
 
+// CountProcesses answers the request.
 func (f *Engine) CountProcesses(_ context.Context, req *progressorv1.CountProcessesRequest) (*progressorv1.CountProcessesResponse, error) {
 	resp, _ := f.Insight.(*progressorv1.CountProcessesResponse)
 	return Answer(f, req, resp)
 }
 
+// GetNamespaceHealth answers the request.
 func (f *Engine) GetNamespaceHealth(
 	_ context.Context, req *progressorv1.GetNamespaceHealthRequest,
 ) (*progressorv1.GetNamespaceHealthResponse, error) {

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
-	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // Result is the outcome of a command line.
@@ -32,6 +33,7 @@ type Program struct {
 	Asks     bool
 }
 
+// Run runs a command line.
 func (p Program) Run(t *testing.T, args ...string) Result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -79,6 +81,7 @@ func WantLines(t *testing.T, text string, lines ...string) {
 	}
 }
 
+// WantRequest compares a request except for its idempotency key.
 func WantRequest(t *testing.T, got any, want proto.Message) {
 	t.Helper()
 	ignoreKey := protocmp.IgnoreFields(&progressorv1.CallRequest{}, "idempotency_key")
@@ -88,6 +91,7 @@ func WantRequest(t *testing.T, got any, want proto.Message) {
 	}
 }
 
+// Eventually calls look until it returns nil.
 func Eventually(t *testing.T, what string, look func() error) {
 	t.Helper()
 	end := time.After(DaemonWait)
@@ -122,6 +126,7 @@ func (b *LockedBuffer) String() string {
 	return b.b.String()
 }
 
+// WriteConfig writes a configuration file and returns its path.
 func WriteConfig(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "progressor.yaml")
@@ -131,6 +136,7 @@ func WriteConfig(t *testing.T, text string) string {
 	return path
 }
 
+// TemplateFile writes a file with a template and returns its path.
 func TemplateFile(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)

@@ -26,11 +26,13 @@ type Queue struct {
 	Refuse  int                 // the batch that is rejected, from 1
 }
 
+// Enqueue answers the request.
 func (f *Queue) Enqueue(_ context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
 	job := &progressorv1.Job{Namespace: r.GetNamespace(), JobId: r.GetJobId(), Name: r.GetName(), State: progressorv1.JobState_JOB_STATE_AVAILABLE}
 	return Answer(&f.Engine, r, &progressorv1.EnqueueResponse{Job: job, Enqueued: true})
 }
 
+// EnqueueBatch answers the request.
 func (f *Queue) EnqueueBatch(_ context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
 	f.Batches = append(f.Batches, len(r.GetJobs()))
 	if len(f.Batches) == f.Refuse {
@@ -44,6 +46,7 @@ func (f *Queue) EnqueueBatch(_ context.Context, r *progressorv1.EnqueueBatchRequ
 	return Answer(&f.Engine, r, resp)
 }
 
+// GetJob answers the request.
 func (f *Queue) GetJob(_ context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
 	job := f.Jobs[0]
 	if len(f.Jobs) > 1 {
@@ -52,27 +55,33 @@ func (f *Queue) GetJob(_ context.Context, r *progressorv1.GetJobRequest) (*progr
 	return Answer(&f.Engine, r, &progressorv1.GetJobResponse{Job: job})
 }
 
+// ListJobs answers the request.
 func (f *Queue) ListJobs(_ context.Context, r *progressorv1.ListJobsRequest) (*progressorv1.ListJobsResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.ListJobsResponse{Jobs: f.Jobs, NextPageToken: "next"})
 }
 
+// FetchResult answers the request.
 func (f *Queue) FetchResult(_ context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.FetchResultResponse{State: progressorv1.JobState_JOB_STATE_RUNNING})
 }
 
+// UpdateJob answers the request.
 func (f *Queue) UpdateJob(_ context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.UpdateJobResponse{Job: &progressorv1.Job{}})
 }
 
+// CancelJob answers the request.
 func (f *Queue) CancelJob(_ context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.CancelJobResponse{Job: &progressorv1.Job{}})
 }
 
+// StopWorker answers the request.
 func (f *Queue) StopWorker(_ context.Context, r *progressorv1.StopWorkerRequest) (*progressorv1.StopWorkerResponse, error) {
 	w := &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail", "media"}, Leases: 3, Directive: r.GetDirective()}
 	return Answer(&f.Engine, r, &progressorv1.StopWorkerResponse{Worker: w})
 }
 
+// GetQueueStats answers the request.
 func (f *Queue) GetQueueStats(_ context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
 	counts := map[string]int64{"available": 7, "cancel_requested": 1, "failed": 2}
 	return Answer(&f.Engine, r, &progressorv1.GetQueueStatsResponse{
@@ -86,6 +95,7 @@ var becameOf = []*progressorv1.JobEvent{
 	{EventId: 1, JobId: "run-1", StepId: "pay", Index: new(int32), Type: "progress", Actor: "kim"},
 }
 
+// ListJobEvents answers the request.
 func (f *Queue) ListJobEvents(_ context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.ListJobEventsResponse{Events: becameOf, NextPageToken: "next"})
 }
@@ -104,6 +114,7 @@ func (f *Queue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEvents
 	return EngineError(connect.CodeInvalidArgument, "cursor: must be a cursor of a previous response", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
 }
 
+// ServeQueue returns a program whose engine is f.
 func ServeQueue(t *testing.T, commands func() any, f *Queue) Program {
 	t.Helper()
 	mux := http.NewServeMux()

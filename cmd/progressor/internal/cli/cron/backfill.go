@@ -54,7 +54,7 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return output.PrintFields(a.Stdout,

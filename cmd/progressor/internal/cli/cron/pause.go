@@ -32,7 +32,7 @@ func (c *cronPauseCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printCron(a, resp.GetCron())
@@ -67,7 +67,7 @@ func (c *cronResumeCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printCron(a, resp.GetCron())

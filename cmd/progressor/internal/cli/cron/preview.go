@@ -59,7 +59,7 @@ func (c *cronPreviewCmd) Run(a *cli.App) error {
 	if !from.Before(to) {
 		return cli.UsageError(fmt.Errorf("--to: must be after %s", from.UTC().Format(time.RFC3339)))
 	}
-	if c.Json() {
+	if c.JSON() {
 		return c.printJSON(a, schedule, from, to)
 	}
 	if stored != nil && stored.GetPaused() {

@@ -32,7 +32,7 @@ func (f *cronFieldFlags) read(a *cli.App, ns, id string) (*progressorv1.Cron, er
 		if err != nil {
 			return nil, err
 		}
-		if c, err = CronFrom(text); err != nil {
+		if c, err = Read(text); err != nil {
 			return nil, cli.UsageError(fmt.Errorf("--file %s: %w", f.File, err))
 		}
 		switch {
@@ -46,8 +46,8 @@ func (f *cronFieldFlags) read(a *cli.App, ns, id string) (*progressorv1.Cron, er
 	return c, nil
 }
 
-// CronFrom parses a Cron, alone or in a GetCronResponse.
-func CronFrom(text []byte) (*progressorv1.Cron, error) {
+// Read parses a Cron, alone or in a GetCronResponse.
+func Read(text []byte) (*progressorv1.Cron, error) {
 	root, err := protoyaml.Parse(text)
 	switch {
 	case err != nil:
@@ -192,7 +192,7 @@ func (c *cronUpdateCmd) Run(a *cli.App) error {
 	if err != nil {
 		return flagOf(err)
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printCron(a, resp.GetCron())

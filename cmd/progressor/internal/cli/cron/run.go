@@ -32,7 +32,7 @@ func (f *startRunFlags) apply(a *cli.App, t *progressorv1.StartRunTarget) (err e
 	cli.Set(&t.Scope, f.Scope)
 	cli.Set(&t.ScopeId, f.ScopeID)
 	if f.Payload != nil {
-		if t.PayloadTemplate, err = a.JsonValue("--payload", *f.Payload); err != nil {
+		if t.PayloadTemplate, err = a.JSONValue("--payload", *f.Payload); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (f *jobTargetFlags) apply(a *cli.App, t *progressorv1.EnqueueJobTarget, arg
 		return cli.UsageError(errors.New("--args-base64: args of a job are JSON: use --args"))
 	}
 	if args.Args != nil {
-		if t.Args, err = a.JsonValue("--args", *args.Args); err != nil {
+		if t.Args, err = a.JSONValue("--args", *args.Args); err != nil {
 			return err
 		}
 	}

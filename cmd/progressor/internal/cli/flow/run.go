@@ -78,7 +78,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 		Namespace: c.NS, RunId: c.ID, Type: c.Type, Version: c.Version, Scope: c.Scope, ScopeId: c.ScopeID, IdempotencyKey: c.IdempotencyKey, ValidateOnly: c.ValidateOnly,
 	}
 	var err error
-	if req.Payload, err = a.JsonValue("--payload", c.Payload); err != nil {
+	if req.Payload, err = a.JSONValue("--payload", c.Payload); err != nil {
 		return err
 	}
 	if req.RunTime, err = cli.TimeFrom("--run-time", c.RunTime); err != nil {
@@ -99,7 +99,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 	switch {
 	case c.Wait && !c.ValidateOnly:
 		return followRun(a, c.EndFlags, c.ClientFlags, flowArgs{c.NS, r.GetRunId()})
-	case c.Json():
+	case c.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	started := ""
@@ -240,7 +240,7 @@ func (c *flowRetryCmd) Run(a *cli.App) error {
 		return ofRun(c.flowArgs, err)
 	case c.Wait:
 		return followRun(a, c.EndFlags, c.ClientFlags, c.flowArgs)
-	case c.Json():
+	case c.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printRun(a, c.ClientFlags, resp.GetRun())
@@ -271,7 +271,7 @@ func (c *flowRepeatCmd) Run(a *cli.App) error {
 		return sent.Explain(ofRun(c.flowArgs, err), "")
 	case c.Wait:
 		return followRun(a, c.EndFlags, c.ClientFlags, flowArgs{c.NS, resp.GetRun().GetRunId()})
-	case c.Json():
+	case c.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printRun(a, c.ClientFlags, resp.GetRun())

@@ -79,7 +79,7 @@ func (c *templateCheckCmd) Run(a *cli.App) error {
 }
 
 func (c *templateCheckCmd) print(a *cli.App, all []checkedTemplate) error {
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintJSON(a.Stdout, map[string]any{"templates": all})
 	}
 	for i, t := range all {

@@ -177,7 +177,7 @@ func TestExampleCronOfATemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := cron.CronFrom(text)
+	c, err := cron.Read(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (c *templatePutCmd) Run(a *cli.App) error {
 		switch {
 		case err != nil:
 			return ofTemplate(templateArgs{d.template.GetNamespace(), d.template.GetType()}, err)
-		case c.Json():
+		case c.JSON():
 			if err := output.PrintMessage(a.Stdout, resp); err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func (c *templatePutCmd) Run(a *cli.App) error {
 		}
 		rows = append(rows, table.Row{t.GetNamespace(), t.GetType(), t.GetVersion(), what})
 	}
-	if c.Json() {
+	if c.JSON() {
 		return nil
 	}
 	return output.PrintRows(a.Stdout, table.Row{"namespace", "template", "version", "put"}, rows)

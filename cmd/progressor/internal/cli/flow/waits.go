@@ -103,7 +103,7 @@ func (c *flowCompleteCmd) Run(a *cli.App) error {
 	case c.Message != "" && c.Failure == "":
 		return cli.UsageError(errors.New("--message requires --failure"))
 	case c.Result != "":
-		v, err := a.JsonValue("--result", c.Result)
+		v, err := a.JSONValue("--result", c.Result)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ job, process or run is asked to end.
 func (c *flowSkipCmd) Run(a *cli.App) error {
 	req := &progressorv1.SkipStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index, Reason: c.Reason}
 	var err error
-	if req.Result, err = a.JsonValue("--result", c.Result); err != nil {
+	if req.Result, err = a.JSONValue("--result", c.Result); err != nil {
 		return err
 	}
 	return ofRun(c.flowArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.SkipStep, req, func(resp *progressorv1.SkipStepResponse) error {

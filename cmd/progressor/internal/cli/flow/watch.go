@@ -28,7 +28,7 @@ func followRun(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, run flowArgs) 
 	if err != nil {
 		return cli.InterruptedWait(ctx, "run", run.NS, run.ID, f.WaitTimeout, ofRun(run, err))
 	}
-	if flags.Json() {
+	if flags.JSON() {
 		err = output.PrintMessage(a.Stdout, &progressorv1.GetRunResponse{Run: r})
 	} else {
 		err = printRun(a, flags, r)
@@ -63,7 +63,7 @@ func (c *flowWatchCmd) Run(a *cli.App) error {
 	defer cancel()
 	var show func(*progressorv1.Run) error
 	switch {
-	case c.Json():
+	case c.JSON():
 		last := ""
 		show = func(r *progressorv1.Run) error {
 			if text := watchedState(r); text != last {

@@ -75,7 +75,7 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 	if err != nil {
 		return c.flagOf(err)
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	stored := resp.GetConstraint()
@@ -182,7 +182,7 @@ func (c *constraintListCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	var rows []table.Row
@@ -215,7 +215,7 @@ func (c *constraintDeleteCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(c.NS + "/" + c.Name)}, output.Field{"state", "deleted"})

@@ -67,7 +67,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 	}
 	req := &progressorv1.EnqueueRequest{Namespace: c.NS, JobId: c.ID, Name: c.Name, IdempotencyKey: c.IdempotencyKey, Options: &progressorv1.JobOptions{}}
 	var err error
-	if req.Args, err = a.JsonValue("--args", c.Args); err != nil {
+	if req.Args, err = a.JSONValue("--args", c.Args); err != nil {
 		return err
 	}
 	if _, err := c.jobChangeFlags.put(a, req.GetOptions()); err != nil {
@@ -96,7 +96,7 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 	if c.Wait {
 		return followJob(a, c.EndFlags, c.ClientFlags, jobArgs{c.NS, resp.GetJob().GetJobId()})
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	twin := ""
@@ -149,7 +149,7 @@ func (c *jobEnqueueCmd) file(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintJSON(a.Stdout, map[string]int{"enqueued": b.enqueued, "there": b.there})
 	}
 	there := ""

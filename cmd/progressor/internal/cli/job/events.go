@@ -72,7 +72,7 @@ func (c *jobEventsCmd) watch(a *cli.App) error {
 	defer cancel()
 	req := &progressorv1.WatchJobEventsRequest{Namespace: c.NS, Filter: c.Match, Cursor: c.Cursor}
 	return c.RetryingClient().WatchJobEvents(ctx, req, func(u *progressorv1.WatchJobEventsResponse) error {
-		if c.Json() {
+		if c.JSON() {
 			return output.PrintLine(a.Stdout, u)
 		}
 		_, err := fmt.Fprintln(a.Stdout, eventLine(u.GetEvent()))

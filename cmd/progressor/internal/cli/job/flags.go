@@ -193,7 +193,7 @@ func (c *jobUpdateCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if req.Args, err = a.JsonValue("--args", c.Args); err != nil {
+	if req.Args, err = a.JSONValue("--args", c.Args); err != nil {
 		return err
 	}
 	if req.GetArgs() != nil {

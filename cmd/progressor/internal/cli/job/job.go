@@ -196,7 +196,7 @@ func (c *jobResultCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	result := output.Message(resp.GetResult(), 0)

@@ -33,7 +33,7 @@ func (c *jobStatsCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	head := table.Row{"name"}

@@ -38,7 +38,7 @@ func followJob(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, job jobArgs) e
 	switch {
 	case err != nil:
 		return cli.InterruptedWait(ctx, "job", job.NS, job.ID, f.WaitTimeout, err)
-	case flags.Json():
+	case flags.JSON():
 		err = output.PrintMessage(a.Stdout, &progressorv1.GetJobResponse{Job: j})
 	default:
 		err = printJob(a, j)

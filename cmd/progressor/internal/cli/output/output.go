@@ -119,6 +119,7 @@ func PrintFields(w io.Writer, fields ...Field) error {
 	return err
 }
 
+// NewTable returns a table without borders.
 func NewTable() table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault
@@ -130,6 +131,7 @@ func NewTable() table.Writer {
 	return t
 }
 
+// Time formats a time in UTC; "" if it is nil.
 func Time(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -145,6 +147,7 @@ func Duration(d time.Duration) string {
 	return durations.Exact(d)
 }
 
+// ID formats an id; "" for 0.
 func ID(id int64) string {
 	if id == 0 {
 		return ""

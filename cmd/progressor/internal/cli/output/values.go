@@ -9,6 +9,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+// ShowProgress formats the progress of a job or step; "" if it is nil.
 func ShowProgress(p *progressorv1.Progress) string {
 	if p == nil {
 		return ""
@@ -16,6 +17,7 @@ func ShowProgress(p *progressorv1.Progress) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f %% %s", p.GetPercent(), p.GetSummary()))
 }
 
+// ShowFailure formats the reason and the message of a failure.
 func ShowFailure(f *progressorv1.Failure) string {
 	if f.GetMessage() == "" || f.GetReason() == "" {
 		return cmp.Or(f.GetReason(), f.GetMessage())
@@ -56,6 +58,7 @@ func StepName(id string, index *int32) string {
 // dead.
 const SilentAfter = 10 * time.Second
 
+// NodeState returns the state of an engine whose last heartbeat has an age.
 func NodeState(beatAge time.Duration, n *progressorv1.Node) string {
 	switch {
 	case beatAge > SilentAfter:

@@ -85,7 +85,7 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	switch {
 	case c.Wait:
 		return c.wait(a, b)
-	case c.Json():
+	case c.JSON():
 		return output.PrintMessage(a.Stdout, resp)
 	case c.DryRun:
 		return printDryRun(a, c.Action, b, c.leftOut(ctx))
@@ -113,7 +113,7 @@ func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		err = output.PrintMessage(a.Stdout, &progressorv1.GetBulkResponse{Bulk: end})
 	} else {
 		err = printBulk(a, end)

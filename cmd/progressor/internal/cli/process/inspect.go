@@ -43,7 +43,7 @@ func (c *getCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printProcess(a, resp.GetProcess())

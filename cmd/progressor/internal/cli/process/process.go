@@ -86,7 +86,7 @@ func (c *startCmd) Run(a *cli.App) error {
 	if err != nil {
 		return sent.Explain(ofStart(err), sent.Awaiting(c.NS, c.ID))
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return c.Print(a, c.NS, resp.GetProcessId(), resp.GetTaskId(), resp.GetResponse())
@@ -140,7 +140,7 @@ func (c *callCmd) Run(a *cli.App) error {
 	if err != nil {
 		return sent.Explain(err, sent.Awaiting(c.NS, c.ID))
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return c.Print(a, c.NS, c.ID, resp.GetTaskId(), resp.GetResponse())
@@ -194,7 +194,7 @@ func (c *repairCmd) Run(a *cli.App) error {
 	if err != nil {
 		return sent.Explain(err, sent.Awaiting(c.NS, c.ID))
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return c.Print(a, c.NS, c.ID, resp.GetTaskId(), resp.GetResponse())
@@ -263,7 +263,7 @@ func (c *awaitCmd) await(ctx context.Context, req *progressorv1.AwaitTaskRequest
 }
 
 func (c *awaitCmd) print(a *cli.App, task *progressorv1.Task) error {
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, &progressorv1.AwaitTaskResponse{Task: task})
 	}
 	return output.PrintFields(a.Stdout, taskFields(task)...)

@@ -30,7 +30,7 @@ func (c *watchCmd) Run(a *cli.App) error {
 	defer cancel()
 	req := &progressorv1.WatchProcessRequest{Namespace: c.NS, ProcessId: c.ID, AfterEventId: c.After}
 	return c.RetryingClient().Watch(ctx, req, func(u *progressorv1.WatchProcessResponse) error {
-		if c.Json() {
+		if c.JSON() {
 			return output.PrintLine(a.Stdout, u)
 		}
 		_, err := fmt.Fprintln(a.Stdout, updateLine(u))

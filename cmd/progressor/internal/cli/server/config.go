@@ -73,7 +73,7 @@ func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
 		}
 		root.Content = append(root.Content, scalar("crons", ""), list)
 	}
-	if c.Json() {
+	if c.JSON() {
 		var tree any
 		if err := root.Decode(&tree); err != nil {
 			return fmt.Errorf("configuration as JSON: %w", err)

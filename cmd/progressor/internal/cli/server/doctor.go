@@ -53,7 +53,7 @@ func (c *doctorCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		err = output.PrintJSON(a.Stdout, found)
 	} else {
 		err = found.print(a)

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/configfile"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/cron"
 	"github.com/progressor-engine/progressor/engine"
@@ -17,7 +19,6 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"google.golang.org/protobuf/proto"
 )
 
 // checkFile returns the error that the engine would return for the namespaces, templates and crons of

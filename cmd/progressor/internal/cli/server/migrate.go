@@ -136,7 +136,7 @@ func (c *migrateStatusCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintJSON(a.Stdout, migrationsOf(states))
 	}
 	var rows []table.Row

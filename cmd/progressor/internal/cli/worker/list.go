@@ -91,7 +91,7 @@ func (c *workerStopCmd) Run(a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	if c.Json() {
+	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	return printWorkers(a, []*progressorv1.Worker{resp.GetWorker()})

@@ -115,7 +115,7 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 	if a.Environ != nil {
 		e.environ = a.Environ()
 	}
-	out := &attemptLines{app: a, json: c.Json()}
+	out := &attemptLines{app: a, json: c.JSON()}
 	opts := []client.WorkerOption{
 		client.WithConcurrency(c.Concurrency), client.WithStopGrace(c.StopGrace), client.WithWorkerLogger(log), client.WithAttemptEnded(out.print),
 	}

@@ -9,7 +9,7 @@ import { Code } from "@connectrpc/connect";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { allCalled, client, decode, encode, protocol, refused } from "./api.js";
 import { BulkService, BulkVerb, InsightService } from "./gen/progressor/v1/admin_pb.js";
-import { HistoryMode, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
+import { HealthStatus, HistoryMode, NamespaceService } from "./gen/progressor/v1/namespace_pb.js";
 import { ErrorDetail_Reason, HistoryRange_Direction, ProcessService, ProcessStatus, TaskStatus, TaskType, Wait } from "./gen/progressor/v1/process_pb.js";
 
 const processes = client(ProcessService);
@@ -33,6 +33,8 @@ async function tryNamespaces() {
   assert.equal(got.namespace.processor.transport.value.name, "orders");
   const all = await namespaces.listNamespaces({});
   assert.ok(all.namespaces.some((one) => one.namespace === namespace));
+  const health = await namespaces.getNamespaceHealth({ namespace });
+  assert.equal(health.namespaces[0].status, HealthStatus.OK);
   const detail = await refused(Code.NotFound, namespaces.getNamespace({ namespace: "nowhere" }));
   assert.equal(detail.reason, ErrorDetail_Reason.NAMESPACE_NOT_FOUND);
 }

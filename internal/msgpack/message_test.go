@@ -213,7 +213,7 @@ func TestReadingIsStrict(t *testing.T) {
 		{"name that is no text", &progressorv1.CallRequest{}, map[int]int{1: 1}, `must be the name of a field, a str, not an int`},
 		{"field twice by both names", &progressorv1.CallRequest{}, raw("82 a9 70726f636573734964 a1 61 aa 70726f636573735f6964 a1 61"), `process_id: must not be given twice`},
 		{"nil twice", &progressorv1.CallRequest{}, raw("82 a4 61726773 c0 a4 61726773 c0"), `args: must not be given twice`},
-		{"two of one choice", &progressorv1.RepairRequest{}, object{"simple": object{}, "processor": object{}}, `must not be set together with simple`},
+		{"two of one choice", &progressorv1.RepairRequest{}, raw("82 a6 73696d706c65 80 a9 70726f636573736f72 80"), `must not be set together with simple`},
 		{"no map", &progressorv1.CallRequest{}, []int{1}, `must be a map of fields, not an array`},
 		{"nothing", &progressorv1.CallRequest{}, raw(""), `an empty body is not a MessagePack map: send the byte 0x80`},
 		{"nil", &progressorv1.CallRequest{}, nil, `must be a map of fields, not nil`},

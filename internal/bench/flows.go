@@ -41,13 +41,14 @@ func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*p
 	return processor.Result().Done()
 }
 
-// flows measures how many runs of three steps in sequence end per second, how long a graph of
-// parallel steps and a for_each take, and how soon a step begins after the previous one.
+// flows measures how many runs of three steps in sequence end per second, how many steps of
+// graphs and items of a for_each end per second, and how soon a step begins after the previous one.
 func (r *runner) flows(ctx context.Context, v variant) error {
 	line, graph, items, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Runs
+	graphs := max(1, n/500)
 	line.Workload, line.Note = v.workload+": line", fmt.Sprintf("%d runs of %d steps, started by %d clients", n, lineSteps, flowClients)
-	graph.Workload, graph.Note = v.workload+": graph", fmt.Sprintf("one run of %d steps that depend on nothing; operations are steps", graphSteps)
+	graph.Workload, graph.Note = v.workload+": graph", fmt.Sprintf("%d runs of %d steps that depend on nothing, one run at a time; operations are steps", graphs, graphSteps)
 	items.Workload, items.Note = v.workload+": for_each", fmt.Sprintf("one run with %d items; operations are items", eachItems)
 	latency.Workload, latency.Note = v.workload+": latency", "one run at a time; latency is from one step's begin to the next one's"
 	p := &stepper{begins: map[string]time.Time{}}
@@ -61,7 +62,7 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 			return each(ctx, n, flowClients, func(ctx context.Context, _ int) error { return s.startRun(ctx, "line", "", nil) })
 		})
 		if err == nil {
-			err = r.runsOf(ctx, d, s, "graph", graphSteps, graph, func(ctx context.Context) error { return s.startRun(ctx, "graph", "", nil) })
+			err = r.runsOf(ctx, d, s, "graph", int64(graphs)*graphSteps, graph, func(ctx context.Context) error { return s.startGraphs(ctx, d, graphs) })
 		}
 		if err == nil {
 			list := make([]*structpb.Value, eachItems)
@@ -75,7 +76,7 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 		if err == nil {
 			err = r.oneRun(ctx, d, s, p, latency)
 		}
-		return acknowledged{process.TaskInit: int64(n)*(lineSteps+1) + graphSteps + 1 + eachItems + 1 + lonelyRuns*(lineSteps+1)}, err
+		return acknowledged{process.TaskInit: int64(n)*(lineSteps+1) + int64(graphs)*(graphSteps+1) + eachItems + 1 + lonelyRuns*(lineSteps+1)}, err
 	})
 	for _, row := range []*Row{graph, items, latency} {
 		row.Checked = line.Checked
@@ -104,6 +105,21 @@ func flowTemplates() []*progressorv1.Template {
 func (s *site) startRun(ctx context.Context, templateType, runID string, payload *structpb.Value) error {
 	_, err := s.flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: namespaceName, Type: templateType, RunId: runID, Payload: payload}, process.Actor{})
 	return err
+}
+
+// startGraphs starts n graphs, one after another. It does not wait for the last one.
+func (s *site) startGraphs(ctx context.Context, d *scratch, n int) error {
+	for i := range n {
+		if i > 0 {
+			if err := d.waitRuns(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.startRun(ctx, "graph", "", nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runsOf starts runs and waits until none is open.

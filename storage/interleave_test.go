@@ -246,9 +246,9 @@ func (b *bench) standing(id string) string {
 	return own + ask[string](b, "SELECT coalesce(string_agg(kind || CASE WHEN held THEN ' held' ELSE '' END, ', ' ORDER BY message_id), 'none') FROM messages WHERE process_id = $1", id)
 }
 
-// together makes two transactions wait for the same process, in order. A lane waits 250 ms for a
-// lock, which may be too short on a busy machine. Then nothing was tested, and another process is
-// used.
+// together makes two transactions wait for the same process, in order. A lane waits for a lock for
+// a limited time, which may be too short on a busy machine. Then nothing was tested, and another
+// process is used.
 func (b *bench) together(other *storage.Store, situation func(*bench, string) *storage.Claim, name string, first, second transaction) string {
 	b.t.Helper()
 	for try := range 20 {

@@ -52,8 +52,9 @@ func (b *bench) leased(id string) *storage.Claim {
 func of(e *jobs.End, more ...storage.Effect) func(*storage.Completion) {
 	return func(c *storage.Completion) {
 		c.Leased, c.Promote = true, false
-		e.Attempt, e.WorkerID = c.Attempt, "w"
-		c.EffectsOnEnd = append([]storage.Effect{e}, more...)
+		end := *e // the transactions of a matrix share e
+		end.Attempt, end.WorkerID = c.Attempt, "w"
+		c.EffectsOnEnd = append([]storage.Effect{&end}, more...)
 	}
 }
 

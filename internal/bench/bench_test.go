@@ -25,7 +25,8 @@ func runShort(t *testing.T, args ...string) *Report {
 	t.Helper()
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	c := parse(t, append(append([]string{"--dsn", dsn}, short...), args...)...)
-	var stdout, stderr bytes.Buffer
+	var stdout bytes.Buffer
+	var stderr lockedBuffer
 	err := c.Run(t.Context(), Environment{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, JSON: true})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)

@@ -25,7 +25,8 @@ func TestFlatDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t, storagetest.WithoutInvariants())
 	const name = "flat_that_stays"
 	run := func() string {
-		var stdout, stderr bytes.Buffer
+		var stdout bytes.Buffer
+		var stderr lockedBuffer
 		c := parse(t, append(append([]string{"--dsn", dsn}, short...), "--workloads=flat", "--flat-database="+name)...)
 		if err := c.Run(t.Context(), Environment{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); err != nil {
 			t.Fatalf("%v\n%s", err, &stderr)

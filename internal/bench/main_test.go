@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -20,4 +22,22 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	storagetest.Main(m)
+}
+
+// lockedBuffer collects what the bench and the processes that it starts write at the same time.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

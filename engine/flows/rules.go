@@ -86,7 +86,7 @@ func (r rules) value(d *flow.Decision, step int) (v flow.Ended, err error) {
 	if end := d.End(step, noIndex); end != nil {
 		v, err = r.facts.ended(end)
 	} else if d.Status(step) != flow.Pending {
-		known := false
+		var known bool
 		if v, known = r.facts.values[step]; !known {
 			return v, flow.Need{Kind: flow.NeedValue, Step: step}
 		}

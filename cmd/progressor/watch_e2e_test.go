@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -13,9 +14,19 @@ import (
 func TestWatchOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	d.Client.OK(t, "namespace", "put", "demo", "--builtin", "orders")
-	d.Client.OK(t, "start", "demo", "order-1", "--args", `{"order":"A-8","items":[{"sku":"tea"}],"pay_within":"200ms"}`)
-	out := d.Client.OK(t, "watch", "demo", "order-1")
-	clitest.WantLines(t, out, "event 1  task 1", "RUNNING", "event 2  task 2", "COMPLETED")
+	d.Client.OK(t, "start", "demo", "order-1", "--args", `{"order":"A-8","items":[{"sku":"tea"}]}`)
+	output, wait := d.Client.Start(t, "watch", "demo", "order-1")
+	clitest.Eventually(t, "the watch prints the status", func() error {
+		if !strings.Contains(output.String(), "RUNNING") {
+			return errors.New(output.String())
+		}
+		return nil
+	})
+	d.Client.OK(t, "call", "demo", "order-1", "--args", `{"pay":100}`)
+	if code := wait(); code != cli.ExitOK {
+		t.Errorf("watch: code %d", code)
+	}
+	clitest.WantLines(t, output.String(), "event 1  task 1", "RUNNING", "event 2  task 3", "event 3  task 4", "COMPLETED")
 	if r := d.Client.Run(t, "watch", "demo", "nobody"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "process_not_found") {
 		t.Errorf("%+v", r)
 	}

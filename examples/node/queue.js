@@ -32,6 +32,8 @@ async function tryNamespaces() {
   assert.ok((await namespaces.listNamespaces({})).namespaces.some((one) => one.namespace === namespace));
   await namespaces.pauseNamespace({ namespace });
   assert.ok((await namespaces.getNamespace({ namespace })).namespace.paused);
+  const health = await namespaces.getNamespaceHealth({ namespace });
+  assert.equal(health.namespaces[0].paused, true);
   await namespaces.resumeNamespace({ namespace });
 }
 

@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,11 +38,26 @@ type Program struct {
 func (p Program) Run(t *testing.T, args ...string) Result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
+	code := p.run(t, &stdout, &stderr, args)
+	return Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
+}
+
+// Start starts a command line. wait returns its exit code.
+func (p Program) Start(t *testing.T, args ...string) (output *LockedBuffer, wait func() int) {
+	t.Helper()
+	output = &LockedBuffer{}
+	code := make(chan int, 1)
+	go func() { code <- p.run(t, output, output, args) }()
+	return output, func() int { return <-code }
+}
+
+func (p Program) run(t *testing.T, stdout, stderr io.Writer, args []string) int {
+	t.Helper()
 	m := cli.Main{
 		Commands: p.Commands,
 		Stdin:    strings.NewReader(p.Stdin),
-		Stdout:   &stdout,
-		Stderr:   &stderr,
+		Stdout:   stdout,
+		Stderr:   stderr,
 		Signals:  make(chan os.Signal),
 		Terminal: p.Terminal,
 		Asks:     p.Asks,
@@ -56,8 +72,7 @@ func (p Program) Run(t *testing.T, args ...string) Result {
 			return all
 		},
 	}
-	code := m.Run(t.Context(), args)
-	return Result{Code: code, Stdout: stdout.String(), Stderr: stderr.String()}
+	return m.Run(t.Context(), args)
 }
 
 // OK runs a command line that must exit with code 0 and returns its output.

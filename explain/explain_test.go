@@ -75,6 +75,12 @@ func failed(t explain.Task, reason string) explain.Task {
 	return t
 }
 
+// unbegun is a task without an attempt.
+func unbegun(t explain.Task) explain.Task {
+	t.Attempt, t.Running = 0, time.Time{}
+	return t
+}
+
 func retried(t explain.Task, attempt int32, interval float64, reason, message string) explain.Task {
 	t.Attempt, t.RetryInterval, t.Reason, t.Message = attempt, time.Duration(interval*float64(time.Second)), reason, message
 	return t
@@ -203,6 +209,8 @@ var situations = []struct {
 		[]string{"Task 5 (CALL) runs on node 3", "It was asked to end: its processor does not know yet."}, nil},
 	{"job that has FAILED", state(job(nil), status(process.StatusError, 52), broken("no book left", 4), ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
 		[]string{`Job "mail" failed permanently in attempt 1 (out_of_stock).`, "progressor job retry shop o-1 runs it again."}, nil},
+	{"job that no attempt has begun", state(job(nil), status(process.StatusError, 52), broken("late", 4), ended(unbegun(failed(ran(4, process.TaskInit, 50, 51, 52), "start_deadline")))), process.WaitsForOperator, time.Time{},
+		[]string{`Job "mail" failed permanently without an attempt (start_deadline).`, "progressor job retry shop o-1 runs it again."}, nil},
 	{"job that is suspended", state(job(nil), status(process.StatusSuspended, 40), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForOperator, Scheduled: at(20)})), process.WaitsForOperator, time.Time{},
 		[]string{"It has been suspended since"}, nil},
 	{"job that waits for a constraint", state(job(nil), waiting(explain.Task{ID: 6, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)})), process.WaitsForConstraint, time.Time{},

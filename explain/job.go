@@ -97,12 +97,18 @@ func (c Cancel) why() string {
 func (s State) failed(e *Explanation) {
 	e.WaitsFor = process.WaitsForOperator
 	e.Detail = fmt.Sprintf("Job %q failed permanently", s.Job.Name)
+	spent := " " + s.Job.spent()
 	for _, t := range s.Ended {
-		if t.ID == s.Process.CorruptedBy {
+		switch {
+		case t.ID != s.Process.CorruptedBy:
+		case t.Attempt == 0: // after its start deadline
+			e.Detail += fmt.Sprintf(" without an attempt (%s)", t.failure())
+			spent = ""
+		default:
 			e.Detail += fmt.Sprintf(" in attempt %d (%s)", t.Attempt, t.failure())
 		}
 	}
-	e.Detail = sentence(e.Detail) + " " + s.Job.spent()
+	e.Detail = sentence(e.Detail) + spent
 	e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
 	e.Unblock = s.retry() + "."
 	if !s.own() {

@@ -38,6 +38,12 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 	if n := o.GetWorkers().GetCount(); n > 1 {
 		c.add(path+".workers.count", "must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item for each", n)
 	}
+	if d := o.GetStartDeadline(); d != nil && d.AsDuration() <= 0 {
+		c.add(path+".start_deadline", "must be a positive duration, such as 5m")
+	}
+	if o.GetStartDeadline() != nil && o.GetWorkers() != nil {
+		c.add(path+".start_deadline", "must not be set together with workers: a job for several workers begins at once")
+	}
 	c.metadata(path+".metadata", o.GetMetadata())
 }
 

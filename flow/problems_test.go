@@ -63,6 +63,7 @@ func TestProblems(t *testing.T) {
 		{"two cycles", graph(job("a", `, "dependsOn": ["b"]`), job("b", `, "dependsOn": ["a"]`), job("c", `, "dependsOn": ["d"]`), job("d", `, "dependsOn": ["c", "b"]`))},
 		{"durations", `{"timeout": "-1s", "cancelPolicy": {"grace": "3153600001s"}, "steps": [{"stepId": "a", "job": {}, "timeout": "-2s"}]}`},
 		{"timeout of a job", linear(job("a", `, "timeout": "31536001s"`))},
+		{"start deadline", linear(`{"stepId": "a", "job": {"options": {"startDeadline": "0s"}}}`, `{"stepId": "b", "job": {"options": {"startDeadline": "60s", "workers": {"count": 1}}}}`)},
 		{"options", linear(`{"stepId": "a", "job": {"options": {"runTime": "2026-01-01T00:00:00Z", "unique": {}, "keepResult": true, "workers": {"count": 2}}}}`)},
 		{"schema", `{` + fmt.Sprintf(schema, `{"a": {"type": "strin"}, "b": {"minimum": "1"}}`) + `}`},
 		{"remote schema", `{` + fmt.Sprintf(schema, `{"a": {"$ref": "https://example.com/a.json"}}`) + `}`},

@@ -87,6 +87,7 @@ const (
 	ReasonBadResponse     = "bad_response"         // the response of the processor cannot be stored
 	ReasonPanic           = "panic"                // the Go processor panicked
 	ReasonCancelled       = "cancelled"            // the worker stopped its job on request
+	ReasonStartDeadline   = "start_deadline"       // no attempt of the job began in time
 	ReasonLeaseLost       = "lease_lost"           // the worker was silent too long, or its node died
 	ReasonNoWorkers       = "no_workers"           // a job for several workers, and the namespace is not for workers
 	ReasonZombie          = "zombie"               // the node that ran the attempt died

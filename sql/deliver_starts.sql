@@ -164,7 +164,7 @@ inserted_jobs AS (
      AND job IS NOT NULL),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, context, job_name, line, taker)
+                        scheduled_time, args, context, job_name, line, taker, start_deadline)
   SELECT namespace, process_id, new_task_id, 'INIT',
          CASE
            WHEN later THEN 'time'
@@ -175,7 +175,9 @@ inserted_schedule AS (
          CASE WHEN later THEN start_time ELSE statement_timestamp() END,
          args, context, job->>'name',
          CASE WHEN stale THEN '' ELSE job->>'line' END,
-         CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END
+         CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END,
+         CASE WHEN later THEN start_time ELSE statement_timestamp() END
+           + (job->'options'->>'startDeadline')::interval
     FROM decided WHERE created),
 updated_job_keys AS (
   UPDATE job_keys k

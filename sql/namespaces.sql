@@ -34,8 +34,8 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, 
 --
 -- constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 -- need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
--- all rows: a cancel is past its grace period. (EXISTS could be planned as a hash of all such
--- rows.)
+-- all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
+-- deadline. (EXISTS could be planned as a hash of all such rows.)
 -- name: Standing :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
@@ -56,6 +56,11 @@ SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constr
           WHERE p.cancel_deadline <= statement_timestamp()
             AND p.removed_time IS NULL
           LIMIT 1),
-                false)::bool AS overdue
+                false)::bool AS overdue,
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.start_deadline <= statement_timestamp()
+          LIMIT 1),
+                false)::bool AS late
   FROM namespaces n
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace;

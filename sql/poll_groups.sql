@@ -39,6 +39,7 @@ WITH found AS MATERIALIZED (
           AND s.taker IS NULL
           AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
+          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -64,6 +65,7 @@ WITH found AS MATERIALIZED (
           AND s.job_name = target.job_name
           AND s.job_name IS NOT NULL
           AND s.taker IS NULL
+          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
         ORDER BY s.priority, s.task_id LIMIT @lim::int

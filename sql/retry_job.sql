@@ -175,6 +175,7 @@ updated_jobs AS (
      AND j.process_id = input.process_id
   RETURNING j.namespace, j.process_id, j.name, j.constraints_version,
             coalesce(j.options ? 'workers', false) AS grouped,
+            (j.options->>'startDeadline')::interval AS start_deadline,
             CASE input.status
               WHEN 'COMPLETED' THEN 'succeeded'
               WHEN 'ERROR' THEN 'failed'
@@ -204,12 +205,13 @@ deleted_job_places AS (
      AND (l.state <> 'succeeded' OR input.clear_successes)),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, job_name, line, taker)
+                        scheduled_time, args, job_name, line, taker, start_deadline)
   SELECT input.namespace, input.process_id, nextval('task_ids'), 'INIT',
          CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
          input.priority, statement_timestamp(), input.args, b.name,
          CASE WHEN b.constraints_version IS NOT NULL THEN '' END,
-         CASE WHEN b.grouped THEN '~' END
+         CASE WHEN b.grouped THEN '~' END,
+         statement_timestamp() + b.start_deadline
     FROM input
    CROSS JOIN updated_jobs b)
 SELECT (CASE

@@ -31,6 +31,7 @@ WITH found AS MATERIALIZED (
         AND s.scheduled_time <= statement_timestamp()
         AND s.line IS NULL
         AND s.taker IS NULL
+        AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
         AND (NOT target.own
              OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
         AND NOT EXISTS (

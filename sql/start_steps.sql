@@ -100,9 +100,10 @@ inserted_running AS (
     FROM started_steps WHERE captured),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, context, job_name)
+                        scheduled_time, args, context, job_name, start_deadline)
   SELECT namespace, job_id, new_task_id, 'INIT', 'place', priority, statement_timestamp(), args,
-         context, name
+         context, name,
+         statement_timestamp() + (job->'options'->>'startDeadline')::interval
     FROM started_steps
    WHERE direct
      AND NOT captured),

@@ -97,7 +97,17 @@ updated_schedule AS (
                        ELSE s.waits_for
                      END,
          line = CASE WHEN s.line IS NOT NULL THEN '' END,
-         args = CASE WHEN checked.sets_args THEN checked.args ELSE s.args END
+         args = CASE WHEN checked.sets_args THEN checked.args ELSE s.args END,
+         start_deadline = CASE
+                            WHEN s.attempt = 0
+                              THEN CASE
+                                     WHEN checked.sets_run_time
+                                       THEN greatest(checked.run_time, statement_timestamp())
+                                     ELSE s.scheduled_time
+                                   END
+                                     + (NULLIF(checked.options, '')::jsonb->>'startDeadline')
+                                         ::interval
+                          END
     FROM checked
    WHERE s.namespace = checked.namespace
      AND s.process_id = checked.process_id

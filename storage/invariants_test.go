@@ -89,6 +89,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"job_has_row", "job", `DELETE FROM jobs WHERE process_id = $1`},
 	{"job_has_row", "job", `UPDATE processes SET kind = '' WHERE process_id = $1`},
 	{"job_has_row", "job", `UPDATE schedule SET job_name = 'another' WHERE process_id = $1`},
+	{"start_deadline_agrees", "deadline", `UPDATE schedule SET start_deadline = start_deadline + interval '1 second' WHERE process_id = $1`},
+	{"start_deadline_agrees", "timers", `UPDATE schedule SET start_deadline = scheduled_time WHERE process_id = $1`},
 	{"keys_are_held", "limited", `DELETE FROM constraint_holds WHERE process_id = $1`},
 	{"keys_are_held", "job", `WITH j AS (UPDATE jobs SET constraint_keys = '{"c": ""}' WHERE process_id = $1 RETURNING process_id)
 		UPDATE schedule s SET line = 'c=' FROM j WHERE s.process_id = j.process_id`},
@@ -140,6 +142,8 @@ func (b *bench) stock() {
 	b.cancel("ending")
 	job, err := b.Enqueue(&storage.NewJob{Key: key("job"), Name: "work", Timeout: time.Second})
 	equal(b.t, "a job", must(b.t, job, err).Outcome, storage.JobEnqueued)
+	deadline, err := b.Enqueue(&storage.NewJob{Key: key("deadline"), Name: "work", Timeout: time.Second, Options: []byte(`{"startDeadline": "3600s"}`)})
+	equal(b.t, "a job with a start deadline", must(b.t, deadline, err).Outcome, storage.JobEnqueued)
 	for _, id := range []string{"limited", "inline"} {
 		limited, err := b.Enqueue(&storage.NewJob{Key: key(id), Name: "work", Timeout: time.Second, Constraints: storage.Constrained{Keys: map[string]string{"c": ""}}})
 		equal(b.t, "a job with a constraint", must(b.t, limited, err).Outcome, storage.JobEnqueued)
@@ -224,17 +228,18 @@ func TestQuiescenceIsChecked(t *testing.T) {
 	b.exec("INSERT INTO constraint_reservations (namespace, process_id, line, reserved_time) VALUES ('shop', 'idle', 'b=', now() - interval '1 minute')")
 	b.exec("UPDATE running SET deadline = deadline - interval '2 minutes' WHERE process_id = 'new'")
 	b.exec("UPDATE processes SET cancel_deadline = cancel_deadline - interval '2 minutes' WHERE process_id = 'ending'")
-	equal(t, "later", standing(), "[cancel_ends ending hold_is_used idle key_is_given inline lease_is_held new place_is_found placed reservation_is_used idle timer_fires timers]")
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '61 minutes', start_deadline = start_deadline - interval '61 minutes' WHERE process_id = 'deadline'")
+	equal(t, "later", standing(), "[cancel_ends ending hold_is_used idle key_is_given inline late_job_ends deadline lease_is_held new place_is_found deadline place_is_found placed reservation_is_used idle timer_fires timers]")
 	must(t, 0, func() error { _, err := b.PutNamespace(t.Context(), ns, []byte("{}")); return err }())
 	must(t, 0, func() error { _, err := b.SetNamespacePaused(t.Context(), ns, true); return err }())
 	b.exec("DELETE FROM constraint_reservations")
-	equal(t, "in a paused namespace", standing(), "[cancel_ends ending lease_is_held new]")
+	equal(t, "in a paused namespace", standing(), "[cancel_ends ending late_job_ends deadline lease_is_held new]")
 	b.exec("INSERT INTO messages (namespace, process_id, kind, created_time) VALUES ('shop', 'idle', 'notify', now() - interval '1 minute')")
-	equal(t, "with an undelivered message", standing(), "[cancel_ends ending lease_is_held new message_is_delivered idle]")
+	equal(t, "with an undelivered message", standing(), "[cancel_ends ending late_job_ends deadline lease_is_held new message_is_delivered idle]")
 	b.deliver("idle")
 	b.exec("UPDATE nodes SET beat_time = beat_time - interval '1 minute'")
 	equal(t, "of a dead node", standing(),
-		"[cancel_ends ending lease_is_held calls lease_is_held ending lease_is_held new lease_is_held repairs lease_is_held retries]")
+		"[cancel_ends ending late_job_ends deadline lease_is_held calls lease_is_held ending lease_is_held new lease_is_held repairs lease_is_held retries]")
 }
 
 // A check in a database in use reads one snapshot and finds no violations.

@@ -167,6 +167,8 @@ func hotStatements() map[string]string {
 		"CancelMembers":   text(func(db dbsqlc.DBTX) error { return q.CancelMembers(ctx, db, dbsqlc.CancelMembersParams{}) }),
 		"RestGroups":      text(func(db dbsqlc.DBTX) error { return q.RestGroups(ctx, db, dbsqlc.RestGroupsParams{}) }),
 		"EndGroups":       text(func(db dbsqlc.DBTX) error { return second(q.EndGroups(ctx, db, dbsqlc.EndGroupsParams{})) }),
+		"FindLateJobs":    text(func(db dbsqlc.DBTX) error { return second(q.FindLateJobs(ctx, db, 0)) }),
+		"EndLateJobs":     text(func(db dbsqlc.DBTX) error { return second(q.EndLateJobs(ctx, db, dbsqlc.EndLateJobsParams{})) }),
 		"SeatMembers":     text(func(db dbsqlc.DBTX) error { return q.SeatMembers(ctx, db, dbsqlc.SeatMembersParams{}) }),
 		"WantedTakers":    text(func(db dbsqlc.DBTX) error { return second(q.WantedTakers(ctx, db, dbsqlc.WantedTakersParams{})) }),
 		"ListRunningOf":   text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
@@ -187,7 +189,8 @@ var scanIndexes = map[string][]string{
 	"flow_steps_pkey": {"PurgeHistory", "DeleteRemoved", "WriteSteps", "ReportSteps"}, "flow_runs_pkey": {"PurgeHistory", "UpdateRuns"},
 	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
 	"schedule_members": {"Standing"}, "schedule_takers": {"PollGroups", "WantedTakers", "TakeGroups", "Standing"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups"},
-	"schedule_pkey": {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
+	"schedule_start_deadline": {"Standing", "FindLateJobs"},
+	"schedule_pkey":           {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }
 

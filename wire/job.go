@@ -300,6 +300,22 @@ func Unreached(r *storage.JobRow) string {
 	return fmt.Sprintf("%d times (%s)", u.Tries, u.Cause)
 }
 
+// CheckStartDeadline rejects a start deadline that is not positive, and one of a job for several
+// workers, whose attempt begins at once. field is the prefix of field names in errors.
+func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
+	switch {
+	case o.GetStartDeadline() == nil:
+		return nil
+	case o.GetStartDeadline().AsDuration() <= 0:
+		return &process.InvalidError{Field: field + "start_deadline", Message: "must be a positive duration, such as 5m"}
+	case o.GetWorkers() != nil:
+		return &process.InvalidError{
+			Field: field + "start_deadline", Message: "must not be set together with " + field + "workers: a job for several workers begins at once",
+		}
+	}
+	return nil
+}
+
 // CheckLease validates the lease and the heartbeat interval of a job: a worker must be able to beat
 // twice before its lease expires. field is the prefix of field names in errors.
 func CheckLease(field string, o *progressorv1.JobOptions) error {

@@ -24,7 +24,7 @@ import (
 var silentMetrics = []string{
 	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms", "progressor_zombie_collection_duration_ms",
 	"progressor_cron_lateness_seconds", "progressor_cron_misfires_total",
-	"progressor_flow_runs_total", "progressor_job_claims_total", "progressor_job_lease_losses_total", "progressor_job_blocked_seconds_total", "progressor_job_duration_seconds", "progressor_jobs",
+	"progressor_flow_runs_total", "progressor_job_claims_total", "progressor_job_lease_losses_total", "progressor_job_start_deadlines_total", "progressor_job_blocked_seconds_total", "progressor_job_duration_seconds", "progressor_jobs",
 	"progressor_request_preparing_duration_ms", "progressor_task_processing_duration_ms", "progressor_task_completion_duration_ms", "progressor_process_removing_duration_ms",
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 }

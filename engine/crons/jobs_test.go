@@ -117,6 +117,21 @@ func TestEndsOfJobs(t *testing.T) {
 	n.awaits(t, "timeout", "FIRED TIMEOUT 1")
 }
 
+// If no worker takes the job of a fire by its start deadline, the run is TIMEOUT.
+func TestStartDeadlineOfAJob(t *testing.T) {
+	t.Parallel()
+	n := startPull(t)
+	n.create(t, enqueues("late", &progressorv1.JobOptions{StartDeadline: durationpb.New(10 * time.Millisecond)}))
+	run := n.trigger(t, "late").GetProcessId()
+	if f := n.awaits(t, "late", "FIRED TIMEOUT 1")[0]; !strings.HasPrefix(f.GetDetail(), "no attempt began by ") {
+		t.Errorf("detail %q", f.GetDetail())
+	}
+	job, err := n.jobs.Get(t.Context(), pulled(run), 0)
+	if err != nil || job.GetState() != progressorv1.JobState_JOB_STATE_FAILED || len(job.GetFailures()) != 1 || job.GetFailures()[0].GetReason() != process.ReasonStartDeadline {
+		t.Errorf("%v, %v", job, err)
+	}
+}
+
 // If a worker does not complete an attempt in time, the engine ends it, and the run is TIMEOUT. A
 // later answer of the worker is too late.
 func TestTimeoutOfAJob(t *testing.T) {

@@ -54,7 +54,7 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 		return nil, nil
 	case task.GetStatus() == progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
 		o = outcome{cron.Cancelled, "the task was cancelled"}
-	case task.GetFailure().GetReason() == process.ReasonTimeout:
+	case timedOut(task.GetFailure()):
 		o = outcome{cron.Timeout, task.GetFailure().GetMessage()}
 	case task.GetFailure() != nil:
 		o = failed("%s", cmp.Or(task.GetFailure().GetMessage(), task.GetFailure().GetReason()))

@@ -170,7 +170,7 @@ func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.S
 	if err == nil && p.GetCorruptedBy() != 0 {
 		var task *progressorv1.Task
 		task, err = c.engine.AwaitTask(ctx, engine.AwaitParams{Key: key, TaskID: p.GetCorruptedBy()})
-		if err == nil && task.GetFailure().GetReason() == process.ReasonTimeout {
+		if err == nil && timedOut(task.GetFailure()) {
 			return cron.Timeout, child.GetDetail(), nil
 		}
 	}
@@ -178,6 +178,11 @@ func (c *Crons) endOf(ctx context.Context, child *progressorv1.ChildEnd) (cron.S
 		return 0, "", err
 	}
 	return cron.Failed, child.GetDetail(), nil
+}
+
+// timedOut reports whether a failure is a timeout: of an attempt, or of the wait for the first one.
+func timedOut(f *progressorv1.Failure) bool {
+	return f.GetReason() == process.ReasonTimeout || f.GetReason() == process.ReasonStartDeadline
 }
 
 func cut(s string) string { return wire.Plain(s[:min(len(s), maxTextBytes)]) }

@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -190,7 +191,7 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case o.GetUnique().GetReplace():
 		return invalid(field+"unique.replace", "must not be set: each fire has its own run")
 	}
-	return wire.CheckLease(field, o)
+	return cmp.Or(wire.CheckLease(field, o), wire.CheckStartDeadline(field, o))
 }
 
 // namespaceOf returns the namespace of a target and the field that names it. The namespace is ""

@@ -39,6 +39,16 @@ func TestStepJobIsCancelled(t *testing.T) {
 	same(t, runSummary(r)+": "+r.GetFailure().GetMessage(), "FAILED: a SUCCEEDED undo CANCELLED list FAILED b FAILED: step b was cancelled")
 }
 
+// TestStepJobIsLate checks that a step fails whose job no worker takes by its start deadline.
+func TestStepJobIsLate(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"options": {"start_deadline": "0.01s", "max_retry": 3}}}]}`)
+	n.run(t, "pull", "jobs", "r1", "")
+	r := n.ended(t, "pull", "r1")
+	same(t, runSummary(r)+": "+r.GetFailure().GetReason(), "FAILED: a FAILED: start_deadline")
+}
+
 // TestStepJobIsUpdated checks that an option of the job of a step can be changed.
 func TestStepJobIsUpdated(t *testing.T) {
 	t.Parallel()

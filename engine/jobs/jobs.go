@@ -28,6 +28,7 @@ type Jobs struct {
 	admission *admission
 	metrics   *metrics
 	groups    *groups
+	late      *lateJobs
 }
 
 // New returns the jobs of an engine and its store. The caller must add Kind to the engine. A
@@ -37,6 +38,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 	q.admission = newAdmission(q)
 	q.metrics = newMetrics(q, registerer)
 	q.groups = newGroups(q)
+	q.late = newLateJobs(q)
 	return q
 }
 
@@ -60,6 +62,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 // standing handles what other nodes have left, and their changes of constraints.
 func (q *Jobs) standing(all []storage.Standing) {
 	q.admission.refresh(all)
+	q.late.look(all)
 	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
 		q.groups.wake()
 	}
@@ -81,11 +84,12 @@ func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	return more || names, err
 }
 
-// run assigns keys and decides groups until ctx ends.
+// run assigns keys, decides groups and ends late jobs until ctx ends.
 func (q *Jobs) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return q.admission.Run(ctx) })
 	group.Go(func() error { return q.groups.Run(ctx) })
+	group.Go(func() error { return q.late.Run(ctx) })
 	return group.Wait()
 }
 
@@ -172,7 +176,7 @@ func checkTimes(path string, o *progressorv1.JobOptions) error {
 	if o.GetTimeout() != nil && o.GetTimeout().AsDuration() <= 0 {
 		return &process.InvalidError{Field: path + "options.timeout", Message: "must be a positive duration, such as 30s"}
 	}
-	return wire.CheckLease(path+"options.", o)
+	return cmp.Or(wire.CheckLease(path+"options.", o), wire.CheckStartDeadline(path+"options.", o))
 }
 
 // checkTakers rejects a job for several workers in a namespace without workers. path is the prefix

@@ -26,6 +26,7 @@ const (
 type metrics struct {
 	claims    *prometheus.CounterVec
 	lost      *prometheus.CounterVec
+	late      *prometheus.CounterVec
 	blocked   *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 
@@ -42,6 +43,9 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_job_lease_losses_total", Help: "Attempts of jobs that ended because their worker or their node was lost.",
 		}, []string{"namespace", "name"}),
+		late: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "progressor_job_start_deadlines_total", Help: "Jobs that this node has ended because no attempt began by their start deadline.",
+		}, []string{"namespace", "name"}),
 		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "progressor_job_blocked_seconds_total", Help: "Time that jobs waited for the key of a constraint after they could run, in seconds. It is added when a job gets its key.",
 		}, []string{"namespace", "constraint"}),
@@ -52,7 +56,7 @@ func newMetrics(q *Jobs, registerers []prometheus.Registerer) *metrics {
 		named: map[process.Key]struct{}{}, count: map[string]int{},
 	}
 	for _, registerer := range registerers {
-		storage.Register(registerer, m.claims, m.lost, m.blocked, m.durations, &statsCollector{jobs: q})
+		storage.Register(registerer, m.claims, m.lost, m.late, m.blocked, m.durations, &statsCollector{jobs: q})
 	}
 	return m
 }

@@ -70,6 +70,9 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 	if rest.GetHeartbeatInterval().AsDuration() <= 0 {
 		rest.HeartbeatInterval = nil
 	}
+	if rest.GetStartDeadline().AsDuration() <= 0 {
+		rest.StartDeadline = nil
+	}
 	if proto.Size(rest) == 0 {
 		return s, nil
 	}
@@ -108,7 +111,7 @@ func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 // updatable lists the fields of JobOptions that UpdateJob can change.
 var updatable = []protoreflect.Name{
 	"priority", "max_retry", "backoff", "timeout", "keep_result", "result_ttl", "run_time", "tags", "workers", "metadata", "cancel_grace",
-	"lease_duration", "heartbeat_interval",
+	"lease_duration", "heartbeat_interval", "start_deadline",
 }
 
 // Update changes options of a job that has not ended. by is the caller, if known.

@@ -35,6 +35,21 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",
 	},
 	{
+		name: "late-job-leased", breaks: "no claim takes a job after its start deadline",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n          AND p.status = CASE", planted: "          AND p.status = CASE",
+		packages: "./storage", run: "TestClaimsSkipLateJobs",
+	},
+	{
+		name: "late-job-left", breaks: "the engine ends jobs after their start deadline",
+		file: "engine/jobs/late.go", old: "if len(all) == 0 || !all[0].Late {", planted: "if len(all) == 0 || all[0].Late {",
+		packages: "./engine/jobs", run: "TestStartDeadline$",
+	},
+	{
+		name: "start-deadline-of-a-retry", breaks: "a start deadline concerns only the first attempt",
+		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "              AND NOT item.counted\n", planted: "",
+		packages: "./storage", run: "TestEndLateJobs",
+	},
+	{
 		name: "retry-after-ignored", breaks: "a failure's retry_after replaces the backoff",
 		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)", planted: "return min(wait, process.MaxRetryAfter)",
 		packages: "./engine/jobs", run: "TestRetryAfter",

@@ -653,8 +653,8 @@ type UpdateJobRequest struct {
 	JobId     string                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Options   *JobOptions            `protobuf:"bytes,3,opt,name=options,proto3" json:"options,omitempty"` // required unless update_mask is only args
 	// Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
-	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval; and args, for the
-	// field below. An empty mask or another field fails with INVALID_ARGUMENT.
+	// tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval, start_deadline; and
+	// args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Only with "args" in update_mask, while the job waits. The args of the job of a step, and of a
 	// unique job whose key is made of them, do not change.

@@ -2011,7 +2011,11 @@ type JobOptions struct {
 	// How many times the job goes to another worker after a lost lease without using up a retry.
 	// After that, a lost lease is a failed attempt. Default: 3, or 0 in a namespace with
 	// ZOMBIE_POLICY_ERROR.
-	MaxTakeovers  *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
+	MaxTakeovers *int32 `protobuf:"varint,15,opt,name=max_takeovers,json=maxTakeovers,proto3,oneof" json:"max_takeovers,omitempty"`
+	// How long after its run time the first attempt may begin at the latest: more than 0, at most
+	// 100 years. After that the job is FAILED with the reason start_deadline, and no attempt begins.
+	// Retries have no such limit. It is rejected together with workers. Default: no limit.
+	StartDeadline *durationpb.Duration `protobuf:"bytes,16,opt,name=start_deadline,json=startDeadline,proto3" json:"start_deadline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2149,6 +2153,13 @@ func (x *JobOptions) GetMaxTakeovers() int32 {
 		return *x.MaxTakeovers
 	}
 	return 0
+}
+
+func (x *JobOptions) GetStartDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.StartDeadline
+	}
+	return nil
 }
 
 type Backoff struct {
@@ -2622,7 +2633,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"workerRuns\x12H\n" +
 	"\x12lease_expires_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x10leaseExpiresTime\x12N\n" +
 	"\x15cancel_requested_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12=\n" +
-	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\"\x83\a\n" +
+	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\"\xd7\a\n" +
 	"\n" +
 	"JobOptions\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12$\n" +
@@ -2646,7 +2657,9 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rleaseDuration\x12Z\n" +
 	"\x12heartbeat_interval\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x11heartbeatInterval\x121\n" +
-	"\rmax_takeovers\x18\x0f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fmaxTakeovers\x88\x01\x01B\x10\n" +
+	"\rmax_takeovers\x18\x0f \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fmaxTakeovers\x88\x01\x01\x12R\n" +
+	"\x0estart_deadline\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\rstartDeadlineB\x10\n" +
 	"\x0e_max_takeovers\"\xd5\x02\n" +
 	"\aBackoff\x12E\n" +
 	"\ainitial\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
@@ -2832,35 +2845,36 @@ var file_progressor_v1_worker_proto_depIdxs = []int32{
 	34, // 61: progressor.v1.JobOptions.cancel_grace:type_name -> google.protobuf.Duration
 	34, // 62: progressor.v1.JobOptions.lease_duration:type_name -> google.protobuf.Duration
 	34, // 63: progressor.v1.JobOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	34, // 64: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
-	34, // 65: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
-	34, // 66: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
-	34, // 67: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
-	2,  // 68: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
-	1,  // 69: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
-	41, // 70: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
-	39, // 71: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
-	36, // 72: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
-	36, // 73: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
-	4,  // 74: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
-	7,  // 75: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
-	12, // 76: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
-	16, // 77: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
-	21, // 78: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
-	23, // 79: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
-	26, // 80: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
-	5,  // 81: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
-	10, // 82: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
-	15, // 83: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
-	18, // 84: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
-	22, // 85: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
-	24, // 86: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
-	27, // 87: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
-	81, // [81:88] is the sub-list for method output_type
-	74, // [74:81] is the sub-list for method input_type
-	74, // [74:74] is the sub-list for extension type_name
-	74, // [74:74] is the sub-list for extension extendee
-	0,  // [0:74] is the sub-list for field type_name
+	34, // 64: progressor.v1.JobOptions.start_deadline:type_name -> google.protobuf.Duration
+	34, // 65: progressor.v1.Backoff.initial:type_name -> google.protobuf.Duration
+	34, // 66: progressor.v1.Backoff.max:type_name -> google.protobuf.Duration
+	34, // 67: progressor.v1.Backoff.steps:type_name -> google.protobuf.Duration
+	34, // 68: progressor.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	2,  // 69: progressor.v1.Unique.scope:type_name -> progressor.v1.UniqueScope
+	1,  // 70: progressor.v1.WorkerRun.state:type_name -> progressor.v1.JobState
+	41, // 71: progressor.v1.WorkerRun.failure:type_name -> progressor.v1.Failure
+	39, // 72: progressor.v1.WorkerRun.result:type_name -> google.protobuf.Value
+	36, // 73: progressor.v1.WorkerRun.running_time:type_name -> google.protobuf.Timestamp
+	36, // 74: progressor.v1.WorkerRun.finished_time:type_name -> google.protobuf.Timestamp
+	4,  // 75: progressor.v1.WorkerService.Poll:input_type -> progressor.v1.PollRequest
+	7,  // 76: progressor.v1.WorkerService.Heartbeat:input_type -> progressor.v1.HeartbeatRequest
+	12, // 77: progressor.v1.WorkerService.Complete:input_type -> progressor.v1.CompleteRequest
+	16, // 78: progressor.v1.WorkerService.CompleteBatch:input_type -> progressor.v1.CompleteBatchRequest
+	21, // 79: progressor.v1.WorkerService.Release:input_type -> progressor.v1.ReleaseRequest
+	23, // 80: progressor.v1.WorkerService.ListWorkers:input_type -> progressor.v1.ListWorkersRequest
+	26, // 81: progressor.v1.WorkerService.StopWorker:input_type -> progressor.v1.StopWorkerRequest
+	5,  // 82: progressor.v1.WorkerService.Poll:output_type -> progressor.v1.PollResponse
+	10, // 83: progressor.v1.WorkerService.Heartbeat:output_type -> progressor.v1.HeartbeatResponse
+	15, // 84: progressor.v1.WorkerService.Complete:output_type -> progressor.v1.CompleteResponse
+	18, // 85: progressor.v1.WorkerService.CompleteBatch:output_type -> progressor.v1.CompleteBatchResponse
+	22, // 86: progressor.v1.WorkerService.Release:output_type -> progressor.v1.ReleaseResponse
+	24, // 87: progressor.v1.WorkerService.ListWorkers:output_type -> progressor.v1.ListWorkersResponse
+	27, // 88: progressor.v1.WorkerService.StopWorker:output_type -> progressor.v1.StopWorkerResponse
+	82, // [82:89] is the sub-list for method output_type
+	75, // [75:82] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_worker_proto_init() }

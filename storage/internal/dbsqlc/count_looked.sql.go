@@ -11,7 +11,7 @@ import (
 
 const countLooked = `-- name: CountLooked :many
 WITH waiting AS MATERIALIZED (
-  SELECT task_type, waits_for, attempt, timer_name FROM schedule),
+  SELECT task_type, waits_for, attempt, timer_name, start_deadline FROM schedule),
 attempts AS MATERIALIZED (
   SELECT 1 FROM running),
 living AS MATERIALIZED (
@@ -124,6 +124,9 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     UNION ALL
     SELECT 'job_has_row',
            (SELECT count(*) FROM jobs) + (SELECT count(*) FROM processes WHERE kind = 'job')
+    UNION ALL
+    SELECT 'start_deadline_agrees',
+           (SELECT count(*) FROM waiting WHERE start_deadline IS NOT NULL)
     UNION ALL
     SELECT 'keys_are_held',
            (SELECT count(*) FROM jobs WHERE constraint_keys IS NOT NULL)

@@ -140,7 +140,8 @@ inserted_jobs AS (
     FROM decided WHERE created),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, idempotency_key, args, context, job_name, line, taker)
+                        scheduled_time, idempotency_key, args, context, job_name, line, taker,
+                        start_deadline)
   SELECT namespace, process_id, task_id, 'INIT',
          CASE
            WHEN run_time > statement_timestamp() THEN 'time'
@@ -149,7 +150,8 @@ inserted_schedule AS (
          END::waits_for,
          priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name,
          CASE WHEN stale THEN '' ELSE NULLIF(line, '') END,
-         CASE WHEN grouped THEN '~' END
+         CASE WHEN grouped THEN '~' END,
+         scheduled_time + (NULLIF(options, '')::jsonb->>'startDeadline')::interval
     FROM decided WHERE created),
 updated_job_keys AS (
   UPDATE job_keys k

@@ -30,6 +30,9 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'reservation_is_used',
            (SELECT count(*) FROM constraint_reservations)
     UNION ALL
+    SELECT 'late_job_ends',
+           (SELECT count(*) FROM schedule WHERE start_deadline IS NOT NULL)
+    UNION ALL
     SELECT 'key_is_given',
            (SELECT count(*) FROM schedule WHERE waits_for = 'constraint')
     UNION ALL
@@ -160,6 +163,13 @@ found AS (
         WHERE s.namespace = r.namespace
           AND s.process_id = r.process_id
           AND s.waits_for = 'constraint')
+  UNION ALL
+  -- late_job_ends: a job that no attempt has begun by its start deadline has ended, also in a
+  -- paused namespace.
+  SELECT 'late_job_ends', s.namespace, s.process_id,
+         format('job %L should have begun by %s', s.job_name, s.start_deadline)
+    FROM schedule s
+   WHERE s.start_deadline < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
   UNION ALL
   -- key_is_given: no job waits for a key that is free and not reserved.
   SELECT 'key_is_given', s.namespace, s.process_id,

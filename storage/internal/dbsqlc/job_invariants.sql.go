@@ -152,6 +152,22 @@ WITH found AS (
           AND q.process_id = j.process_id
           AND q.removed_time IS NOT NULL)
   UNION ALL
+  -- start_deadline_agrees: the start deadline of a waiting job without an attempt is its run time
+  -- plus its option, and other tasks have none.
+  SELECT 'start_deadline_agrees', s.namespace, s.process_id,
+         format('task %s, attempt %s, due at %s, has the deadline %s, its option is %s',
+                s.task_id, s.attempt, s.scheduled_time, s.start_deadline,
+                coalesce(j.options->>'startDeadline', 'not set'))
+    FROM schedule s
+    LEFT JOIN jobs j
+      ON s.task_type = 'INIT'
+     AND j.namespace = s.namespace
+     AND j.process_id = s.process_id
+   WHERE s.start_deadline IS DISTINCT FROM CASE
+           WHEN s.attempt = 0
+             THEN s.scheduled_time + (j.options->>'startDeadline')::interval
+         END
+  UNION ALL
   -- keys_are_held: a job that needs keys of constraints holds each of them while it waits for a
   -- slot and while it runs.
   SELECT 'keys_are_held', j.namespace, j.process_id,

@@ -145,7 +145,12 @@ SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constr
           WHERE p.cancel_deadline <= statement_timestamp()
             AND p.removed_time IS NULL
           LIMIT 1),
-                false)::bool AS overdue
+                false)::bool AS overdue,
+       coalesce((
+         SELECT true FROM schedule s
+          WHERE s.start_deadline <= statement_timestamp()
+          LIMIT 1),
+                false)::bool AS late
   FROM namespaces n
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
 `
@@ -158,6 +163,7 @@ type StandingRow struct {
 	GroupsDue          bool
 	Grouped            bool
 	Overdue            bool
+	Late               bool
 }
 
 // Standing returns what every node reads once per second: the settings of all namespaces, and
@@ -166,8 +172,8 @@ type StandingRow struct {
 //
 // constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 // need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
-// all rows: a cancel is past its grace period. (EXISTS could be planned as a hash of all such
-// rows.)
+// all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
+// deadline. (EXISTS could be planned as a hash of all such rows.)
 func (q *Queries) Standing(ctx context.Context, db DBTX) ([]StandingRow, error) {
 	rows, err := db.Query(ctx, standing)
 	if err != nil {
@@ -185,6 +191,7 @@ func (q *Queries) Standing(ctx context.Context, db DBTX) ([]StandingRow, error) 
 			&i.GroupsDue,
 			&i.Grouped,
 			&i.Overdue,
+			&i.Late,
 		); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 const retryTasks = `-- name: RetryTasks :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority,
                       scheduled_time, fencing_token, retry_interval, timer_name, history_range,
-                      idempotency_key, failure, args, context, child, job_name)
+                      idempotency_key, failure, args, context, child, job_name, start_deadline)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type,
        CASE
          WHEN process.status = 'SUSPENDED' THEN 'operator'
@@ -34,6 +34,20 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type,
          WHEN process.kind = 'job'
            THEN (
              SELECT j.name FROM jobs j
+              WHERE j.namespace = item.namespace
+                AND j.process_id = item.process_id)
+       END,
+       CASE
+         WHEN process.kind = 'job'
+              AND r.attempt = 1
+              AND NOT item.counted
+           THEN (
+             SELECT CASE
+                      WHEN item.after_us > 0
+                        THEN statement_timestamp() + item.after_us * interval '1 microsecond'
+                      ELSE r.scheduled_time
+                    END + (j.options->>'startDeadline')::interval
+               FROM jobs j
               WHERE j.namespace = item.namespace
                 AND j.process_id = item.process_id)
        END
@@ -69,7 +83,8 @@ type RetryTasksParams struct {
 // tokens; SaveResult follows in the same transaction and deletes the running rows. after_us 0: the
 // task keeps its position, in task_id order; otherwise it waits for its time, and other tasks of
 // its process go first. In a suspended process it waits for the operator. counted: the attempt
-// counts for the retry policy.
+// counts for the retry policy. A job whose first attempt does not count has its start deadline
+// again.
 func (q *Queries) RetryTasks(ctx context.Context, db DBTX, arg RetryTasksParams) error {
 	_, err := db.Exec(ctx, retryTasks,
 		arg.Namespaces,

@@ -24,6 +24,7 @@ SELECT EXISTS (
       WHERE s.namespace COLLATE "POSIX" = target.namespace
         AND s.waits_for = 'place'
         AND s.taker IS NULL
+        AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
         AND p.status = CASE s.task_type
                          WHEN 'INIT' THEN 'INIT'
                          WHEN 'REPAIR' THEN 'ERROR'
@@ -69,6 +70,7 @@ WITH found AS MATERIALIZED (
           AND s.namespace COLLATE "POSIX" = target.namespace
           AND s.waits_for = 'place'
           AND s.taker IS NULL
+          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'

@@ -1,0 +1,131 @@
+package storage_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
+)
+
+// startsWithin gives a job a start deadline of an hour after its run time.
+func startsWithin(j *storage.NewJob) { j.Options = []byte(`{"startDeadline": "3600s"}`) }
+
+// inAnHour is the run time of a job.
+func inAnHour(j *storage.NewJob) { j.Delay = time.Hour }
+
+// delay lets all waiting tasks have waited for three hours.
+func (b *bench) delay() {
+	b.t.Helper()
+	b.exec("UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours', start_deadline = start_deadline - interval '3 hours'")
+}
+
+// claimable returns the jobs that claims of each kind take, and releases them.
+func (b *bench) claimable() string {
+	b.t.Helper()
+	line := storage.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}
+	var ids []string
+	for _, name := range []string{"", "late", "in time"} {
+		for _, grouped := range []bool{false, true} {
+			line.JobName = name
+			n, err := b.CountPollable(b.t.Context(), []storage.Subscription{line}, 10)
+			must(b.t, n, err)
+			leases, err := b.Poll(b.t.Context(), "w", []storage.Subscription{line}, 10, grouped)
+			must(b.t, leases, err)
+			equal(b.t, fmt.Sprintf("pollable jobs %q", name), n[0], len(leases))
+			for _, l := range leases {
+				ids = append(ids, l.Claim.ProcessID)
+				b.release(&l.Claim)
+			}
+		}
+	}
+	room := []storage.Room{{Namespace: ns, Places: 10, StepTimeout: timeout}}
+	claims, err := b.SearchCalls(b.t.Context(), room)
+	must(b.t, claims, err)
+	for n := range claims {
+		ids = append(ids, claims[n].ProcessID)
+		b.release(&claims[n])
+	}
+	slices.Sort(ids)
+	return fmt.Sprint(ids)
+}
+
+// release returns a claimed job, as a worker does. The attempt is not counted.
+func (b *bench) release(c *storage.Claim) {
+	b.t.Helper()
+	b.save(end(c, storage.Retry, func(c *storage.Completion) {
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}}
+	}))
+}
+
+// late ends late jobs, and returns them.
+func (b *bench) late() (list []string) {
+	b.t.Helper()
+	done, err := jobs.EndLateJobs(b.t.Context(), b.Store, 10, func(j *jobs.LateJob) jobs.LateEnd {
+		equal(b.t, "the wait", j.StartDeadline.Sub(j.ScheduledTime), time.Hour)
+		return jobs.LateEnd{Failure: []byte(`{"reason": "start_deadline"}`), Message: "late"}
+	})
+	must(b.t, done, err)
+	for _, j := range done.Ended {
+		list = append(list, j.ProcessID)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// No claim takes a job after its start deadline, whatever it claims by. The deadline stays when an
+// attempt is released.
+func TestClaimsSkipLateJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.enqueue("late", startsWithin)
+	b.enqueue("in time", func(j *storage.NewJob) { j.Options = []byte(`{"startDeadline": "86400s"}`) })
+	equal(t, "claimed before", b.claimable(), "[in time in time in time in time in time late late late late late]")
+	b.delay()
+	equal(t, "claimed after", b.claimable(), "[in time in time in time in time in time]")
+	b.enqueue("due", startsWithin, inAnHour)
+	b.delay()
+	claims, _, err := b.SearchTimers(t.Context(), []storage.Room{{Namespace: ns, Places: 10, StepTimeout: timeout}})
+	equal(t, "due jobs that were claimed", len(must(t, claims, err)), 0)
+	released, err := b.ReleaseTimers(t.Context(), []string{ns})
+	must(t, released, err)
+	equal(t, "claimed when due", b.claimable(), "[in time in time in time in time in time]")
+	equal(t, "late jobs", fmt.Sprint(b.late()), "[due late]")
+}
+
+// The end of a late job is that of a failed job: the task, the failure, the counts, and the message
+// to the process that waits for it. Only late jobs end, and each once.
+func TestEndLateJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.enqueue("scheduled", startsWithin, inAnHour)
+	b.enqueue("suspended", startsWithin)
+	b.suspend("suspended")
+	b.enqueue("placed", startsWithin)
+	b.enqueue("leased", startsWithin)
+	leased := b.leased("leased")
+	b.enqueue("without")
+	standing, err := b.Standing(t.Context())
+	equal(t, "a job is late", must(t, standing, err)[0].Late, false)
+	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
+	b.exec("INSERT INTO parents (namespace, process_id, parent_namespace, parent_process_id, args) VALUES ($1, 'placed', $1, 'parent', '')", ns)
+	b.delay()
+	standing, err = b.Standing(t.Context())
+	equal(t, "a job is late", must(t, standing, err)[0].Late, true)
+	equal(t, "late jobs", fmt.Sprint(b.late()), "[placed scheduled suspended]")
+	equal(t, "late jobs", fmt.Sprint(b.late()), "[]")
+	for _, id := range []string{"scheduled", "suspended", "placed"} {
+		equal(t, id, ask[string](b, `SELECT concat_ws(' ', p.status, p.detail, t.status, t.attempt, t.failure->>'reason', j.failures->0->>'attempt', p.corrupted_by = t.task_id)
+			FROM processes p JOIN tasks t USING (namespace, process_id) JOIN jobs j USING (namespace, process_id) WHERE process_id = $1`, id), "ERROR late ERROR 0 start_deadline 0 t")
+		equal(t, id, b.counted(id), "failed 1")
+	}
+	equal(t, "the message", ask[string](b, "SELECT kind || ' ' || (child->>'status') FROM messages WHERE process_id = 'parent'"), "child_end PROCESS_STATUS_ERROR")
+	b.release(leased)
+	equal(t, "the deadline after a release", ask[bool](b, "SELECT start_deadline = scheduled_time + interval '1 hour' FROM schedule WHERE process_id = 'leased'"), true)
+	claim := b.leased("leased")
+	b.save(end(claim, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})))
+	equal(t, "the deadline of a second attempt", ask[bool](b, "SELECT start_deadline IS NULL FROM schedule WHERE process_id = 'leased'"), true)
+}

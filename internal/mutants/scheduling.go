@@ -29,7 +29,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "stored-unnoticed", breaks: "a node for requests only wakes the others for what it stores",
-		file: "engine/pollers.go", old: "		p.engine.notices.stored()\n", planted: "",
+		file: "engine/call_poller.go", old: "		p.engine.notices.stored()\n", planted: "",
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
@@ -69,7 +69,7 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "calls-do-not-wait", breaks: "a scan for calls waits for results of scanned tasks",
-		file: "engine/pollers.go", old: "	e.backlog.wait(ctx)\n", planted: "",
+		file: "engine/call_poller.go", old: "	e.backlog.wait(ctx)\n", planted: "",
 		packages: "./engine", run: "PollersWaitForBacklogResults",
 	},
 	{

@@ -16,10 +16,11 @@ const module = "github.com/progressor-engine/progressor"
 // tooling is the level of tools and test kits, which are outside the layers.
 const tooling = -1
 
-// rooms contains the level of each package, by its path in the module. A package that is not listed
-// belongs to the nearest listed one above it in the path (processor/demo to processor). Packages of
-// one room may import each other. Other imports must be of a strictly lower level.
-var rooms = map[string]int{
+// groupLevels contains the level of each group of packages, by the path of its first package in the
+// module. A package that is not listed belongs to the nearest listed one above it in the path
+// (processor/demo to processor). Packages of one group may import each other. Other imports must be
+// of a strictly lower level.
+var groupLevels = map[string]int{
 	"process": 0, "cron": 0, "migrations": 0, "proto/progressor/v1": 0, "console": 0, "docs": 0,
 	"internal/durations": 0, "internal/msgpack": 0, "internal/onewrite": 0, "internal/tracing": 0, "internal/warm": 0,
 	"processor": 1, "explain": 1, "flow": 1, "internal/digits": 1,
@@ -36,7 +37,7 @@ var rooms = map[string]int{
 	"internal/openapi": tooling, "internal/reference": tooling, "deploy": tooling,
 }
 
-// toolingUsers lists the rooms that may import a package of the level tooling outside tests.
+// toolingUsers lists the groups that may import a package of the level tooling outside tests.
 var toolingUsers = map[string][]string{
 	"internal/pgembed":    {"cmd/progressor", "internal/bench", "storage/storagetest", "internal/chaos"},
 	"storage/storagetest": {"internal/chaos"},
@@ -90,8 +91,8 @@ func Ladder(packages []Package) []string {
 		if !ok {
 			continue
 		}
-		if roomOf(from) == "" {
-			violations = append(violations, fmt.Sprintf("%s has no level: add it to rooms in internal/tidy/ladder.go", from))
+		if groupOf(from) == "" {
+			violations = append(violations, fmt.Sprintf("%s has no level: add it to groupLevels in internal/tidy/ladder.go", from))
 			continue
 		}
 		for _, imported := range pkg.Imports {
@@ -112,17 +113,17 @@ func forbidden(from, imported string) string {
 		}
 		return ""
 	}
-	fromRoom, toRoom := roomOf(from), roomOf(to)
-	fromLevel, toLevel := rooms[fromRoom], rooms[toRoom]
+	fromGroup, toGroup := groupOf(from), groupOf(to)
+	fromLevel, toLevel := groupLevels[fromGroup], groupLevels[toGroup]
 	switch {
-	case toRoom == "": // Ladder reports it as a package without a level.
+	case toGroup == "": // Ladder reports it as a package without a level.
 		return ""
 	case to == generatedQueries && !strings.HasPrefix(from+"/", "storage/"):
 		return "only storage and its subpackages may import generated queries"
-	case fromRoom == toRoom:
+	case fromGroup == toGroup:
 		return ""
 	case toLevel == tooling:
-		if slices.Contains(toolingUsers[toRoom], fromRoom) {
+		if slices.Contains(toolingUsers[toGroup], fromGroup) {
 			return ""
 		}
 		return "it is only for tests"
@@ -137,10 +138,10 @@ func inModule(importPath string) (string, bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// roomOf returns the nearest listed package at or above pkg, or "".
-func roomOf(pkg string) string {
+// groupOf returns the nearest listed package at or above pkg, or "".
+func groupOf(pkg string) string {
 	for {
-		if _, ok := rooms[pkg]; ok {
+		if _, ok := groupLevels[pkg]; ok {
 			return pkg
 		}
 		i := strings.LastIndex(pkg, "/")

@@ -82,7 +82,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"bad value", dsn + "engine: {zombie_after: soon}", nil, "line 2)"},
 		{"bad enum", "log: {level: loud}", nil, "must be one of"},
 		{"missing file", "", []string{"-c", "/does/not/exist"}, "no such file"},
-		{"no dsn", "", nil, "--db.dsn: missing"},
+		{"no dsn", "", nil, "--db.dsn: is required"},
 		{"bad dsn", "db: {dsn: 'postgres://db:port/x'}", nil, "--db.dsn: cannot parse"},
 		{"open listener", dsn + "listen: ':8080'", nil, "use --insecure"},
 		{"open listener by address", dsn, []string{"--listen", "0.0.0.0:8080"}, "use --insecure"},

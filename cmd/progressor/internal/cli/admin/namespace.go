@@ -88,7 +88,7 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	if ns.GetProcessor() == nil {
-		return cli.UsageError(errors.New("processor: missing: set --connect-url URL, --builtin NAME, --pull (workers poll for tasks), or a --file with one"))
+		return cli.UsageError(errors.New("processor: is required: set --connect-url URL, --builtin NAME, --pull (workers poll for tasks), or a --file with one"))
 	}
 	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns}, func(resp *progressorv1.PutNamespaceResponse) error {
 		return printNamespace(a, resp.GetNamespace())

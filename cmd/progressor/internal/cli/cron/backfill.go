@@ -43,7 +43,7 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 		return err
 	}
 	if from, to := req.GetFromTime().AsTime(), req.GetToTime().AsTime(); to.Before(from) {
-		return cli.UsageError(fmt.Errorf("--to: %s is before --from %s", to.Format(time.RFC3339), from.Format(time.RFC3339)))
+		return cli.UsageError(fmt.Errorf("--to: must not be before --from %s, but is %s", from.Format(time.RFC3339), to.Format(time.RFC3339)))
 	}
 	if err := cli.SetEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
 		return err
@@ -81,12 +81,12 @@ func (c *cronStopBackfillCmd) Run(a *cli.App) error {
 	return cli.Ask(a, c.OutputFlag, c.Client().Cron.StopBackfills, req, func(resp *progressorv1.StopBackfillsResponse) error {
 		return output.PrintFields(a.Stdout,
 			output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
-			output.Field{"stopped", fmt.Sprintf("%d backfills", resp.GetBackfills())},
+			output.Field{"stopped", output.Counted(int(resp.GetBackfills()), "backfill")},
 		)
 	})
 }
 
-// showBackfills returns the backfills that are not complete, with what is left of each.
+// showBackfills returns the backfills that are not complete, with the remaining time range of each.
 func showBackfills(list []*progressorv1.Backfill) string {
 	var texts []string
 	for _, b := range list {

@@ -156,8 +156,8 @@ func TestCronRefusals(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"create|demo|x|--start-process": "EXPRESSION: missing", "create|demo|x|0|3|*|*|*|--start-process": "quote it, as in '0 3 * * *'", "update|demo|x": "nothing to change", "create|demo|x|@daily": "target: missing: set one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: must be http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
-		"create|demo|x|@daily|--args|a": "requires --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "requires --start-process", "backfill|demo|x|--from|1h": "is before --from",
+		"create|demo|x|--start-process": "EXPRESSION: is required", "create|demo|x|0|3|*|*|*|--start-process": "quote it, as in '0 3 * * *'", "update|demo|x": "nothing to change", "create|demo|x|@daily": "target: is required: set one of --start-process", "create|demo|x|@daily|--http|ftp://a": "--http: must be http://HOST/PATH or https://HOST/PATH", "create|demo|x|@daily|--http|localhost:9000": "--http: ",
+		"create|demo|x|@daily|--args|a": "requires --start-process", "create|demo|x|@daily|--notify|p|--process-metadata|{}": "requires --start-process", "backfill|demo|x|--from|1h": "must not be before --from",
 		"create|demo|x|@daily|--start-run|Big": "--start-run: ", "create|demo|x|@daily|--start-run|r|--payload|{\"a\": \"${fire}\"}": "--payload: a: ",
 		"create|demo|x|@daily|--start-run|r|--args|a": "use --payload", "create|demo|x|@daily|--notify|p|--scope|a": "require --start-run",
 		"create|demo|x|@daily|--job|a|--args|{": "--args: must be JSON", "create|demo|x|@daily|--job|a|--args-base64|YQ==": "--args-base64: args of a job are JSON",

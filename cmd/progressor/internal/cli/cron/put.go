@@ -53,7 +53,7 @@ func Read(text []byte) (*progressorv1.Cron, error) {
 	case err != nil:
 		return nil, err
 	case root == nil:
-		return nil, errors.New("found nothing")
+		return nil, errors.New("the file is empty")
 	case len(root.Content) == 2 && root.Content[0].Value == "cron":
 		got := &progressorv1.GetCronResponse{Cron: &progressorv1.Cron{}}
 		err := protoyaml.UnmarshalNode(root, got, "")
@@ -91,11 +91,11 @@ func (f *cronFieldFlags) apply(a *cli.App, c *progressorv1.Cron, expressions []s
 	}
 	switch {
 	case len(c.GetSpec().GetExpressions()) == 0:
-		return cli.UsageError(errors.New("EXPRESSION: missing: set one or more, such as '0 3 * * *', or --file"))
+		return cli.UsageError(errors.New("EXPRESSION: is required: set one or more, such as '0 3 * * *', or --file"))
 	case len(expressions) > 1 && !slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
 		return cli.UsageError(fmt.Errorf("EXPRESSION: must be a single argument: quote it, as in '%s'", strings.Join(expressions, " ")))
 	case c.GetTarget().GetTarget() == nil:
-		return cli.UsageError(errors.New("target: missing: set one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
+		return cli.UsageError(errors.New("target: is required: set one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
 	}
 	if err := CheckCron(c); err != nil {
 		return flagError(err)

@@ -213,7 +213,7 @@ func templatesFrom(text []byte) (docs []templateDoc, err error) {
 		docs = append(docs, d)
 	}
 	if len(docs) == 0 {
-		return nil, errors.New("must be a Template (found nothing)")
+		return nil, errors.New("must be a Template, but the input is empty")
 	}
 	return docs, nil
 }

@@ -76,7 +76,7 @@ FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type 
 		{"type: x\nstepss: []\n", "-:2: stepss: unknown field; known: namespace, type"},
 		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n", "-:4: steps[0].timeout: must be a duration with a unit, such as 30s or 1h"},
 		{"type: [x\n", "-:1: did not find expected"},
-		{"", "-: must be a Template (found nothing)"},
+		{"", "-: must be a Template, but the input is empty"},
 		{"- a", "-:1: document: must have the fields of a Template"},
 	} {
 		if r := (clitest.Program{Commands: newCommands, Stdin: c.text}).Run(t, "template", "check", "-f", "-"); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, c.want) {

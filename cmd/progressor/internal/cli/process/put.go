@@ -104,7 +104,7 @@ func putRequestFrom(text []byte) (*progressorv1.PutProcessRequest, error) {
 		return nil, err
 	}
 	if root == nil {
-		return nil, errors.New("found nothing")
+		return nil, errors.New("the file is empty")
 	}
 	if len(root.Content) != 2 || root.Content[0].Value != "process" {
 		req := &progressorv1.PutProcessRequest{}

@@ -27,7 +27,7 @@ func Unmarshal(text []byte, m proto.Message) error {
 	case err != nil:
 		return err
 	case root == nil:
-		return fmt.Errorf("must be %s (found nothing)", withArticle(m.ProtoReflect().Descriptor()))
+		return fmt.Errorf("must be %s, but the input is empty", withArticle(m.ProtoReflect().Descriptor()))
 	}
 	return UnmarshalNode(root, m, "")
 }

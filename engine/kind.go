@@ -14,7 +14,7 @@ import (
 )
 
 // Kind describes processes of one kind, as stored in the column kind. The subpackages define kinds,
-// and the program adds them. This package knows none of them.
+// and the program adds them. This package has special rules only for crons and jobs.
 type Kind struct {
 	Name string
 	// Processor runs the tasks of these processes on every node. If it is nil, the processor of the

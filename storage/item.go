@@ -19,7 +19,7 @@ type item struct {
 	// ErrUnavailable.
 	repeatable bool
 	repeated   bool // retried after the response of a commit was lost: it may find its own result
-	general    bool // skips the fast path (CaptureCall, SaveFinished)
+	general    bool // must use the general statement, not CaptureCall or SaveFinished
 	fallback   bool // the fast path did not apply
 	bytes      int
 	audit      *Note // audit record of an operator's command, or nil

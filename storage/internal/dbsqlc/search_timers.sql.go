@@ -231,7 +231,8 @@ type SearchTimersRow struct {
 
 // SearchTimers claims due tasks, longest due first: timers, retries, delayed starts. It skips a
 // timer of a process that is busy or has a waiting call, because the SaveResult of that process
-// takes it, timers of processes with a cancel request, and jobs that need keys (see DueInLine). own
+// takes it, timers of processes with a cancel request, and jobs that need keys (see DueInLine). ON
+// CONFLICT: another task of the process may have started after the snapshot of this statement. own
 // as in SearchCalls: ReleaseTimers has already taken the others. The columns are those of
 // SearchCalls.
 // In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the

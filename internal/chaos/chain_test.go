@@ -46,7 +46,7 @@ func parseLink(text []byte) (l link, err error) {
 		return l, nil
 	}
 	if len(text) != 8+sha256.Size {
-		return l, fmt.Errorf("%d bytes are no link of a chain", len(text))
+		return l, fmt.Errorf("%d bytes are not a link of a chain", len(text))
 	}
 	l.n = binary.BigEndian.Uint64(text)
 	copy(l.hash[:], text[8:])

@@ -16,9 +16,9 @@ import (
 	"github.com/progressor-engine/progressor/internal/pgembed"
 )
 
-// siege is a run of TestChaos: three engines, each behind its own proxy, one PostgreSQL, and many
+// chaosRun is a run of TestChaos: three engines, each behind its own proxy, one PostgreSQL, and many
 // clients.
-type siege struct {
+type chaosRun struct {
 	t       testing.TB
 	seed    uint64
 	random  *rand.Rand
@@ -34,11 +34,12 @@ type siege struct {
 	proxies []*proxy
 	started int
 	tenants *tenants
-	old     *pgx.Conn // holds a snapshot
+	// snapshot is a connection that keeps an old snapshot open.
+	snapshot *pgx.Conn
 
 	freezes  int // how often an engine cancelled its attempts before it was declared dead
 	repeated int // tasks with two live attempts while an engine was frozen
-	moved    int // attempts whose times were moved by clock steps
+	moved    int // attempts whose times a clock step changed
 	locked   int // rows that another client has locked
 
 	fired    map[string]int
@@ -46,41 +47,41 @@ type siege struct {
 	counters map[string]float64       // of engines that have ended
 }
 
-// counted lists the recoveries that a run must have used, by the metrics of the engines.
+// counted lists the recoveries that must happen in a run, and the metrics that count them.
 var counted = []struct{ what, metric string }{
 	{"tasks of dead engines taken over", "progressor_zombies_total"},
-	{"tasks adopted whose commit lost its answer", "progressor_tasks_adopted_total"},
-	{"results refused under an old token", "progressor_stale_results_total"},
+	{"tasks adopted after the response to a commit was lost", "progressor_tasks_adopted_total"},
+	{"results rejected because of an old token", "progressor_stale_results_total"},
 	{"flushes recovered after a broken connection", "progressor_flush_recoveries_total"},
 	{"attempts cancelled by an engine that was frozen or cut off", "progressor_attempts_fenced_total"},
 	{"items that did not wait for a locked row", "progressor_flush_contended_total"},
 	{"messages held for a suspended process", `progressor_messages_total{kind="notify",namespace="chain",outcome="held"}`},
 }
 
-// faults are the faults of a siege. Each one ends with everything healed.
+// faults are the faults of a chaos run. Each one is over when its function returns.
 var faults = []struct {
 	name   string
-	strike func(*siege, int) // the argument is the number of an engine
+	inject func(*chaosRun, int) // the argument is the number of an engine
 }{
-	{"kill an engine", (*siege).kill},
-	{"kill an engine that is cut off", (*siege).killDumb},
-	{"stop an engine past its lease", (*siege).stop},
-	{"freeze an engine for less than its lease", (*siege).freeze},
-	{"freeze an engine whose processor works on", (*siege).freezeLong},
-	{"set the clock of PostgreSQL forward", (*siege).clockForward},
-	{"set the clock of PostgreSQL back", (*siege).clockBackward},
-	{"restart an engine", (*siege).roll},
-	{"crash PostgreSQL", (*siege).crash},
-	{"terminate backends", (*siege).terminate},
-	{"lose answers of PostgreSQL", (*siege).deafen},
-	{"swallow an engine's connections", (*siege).swallow},
-	{"cut an engine's connections", func(s *siege, i int) { s.proxies[i].cut() }},
-	{"an old snapshot stays open", (*siege).remember},
-	{"rows locked by another client", (*siege).lockRows},
-	{"a process with a long queue ends", (*siege).queueUp},
-	{"many namespaces with a backlog", (*siege).pileUp},
-	{"slow processor", (*siege).slow},
-	{"processor away", (*siege).away},
+	{"kill an engine", (*chaosRun).kill},
+	{"kill an engine that is cut off", (*chaosRun).killDisconnected},
+	{"stop an engine past its lease", (*chaosRun).stop},
+	{"freeze an engine for less than its lease", (*chaosRun).freeze},
+	{"freeze an engine whose processor continues", (*chaosRun).freezeLong},
+	{"set the clock of PostgreSQL forward", (*chaosRun).clockForward},
+	{"set the clock of PostgreSQL back", (*chaosRun).clockBackward},
+	{"restart an engine", (*chaosRun).restartEngine},
+	{"crash PostgreSQL", (*chaosRun).crash},
+	{"terminate backends", (*chaosRun).terminate},
+	{"lose responses of PostgreSQL", (*chaosRun).loseResponses},
+	{"stall an engine's connections", (*chaosRun).stallConnections},
+	{"cut an engine's connections", func(s *chaosRun, i int) { s.proxies[i].cut() }},
+	{"keep an old snapshot open", (*chaosRun).holdSnapshot},
+	{"lock rows from another client", (*chaosRun).lockRows},
+	{"end a process with a long queue", (*chaosRun).endLongQueue},
+	{"add a backlog to many namespaces", (*chaosRun).addBacklog},
+	{"slow down the processor", (*chaosRun).slowProcessor},
+	{"make the processor unreachable", (*chaosRun).refuseCalls},
 }
 
 func TestChaos(t *testing.T) {
@@ -89,18 +90,17 @@ func TestChaos(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d, %s", seed, *chaosDuration)
-	s := newSiege(t, seed)
+	s := newChaosRun(t, seed)
 	end := time.Now().Add(*chaosDuration)
-	var deck []int
-	for decks := 0; time.Now().Before(end) && !t.Failed(); {
-		if len(deck) == 0 {
-			deck = s.random.Perm(len(faults))
-			decks++
+	var remaining []int // the faults of this round
+	for time.Now().Before(end) && !t.Failed() {
+		if len(remaining) == 0 {
+			remaining = s.random.Perm(len(faults))
 		}
-		f := faults[deck[0]]
-		deck = deck[1:]
+		f := faults[remaining[0]]
+		remaining = remaining[1:]
 		t.Logf("%s: %d answered", f.name, s.load.acked.Load())
-		f.strike(s, s.random.IntN(len(s.nodes)))
+		f.inject(s, s.random.IntN(len(s.nodes)))
 		s.fired[f.name]++
 		before := s.load.acked.Load()
 		took := await(t, testTimeout, "calls are answered after: "+f.name, func() bool {
@@ -108,11 +108,11 @@ func TestChaos(t *testing.T) {
 		})
 		s.recovery[f.name] = max(s.recovery[f.name], took)
 	}
-	s.conclude()
+	s.finish()
 }
 
-func newSiege(t testing.TB, seed uint64) *siege {
-	s := &siege{
+func newChaosRun(t testing.TB, seed uint64) *chaosRun {
+	s := &chaosRun{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), server: durable.get(t),
 		fired: map[string]int{}, recovery: map[string]time.Duration{}, counters: map[string]float64{},
 	}
@@ -121,7 +121,7 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	for i := range 3 {
 		s.proxies = append(s.proxies, newProxy(t, s.dsn))
 		s.nodes = append(s.nodes, nil)
-		s.open(i)
+		s.startEngine(i)
 	}
 	putChain(t, s.nodes[0], s.chain, nil)
 	s.tenants = &tenants{}
@@ -135,9 +135,9 @@ func newSiege(t testing.TB, seed uint64) *siege {
 	return s
 }
 
-// vary creates operations of all kinds. Operations that are only accepted, and messages of other
-// processes, would be cancelled if their process broke. So processes with an even number never
-// break.
+// vary changes an operation to one of all kinds. Operations that are only accepted, and messages
+// from other processes, are cancelled if their process fails. So processes with an even number
+// never fail.
 func vary(e *entry, number int, random *rand.Rand) {
 	switch kind := random.IntN(100); {
 	case kind < 10:
@@ -159,28 +159,28 @@ func vary(e *entry, number int, random *rand.Rand) {
 	}
 }
 
-// open starts an engine in a free place.
-func (s *siege) open(i int) {
+// startEngine starts engine i. No engine i may be running.
+func (s *chaosRun) startEngine(i int) {
 	s.started++
 	s.nodes[i] = startNode(s.t, fmt.Sprintf("engine-%d-%d", i, s.started), s.proxies[i].dsn)
 	if s.fleet != nil {
-		s.fleet.seat(i, s.nodes[i])
+		s.fleet.replace(i, s.nodes[i])
 	}
 }
 
-// harvest adds the counters of an engine that is about to end. It scrapes the engine once, because
-// the processor holds its calls meanwhile, and a scrape may take as long as it waits for the
+// addCounters adds the counters of an engine that is about to end. It scrapes the engine only once,
+// because the processor holds the calls of the engine during the scrape. A scrape may wait for the
 // database.
-func (s *siege) harvest(n *node) {
+func (s *chaosRun) addCounters(n *node) {
 	_, scrape := n.get("/metrics")
 	for _, c := range counted {
 		s.counters[c.metric] += sumOf(scrape, c.metric)
 	}
 }
 
-// busy holds the processor until it works on two calls of an engine. It gives up after two seconds,
+// awaitBusy holds the processor until it works on two calls of an engine. It gives up after two seconds,
 // because all clients may be waiting for other engines.
-func (s *siege) busy(i int) {
+func (s *chaosRun) awaitBusy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	s.chain.hold(nil)
@@ -218,35 +218,35 @@ func soon(limit time.Duration, met func() bool) bool {
 	return true
 }
 
-// kill ends an engine while it holds calls. If a step of a run ends meanwhile, no engine has stored
+// kill ends an engine while it runs calls. If a step of a run has just ended, no engine has stored
 // the next step yet.
-func (s *siege) kill(i int) {
-	s.busy(i)
-	s.harvest(s.nodes[i])
+func (s *chaosRun) kill(i int) {
+	s.awaitBusy(i)
+	s.addCounters(s.nodes[i])
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	release := s.flows.holdEnd(conn)
 	s.nodes[i].kill()
 	release()
 	s.chain.openAll()
-	s.open(i)
+	s.startEngine(i)
 }
 
-// killDumb kills an engine while nothing that it stores gets through. Everything that it has
-// acknowledged until then must be stored.
-func (s *siege) killDumb(i int) {
-	s.busy(i)
-	s.harvest(s.nodes[i])
-	s.proxies[i].swallow()
+// killDisconnected kills an engine that has lost its connection to PostgreSQL. Everything that it
+// has acknowledged before must be stored.
+func (s *chaosRun) killDisconnected(i int) {
+	s.awaitBusy(i)
+	s.addCounters(s.nodes[i])
+	s.proxies[i].stall()
 	s.chain.openAll()
-	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // the processor answers meanwhile
+	soon(200*time.Millisecond, func() bool { return !s.nodes[i].isReady() }) // time for the processor to answer
 	s.nodes[i].kill()
 	s.proxies[i].pass()
-	s.open(i)
+	s.startEngine(i)
 }
 
-func (s *siege) stop(i int) {
-	s.busy(i)
+func (s *chaosRun) stop(i int) {
+	s.awaitBusy(i)
 	n := s.nodes[i]
 	n.signal(syscall.SIGSTOP)
 	s.chain.openAll()
@@ -259,20 +259,20 @@ func (s *siege) stop(i int) {
 	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
-func (s *siege) roll(i int) {
+func (s *chaosRun) restartEngine(i int) {
 	n := s.nodes[i]
-	s.busy(i)
-	s.harvest(n)
+	s.awaitBusy(i)
+	s.addCounters(n)
 	n.signal(syscall.SIGTERM)
 	await(s.t, testTimeout, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
 	s.chain.openAll()
 	if code := n.exit(); code != 0 {
 		s.t.Errorf("engine %s ended with code %d", n.name, code)
 	}
-	s.open(i)
+	s.startEngine(i)
 }
 
-func (s *siege) crash(int) {
+func (s *chaosRun) crash(int) {
 	crash(s.t, s.server)
 	if s.random.IntN(2) == 0 {
 		await(s.t, testTimeout, "the engines know that they are cut off", func() bool {
@@ -285,21 +285,21 @@ func (s *siege) crash(int) {
 	})
 }
 
-func (s *siege) terminate(int) {
+func (s *chaosRun) terminate(int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	terminateBackends(s.t, conn)
 }
 
-// remember opens a snapshot and keeps it open until its next turn. Rows that are deleted meanwhile
-// cannot be vacuumed.
-func (s *siege) remember(int) {
-	if s.old != nil {
-		s.old.Close(s.t.Context())
+// holdSnapshot opens a snapshot and keeps it open until the next call of holdSnapshot. PostgreSQL
+// cannot vacuum rows that are deleted in this time.
+func (s *chaosRun) holdSnapshot(int) {
+	if s.snapshot != nil {
+		s.snapshot.Close(s.t.Context())
 	}
-	s.old = observe(s.t, s.dsn)
+	s.snapshot = observe(s.t, s.dsn)
 	for _, sql := range []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM running"} {
-		if _, err := s.old.Exec(s.t.Context(), sql); err != nil {
+		if _, err := s.snapshot.Exec(s.t.Context(), sql); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func (s *siege) remember(int) {
 
 // lockRows locks running processes and tasks, as another client would, until other processes make
 // progress.
-func (s *siege) lockRows(int) {
+func (s *chaosRun) lockRows(int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	for _, sql := range []string{
@@ -326,7 +326,7 @@ func (s *siege) lockRows(int) {
 	soon(2*time.Second, func() bool { return s.load.acked.Load() > before+500 })
 }
 
-func (s *siege) deafen(i int) {
+func (s *chaosRun) loseResponses(i int) {
 	p := s.proxies[i]
 	before := p.lost.Load()
 	p.loseAnswers()
@@ -334,28 +334,28 @@ func (s *siege) deafen(i int) {
 	p.pass()
 }
 
-func (s *siege) swallow(i int) {
-	s.proxies[i].swallow()
+func (s *chaosRun) stallConnections(i int) {
+	s.proxies[i].stall()
 	await(s.t, testTimeout, "the engine knows that it is cut off", func() bool { return !s.nodes[i].isReady() })
 	s.proxies[i].pass()
 	await(s.t, testTimeout, "the engine is ready again", s.nodes[i].isReady)
 }
 
-func (s *siege) slow(int) {
+func (s *chaosRun) slowProcessor(int) {
 	g := s.chain.hold(nil)
 	soon(2*time.Second, func() bool { return g.arrived.Load() >= 30 })
 	s.chain.openAll()
 }
 
-func (s *siege) away(int) {
+func (s *chaosRun) refuseCalls(int) {
 	before := s.chain.refused.Load()
 	s.chain.refuse(30)
 	soon(5*time.Second, func() bool { return s.chain.refused.Load() >= before+30 })
 	s.chain.refuse(0)
 }
 
-// conclude heals everything, waits until all work is done, and compares the results.
-func (s *siege) conclude() {
+// finish stops the load, waits until all work is done, and compares the results.
+func (s *chaosRun) finish() {
 	s.chain.openAll()
 	s.flows.stop()
 	entries := s.load.finish()
@@ -371,23 +371,23 @@ func (s *siege) conclude() {
 	others := s.settleTenants(conn)
 	settle(s.t, s.dsn)
 	for _, n := range s.nodes {
-		s.harvest(n)
+		s.addCounters(n)
 	}
 	histories := verify(s.t, s.dsn, entries)
-	said, wrong := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
-	turnedAway, done := held(s.load.orders.windows, entries)
-	fires, odd := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrong, done, odd, s.jobs.judge(jobs), s.flows.judge(runs), s.tenants.judge(others)) {
+	messages, wrongMessages := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
+	rejected, wrongCalls := held(s.load.orders.windows, entries)
+	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
+	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs), s.flows.defects(runs), s.tenants.defects(others)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)
-	s.tell(conn, entries, slices.Concat(
-		s.figures(conn, said, turnedAway, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures()))
+	s.report(conn, entries, slices.Concat(
+		s.figures(conn, messages, rejected, fires), s.jobs.figures(jobs), s.flows.figures(runs), s.tenants.figures()))
 }
 
-// resumeAll resumes processes that an engine suspended by an old request after it was disconnected.
-// It returns their number.
-func (s *siege) resumeAll(conn *pgx.Conn) int {
+// resumeAll resumes all suspended processes and returns their number. An engine that was
+// disconnected may execute an old suspension late.
+func (s *chaosRun) resumeAll(conn *pgx.Conn) int {
 	rows, err := conn.Query(s.t.Context(), `SELECT process_id FROM processes WHERE status = 'SUSPENDED'`)
 	if err != nil {
 		s.t.Fatal(err)

@@ -24,16 +24,16 @@ const namespace = "chain"
 
 // fleet is all engines, as clients see them. If one does not answer, the next one is tried.
 type fleet struct {
-	t     testing.TB
-	try   time.Duration // how long to wait for one engine
-	mutex sync.Mutex
-	seats []*client.Client
+	t       testing.TB
+	try     time.Duration // how long to wait for one engine
+	mutex   sync.Mutex
+	engines []*client.Client
 }
 
 func newFleet(t testing.TB, nodes ...*node) *fleet {
-	f := &fleet{t: t, try: 2 * time.Second, seats: make([]*client.Client, len(nodes))}
+	f := &fleet{t: t, try: 2 * time.Second, engines: make([]*client.Client, len(nodes))}
 	for i, n := range nodes {
-		f.seat(i, n)
+		f.replace(i, n)
 	}
 	return f
 }
@@ -43,17 +43,17 @@ func one(n *node) *client.Client {
 	return client.New(n.url, client.WithRetry(client.Retry{MaxAttempts: 1}), client.WithoutKeys())
 }
 
-// seat replaces an engine by another one.
-func (f *fleet) seat(i int, n *node) {
+// replace replaces an engine by another one.
+func (f *fleet) replace(i int, n *node) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.seats[i] = one(n)
+	f.engines[i] = one(n)
 }
 
 func (f *fleet) at(i int) *client.Client {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	return f.seats[i%len(f.seats)]
+	return f.engines[i%len(f.engines)]
 }
 
 // putChain creates the namespace of a chain. change may be nil.
@@ -111,8 +111,8 @@ func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
 // errBroken means that the process accepts no calls until it is repaired.
 var errBroken = errors.New("the process is in ERROR")
 
-// verdict returns what a response means. If err is nil and the outcome is unknown, the response
-// means nothing, and another engine is tried.
+// verdict returns the outcome that a response proves. If the outcome is unknown and the error is
+// nil, the client must try another engine.
 func verdict(err error) (outcome, error) {
 	if err == nil {
 		return acked, nil
@@ -157,12 +157,12 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 		answer, err := e.request(limit, f.at(try))
 		cancel()
 		seen.note(err, time.Since(began))
-		said, hard := verdict(err)
+		result, hard := verdict(err)
 		if hard != nil {
 			return hard
 		}
-		if said != unknown {
-			e.outcome, e.answer = said, answer
+		if result != unknown {
+			e.outcome, e.answer = result, answer
 			return nil
 		}
 		if e.unkeyed {
@@ -176,11 +176,11 @@ func (f *fleet) do(ctx context.Context, e *entry, first int, seen *sightings) er
 	}
 }
 
-// ask sends the operation to all engines at once. The function that it returns waits for their
-// responses, which are equal to that of the client or missing.
+// ask sends the operation to all engines at once. The returned function waits for their responses
+// and checks that each one equals that of the client or is missing.
 func (f *fleet) ask(ctx context.Context, e *entry) (twins func()) {
 	limit, cancel := context.WithTimeout(ctx, f.try)
-	answers := make([][]byte, len(f.seats))
+	answers := make([][]byte, len(f.engines))
 	var group sync.WaitGroup
 	for i := range answers {
 		group.Go(func() {
@@ -291,7 +291,7 @@ type plan struct {
 	calls              int // of all clients together; 0 means until stop
 	seed               uint64
 	vary               func(e *entry, number int, random *rand.Rand) // nil means plain calls
-	// aside may replace a call by something else. It returns true if it did. It may be nil.
+	// aside may be nil. It may send another request instead of a call, and then returns true.
 	aside func(l *load, client, seq int, random *rand.Rand) bool
 }
 

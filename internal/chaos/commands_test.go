@@ -65,15 +65,15 @@ func (l *load) order(ctx context.Context, first int, give func(context.Context, 
 		cancel()
 		l.seen.note(err, time.Since(began))
 		if connect.CodeOf(err) != connect.CodeNotFound { // the message that starts it is being delivered
-			said, hard := verdict(err)
-			if said != unknown || hard != nil {
+			result, hard := verdict(err)
+			if result != unknown || hard != nil {
 				return unsure, hard
 			}
 			unsure = true
 		}
 		select {
 		case <-ctx.Done():
-			return unsure, fmt.Errorf("an order was never answered: %w", err)
+			return unsure, fmt.Errorf("no engine answered the command: %w", err)
 		case <-pause.C:
 		}
 	}
@@ -118,8 +118,8 @@ func (l *load) suspend(process string, first int) {
 	}
 }
 
-// letGo resumes a process that rejects calls although no client holds it: an engine that was
-// disconnected has executed an old command.
+// letGo resumes a process that rejects calls although no client has suspended it. This happens if
+// an engine that was disconnected executes an old command late.
 func (l *load) letGo(ctx context.Context, process string, first int) {
 	h := l.orders.hold(process)
 	h.turnedAway.Add(1)

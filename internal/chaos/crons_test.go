@@ -18,14 +18,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// cronNamespace contains the crons of a siege and their runs. The runs use the same processor, and
+// cronNamespace contains the crons of a chaos run and their runs. The runs use the same processor, and
 // no client calls them.
 const cronNamespace = "ticks"
 
 // triggered is the cron that fires only when it is triggered.
 const triggered = "triggered"
 
-// cronKind is a cron of a siege, and what its ledger must contain.
+// cronKind is a cron of a chaos run, and what its ledger must contain.
 type cronKind struct {
 	id        string
 	decisions []string // each fire time has one of these
@@ -54,7 +54,7 @@ var cronKinds = []cronKind{
 	{id: "asked", decisions: []string{"FIRED"}, statuses: []string{"SUCCESS"}},
 }
 
-// cronWatch is what the test knows about the crons of a siege without the database.
+// cronWatch is what the test knows about the crons of a chaos run without the database.
 type cronWatch struct {
 	t       testing.TB
 	url     string // of an HTTP target
@@ -125,7 +125,7 @@ func (w *cronWatch) trigger(ctx context.Context, f *fleet) {
 		w.tries++
 		if err == nil {
 			w.triggers[answer.GetFire().GetFireTime().AsTime().Format(time.RFC3339Nano)]++
-		} else if said, hard := verdict(err); said != unknown || hard != nil {
+		} else if result, hard := verdict(err); result != unknown || hard != nil {
 			w.t.Errorf("trigger: %v", err)
 		}
 		w.mutex.Unlock()

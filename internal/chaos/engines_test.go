@@ -244,7 +244,7 @@ func TestRollingRestart(t *testing.T) {
 			t.Errorf("engine %s ended with code %d", n.name, code)
 		}
 		t.Logf("engine %s drained in %s", n.name, time.Since(asked).Round(time.Millisecond))
-		f.seat(i, startNode(t, n.name[:1]+"1", dsn))
+		f.replace(i, startNode(t, n.name[:1]+"1", dsn))
 	}
 	before := l.acked.Load()
 	await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
@@ -257,7 +257,7 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("%d of %d calls were answered", l.acked.Load(), len(entries))
 	}
 	if n := count(t, conn, `SELECT count(*) FROM tasks WHERE attempt <> 1`); n != 0 || c.repeated.Load() != 0 {
-		t.Errorf("%d tasks have burnt an attempt, %d were asked for again", n, c.repeated.Load())
+		t.Errorf("%d tasks have used up an attempt, %d were sent to the processor again", n, c.repeated.Load())
 	}
 }
 

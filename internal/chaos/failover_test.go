@@ -76,7 +76,7 @@ func failoverThatLosesTheTail(t *testing.T) {
 			continue
 		}
 		if !slices.ContainsFunc(f.chain.told[e.process+" "+e.op], func(a []byte) bool { return bytes.Equal(a, e.answer) }) {
-			t.Errorf("%s of %s was answered %x, which the processor never said to it", e.op, e.process, e.answer)
+			t.Errorf("%s of %s was answered %x, which the processor never returned to it", e.op, e.process, e.answer)
 		}
 		mayBeLost := e.ended.After(replicated) && e.begun.Before(failed)
 		if h := histories[e.process]; mayBeLost && h != nil && len(h.answers[e.op]) == 0 {

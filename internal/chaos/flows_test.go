@@ -21,7 +21,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowNamespace contains the runs of a siege and the jobs of their steps. Its workers pull them.
+// flowNamespace contains the runs of a chaos run and the jobs of their steps. Its workers pull them.
 const flowNamespace = "streams"
 
 // The templates of runs. A step is retried until it succeeds, so every run succeeds.
@@ -47,7 +47,7 @@ var streamNeeds = map[string][]string{
 // gives lists the steps that are jobs, whose result is the answer of a worker.
 var gives = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
 
-// flowWatch is what the test knows about the runs of a siege without the database.
+// flowWatch is what the test knows about the runs of a chaos run without the database.
 type flowWatch struct {
 	t       testing.TB
 	fleet   *fleet
@@ -103,7 +103,7 @@ func (w *flowWatch) start(ctx context.Context) {
 				w.t.Errorf("start %s: %v", id, err)
 			}
 			if err == nil && !resp.GetStarted() {
-				err = fmt.Errorf("it is answered with run %s", resp.GetRun().GetRunId())
+				err = fmt.Errorf("the response contains run %s", resp.GetRun().GetRunId())
 			}
 			return err
 		})
@@ -198,10 +198,10 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	return rows
 }
 
-// judge returns the defects of runs: a run that is lost or has not ended; a step that is lost, has
+// defects returns the defects of runs: a run that is lost or has not ended; a step that is lost, has
 // begun or ended twice, has begun before the steps that it needs had ended, or has the result of an
 // answer that was rejected.
-func (w *flowWatch) judge(rows map[string]map[string]flowRow) (wrong []string) {
+func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {
 		if sure && rows[id] == nil {
@@ -240,9 +240,9 @@ func (w *flowWatch) given(job string, r flowRow) (wrong []string) {
 	answers, accepted := w.jobs.answers[job], w.jobs.accepted[job]
 	switch {
 	case r.ends != 1:
-		return []string{fmt.Sprintf("job %s has ended well %d times", job, r.ends)}
+		return []string{fmt.Sprintf("job %s succeeded %d times", job, r.ends)}
 	case len(r.result) < 2 || !slices.Contains(answers, trim(r.result)):
-		return []string{fmt.Sprintf("step %s has the result %s, which nobody gave", job, r.result)}
+		return []string{fmt.Sprintf("step %s has the result %s, which no worker returned", job, r.result)}
 	case len(accepted) > 1 || len(accepted) == 1 && accepted[0] != trim(r.result):
 		return []string{fmt.Sprintf("step %s has the result %s; accepted were %v", job, r.result, accepted)}
 	}
@@ -298,7 +298,7 @@ func TestFlowsAreJudged(t *testing.T) {
 		}
 		rows := map[string]map[string]flowRow{"x": steps}
 		tt.change(w, rows)
-		if wrong := w.judge(rows); len(wrong) != tt.wrong {
+		if wrong := w.defects(rows); len(wrong) != tt.wrong {
 			t.Errorf("%s: %q", name, wrong)
 		}
 	}

@@ -20,14 +20,14 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// jobNamespace contains the jobs of a siege. Workers pull them.
+// jobNamespace contains the jobs of a chaos run. Workers pull them.
 const jobNamespace = "toil"
 
 // leaseTime is how long a worker may be silent. It is as short as the time after which an engine
 // counts as dead.
 const leaseTime = 2 * time.Second
 
-// jobWatch is what the test knows about the jobs of a siege without the database: what was
+// jobWatch is what the test knows about the jobs of a chaos run without the database: what was
 // enqueued, and what the workers were told.
 type jobWatch struct {
 	t     testing.TB
@@ -114,7 +114,7 @@ func (w *jobWatch) ask(ctx context.Context, first int, do func(context.Context, 
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
 		err := do(limit, w.fleet.at(try))
 		over()
-		if said, hard := verdict(err); said == acked || hard != nil || ctx.Err() != nil {
+		if result, hard := verdict(err); result == acked || hard != nil || ctx.Err() != nil {
 			return err
 		}
 		soon(20*time.Millisecond, func() bool { return false })
@@ -237,9 +237,9 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	return rows
 }
 
-// judge returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
+// defects returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
 // with an answer that no worker gave, or whose worker was told that another answer was accepted.
-func (w *jobWatch) judge(rows map[string]jobRow) (wrong []string) {
+func (w *jobWatch) defects(rows map[string]jobRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.enqueued {
 		if _, there := rows[id]; sure && !there {
@@ -260,7 +260,7 @@ func (w *jobWatch) judge(rows map[string]jobRow) (wrong []string) {
 		case r.ends != 1:
 			say("job %s has ended %d times", id, r.ends)
 		case !slices.Contains(w.answers[id], trim(r.result)):
-			say("job %s has the result %s, which nobody gave", id, r.result)
+			say("job %s has the result %s, which no worker returned", id, r.result)
 		case len(w.accepted[id]) > 1 || len(w.accepted[id]) == 1 && w.accepted[id][0] != trim(r.result):
 			say("job %s has the result %s; accepted were %v", id, r.result, w.accepted[id])
 		}
@@ -283,8 +283,8 @@ func (w *jobWatch) figures(rows map[string]jobRow) []figure {
 		{"jobs done by workers, each once", done},
 		{"leases whose worker died", w.left},
 		{"leases whose worker was silent for too long", w.paused},
-		{"answers refused under a lease that was lost", w.refused},
-		{"leases given back", w.released},
+		{"answers rejected because of a lost lease", w.refused},
+		{"leases released", w.released},
 		{"attempts of jobs that failed", w.failed},
 	}
 }
@@ -312,7 +312,7 @@ func TestJobsAreJudged(t *testing.T) {
 		}
 		rows := map[string]jobRow{"a": {"COMPLETED", `"1"`, 1}, "b": {"COMPLETED", `"9"`, 1}}
 		tt.change(w, rows)
-		if wrong := w.judge(rows); len(wrong) != tt.wrong {
+		if wrong := w.defects(rows); len(wrong) != tt.wrong {
 			t.Errorf("%s: %v", name, wrong)
 		}
 	}

@@ -137,7 +137,7 @@ func delivered(histories map[string]*history, statuses map[string]string, cancel
 	}
 	for what, n := range want {
 		if n != 0 {
-			wrong = append(wrong, fmt.Sprintf("%s stands there %d times more than it was said", what, -n))
+			wrong = append(wrong, fmt.Sprintf("%s was executed %d times more often than it was sent", what, -n))
 		}
 	}
 	return d, wrong

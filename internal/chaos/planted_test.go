@@ -28,11 +28,11 @@ func TestDelivered(t *testing.T) {
 		want  string // part of the defect that is found; "" if there is none
 	}{
 		{"all is well", func(map[string][]string, map[string]string) {}, ""},
-		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] }, "p2: from p1 c1 tell=p2 stands there -1 times more"},
-		{"a message came twice", func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) }, "p2: from p1 c1 tell=p2 stands there 1 times more"},
-		{"a message of a result that was not stored", func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) }, "p2: from p1 c1 tell=p2 stands there 1 times more"},
-		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") }, "child-a: born to end stands there -1 times more"},
-		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] }, "p1: end of p1 c3 raise=child-b stands there -1 times more"},
+		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] }, "p2: from p1 c1 tell=p2 was executed -1 times more often"},
+		{"a message came twice", func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) }, "p2: from p1 c1 tell=p2 was executed 1 times more often"},
+		{"a message of a result that was not stored", func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) }, "p2: from p1 c1 tell=p2 was executed 1 times more often"},
+		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") }, "child-a: born to end was executed -1 times more often"},
+		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] }, "p1: end of p1 c3 raise=child-b was executed -1 times more often"},
 		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" }, "child-a, which ends at once, is RUNNING"},
 		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" }, "child-b, whose cancel was acknowledged, is RUNNING"},
 	}
@@ -85,15 +85,15 @@ func TestTwice(t *testing.T) {
 	t.Parallel()
 	c := &chain{}
 	first, other := c.begin("1"), c.begin("2")
-	if n := c.twice(); n != 0 {
+	if n := c.repeatedTasks(); n != 0 {
 		t.Errorf("%d tasks have two attempts, want none", n)
 	}
 	second := c.begin("1")
-	if n := c.twice(); n != 1 {
+	if n := c.repeatedTasks(); n != 1 {
 		t.Errorf("%d tasks have two attempts, want 1", n)
 	}
 	first()
-	if n := c.twice(); n != 0 {
+	if n := c.repeatedTasks(); n != 0 {
 		t.Errorf("%d tasks have two attempts after one has ended", n)
 	}
 	second()
@@ -121,7 +121,7 @@ func TestTenantsAreJudged(t *testing.T) {
 	} {
 		rows := tenantRows{ended: map[string]int{"q0": 10}, left: map[string]int{}, backlog: 30}
 		tt.plant(&rows)
-		if got := strings.Join(w.judge(rows), "; "); got != tt.want {
+		if got := strings.Join(w.defects(rows), "; "); got != tt.want {
 			t.Errorf("%s: found %q, want %q", name, got, tt.want)
 		}
 	}

@@ -176,7 +176,7 @@ func TestTimersOfADeadEngine(t *testing.T) {
 	}
 	a.kill()
 	if n := count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()`); n != timers {
-		t.Fatalf("%d of %d timers stand when their engine is dead", n, timers)
+		t.Fatalf("%d of %d timers are stored after the death of their engine", n, timers)
 	}
 	await(t, testTimeout, "all timers have fired", func() bool {
 		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`) == timers

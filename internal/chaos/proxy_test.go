@@ -116,14 +116,14 @@ func (p *proxy) loseAnswers() {
 	p.deaf = true
 }
 
-// swallow holds everything in both directions and closes nothing.
-func (p *proxy) swallow() {
+// stall holds everything in both directions and closes nothing.
+func (p *proxy) stall() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.released = make(chan struct{})
 }
 
-// pass heals the proxy. Data that it has swallowed is lost, with its connections.
+// pass heals the proxy. Data that it has held is lost, with its connections.
 func (p *proxy) pass() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -21,32 +21,32 @@ type figure struct {
 var rare = []string{"tasks of crons tried again"}
 
 // figures returns what happened in a run, as docs/reliability.md shows it.
-func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int, fires cronCounts) []figure {
+func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fires cronCounts) []figure {
 	rows := func(sql string) int { return count(s.t, conn, sql) }
 	list := []figure{
 		{"calls acknowledged", int(s.load.acked.Load())},
-		{"attempts that a processor saw again", int(s.chain.repeated.Load())},
+		{"attempts that a processor received again", int(s.chain.repeated.Load())},
 		{"tasks that took more than one attempt", rows(`SELECT count(*) FROM tasks WHERE attempt > 1`)},
 		{"tasks rejected", rows(`SELECT count(*) FROM tasks WHERE rejection IS NOT NULL`)},
-		{"tasks that broke their process", rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
+		{"tasks that failed their process", rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
 		{"processes repaired", int(s.load.repairs.Load())},
 		{"timers fired", rows(`SELECT count(*) FROM tasks
 			WHERE task_type = 'TIMEOUT' AND status = 'FINISHED' AND namespace = '` + namespace + `'`)},
-		{"messages between processes delivered", said.told},
-		{"children started by a message", said.born},
-		{"children cancelled", said.cancelled},
-		{"parents told of the end of a child", said.ends},
+		{"messages between processes delivered", messages.told},
+		{"children started by a message", messages.born},
+		{"children cancelled", messages.cancelled},
+		{"parents notified of the end of a child", messages.ends},
 		{"processes suspended and resumed", len(s.load.orders.windows)},
-		{"calls turned away by a suspended process", turnedAway},
+		{"calls rejected by a suspended process", rejected},
 		{"freezes that an engine noticed in time", s.freezes},
 		{"tasks repeated while their engine was frozen", s.repeated},
-		{"attempts whose times were moved", s.moved},
+		{"attempts whose times a clock step changed", s.moved},
 		{"rows locked by another client", s.locked},
 		{"fire times of crons, each decided once", fires.fires},
 		{"triggers of crons, each fired once", fires.triggers},
-		{"fires that waited for the run before", fires.queued},
-		{"runs that another one took the place of", fires.cancelled},
-		{"runs that passed their timeout", fires.timeouts},
+		{"fires that waited for the previous run", fires.queued},
+		{"runs that another run replaced", fires.cancelled},
+		{"runs that exceeded their timeout", fires.timeouts},
 		{"requests of crons", fires.requests},
 		{"tasks of crons tried again", rows(`SELECT count(*) FROM tasks
 			WHERE starts_with(process_id, '~cron/') AND attempt > 1`)},
@@ -57,9 +57,9 @@ func (s *siege) figures(conn *pgx.Conn, said deliveries, turnedAway int, fires c
 	return list
 }
 
-// tell prints what happened. A run fails if a timer fired early. A long run fails if something did
-// not happen at all.
-func (s *siege) tell(conn *pgx.Conn, entries []*entry, figures []figure) {
+// report prints the figures of the run. The run fails if a timer fired early. A long run also fails
+// if a fault or a recovery never happened.
+func (s *chaosRun) report(conn *pgx.Conn, entries []*entry, figures []figure) {
 	s.t.Logf("the longest operation took %s; clients saw %v", longest(entries).Round(time.Millisecond), &s.load.seen)
 	long := *chaosDuration >= time.Minute
 	lines := []string{fmt.Sprintf("what happened (seed %d, %s):", s.seed, *chaosDuration)}
@@ -67,7 +67,7 @@ func (s *siege) tell(conn *pgx.Conn, entries []*entry, figures []figure) {
 		lines = append(lines, fmt.Sprintf("%-58s %6d  answered again within %s",
 			f.name, s.fired[f.name], s.recovery[f.name].Round(time.Millisecond)))
 		if long && s.fired[f.name] == 0 {
-			s.t.Errorf("it never came to: %s", f.name)
+			s.t.Errorf("this fault was never injected: %s", f.name)
 		}
 	}
 	for _, f := range figures {

@@ -22,8 +22,8 @@ const (
 	backlogNamespace = "backlog" // backlog1, backlog2, …
 )
 
-// The sizes of the first strike of each kind in a run of fullSize or more. Shorter runs and later
-// strikes fill less.
+// The sizes that the first fault of each kind uses in a run of fullSize or more. Shorter runs and
+// later faults use smaller sizes.
 const (
 	fullSize          = 30 * time.Minute
 	largestQueue      = 2_000_000
@@ -35,7 +35,7 @@ const (
 	laterPart         = 20
 )
 
-// scaled returns the size of a strike. It is the earlier-th strike of its kind, from 0.
+// scaled returns the size of a fault. earlier is the number of earlier faults of its kind.
 func scaled(n, smallest, earlier int, run time.Duration) int {
 	n = int(float64(n) * min(1, run.Seconds()/fullSize.Seconds()))
 	if earlier > 0 {
@@ -65,8 +65,8 @@ type tenantRows struct {
 	backlog int            // tasks of the backlog that have finished
 }
 
-// judge compares both and returns the differences.
-func (w *tenants) judge(rows tenantRows) (wrong []string) {
+// defects compares both and returns the differences.
+func (w *tenants) defects(rows tenantRows) (wrong []string) {
 	for _, q := range w.queues {
 		if left := rows.left[q.process]; left > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s was removed, but %d of its rows are left", q.process, left))
@@ -96,7 +96,7 @@ func (w *tenants) figures() []figure {
 }
 
 // putTenants creates the namespaces of the other tenants. Their processor is part of the engine.
-func (s *siege) putTenants() {
+func (s *chaosRun) putTenants() {
 	for _, name := range []string{queueNamespace, backlogNamespace} {
 		ns := &progressorv1.Namespace{
 			Namespace: name, RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 100},
@@ -144,9 +144,9 @@ SELECT $1 || n, 'RUNNING', $3::int * 2
     ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`
 )
 
-// queueUp sends a process many notifications, suspends it, may resume it, and ends it. Its waiting
+// endLongQueue sends a process many notifications, suspends it, may resume it, and ends it. Its waiting
 // tasks change their status each time.
-func (s *siege) queueUp(int) {
+func (s *chaosRun) endLongQueue(int) {
 	q := queue{
 		process: fmt.Sprintf("q%d", len(s.tenants.queues)), removed: s.random.IntN(3) == 0,
 		n: scaled(largestQueue, smallestQueue, len(s.tenants.queues), *chaosDuration),
@@ -186,7 +186,7 @@ func (s *siege) queueUp(int) {
 }
 
 // remove removes a process with a queue.
-func (s *siege) remove(process string) {
+func (s *chaosRun) remove(process string) {
 	s.order("remove "+process, func(ctx context.Context, c *client.Client) error {
 		_, err := c.Process.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{
 			Namespace: queueNamespace, ProcessId: process,
@@ -199,7 +199,7 @@ func (s *siege) remove(process string) {
 }
 
 // order sends the command of an operator to the engines until one has executed it.
-func (s *siege) order(what string, give func(context.Context, *client.Client) error) {
+func (s *chaosRun) order(what string, give func(context.Context, *client.Client) error) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), testTimeout+*chaosDuration)
 	defer cancel()
 	unsure, err := s.load.order(ctx, s.random.IntN(len(s.nodes)), give)
@@ -211,8 +211,8 @@ func (s *siege) order(what string, give func(context.Context, *client.Client) er
 	}
 }
 
-// pileUp gives many namespaces a backlog of due timers and waiting calls.
-func (s *siege) pileUp(int) {
+// addBacklog gives many namespaces a backlog of due timers and waiting calls.
+func (s *chaosRun) addBacklog(int) {
 	earlier := s.tenants.backlog
 	namespaces := scaled(backlogNamespaces, fewestNamespaces, 0, 30**chaosDuration)
 	each := scaled(largestBacklog, smallestBacklog, earlier, *chaosDuration)
@@ -237,7 +237,7 @@ func (s *siege) pileUp(int) {
 }
 
 // execute runs one statement as another client of the database.
-func (s *siege) execute(sql string, args ...any) {
+func (s *chaosRun) execute(sql string, args ...any) {
 	s.t.Helper()
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -249,7 +249,7 @@ func (s *siege) execute(sql string, args ...any) {
 // settleTenants waits until the other tenants have no more work, and returns what the database
 // contains of them. It removes the processes with queues, because the final checks of all rows have
 // a time limit.
-func (s *siege) settleTenants(conn *pgx.Conn) tenantRows {
+func (s *chaosRun) settleTenants(conn *pgx.Conn) tenantRows {
 	s.awaitTenants(conn)
 	rows := tenantRows{
 		ended: s.byProcess(conn, `SELECT process_id, count(*) FROM tasks
@@ -270,7 +270,7 @@ func (s *siege) settleTenants(conn *pgx.Conn) tenantRows {
 }
 
 // awaitTenants waits until no task of other tenants waits and no process is being removed.
-func (s *siege) awaitTenants(conn *pgx.Conn) {
+func (s *chaosRun) awaitTenants(conn *pgx.Conn) {
 	s.t.Helper()
 	const left = `SELECT (SELECT count(*) FROM schedule WHERE namespace = $1 OR starts_with(namespace, $2))
 		+ (SELECT count(*) FROM queue_backlogs)
@@ -282,7 +282,7 @@ func (s *siege) awaitTenants(conn *pgx.Conn) {
 }
 
 // byProcess counts rows of the namespace with queues.
-func (s *siege) byProcess(conn *pgx.Conn, sql string) map[string]int {
+func (s *chaosRun) byProcess(conn *pgx.Conn, sql string) map[string]int {
 	rows, err := conn.Query(s.t.Context(), sql, queueNamespace)
 	if err != nil {
 		s.t.Fatal(err)

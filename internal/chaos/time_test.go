@@ -16,8 +16,8 @@ const liveLimit = 5 * time.Second
 
 // freeze stops an engine for between 2/3 of its lease and all of it. The engine must cancel its
 // attempts by itself.
-func (s *siege) freeze(i int) {
-	s.busy(i)
+func (s *chaosRun) freeze(i int) {
+	s.awaitBusy(i)
 	n := s.nodes[i]
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -34,7 +34,7 @@ func (s *siege) freeze(i int) {
 		})
 		s.freezes++
 	}
-	s.alone()
+	s.awaitSingleAttempts()
 	s.chain.openAll()
 	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
@@ -51,24 +51,24 @@ func silent(t testing.TB, conn *pgx.Conn, n *node, while string) bool {
 // attempts. When the engine continues, it must cancel its own. Tasks that it has locked are
 // repeated only after 10 s. The test does not wait for those, because the step timeout of the calls
 // is as long.
-func (s *siege) freezeLong(i int) {
-	s.busy(i)
+func (s *chaosRun) freezeLong(i int) {
+	s.awaitBusy(i)
 	n := s.nodes[i]
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
 	n.signal(syscall.SIGSTOP)
-	soon(5*time.Second, func() bool { return s.chain.twice() > 0 })
-	s.repeated += s.chain.twice()
+	soon(5*time.Second, func() bool { return s.chain.repeatedTasks() > 0 })
+	s.repeated += s.chain.repeatedTasks()
 	n.signal(syscall.SIGCONT)
-	s.alone()
+	s.awaitSingleAttempts()
 	s.chain.openAll()
 	await(s.t, testTimeout, "the engine is ready again", n.isReady)
 }
 
-// alone waits until no task has two live attempts.
-func (s *siege) alone() {
+// awaitSingleAttempts waits until no task has two live attempts.
+func (s *chaosRun) awaitSingleAttempts() {
 	s.t.Helper()
-	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.twice() == 0 })
+	await(s.t, liveLimit, "no task has two live attempts", func() bool { return s.chain.repeatedTasks() == 0 })
 }
 
 // A step of the clock of PostgreSQL changes the age of everything. Moving stored times has the same
@@ -95,17 +95,17 @@ const (
 
 // clockForward sets the clock forward by an hour, so that every heartbeat, lease and deadline is
 // long over.
-func (s *siege) clockForward(int) { s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases) }
+func (s *chaosRun) clockForward(int) { s.clockStep("-1 hour", moveNodes, moveRunning, moveLeases) }
 
 // clockBackward sets the clock back by an hour, so that everything that is stored is in the future.
-func (s *siege) clockBackward(int) {
+func (s *chaosRun) clockBackward(int) {
 	s.clockStep("1 hour", moveNodes, moveRunning, moveLeases, moveMessages, moveCancels)
 }
 
 // clockStep moves stored times while the engines hold calls, and waits for the next heartbeat of
 // each engine. No engine may declare all others dead.
-func (s *siege) clockStep(by string, statements ...string) {
-	s.busy(0)
+func (s *chaosRun) clockStep(by string, statements ...string) {
+	s.awaitBusy(0)
 	dead := s.sum("progressor_nodes_declared_dead_total")
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -131,7 +131,7 @@ func (s *siege) clockStep(by string, statements ...string) {
 }
 
 // sum returns the sum of a metric over all engines.
-func (s *siege) sum(name string) (sum float64) {
+func (s *chaosRun) sum(name string) (sum float64) {
 	for _, n := range s.nodes {
 		sum += n.metric(name)
 	}
@@ -167,8 +167,8 @@ func (c *chain) working(tasks []string) (n int) {
 	return n
 }
 
-// twice counts the tasks with two attempts that the processor works on at the same time.
-func (c *chain) twice() (n int) {
+// repeatedTasks counts the tasks with two attempts that the processor works on at the same time.
+func (c *chain) repeatedTasks() (n int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, attempts := range c.live {

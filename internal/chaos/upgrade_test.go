@@ -86,7 +86,7 @@ func TestMigrationUnderLoad(t *testing.T) {
 	if code := nodes[0].terminate(); code != 0 {
 		t.Errorf("the engine ended with code %d", code)
 	}
-	f.seat(0, startNode(t, "a1", dsn))
+	f.replace(0, startNode(t, "a1", dsn))
 	goesOn("calls are answered by an engine that was started on the newer schema", 200)
 	endUpgrade(t, l, c, dsn)
 }
@@ -106,7 +106,7 @@ func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	settle(t, dsn)
 	verify(t, dsn, entries)
 	if n := count(t, observe(t, dsn), `SELECT count(*) FROM tasks WHERE attempt <> 1`); n != 0 || c.repeated.Load() != 0 {
-		t.Errorf("%d tasks have burnt an attempt, %d were asked for again", n, c.repeated.Load())
+		t.Errorf("%d tasks have used up an attempt, %d were sent to the processor again", n, c.repeated.Load())
 	}
 }
 
@@ -150,7 +150,7 @@ func TestUpgrade(t *testing.T) {
 		if code := n.terminate(); code != 0 {
 			t.Errorf("engine %s ended with code %d", n.name, code)
 		}
-		f.seat(i, startNode(t, n.name[:1]+"1", dsn))
+		f.replace(i, startNode(t, n.name[:1]+"1", dsn))
 		goesOn("calls are answered by an old and a new engine, and then by new ones")
 	}
 	endUpgrade(t, l, c, dsn)

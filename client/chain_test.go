@@ -43,8 +43,8 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 	return processor.Result().Event(r.GetArgs()).AuxState(text).Response(text).Done()
 }
 
-// steal takes leases like a worker that dies before it answers. Their tasks go to other workers.
-func (h *house) steal(ctx context.Context, most int) (stolen int) {
+// steal takes leases and never answers, like a worker that dies. Other workers then get the tasks.
+func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error means that the test is over
 			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Second),
@@ -54,10 +54,10 @@ func (h *house) steal(ctx context.Context, most int) (stolen int) {
 	return stolen
 }
 
-// Workers come, stop and die on a pull namespace whose processes are hash chains. Each call is
-// applied once, in an order that agrees with all responses.
+// Workers of a pull namespace start, stop and die. The processes are hash chains. Each call is
+// applied once, and all responses agree on the order.
 func TestChainOverWorkers(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	const processes, callers, calls = 3, 4, 15
 	serve := func(w *client.Worker) { w.HandleProcesses(processor.Func(chain)) }
 	h.worker(h.client, serve)
@@ -93,7 +93,7 @@ func TestChainOverWorkers(t *testing.T) {
 					answers[id][l.N] = l
 					mu.Unlock()
 					if c == 0 && n == calls/2 && p == 0 {
-						leaves.stop() // with its leases, which it releases
+						leaves.stop() // releases its leases
 						h.worker(h.client, serve)
 					}
 				}
@@ -107,7 +107,7 @@ func TestChainOverWorkers(t *testing.T) {
 		want := link{}.add("born")
 		for n := 2; n <= callers*calls+1; n++ {
 			if want = want.add(known[n].Op); want != known[n] {
-				t.Fatalf("%s: number %d is %v; what comes before makes it %v", id, n, known[n], want)
+				t.Fatalf("%s: number %d is %v, but the operations before it result in %v", id, n, known[n], want)
 			}
 		}
 		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: id})

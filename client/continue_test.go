@@ -17,7 +17,7 @@ import (
 // After an attempt that fails right after reporting its progress, the next attempt gets the
 // progress. It begins when the failure says.
 func TestContinuesAfterAFailure(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "copy", func(ctx context.Context, _ struct{}) (float64, error) {
 			page := client.LastProgress(ctx).GetDetails().GetFields()["page"].GetNumberValue()
@@ -42,7 +42,7 @@ func TestContinuesAfterAFailure(t *testing.T) {
 
 // Other jobs do not get the progress of an attempt, and RetryJob of an ended job begins without it.
 func TestProgressIsOfOneJob(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "copy", func(ctx context.Context, _ struct{}) (bool, error) {
 			known := client.LastProgress(ctx) != nil
@@ -66,7 +66,7 @@ func TestProgressIsOfOneJob(t *testing.T) {
 // Progress that the engine would reject is rejected where it is reported, because it must not fail
 // the heartbeat of all leases.
 func TestReportDetailsRefuses(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	refused := make(chan []error, 1)
 	h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "copy", func(ctx context.Context, _ struct{}) (bool, error) {
@@ -93,7 +93,7 @@ func TestReportDetailsRefuses(t *testing.T) {
 
 // A handler releases its job with a delay. The job waits for the delay, and no attempt is counted.
 func TestHandlerReleases(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	var calls atomic.Int32
 	w := h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "copy", func(context.Context, struct{}) (int32, error) {

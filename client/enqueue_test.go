@@ -21,7 +21,7 @@ type mail struct {
 // A handler gets args of the type that Enqueue sent. Options, the ID, the delay and the key take
 // effect.
 func TestEnqueueTyped(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	got := make(chan mail, 1)
 	h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "send", func(_ context.Context, m mail) (int, error) {
@@ -55,7 +55,7 @@ func TestEnqueueTyped(t *testing.T) {
 
 // Invalid requests are rejected with the names of their fields.
 func TestEnqueueRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	for want, enqueue := range map[string]func() (*progressorv1.EnqueueResponse, error){
 		"unsupported type": func() (*progressorv1.EnqueueResponse, error) {
 			return client.Enqueue(t.Context(), h.client, "pull", "send", func() {})

@@ -12,8 +12,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// A worker holds as many leases as it may, each with the longest summary. The engine accepts every
-// heartbeat, and a few heartbeats send all summaries.
+// A worker holds the maximum number of leases, each with a summary of maximum length. The engine
+// accepts every heartbeat, and a few heartbeats send all summaries.
 func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	t.Parallel()
 	s := &workerRun{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*heldLease{}}
@@ -21,10 +21,10 @@ func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 		token := fmt.Sprintf("%0100d", n)
 		s.held[token] = &heldLease{lease: &progressorv1.Lease{LeaseToken: token}, interval: time.Second, progress: &progressorv1.Progress{Percent: 1, Summary: strings.Repeat("x", maxSummaryBytes)}}
 	}
-	told := map[string]bool{}
-	for beats := 0; len(told) < maxConcurrency; beats++ {
+	reported := map[string]bool{}
+	for beats := 0; len(reported) < maxConcurrency; beats++ {
 		if beats > maxConcurrency*maxSummaryBytes/maxProgress {
-			t.Fatalf("%d of %d summaries are told after %d heartbeats", len(told), maxConcurrency, beats)
+			t.Fatalf("%d heartbeats sent %d of %d summaries", beats, len(reported), maxConcurrency)
 		}
 		req, beating, _ := s.heartbeatRequest()
 		if size := proto.Size(req); size > process.MaxMessageBytes || len(req.GetBeats()) != maxConcurrency {
@@ -32,7 +32,7 @@ func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 		}
 		for n, h := range beating {
 			if progress := req.GetBeats()[n].GetProgress(); progress != nil {
-				told[h.lease.GetLeaseToken()] = true
+				reported[h.lease.GetLeaseToken()] = true
 			}
 			h.applyDirective(&progressorv1.LeaseDirective{}, req.GetBeats()[n].GetProgress(), time.Now())
 		}

@@ -161,7 +161,7 @@ func answerOf(
 		f := processor.FailureOf(err)
 		if f.GetReason() == process.ReasonTimeout && errors.Is(cause, context.DeadlineExceeded) {
 			f.Message = strings.ReplaceAll(
-				f.GetMessage(), context.DeadlineExceeded.Error(), "it passed its timeout"+timeoutOf(l),
+				f.GetMessage(), context.DeadlineExceeded.Error(), "the attempt exceeded its timeout"+timeoutOf(l),
 			)
 		}
 		resp = &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: f}}

@@ -24,9 +24,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// tracedHouse is an engine behind HTTP with tracing. Its namespace "ns" pushes to a processor in
+// tracedTestEngine is an engine behind HTTP with tracing. Its namespace "ns" pushes to a processor in
 // Go, which creates a span for each task.
-func tracedHouse(t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor) (*house, *enginetest.Node) {
+func tracedTestEngine(t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor) (*testEngine, *enginetest.Node) {
 	t.Helper()
 	var queue *jobs.Jobs
 	n := enginetest.Start(t, dsn, processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
@@ -39,7 +39,7 @@ func tracedHouse(t *testing.T, dsn string, s *enginetest.Spans, push *progressor
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
 	server := httptest.NewServer(rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s}))
 	t.Cleanup(server.Close)
-	return &house{t, server.URL, client.New(server.URL)}, n
+	return &testEngine{t, server.URL, client.New(server.URL)}, n
 }
 
 // pushed serves a processor and returns its URL.
@@ -86,7 +86,7 @@ func TestOneTrace(t *testing.T) {
 				}
 				return processor.Result().Done()
 			}))
-			h, _ := tracedHouse(t, storagetest.DSN(t), s, way)
+			h, _ := tracedTestEngine(t, storagetest.DSN(t), s, way)
 			if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "ns", ProcessId: "p"}); err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +123,8 @@ func TestOneTrace(t *testing.T) {
 func TestTraceOfAJob(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(1)
-	asker, _ := tracedHouse(t, dsn, s, nil)
-	_, other := tracedHouse(t, dsn, s, nil)
+	asker, _ := tracedTestEngine(t, dsn, s, nil)
+	_, other := tracedTestEngine(t, dsn, s, nil)
 	ctx, asking := s.Begin(t.Context(), "client")
 	enqueue := func(id string) {
 		t.Helper()
@@ -175,7 +175,7 @@ func TestTraceOfAJob(t *testing.T) {
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	s := enginetest.NewSpans(1)
-	h, _ := tracedHouse(t, storagetest.DSN(t), s, nil)
+	h, _ := tracedTestEngine(t, storagetest.DSN(t), s, nil)
 	read := &progressorv1.GetProcessRequest{Namespace: "ns", ProcessId: "absent"}
 	if _, err := h.client.Process.GetProcess(t.Context(), read); err == nil {
 		t.Fatal("it is there")
@@ -198,7 +198,7 @@ func TestTraceOfRequests(t *testing.T) {
 func TestTraceRatio(t *testing.T) {
 	t.Parallel()
 	dsn, s := storagetest.DSN(t), enginetest.NewSpans(0)
-	h, _ := tracedHouse(t, dsn, s, nil)
+	h, _ := tracedTestEngine(t, dsn, s, nil)
 	if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "ns", ProcessId: "p"}); err != nil {
 		t.Fatal(err)
 	}

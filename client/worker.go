@@ -46,7 +46,7 @@ type workerOptions struct {
 
 const (
 	maxConcurrency = 10_000           // limit of leases in one heartbeat
-	maxAsked       = 256              // leases per poll; one message carries all their args
+	maxAsked       = 256              // leases per poll; one response contains all their args
 	pollWait       = 20 * time.Second // how long a poll waits on the server
 	requestTimeout = 30 * time.Second // for requests that do not wait on the server
 	stopMargin     = 2 * time.Second  // how long cancelled handlers have to return when the worker stops
@@ -56,11 +56,11 @@ const (
 // must have different IDs. The default consists of the host, the process ID and a random part.
 func WithWorkerID(id string) WorkerOption { return func(o *workerOptions) { o.id = id } }
 
-// WithConcurrency sets how many tasks run at a time; the default is 10, the maximum 10,000.
+// WithConcurrency sets how many tasks run at a time. The default is 10. The maximum is 10,000.
 func WithConcurrency(n int) WorkerOption { return func(o *workerOptions) { o.concurrency = n } }
 
-// WithStopGrace sets how long running handlers may go on when Run ends; the default is 30 s. Then
-// their tasks are released.
+// WithStopGrace sets how long running handlers may continue after the worker was stopped. Then their
+// tasks are released. The default is 30 s.
 func WithStopGrace(d time.Duration) WorkerOption { return func(o *workerOptions) { o.grace = d } }
 
 // WithLeaseDuration sets how long this worker may be silent before its tasks go to another one. The
@@ -124,7 +124,8 @@ func (w *Worker) HandleJobs(p processor.Processor) { w.others = p }
 func (w *Worker) HandleJob(name string, p processor.Processor) { w.jobs[name] = p }
 
 // Run runs tasks until ctx ends or an operator stops the worker. Then it takes no new tasks, waits
-// for running handlers for the stop grace, and releases the rest; released tasks use up no attempt.
+// for running handlers until the stop grace ends, and releases the rest. A release uses up no
+// attempt.
 // Run returns an error if the worker has no handler, or if the engine refuses its first poll, for
 // example because a namespace does not exist. If the engine cannot be reached, Run retries.
 func (w *Worker) Run(ctx context.Context) error {
@@ -134,7 +135,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return newWorkerRun(ctx, w).work()
 }
 
-// names returns the names of the jobs to ask for; nil means all.
+// names returns the names of the jobs that the worker polls; nil means all.
 func (w *Worker) names() []string {
 	if w.rest != nil || w.others != nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 
 // A worker runs a processor as an engine calls one by URL: all tasks of a process, and jobs too.
 func TestProcessorInWorker(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {
 		w.HandleProcesses(&processor.JSON[int]{
 			OnInit: func(_ context.Context, task *processor.Task[int]) error {
@@ -68,7 +68,7 @@ func TestProcessorInWorker(t *testing.T) {
 
 // A worker follows the commands of operators: it takes no new tasks, continues, and stops.
 func TestToldFromAfar(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	work := func(w *client.Worker) {
 		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
 	}
@@ -105,7 +105,7 @@ func TestToldFromAfar(t *testing.T) {
 
 // A worker whose polls can never succeed returns an error and does not retry forever.
 func TestMisconfiguredWorker(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
 		w := client.NewWorker(h.client, []string{namespace})
 		client.Handle(w, "x", func(context.Context, any) (any, error) { return nil, nil })
@@ -121,7 +121,7 @@ func TestMisconfiguredWorker(t *testing.T) {
 // A worker with only job handlers takes jobs of any name, and leaves the processes of its namespace
 // to other workers.
 func TestWorkerOfJobsAlone(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	start := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "plain", Wait: progressorv1.Wait_WAIT_ACCEPTED}
 	started, err := h.client.Process.Start(t.Context(), start)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 
 // Errors of a poll and an enqueue name their namespaces and jobs.
 func TestErrorsNameJobsAndNamespaces(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	_, err := h.client.Worker.Poll(t.Context(), &progressorv1.PollRequest{Namespaces: []string{"pull", "nope"}, WorkerId: "w"})
 	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "namespaces[1]: namespace not found: nope" || client.Detail(err).GetField() != "namespaces[1]" {
 		t.Errorf("poll: %v", err)

@@ -31,14 +31,14 @@ func TestMain(m *testing.M) { storagetest.Main(m) }
 // testTimeout is how long a test waits. It is long, because the machine may be busy.
 const testTimeout = time.Minute
 
-// house is an engine behind HTTP, with a namespace "pull" for workers.
-type house struct {
+// testEngine is an engine behind HTTP, with a namespace "pull" for workers.
+type testEngine struct {
 	t      *testing.T
 	url    string
 	client *client.Client
 }
 
-func newHouse(t *testing.T) *house {
+func newTestEngine(t *testing.T) *testEngine {
 	t.Helper()
 	t.Parallel()
 	var queue *jobs.Jobs
@@ -51,21 +51,21 @@ func newHouse(t *testing.T) *house {
 	}})
 	server := httptest.NewServer(rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(server.Close)
-	return &house{t, server.URL, client.New(server.URL)}
+	return &testEngine{t, server.URL, client.New(server.URL)}
 }
 
-// hand is a running worker, with the outcomes of its attempts.
-type hand struct {
+// testWorker is a running worker, with the outcomes of its attempts.
+type testWorker struct {
 	*client.Worker
-	stop  func()        // also waits for its end
-	over  chan struct{} // closed at its end
+	stop  func()        // stops the worker and waits until Run has returned
+	over  chan struct{} // closed when Run has returned
 	ended chan client.Attempt
 }
 
 // worker creates a worker of "pull", which f sets up, and runs it.
-func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *hand {
+func (h *testEngine) worker(c *client.Client, f func(*client.Worker), opts ...client.WorkerOption) *testWorker {
 	h.t.Helper()
-	w := &hand{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
+	w := &testWorker{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
 	w.Worker = client.NewWorker(c, []string{"pull"}, append([]client.WorkerOption{
 		client.WithWorkerLogger(slog.New(slog.DiscardHandler)), client.WithAttemptEnded(func(a client.Attempt) { w.ended <- a }),
 	}, opts...)...)
@@ -86,7 +86,7 @@ func (h *house) worker(c *client.Client, f func(*client.Worker), opts ...client.
 }
 
 // outcome returns the outcome of the next attempt.
-func (w *hand) outcome(t *testing.T) client.Attempt {
+func (w *testWorker) outcome(t *testing.T) client.Attempt {
 	t.Helper()
 	select {
 	case a := <-w.ended:
@@ -97,7 +97,7 @@ func (w *hand) outcome(t *testing.T) client.Attempt {
 	}
 }
 
-func (h *house) enqueue(id, name string, args *structpb.Value, o *progressorv1.JobOptions) {
+func (h *testEngine) enqueue(id, name string, args *structpb.Value, o *progressorv1.JobOptions) {
 	h.t.Helper()
 	_, err := h.client.Job.Enqueue(h.t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Args: args, Options: o})
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *house) enqueue(id, name string, args *structpb.Value, o *progressorv1.J
 }
 
 // job waits for the end of a job, which must have the given state.
-func (h *house) job(id string, want progressorv1.JobState) *progressorv1.Job {
+func (h *testEngine) job(id string, want progressorv1.JobState) *progressorv1.Job {
 	h.t.Helper()
 	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(testTimeout)})
 	if err != nil {
@@ -129,9 +129,9 @@ type sum struct {
 	B int `json:"b"`
 }
 
-// Two workers share the jobs. Every job runs once, and the return value of its handler is its end.
+// Two workers share the jobs. Every job runs once and ends as its handler returns.
 func TestWorkersRunJobs(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	var ran sync.Map
 	add := func(w *client.Worker) {
 		client.Handle(w, "add", func(ctx context.Context, s sum) (map[string]int, error) {
@@ -192,14 +192,15 @@ func TestWorkersRunJobs(t *testing.T) {
 		t.Errorf("args: %v", f)
 	}
 	h.job("none", succeeded)
-	enginetest.Eventually(t, testTimeout, "each worker has heard of the end of each of its attempts", func() bool { // the worker gets the response after the clients that wait
+	// A worker receives the response after the clients that wait for the job.
+	enginetest.Eventually(t, testTimeout, "the workers report the end of every attempt", func() bool {
 		return len(one.ended)+len(two.ended) == 202+len(broken)
 	})
 }
 
-// A handler reports its progress. A handler that is cancelled stops and knows the reason.
+// A job shows the progress that its handler reports. A cancel stops the handler and the job.
 func TestProgressAndCancel(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	w := h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "slow", func(ctx context.Context, _ any) (any, error) {
 			client.Report(ctx, 150, "bytes \x00\xff")
@@ -228,9 +229,9 @@ func TestProgressAndCancel(t *testing.T) {
 	}
 }
 
-// An attempt that exceeds its timeout has failed, and the context of its handler ends.
+// An attempt that exceeds its timeout fails, and the context of its handler is cancelled.
 func TestWorkerTimeout(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	causes := make(chan error, 1)
 	h.worker(h.client, func(w *client.Worker) {
 		client.Handle(w, "slow", func(ctx context.Context, _ any) (any, error) {
@@ -240,7 +241,7 @@ func TestWorkerTimeout(t *testing.T) {
 		})
 	})
 	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
-	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" || f[0].GetMessage() != "it passed its timeout of 50ms" {
+	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" || f[0].GetMessage() != "the attempt exceeded its timeout of 50ms" {
 		t.Errorf("%v", f)
 	}
 	if cause := <-causes; !errors.Is(cause, context.DeadlineExceeded) {
@@ -248,18 +249,18 @@ func TestWorkerTimeout(t *testing.T) {
 	}
 }
 
-// road is the connection to the engine, with the faults of a test.
-type road struct {
-	closed atomic.Value // suffix of the path of requests that do not get through
+// faultyTransport is the connection to the engine, with the faults of a test.
+type faultyTransport struct {
+	closed atomic.Value // the method whose requests fail; "all" for every method
 	lose   atomic.Int32 // number of responses of CompleteBatch to lose
 	sent   atomic.Int32 // number of requests of CompleteBatch
 }
 
-func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	path := req.URL.Path
 	method := path[len("/progressor.v1.WorkerService/"):]
 	if closed, _ := r.closed.Load().(string); closed == method || closed == "all" {
-		return nil, errors.New("the road is closed")
+		return nil, errors.New("the connection is closed")
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if method == "CompleteBatch" && err == nil {
@@ -272,30 +273,30 @@ func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (h *house) by(r *road) *client.Client {
+func (h *testEngine) by(r *faultyTransport) *client.Client {
 	return client.New(h.url, client.WithHTTPClient(&http.Client{Transport: r}))
 }
 
-// A worker whose heartbeats do not get through loses its job to another worker. Its handler is
-// cancelled, and its answer is rejected.
+// A worker whose heartbeats fail loses its job to another worker. Its handler is cancelled, and its
+// answer is rejected.
 func TestLostLease(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
-			h := newHouse(t)
-			r := &road{}
+			h := newTestEngine(t)
+			r := &faultyTransport{}
 			r.closed.Store("Heartbeat")
 			causes := make(chan error, 1)
 			leased, second := make(chan struct{}), make(chan struct{})
 			first := h.worker(h.by(r), func(w *client.Worker) {
 				client.Handle(w, "work", func(ctx context.Context, _ any) (string, error) {
 					close(leased)
-					if told { // by the engine, before the worker concludes it from a failed heartbeat
+					if told { // the engine reports the loss before a failed heartbeat does
 						<-second
 						r.closed.Store("")
 					}
 					<-ctx.Done()
 					causes <- context.Cause(ctx)
-					<-second // otherwise it would take the job again itself
+					<-second // otherwise this worker could lease the job again
 					return "first", nil
 				})
 			}, client.WithConcurrency(1))
@@ -320,10 +321,10 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// A worker that stops lets handlers finish within the grace period and releases the other tasks.
-// Another worker runs these, still as their first attempt.
+// A worker that stops waits for its handlers for the grace period and releases the other tasks.
+// Another worker runs these as attempt 1, because a release does not count as an attempt.
 func TestStop(t *testing.T) {
-	h := newHouse(t)
+	h := newTestEngine(t)
 	started, goOn := make(chan struct{}, 3), make(chan struct{})
 	stubborn := make(chan struct{})
 	defer close(stubborn)
@@ -367,11 +368,10 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// An unreachable engine delays answers but loses none, neither if requests do not reach it nor if
-// responses are lost.
+// No answer is lost while the engine is unreachable, whether requests or responses are lost.
 func TestEngineAway(t *testing.T) {
-	h := newHouse(t)
-	r := &road{}
+	h := newTestEngine(t)
+	r := &faultyTransport{}
 	r.lose.Store(1)
 	count := atomic.Int32{}
 	w := h.worker(h.by(r), func(w *client.Worker) {
@@ -388,7 +388,7 @@ func TestEngineAway(t *testing.T) {
 		t.Errorf("%v in %d requests", a.Outcome, r.sent.Load())
 	}
 	h.enqueue("away", "work", structpb.NewStringValue("close"), nil)
-	enginetest.Eventually(t, testTimeout, "it has run", func() bool { return count.Load() == 2 })
+	enginetest.Eventually(t, testTimeout, "the second job has run", func() bool { return count.Load() == 2 })
 	h.enqueue("next", "work", nil, nil)
 	r.closed.Store("")
 	h.job("away", succeeded)
@@ -398,11 +398,11 @@ func TestEngineAway(t *testing.T) {
 	}
 }
 
-// Answers that are ready at the same time go in one request, and its response contains the next
-// tasks.
+// A worker sends answers that are ready at the same time in one request. The response contains the
+// next tasks.
 func TestAnswersGoTogether(t *testing.T) {
-	h := newHouse(t)
-	r := &road{}
+	h := newTestEngine(t)
+	r := &faultyTransport{}
 	w := h.worker(h.by(r), func(w *client.Worker) {
 		client.Handle(w, "work", func(context.Context, any) (any, error) { return nil, nil })
 	}, client.WithConcurrency(100))

@@ -1,7 +1,7 @@
 -- CancelScheduled ends all waiting tasks of processes that have failed or ended. It runs after
--- SaveResult and applies only to items whose row this transaction has written: a fenced item
--- cancels nothing, nor does a late duplicate. It ends at most lim tasks of each process. If there
--- may be more, the process is listed in queue_backlogs and SettleQueues ends the others.
+-- SaveResult. It ignores an item if this transaction has not written its task: such an item is
+-- fenced or a late duplicate. It ends at most lim tasks of each process. If there may be more, it
+-- adds the process to queue_backlogs, and SettleQueues ends the others.
 -- name: CancelScheduled :many
 WITH input AS MATERIALIZED (
   SELECT t.namespace, t.process_id, t.task_id

@@ -1,9 +1,11 @@
--- RetryTasks moves the tasks of attempts that will be retried back to schedule, under their fencing
--- tokens; SaveResult follows in the same transaction and deletes the running rows. after_us 0: the
--- task keeps its position, in task_id order; otherwise it waits for its time, and other tasks of
--- its process go first. In a suspended process it waits for the operator. counted: the attempt
--- counts for the retry policy. A job whose first attempt does not count has its start deadline
--- again.
+-- RetryTasks moves the tasks of attempts that will be retried back to schedule. It changes a task
+-- only if the fencing token is that of the attempt. SaveResult follows in the same transaction and
+-- deletes the running rows.
+--
+-- If after_us is 0, the task keeps its position in the order of task_id. Otherwise it waits for
+-- that time, and other tasks of its process run first. If the process is suspended, the task waits
+-- for the operator. If counted is false, the attempt does not count for the retry policy. If the
+-- first attempt of a job does not count, the start deadline of the job applies again.
 -- name: RetryTasks :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority,
                       scheduled_time, fencing_token, retry_interval, timer_name, history_range,

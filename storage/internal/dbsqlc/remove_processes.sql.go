@@ -47,7 +47,7 @@ type DeleteRemovedParams struct {
 	ProcessIds []string
 }
 
-// DeleteRemoved deletes the rows of removed processes without a history. Their ids can then be used
+// DeleteRemoved deletes the rows of removed processes without a history. Their IDs can then be used
 // again.
 func (q *Queries) DeleteRemoved(ctx context.Context, db DBTX, arg DeleteRemovedParams) error {
 	_, err := db.Exec(ctx, deleteRemoved, arg.Namespaces, arg.ProcessIds)
@@ -316,14 +316,16 @@ type PurgeHistoryRow struct {
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
-// rows as a job or run. For a run that had not ended, the processes of its open steps are asked to
-// end, and the run that waits longest for its dedupe key is told to ask for it again. answers keeps
-// the answers to requests with a key, and those of tasks that ended a moment ago, because clients
-// on other nodes may still ask for them. The condition on removed_time prevents the use of the
-// index of all removed processes; the rows are found by their keys. after_…: earlier batches have
-// deleted the rows up to this one (after_failed_id: up to a row of this task; after_step_id and
-// after_index: up to this step or item of a run). Without them, each batch would read the dead rows
-// of all earlier batches for as long as an old snapshot keeps vacuum from removing them.
+// rows as a job or run. If a removed run had not ended, the processes of its open steps get a cancel
+// request, and the run that waits longest for its dedupe key is notified. answers keeps the answers
+// to requests with a key. It also keeps the answers of tasks that ended in the last minute, because
+// clients on other nodes may still read them.
+//
+// The condition on removed_time prevents the use of the index of all removed processes. The rows
+// are found by their keys. Each after_… parameter is the last row that earlier batches have
+// deleted. Earlier batches may have deleted only some rows of task after_failed_id. Without these
+// parameters, each batch would read the dead rows of all earlier batches while an old snapshot
+// prevents their vacuum.
 func (q *Queries) PurgeHistory(ctx context.Context, db DBTX, arg PurgeHistoryParams) ([]PurgeHistoryRow, error) {
 	rows, err := db.Query(ctx, purgeHistory,
 		arg.Namespaces,
@@ -537,17 +539,19 @@ type RemoveProcessesParams struct {
 	OnlyEndeds    []bool
 }
 
-// RemoveProcesses marks processes as removed and deletes what runs and waits in them. PurgeHistory
-// and DeleteRemoved delete their histories in batches. It runs after LockProcesses. fencing_token
-// 0: an operator removes the process, and its running attempt is fenced. Otherwise only the attempt
-// that holds the token may remove it, and its answer (response or rejection) is kept in answers.
-// only_ended: a process that has not ended is kept (a FAILED job has). The members of a group get a
-// cancel request.
+// RemoveProcesses marks processes as removed and deletes their running and waiting tasks. It runs
+// after LockProcesses. PurgeHistory and DeleteRemoved later delete the histories in batches. The
+// members of a removed group get a cancel request.
+//
+// If fencing_token is 0, an operator removes the process, and its running attempt is fenced.
+// Otherwise only the attempt that holds the token may remove the process, and its answer (response
+// or rejection) is kept in answers. If only_ended is true, a process that has not ended is kept. A
+// FAILED job has ended.
 //
 // At most lim waiting tasks of each process are deleted here. If there may be more, the status
 // becomes CANCELLED, so that no claim takes them, and PurgeHistory deletes them. dropped and
-// open_dropped: request ids to delete (of a rejected INIT, in the two scopes that it may have), or
-// zero.
+// open_dropped are the request IDs of a rejected INIT task, in the two scopes that it may have.
+// They are deleted. They are zero if there is no such request.
 // The delete searches by key: see CancelProcesses.
 func (q *Queries) RemoveProcesses(ctx context.Context, db DBTX, arg RemoveProcessesParams) ([]int32, error) {
 	rows, err := db.Query(ctx, removeProcesses,

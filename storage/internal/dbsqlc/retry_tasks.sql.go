@@ -79,12 +79,14 @@ type RetryTasksParams struct {
 	Failures      []string
 }
 
-// RetryTasks moves the tasks of attempts that will be retried back to schedule, under their fencing
-// tokens; SaveResult follows in the same transaction and deletes the running rows. after_us 0: the
-// task keeps its position, in task_id order; otherwise it waits for its time, and other tasks of
-// its process go first. In a suspended process it waits for the operator. counted: the attempt
-// counts for the retry policy. A job whose first attempt does not count has its start deadline
-// again.
+// RetryTasks moves the tasks of attempts that will be retried back to schedule. It changes a task
+// only if the fencing token is that of the attempt. SaveResult follows in the same transaction and
+// deletes the running rows.
+//
+// If after_us is 0, the task keeps its position in the order of task_id. Otherwise it waits for
+// that time, and other tasks of its process run first. If the process is suspended, the task waits
+// for the operator. If counted is false, the attempt does not count for the retry policy. If the
+// first attempt of a job does not count, the start deadline of the job applies again.
 func (q *Queries) RetryTasks(ctx context.Context, db DBTX, arg RetryTasksParams) error {
 	_, err := db.Exec(ctx, retryTasks,
 		arg.Namespaces,

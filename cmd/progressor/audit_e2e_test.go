@@ -20,7 +20,7 @@ func TestAuditOnTheEngine(t *testing.T) {
 	out := p.OK(t, "audit", "echo")
 	clitest.WantLines(t, out, "TIME  METHOD", "RemoveProcess", "CancelProcess", "127.0.0.1:", "not wanted", "PutNamespace")
 	if strings.Index(out, "RemoveProcess") > strings.Index(out, "PutNamespace") {
-		t.Errorf("the newest comes first:\n%s", out)
+		t.Errorf("want the newest entry first:\n%s", out)
 	}
 	if out := p.OK(t, "audit", "--filter", "method = CancelProcess"); strings.Contains(out, "RemoveProcess") || !strings.Contains(out, "e-1") {
 		t.Errorf("filtered:\n%s", out)

@@ -92,8 +92,8 @@ crons:
 	d.Stop(t)
 }
 
-// A resume prints how many fire times wait, as the engine counts them. A cron that was updated from
-// a file runs by the new settings.
+// A cron that was created from a file runs with the settings of the file. A resume prints the number
+// of waiting fire times.
 func TestCronOfAFileRuns(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	defer target.Close()
@@ -104,7 +104,7 @@ func TestCronOfAFileRuns(t *testing.T) {
 	p.OK(t, "cron", "create", "play", "tea", "-f", "-", "--paused")
 	for end := time.Now().Add(clitest.DaemonWait); cronOf(t, p, "tea").GetWaitingFires() < 2; {
 		if time.Now().After(end) {
-			t.Fatal("nothing waits")
+			t.Fatal("no fire time waits")
 		}
 	}
 	if r := p.Run(t, "cron", "resume", "play", "tea", "--catch-up"); r.Code != cli.ExitOK || !strings.Contains(r.Stderr, " fire times wait: the newest 1 are decided") {

@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Two orders that failed alike are one line, and its filter lists both.
+// Two orders with the same error are one row of the output. The filter of the row lists both orders.
 func TestErrorsOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.Client

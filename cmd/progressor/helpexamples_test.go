@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// words splits a line as a shell does that knows single quotes.
+// words splits a line like a shell. It supports only single quotes.
 func words(line string) (list []string) {
 	for n, part := range strings.Split(line, "'") {
 		if n%2 == 1 {
@@ -61,6 +61,6 @@ func TestHelpExamples(t *testing.T) {
 		}
 	}
 	if ran < 30 {
-		t.Errorf("only %d examples", ran)
+		t.Errorf("%d examples ran, want at least 30", ran)
 	}
 }

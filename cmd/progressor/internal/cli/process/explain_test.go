@@ -15,7 +15,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // long ago: the clock of this machine does not count
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // fixed: the output must not depend on the current time
 	at := func(s int) *timestamppb.Timestamp { return timestamppb.New(noon.Add(time.Duration(s) * time.Second)) }
 	resp := &progressorv1.ExplainProcessResponse{
 		Process: order(), WaitsFor: progressorv1.WaitsFor_WAITS_FOR_OPERATOR, WaitsForDetail: "It broke.", Next: "Nothing.", Unblock: "A repair.",
@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 	}
 	out = p.OK(t, "explain", "demo", "o-1")
 	if strings.Contains(out, "call 10.") || !strings.Contains(out, "call 11.") || !strings.Contains(out, "without the first 10 spans") {
-		t.Errorf("want the newest 20:\n%s", out)
+		t.Errorf("want only the newest 20 spans:\n%s", out)
 	}
 	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1", "--all"), "call 1.")
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// collector runs once a second. It collects what dead nodes left behind: zombies in running. It
-// also looks for rows of this node that are unknown in memory, reloads the namespaces, ends overdue
+// collector runs once a second. It ends zombies, the attempts of dead nodes. It also adopts
+// attempts of this node that are in running but not in memory, reloads the namespaces, ends overdue
 // cancels and continues removals.
 type collector struct {
 	engine  *Engine
 	passes  int
-	endNext int // the pass from which overdue cancels are ended again
-	// unknown has the tokens of this node that the last pass found and that no attempt has. Tokens
-	// found twice are adopted.
+	endNext int // overdue cancels are not ended before this pass
+	// unknown contains the attempts of this node that the last pass found in running but not in
+	// memory. If the next pass finds them again, it adopts them.
 	unknown map[storage.AttemptRef]struct{}
 	// expiring is true if the last pass ran out of time before it removed all expired processes.
 	// expiry is the time that a pass has for them.
@@ -28,8 +28,8 @@ type collector struct {
 	settling bool
 	// trimming is true if the last pass ran out of time before it removed all old histories.
 	trimming bool
-	// orphans is the failed attempt after which the search for orphaned ones continues in the next
-	// pass. It is zero if the last search came to the end.
+	// orphans is where the next pass continues its search for orphaned failed attempts. It is zero
+	// if the last search is complete.
 	orphans storage.AttemptKey
 	// forgetting is true if the last pass ran out of time before it removed all old rows of kinds.
 	forgetting bool
@@ -37,7 +37,7 @@ type collector struct {
 	suspects map[storage.AttemptRef]suspicion
 
 	mu sync.Mutex
-	// saving has the tokens of zombies that are being saved. A save may wait for a row that another
+	// saving contains the zombies that are being saved. A save may wait for a row that another
 	// session has locked.
 	saving map[storage.AttemptRef]struct{}
 }
@@ -119,8 +119,8 @@ func (c *collector) readOnly(ctx context.Context) error {
 	return err
 }
 
-// backupFactor is how much more rarely a node does the chores of another node, in case that node is
-// alive but cannot do them.
+// backupFactor divides how often a node does the chores of another node. It does them in case that
+// node is alive but cannot do them.
 const backupFactor = 20
 
 // due reports whether this node does a shared chore in this pass. The node that is responsible for
@@ -230,8 +230,8 @@ func (c *collector) forgetLeases(ctx context.Context) error {
 	return nil
 }
 
-// forgetOfKinds deletes old rows in the tables of kinds. They are kept for days, so this runs every
-// five minutes only, to spare an idle database.
+// forgetOfKinds deletes old rows in the tables of kinds. These rows are kept for days, so it runs
+// only every five minutes. This avoids load on an idle database.
 func (c *collector) forgetOfKinds(ctx context.Context) error {
 	c.forgetting = false
 	var errs []error
@@ -286,7 +286,8 @@ func (c *collector) expire(ctx context.Context) error {
 	return nil
 }
 
-// settle moves the tasks that changes of status have left in large queues.
+// settle moves the waiting tasks that a change of the status did not move, because the queue of the
+// process is large.
 func (c *collector) settle(ctx context.Context) error {
 	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
@@ -298,8 +299,8 @@ func (c *collector) settle(ctx context.Context) error {
 	return nil
 }
 
-// trim removes the events and tasks from before a restart of a history, for at most purgeTime.
-// The next pass continues.
+// trim removes the events and tasks that are older than a restart of their history, for at most
+// purgeTime. The next pass continues.
 func (c *collector) trim(ctx context.Context) error {
 	c.trimming = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
@@ -324,8 +325,8 @@ func (c *collector) deleteOrphans(ctx context.Context) error {
 	return nil
 }
 
-// purge continues removals: the rest of long histories after the first transaction, and what dead
-// nodes have left.
+// purge continues removals. The first transaction of a removal deletes only a part of a long
+// history, and a node may die before it deletes the rest.
 func (c *collector) purge(ctx context.Context) error {
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if n, err := c.engine.store.PurgeRemoved(ctx); err != nil || n == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// TestInFlightPerNamespace fills the share of one namespace with waiting clients. Requests to
-// another namespace must still succeed, whatever requests the clients of the first one wait for.
+// TestInFlightPerNamespace fills the share of one namespace with different kinds of waiting
+// requests. Requests to another namespace must still succeed.
 func TestInFlightPerNamespace(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

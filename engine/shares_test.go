@@ -57,7 +57,7 @@ func TestSharesGiveWay(t *testing.T) {
 		s.take(c)
 	}
 	if s.taken != [classes]int{fresh: 4, stored: 2, timers: 2} {
-		t.Errorf("the slots are divided %v", s.taken)
+		t.Errorf("slots by class: %v", s.taken)
 	}
 	if !s.reach(fresh, 3, wanted) || s.reach(fresh, 3, [classes]int{}) {
 		t.Error("reach does not follow next")

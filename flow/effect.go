@@ -29,7 +29,7 @@ const ReasonStopped = "the run stopped"
 
 // ReasonOverdue is the reason of an EffectCancel for a step or item that exceeded the step's
 // timeout.
-const ReasonOverdue = "it passed the timeout of its step"
+const ReasonOverdue = "the timeout of its step expired"
 
 // ReasonItemsFailed is the reason of an item that ends because too many items of its step failed.
 const ReasonItemsFailed = "too many items of its step failed"

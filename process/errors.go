@@ -37,7 +37,7 @@ var (
 
 // OverloadError is an ErrOverloaded that names the limit that was reached.
 type OverloadError struct {
-	Bound string // the limit, and the setting that changes it
+	Bound string // the limit and the setting that changes it
 }
 
 func (e *OverloadError) Error() string {
@@ -61,7 +61,7 @@ func (e *ItemError) Unwrap() error { return e.Err }
 type WrongStatusError struct {
 	Key    Key
 	Status Status
-	State  string // the state, if the process is a job; else ""
+	State  string // the state of the job; "" if the process is not a job
 	Reason string // what the status does not allow
 }
 
@@ -79,20 +79,20 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
-// The reasons of failures that the engine itself reports. non_retryable_errors of a retry policy
-// can contain them.
+// The reasons of failures that the engine itself reports. A retry policy can list them in
+// non_retryable_errors.
 const (
 	ReasonTimeout         = "timeout"              // the attempt exceeded the step timeout
 	ReasonUnavailable     = "unavailable"          // the processor could not be reached
 	ReasonBadResponse     = "bad_response"         // the response of the processor cannot be stored
 	ReasonPanic           = "panic"                // the Go processor panicked
-	ReasonCancelled       = "cancelled"            // the worker stopped its job on request
+	ReasonCancelled       = "cancelled"            // the worker stopped the job because it was cancelled
 	ReasonStartDeadline   = "start_deadline"       // no attempt of the job began in time
-	ReasonLeaseLost       = "lease_lost"           // the worker was silent too long, or its node died
-	ReasonNoWorkers       = "no_workers"           // a job for several workers, and the namespace is not for workers
+	ReasonLeaseLost       = "lease_lost"           // the worker sent no heartbeat in time, or its node died
+	ReasonNoWorkers       = "no_workers"           // a job for several workers needs a pull processor
 	ReasonZombie          = "zombie"               // the node that ran the attempt died
 	ReasonHistoryTooLarge = "history_too_large"    // over MaxHistoryEvents or MaxHistoryBytes
-	ReasonGraceExpired    = "cancel_grace_expired" // the grace period of the cancel is over
+	ReasonGraceExpired    = "cancel_grace_expired" // the grace period of the cancel has ended
 	ReasonNewerState      = "newer_state"          // a newer engine has stored the state of the run, cron or bulk
 )
 

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// The prefixes of the ids of the engine's processes. Clients cannot use such ids. SQL has the same
-// texts.
+// The prefixes of the IDs of the engine's own processes. Clients cannot use such IDs. SQL statements
+// contain the same prefixes.
 const (
 	OwnPrefix     = "~"
 	BulkPrefix    = "~bulk/"
 	CronPrefix    = "~cron/"
-	CronRunPrefix = "~run/"  // runs of crons whose target is not a process of a user
-	FlowPrefix    = "~flow/" // before the id of the run
-	StepPrefix    = "~job/"  // of the jobs of steps: the run and the step follow
-	MemberPrefix  = "~job/~/"
+	CronRunPrefix = "~run/"   // a run of a cron whose target is not a process of a user
+	FlowPrefix    = "~flow/"  // followed by the ID of the run
+	StepPrefix    = "~job/"   // the job of a step; followed by the run and the step
+	MemberPrefix  = "~job/~/" // a member of a job for several workers
 )
 
-// Own reports whether an id belongs to a process of the engine.
+// Own reports whether an ID belongs to a process of the engine.
 func Own(processID string) bool { return strings.HasPrefix(processID, OwnPrefix) }
 
-// StepJob returns what follows ~job/ in the id of the job of a step: the run, the step, and the
-// item or the compensation. It reports false for all other ids.
+// StepJob returns the part after ~job/ of the ID of the job of a step. This part names the run, the
+// step, and the item or the compensation. StepJob reports false for all other IDs.
 func StepJob(jobID string) (name string, ok bool) {
 	if strings.HasPrefix(jobID, MemberPrefix) {
 		return "", false
@@ -32,12 +32,12 @@ func StepJob(jobID string) (name string, ok bool) {
 // StepOfRun is a step of a run, or an item of the step.
 type StepOfRun struct {
 	RunID, StepID string
-	Index         int32 // of the item; -1 for the step itself
+	Index         int32 // index of the item; -1 for the step itself
 }
 
-// ParseStepJob returns the step whose work, or whose compensation, a job does. The ID of the job is
-// ~job/RUN/STEP, ~job/RUN/STEP.INDEX or ~job/RUN/STEP.undo, each with ~ROUND after a retry of the
-// run. It reports false for all other IDs.
+// ParseStepJob returns the step that a job executes or compensates. The ID of the job is
+// ~job/RUN/STEP, ~job/RUN/STEP.INDEX or ~job/RUN/STEP.undo. After a retry of the run, ~ROUND
+// follows. ParseStepJob reports false for all other IDs.
 func ParseStepJob(jobID string) (place StepOfRun, ok bool) {
 	rest, ok := StepJob(jobID)
 	slash := strings.LastIndexByte(rest, '/')

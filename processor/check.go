@@ -148,7 +148,7 @@ func checkTimer(field string, timer *progressorv1.SetTimer) *process.InvalidErro
 		}
 		return checkTime(field+".at", when.At)
 	case *progressorv1.SetTimer_After:
-		// A negative duration means at once. One that exceeds Go's range is invalid.
+		// A negative duration means now. A duration outside the range of time.Duration is invalid.
 		if err := when.After.CheckValid(); err != nil {
 			return invalid(field+".after", "%v", err)
 		}
@@ -157,11 +157,11 @@ func checkTimer(field string, timer *progressorv1.SetTimer) *process.InvalidErro
 		}
 		return nil
 	default:
-		return invalid(field, "must have at or after")
+		return invalid(field, "must set at or after")
 	}
 }
 
-// checkTime accepts nil and the years 1970 to 9999.
+// checkTime checks that a time is in the years 1970 to 9999. nil is valid.
 func checkTime(field string, t *timestamppb.Timestamp) *process.InvalidError {
 	if t == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 const (
 	largeQueue = 20_000
-	// maxMoved is more than any statement may move.
+	// maxMoved is an upper bound of the rows that a statement may change.
 	maxMoved = 2_100
 )
 
@@ -67,11 +67,11 @@ func (b *bench) queued(id, waitsFor string) int {
 	return ask[int](b, `SELECT count(*) FROM schedule WHERE process_id = $1 AND waits_for::text = $2`, id, waitsFor)
 }
 
-// The status of a process with a large queue changes in a small statement, and its queue follows in
-// batches.
+// A change of the status of a process with a large queue changes few rows. SettleQueues then
+// updates the queue in batches.
 func TestLargeQueueFollowsInBatches(t *testing.T) {
 	t.Parallel()
-	for name, end1 := range map[string]func(b *bench, c *storage.Claim){
+	for name, change := range map[string]func(b *bench, c *storage.Claim){
 		"fails":    func(b *bench, c *storage.Claim) { b.save(end(c, storage.Failed)) },
 		"ends":     func(b *bench, c *storage.Claim) { b.save(end(c, storage.Completed)) },
 		"overdue":  func(b *bench, _ *storage.Claim) { b.cancelOverdue("p") },
@@ -85,10 +85,10 @@ func TestLargeQueueFollowsInBatches(t *testing.T) {
 			c := b.claim("p")
 			b.manyWait("p")
 			b.watchStatements()
-			end1(b, c)
+			change(b, c)
 			storagetest.Invariants(t, b.dsn)
 			if left := b.queued("p", "process"); left < largeQueue-2*maxMoved {
-				t.Errorf("the change of status has moved all but %d rows", left)
+				t.Errorf("the change of the status left only %d rows for SettleQueues", left)
 			}
 			b.settle()
 			b.touchedFew()
@@ -155,8 +155,8 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	b.save(end(c, storage.Finished))
 }
 
-// The task that runs while a large queue is prepared for a resume may be retried. It is resumed,
-// too, although it is older.
+// A task that is retried during PrepareResume is resumed with the queue, although it is older than
+// all waiting tasks.
 func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -174,8 +174,8 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	equal(t, "the retry", ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
 }
 
-// A resume before the queue has followed the suspension moves the queue back. Rows that it has left
-// are CANCELLED when the process ends.
+// A resume right after a suspension moves back the tasks that the suspension has moved. SettleQueues
+// has not run in between.
 func TestLargeQueueIsResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -225,7 +225,7 @@ func TestLargeQueueIsRemoved(t *testing.T) {
 // Held messages are released in batches and delivered in order, even while some are still held.
 func TestManyHeldMessages(t *testing.T) {
 	t.Parallel()
-	for name, let := range map[string]func(b *bench){
+	for name, release := range map[string]func(b *bench){
 		"resumed":  func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.resume("p") },
 		"repaired": func(b *bench) { b.save(end(b.claim("p"), storage.Failed)); b.manyHeld("p"); b.simpleRepair("p") },
 		"ended":    func(b *bench) { b.suspend("p"); b.manyHeld("p"); b.cancel("p") },
@@ -235,7 +235,7 @@ func TestManyHeldMessages(t *testing.T) {
 			b := newBench(t)
 			b.process("p")
 			b.watchStatements()
-			let(b)
+			release(b)
 			storagetest.Invariants(t, b.dsn)
 			b.say(notifyOf("p", "last"))
 			_, more, err := b.DeliverMessages(key("p"))
@@ -262,7 +262,8 @@ func TestManyMessagesAreHeldInBatches(t *testing.T) {
 	equal(t, "not held", ask[int](b, `SELECT count(*) FROM messages WHERE NOT held`), 0)
 }
 
-// Messages to a process with many waiting tasks are not delivered and stay in order.
+// Messages to a process with 1000 waiting tasks are not delivered until it has fewer, and stay in
+// order.
 func TestFullProcessTakesNoMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

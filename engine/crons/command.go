@@ -25,17 +25,17 @@ type command struct {
 	Method     string             `json:"method"` // the method of the API
 	Actor      string             `json:"actor,omitempty"`
 	Source     string             `json:"source,omitempty"`
-	Cron       []byte             `json:"cron,omitempty"` // of CreateCron and UpdateCron: protobuf
+	Cron       []byte             `json:"cron,omitempty"` // the encoded Cron message; only for CreateCron and UpdateCron
 	Etag       string             `json:"etag,omitempty"`
-	Paused     bool               `json:"paused,omitempty"` // of CreateCron
+	Paused     bool               `json:"paused,omitempty"` // only for CreateCron
 	Note       string             `json:"note,omitempty"`
 	SkipMissed bool               `json:"skip_missed,omitempty"`
 	Overlap    cron.OverlapAction `json:"overlap,omitempty"`
 	From       time.Time          `json:"from,omitzero"`
 	To         time.Time          `json:"to,omitzero"`
-	// Concurrency is the max_concurrency of BackfillCron. For 0, see backfill.
+	// Concurrency is the max_concurrency of BackfillCron. See backfill for the meaning of 0.
 	Concurrency int32     `json:"concurrency,omitempty"`
-	Fire        time.Time `json:"fire,omitzero"` // of CancelFire and RerunFire
+	Fire        time.Time `json:"fire,omitzero"` // only for CancelFire and RerunFire
 }
 
 // The values of command.Method.
@@ -52,10 +52,10 @@ const (
 	methodStop     = "StopBackfills"
 )
 
-// answered is the response of a command.
+// answered is the response to a command.
 type answered struct {
-	Fire      time.Time `json:"fire,omitzero"`       // of TriggerCron
-	Backfills int32     `json:"backfills,omitempty"` // of StopBackfills
+	Fire      time.Time `json:"fire,omitzero"`       // only for TriggerCron
+	Backfills int32     `json:"backfills,omitempty"` // number of stopped backfills; only for StopBackfills
 	Now       time.Time `json:"now"`                 // when the command was executed
 }
 
@@ -78,7 +78,7 @@ func (t *task) carryOut(ctx context.Context) error {
 	if creates != (o.Method == methodCreate) {
 		return processor.Reject(processor.ReasonBadArgs, "the command %s does not fit the state of the cron", o.Method)
 	}
-	if err := t.obey(ctx, &o); err != nil {
+	if err := t.apply(ctx, &o); err != nil {
 		return err
 	}
 	by := process.Actor{Name: o.Actor, Source: o.Source}
@@ -89,7 +89,7 @@ func (t *task) carryOut(ctx context.Context) error {
 	return nil
 }
 
-func (t *task) obey(ctx context.Context, o *command) error {
+func (t *task) apply(ctx context.Context, o *command) error {
 	t.keptPaused = t.crons.engine.IsPaused(namespaceName(t))
 	t.cron.Held = t.keptPaused
 	switch o.Method {
@@ -108,7 +108,7 @@ func (t *task) obey(ctx context.Context, o *command) error {
 		t.follow(t.cron.Resume(t.state.Cron, o.SkipMissed, t.now))
 	case methodTrigger:
 		if t.keptPaused {
-			return processor.Reject(rejectedPaused, "a run could not start")
+			return processor.Reject(rejectedPaused, "no run can start while the namespace is paused")
 		}
 		t.follow(t.cron.Trigger(t.state.Cron, o.Overlap, t.now))
 		t.answer = answered{Fire: t.state.Cron.Manual, Now: t.now}
@@ -127,8 +127,8 @@ func (t *task) obey(ctx context.Context, o *command) error {
 	return nil
 }
 
-// paused records the note and the author of a pause, and its time unless the cron is already
-// paused. by is "" if the cron paused itself or the author is not known.
+// paused records the note and the author of a pause. It records the time only if the cron is not
+// already paused. by is "" if the cron paused itself or the author is not known.
 func (t *task) paused(note, by string) {
 	s := t.state
 	if !s.Cron.Paused {
@@ -166,8 +166,8 @@ func (t *task) create(o *command) error {
 	return nil
 }
 
-// update replaces the definition of the cron. Fire times that are already due are decided by the
-// old spec and policy, but run the new target. A changed spec applies from now on.
+// update replaces the definition of the cron. The old spec and policy decide the fire times that are
+// already due, but these run the new target. A changed spec applies from now on.
 func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {
@@ -185,8 +185,8 @@ func (t *task) update(o *command) error {
 	if moves && len(s.Cron.Running)+len(s.Independent)+len(s.Replaced)+len(s.Unsent) > 0 {
 		return processor.Reject(rejectedStatus, "the kind and the namespace of its target cannot change while the cron has runs: pause it and wait for them")
 	}
-	// The runs that this tick starts are sent with the new definition, so their rows must name the
-	// runs of its target.
+	// The new definition sends the runs that this tick starts, so their rows must refer to runs of
+	// the new target.
 	spec := s.definition.GetSpec()
 	s.definition = proto.CloneOf(s.definition)
 	s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable
@@ -224,8 +224,8 @@ func (t *task) cancelFire(fire time.Time) error {
 	return nil
 }
 
-// place returns the part of a run's key that does not depend on its fire. Two definitions with the
-// same place have their runs in the same namespace.
+// place returns the part of a run's key that does not depend on its fire. Definitions with the same
+// place start their runs in the same namespace.
 func place(c *progressorv1.Cron) process.Key { return runKey(c, time.Time{}, 0) }
 
 // remove deletes the cron. Its runs continue, and its waiting fires never start.

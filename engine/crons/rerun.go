@@ -21,7 +21,7 @@ const maxReruns = 1000
 func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 	s := t.state
 	if t.keptPaused {
-		return processor.Reject(rejectedPaused, "a run could not start")
+		return processor.Reject(rejectedPaused, "no run can start while the namespace is paused")
 	}
 	reruns := 0
 	for _, run := range s.Independent {

@@ -75,7 +75,7 @@ const (
 
 // cancelReasons maps outgoing.Cancel to the reason that the run gets.
 var cancelReasons = map[string]string{
-	cancelLate: "it passed the timeout of its cron", cancelReplaced: "another run of its cron replaced it",
+	cancelLate: "the timeout of its cron expired", cancelReplaced: "another run of its cron replaced it",
 	cancelCommand: "its fire was cancelled",
 }
 

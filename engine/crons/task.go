@@ -92,7 +92,7 @@ func (t *task) look(ctx context.Context) error {
 }
 
 func passedTimeout(limit time.Duration) string {
-	return "the run passed the timeout of " + durations.Exact(limit)
+	return "the run exceeded its timeout of " + durations.Exact(limit)
 }
 
 // runEndArgs is the args of the NOTIFY task that reports the end of a run.

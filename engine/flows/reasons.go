@@ -47,7 +47,7 @@ func (t *task) asks() string {
 	case s.Cause == flow.ByCancel:
 		return "its run is ending: " + orElse(t.state.Cancel, "it was cancelled")
 	case s.Cause == flow.ByTime:
-		return "its run is ending: it passed its timeout"
+		return "its run is ending because its timeout expired"
 	case s.Cause == flow.ByFailure && s.Broken != nil:
 		return "its run is ending: step " + t.template.Steps[*s.Broken].ID + " failed"
 	case s.Cause == flow.ByFailure:

@@ -225,7 +225,7 @@ func TestStepTimeouts(t *testing.T) {
 	for _, id := range []string{"r/one", "r/each.0", "r/each.1"} {
 		n.ended(t, "pull", id)
 	}
-	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"), "it passed the timeout of its step")
+	same(t, n.ask(t, "SELECT string_agg(DISTINCT cancel_reason, ', ') FROM flow_runs WHERE run_id LIKE 'r/%'"), "the timeout of its step expired")
 
 	for action, want := range map[string]string{"wait": "set wait.due", "delay": "ends at its time"} {
 		m := &progressorv1.StepTemplate{StepId: "a", Timeout: seconds(1), Action: &progressorv1.StepTemplate_Wait{Wait: &progressorv1.WaitAction{}}}

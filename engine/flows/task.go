@@ -394,5 +394,5 @@ func overdue(w *progressorv1.WaitAction) (flow.StepStatus, *flow.End) {
 }
 
 func (t *task) passedTimeout() string {
-	return "the run passed its timeout of " + durations.Exact(t.template.plan.Timeout)
+	return "the run exceeded its timeout of " + durations.Exact(t.template.plan.Timeout)
 }

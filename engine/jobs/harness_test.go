@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// testTimeout is how long a test waits for an event that normally happens soon. It is long because the
-// machine may be busy.
+// testTimeout is how long a test waits for an event that normally happens soon. It is long because
+// the machine may be busy.
 const testTimeout = time.Minute
 
 // node is an engine of a test with jobs. Namespace "ns" pushes them to a processor, and workers

@@ -196,9 +196,9 @@ func TestUpdateArgs(t *testing.T) {
 	n.unique(t, "u", &progressorv1.Unique{})
 	for want, err := range map[string]error{
 		"args: must not be set without args in update_mask":                update("j", "x", "priority"),
-		"args: cannot change: the unique key":                              update("u", "x", "args"),
+		"args: cannot change: the job's unique key":                        update("u", "x", "args"),
 		"options: value is required":                                       update("j", "x", "args", "priority"),
-		"args: cannot change: this is the job of a step":                   update("~job/r/s", "x", "args"),
+		"args: cannot change: the step r/s sets the args of this job":      update("~job/r/s", "x", "args"),
 		"args: has 1048579 bytes of JSON, at most 1048576":                 update("j", strings.Repeat("x", 1<<20+1), "args"),
 		"update_mask: \"unique\" cannot change: valid fields are args and": update("j", "x", "unique"),
 	} {

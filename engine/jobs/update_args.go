@@ -38,7 +38,7 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 	}
 	if name, ok := process.StepJob(r.GetJobId()); ok && named {
 		return &process.InvalidError{
-			Field: "args", Message: fmt.Sprintf("cannot change: this is the job of a step (%s), which sets them", name),
+			Field: "args", Message: fmt.Sprintf("cannot change: the step %s sets the args of this job", name),
 		}
 	}
 	return nil
@@ -48,7 +48,7 @@ func checkUpdate(r *progressorv1.UpdateJobRequest) error {
 func updatedArgs(row *jobs.Row, options *progressorv1.JobOptions, r *progressorv1.UpdateJobRequest) (*[]byte, error) {
 	if u := options.GetUnique(); u != nil && u.GetKey() == "" {
 		return nil, &process.InvalidError{
-			Field: "args", Message: "cannot change: the unique key of the job depends on them; set options.unique.key in Enqueue",
+			Field: "args", Message: "cannot change: the job's unique key is computed from its args; to allow changes, set options.unique.key in Enqueue",
 		}
 	}
 	args, err := valueJSON("args", r.GetArgs(), maxArgs(row.ProcessID))

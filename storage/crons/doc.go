@@ -1,2 +1,2 @@
-// Package crons reads and writes the ledger of crons, the table cron_fires.
+// Package crons reads and writes the cron ledger: the table cron_fires, with one row per fire.
 package crons

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The prefixes of the IDs of the engine's own processes. Clients cannot use such IDs. SQL statements
-// contain the same prefixes.
+// The prefixes of the IDs of the engine's own processes. Clients cannot use such IDs. SQL
+// statements contain the same prefixes.
 const (
 	OwnPrefix     = "~"
 	BulkPrefix    = "~bulk/"

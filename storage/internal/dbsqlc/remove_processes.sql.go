@@ -316,10 +316,10 @@ type PurgeHistoryRow struct {
 }
 
 // PurgeHistory deletes up to lim events, tasks and waiting tasks of each removed process, and its
-// rows as a job or run. If a removed run had not ended, the processes of its open steps get a cancel
-// request, and the run that waits longest for its dedupe key is notified. answers keeps the answers
-// to requests with a key. It also keeps the answers of tasks that ended in the last minute, because
-// clients on other nodes may still read them.
+// rows as a job or run. If a removed run had not ended, the processes of its open steps get a
+// cancel request, and the run that waits longest for its dedupe key is notified. answers keeps the
+// answers to requests with a key. It also keeps the answers of tasks that ended in the last minute,
+// because clients on other nodes may still read them.
 //
 // The condition on removed_time prevents the use of the index of all removed processes. The rows
 // are found by their keys. Each after_… parameter is the last row that earlier batches have

@@ -8,17 +8,17 @@ import (
 // Cron decides about the fire times of a schedule with a policy that Validate has accepted. Its
 // methods change nothing; they return a Step.
 type Cron struct {
-	Key      string // namespace and id; seed of the jitter
-	Schedule *Schedule
-	Policy   Policy
-	Held     bool // the namespace is paused: no fire times are decided, and queued runs do not start
-	// Refusable: runs may be refused after they were started, see Refused.
-	Refusable bool
+	Key       string // namespace and ID; seed of the jitter
+	Schedule  *Schedule
+	Policy    Policy
+	Held      bool // the namespace is paused: no fire times are decided, and queued runs do not start
+	Refusable bool // a run may be refused after it was started, see Refused
 }
 
-// maxDecided is the maximum number of rows of a step, and of missed times that have their own row;
-// older ones share a row. maxCounted is the maximum number of these that a step counts, about 0.1 s
-// of work, divided by the number of expressions. An incomplete step has a Next of now.
+// maxDecided is the maximum number of rows of a step. It is also the maximum number of missed times
+// that have their own row. Older missed times share a row. maxCounted, divided by the number of
+// expressions, is the maximum number of missed times that a step counts. Counting them takes about
+// 0.1 s. An incomplete step has a Next of now.
 const (
 	maxDecided = 1000
 	maxCounted = 1_000_000
@@ -72,14 +72,14 @@ func (d *decider) nextFire() (time.Time, bool) {
 type verdict struct {
 	decision Decision
 	reason   string
-	cancel   bool // the previous run, to be replaced when this one starts
-	spend    bool // the failure of the previous run
-	trial    bool // of an open circuit
+	cancel   bool // this run replaces the previous one, which is cancelled when this one starts
+	spend    bool // the failure of the previous run causes no more skips
+	trial    bool // this run is the trial of an open circuit
 	buffered bool // queued until the previous run ends
 }
 
-// judge applies the rules in order: overlap, failure, concurrency (semantics, section 4). It
-// changes nothing.
+// judge applies the rules in order: overlap, failure, concurrency (docs/crons.md, "What a fire
+// decides"). It changes nothing.
 func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 	v := d.overlap(overlap)
 	if v.decision != 0 {

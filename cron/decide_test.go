@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// everySecondAt returns the cron of semantics section 4, every second, with its state as of
+// everySecondAt returns a cron that fires every second, with its state as of
 // 10:00:00.
 func everySecondAt(t *testing.T, policy Policy) (Cron, State) {
 	t.Helper()

@@ -59,7 +59,7 @@ func (f field) span(text string) (span, error) {
 	body, stepText, stepped := strings.Cut(text, "/")
 	s := span{first: f.min, last: f.max, step: 1}
 	if f.name == weekdayField.name {
-		s.last = 6 // of *, which has each day once
+		s.last = 6 // * has each day once: 7 is also Sunday
 	}
 	top := s.last
 	switch from, to, isRange := strings.Cut(body, "-"); {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write testdata/decisions.txt from the model of the history; then read it")
+var update = flag.Bool("update", false, "write testdata/decisions.txt from the model of the history; review the result")
 
 // situation is the situation at a fire time. Times are seconds from 10:00:00. Runs are in the order
 // of their starts.
 type situation struct {
 	name   string
-	policy Policy // what the situation needs; the matrix sets the four policies
+	policy Policy // settings of the situation; the matrix sets the four policies
 	runs   []past
 	queue  []int // waiting fire times
 	now    int   // the fire times since second 100 are not decided
@@ -32,23 +32,23 @@ type past struct {
 var backoff10 = Backoff{Initial: 10 * time.Second, Max: time.Minute}
 
 var situations = []situation{
-	{name: "nothing ran before", now: 101},
-	{name: "the run before succeeded", runs: []past{{90, 1, Success, 95, false}}, now: 101},
-	{name: "the run before is running, one place", runs: []past{{90, 1, Running, 0, false}}, now: 101},
-	{name: "the run before is running, two places", policy: Policy{MaxConcurrency: 2}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
-	{name: "the run before is running and so is an older one, two places", policy: Policy{MaxConcurrency: 2},
+	{name: "no run yet", now: 101},
+	{name: "the previous run succeeded", runs: []past{{90, 1, Success, 95, false}}, now: 101},
+	{name: "the previous run is running, one slot", runs: []past{{90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running, two slots", policy: Policy{MaxConcurrency: 2}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running and so is an older one, two slots", policy: Policy{MaxConcurrency: 2},
 		runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
-	{name: "the run before is running and so is an older one, one place", runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
-	{name: "the run before succeeded, two older ones are running, two places", policy: Policy{MaxConcurrency: 2},
+	{name: "the previous run is running and so is an older one, one slot", runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run succeeded, two older ones are running, two slots", policy: Policy{MaxConcurrency: 2},
 		runs: []past{{70, 1, Running, 0, false}, {80, 1, Running, 0, false}, {90, 1, Success, 95, false}}, now: 101},
-	{name: "the run before is running, max_overlap 1", policy: Policy{MaxOverlap: 1}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
-	{name: "the run before is running, a fire waits, queue_limit 1", policy: Policy{QueueLimit: 1}, runs: []past{{80, 1, Running, 0, false}}, queue: []int{90}, now: 101},
-	{name: "the run before failed in attempt 2 just now, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{90, 2, Failed, 99, false}}, now: 101},
-	{name: "the run before timed out in attempt 2 a minute ago, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 2, Timeout, 41, false}}, now: 101},
-	{name: "the run before was cancelled in attempt 3 a minute ago, max_attempts 3", policy: Policy{RetryBackoff: backoff10, MaxAttempts: 3},
+	{name: "the previous run is running, max_overlap 1", policy: Policy{MaxOverlap: 1}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running, a fire waits, queue_limit 1", policy: Policy{QueueLimit: 1}, runs: []past{{80, 1, Running, 0, false}}, queue: []int{90}, now: 101},
+	{name: "the previous run failed in attempt 2 just now, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{90, 2, Failed, 99, false}}, now: 101},
+	{name: "the previous run timed out in attempt 2 a minute ago, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 2, Timeout, 41, false}}, now: 101},
+	{name: "the previous run was cancelled in attempt 3 a minute ago, max_attempts 3", policy: Policy{RetryBackoff: backoff10, MaxAttempts: 3},
 		runs: []past{{30, 3, Cancelled, 40, false}}, now: 101},
-	{name: "the run before failed and has skipped a fire", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 1, Failed, 40, true}}, now: 101},
-	{name: "the run before failed a minute ago, an older one is running, one place", policy: Policy{RetryBackoff: backoff10},
+	{name: "the previous run failed and has skipped a fire", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 1, Failed, 40, true}}, now: 101},
+	{name: "the previous run failed a minute ago, an older one is running, one slot", policy: Policy{RetryBackoff: backoff10},
 		runs: []past{{30, 1, Running, 0, false}, {35, 1, Failed, 40, false}}, now: 101},
 	{name: "the second failure in a row just now, pause_after_failures 3", policy: Policy{PauseAfterFailures: 3, RetryBackoff: backoff10},
 		runs: []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
@@ -56,9 +56,9 @@ var situations = []situation{
 		runs: []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
 	{name: "the second failure in a row a minute ago, pause_after_failures 2", policy: Policy{PauseAfterFailures: 2, RetryBackoff: backoff10},
 		runs: []past{{30, 1, Failed, 35, false}, {35, 1, Failed, 41, false}}, now: 101},
-	{name: "three fire times are due, 7 s late, and nothing ran before", now: 110},
-	{name: "three fire times are due, the newest now, and the run before is running", runs: []past{{90, 1, Running, 0, false}}, now: 103},
-	{name: "three fire times are due, the newest now, and the run before failed a minute ago", policy: Policy{RetryBackoff: backoff10},
+	{name: "three fire times are due, 7 s late, and no run yet", now: 110},
+	{name: "three fire times are due, the newest now, and the previous run is running", runs: []past{{90, 1, Running, 0, false}}, now: 103},
+	{name: "three fire times are due, the newest now, and the previous run failed a minute ago", policy: Policy{RetryBackoff: backoff10},
 		runs: []past{{30, 1, Failed, 40, false}}, now: 103},
 }
 
@@ -117,7 +117,7 @@ func cell(decision Decision, attempt int32, cancelled bool) string {
 		words = fmt.Sprint("attempt ", attempt)
 	}
 	if cancelled {
-		words += " in its place"
+		words += " replaces it"
 	}
 	return words
 }
@@ -202,7 +202,7 @@ func TestMatrix(t *testing.T) {
 	got, want := strings.Split(text.String(), "\n"), strings.Split(string(kept), "\n")
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			t.Fatalf("testdata/decisions.txt:%d is not what is decided (%d and %d lines)", i+1, len(want), len(got))
+			t.Fatalf("testdata/decisions.txt:%d differs from the decision (%d and %d lines)", i+1, len(want), len(got))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// model is a second implementation of semantics section 4 and of the comments in cron.proto. It
+// model is a second implementation of docs/crons.md and of the comments in cron.proto. It
 // keeps no state but the history, every row of the ledger and every run, and searches it for what
 // it needs. It shares no code with the decider.
 type model struct {
@@ -23,7 +23,7 @@ type model struct {
 
 type modelRow struct {
 	Fire
-	status   Status // of the run
+	status   Status // status of the run
 	end      time.Time
 	replaced bool // by CANCEL_PREV
 	spent    bool

@@ -12,8 +12,8 @@ import (
 type Expression struct {
 	fields
 	text     string        // canonical form
-	zone     string        // of CRON_TZ=; "" if there is none
-	every    time.Duration // of @every, otherwise 0
+	zone     string        // the time zone of CRON_TZ=; "" if there is none
+	every    time.Duration // the interval of @every; otherwise 0
 	realTime bool          // follows real time: the hour field has a wildcard or a step
 	explicit bool          // has a field of seconds
 }

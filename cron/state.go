@@ -29,7 +29,7 @@ type Status int32
 
 // The values, with the contract's numbers.
 const (
-	Scheduled Status = iota + 1 // of a queued run
+	Scheduled Status = iota + 1 // the run is queued
 	Running
 	Success
 	Failed
@@ -51,7 +51,7 @@ type Fire struct {
 	Time     time.Time // due time without jitter; identifies the fire and its run in the cron
 	Decision Decision
 	Reason   string
-	Attempt  int32 // of the run; 0 if none has started
+	Attempt  int32 // attempt of the run; 0 if no run has started
 	Status   Status
 	Manual   bool  // triggered, backfilled or run again
 	Count    int64 // number of fire times; more than 1 only for old missed ones

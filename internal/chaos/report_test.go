@@ -18,7 +18,7 @@ type figure struct {
 }
 
 // rare lists figures that may be zero in runs of less than three minutes.
-var rare = []string{"tasks of crons tried again"}
+var rare = []string{"tasks of crons retried"}
 
 // figures returns what happened in a run, as docs/reliability.md shows it.
 func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fires cronCounts) []figure {
@@ -48,7 +48,7 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 		{"runs that another run replaced", fires.cancelled},
 		{"runs that exceeded their timeout", fires.timeouts},
 		{"requests of crons", fires.requests},
-		{"tasks of crons tried again", rows(`SELECT count(*) FROM tasks
+		{"tasks of crons retried", rows(`SELECT count(*) FROM tasks
 			WHERE starts_with(process_id, '~cron/') AND attempt > 1`)},
 	}
 	for _, c := range counted {

@@ -15,7 +15,7 @@ const (
 	progressEvery = time.Second            // minimum time between two progress reports of one lease
 	beatRetry     = 250 * time.Millisecond // wait after a failed heartbeat
 
-	progressTimeout = 5 * time.Second // of the heartbeat with the last progress of a failed attempt
+	progressTimeout = 5 * time.Second // timeout of the heartbeat with the last progress of a failed attempt
 
 	// maxProgress is the maximum number of bytes of progress in one heartbeat. The next one carries
 	// the rest. 10,000 leases with a summary of 4 KiB each would exceed the 16 MiB that the engine

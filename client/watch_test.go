@@ -62,7 +62,7 @@ func TestWatch(t *testing.T) {
 		streams []scriptedStream
 		stop    int // number of updates after which the caller stops
 		want    []string
-		after   []string // of the requests
+		after   []string // cursors of the requests
 		err     error
 		code    connect.Code
 	}{

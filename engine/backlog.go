@@ -21,7 +21,7 @@ type backlog struct {
 	counting sync.Mutex // held during a count
 	mu       sync.Mutex
 	waiting  int
-	next     time.Time // of the next count
+	next     time.Time // time of the next count
 }
 
 // add counts a request that is about to be stored. It fails if limit tasks wait already.

@@ -27,7 +27,7 @@ type backlogResults struct {
 	pending func() int64 // counts everything that waits to be stored; nil if unknown
 	mu      sync.Mutex
 	results int
-	bytes   int           // of the args of their tasks, which are stored with them
+	bytes   int           // bytes of the args of their tasks, which are stored with them
 	below   chan struct{} // closed when both are below their bounds; nil if no scan waits
 }
 

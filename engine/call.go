@@ -18,7 +18,7 @@ type CallParams struct {
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
 	Accepted       bool          // answer when the task is stored; it becomes a NOTIFY
-	Timeout        time.Duration // of the wait; 0 means the step timeout of the namespace
+	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
 	Priority       int32         // tasks of processes with a smaller value run first
 	// Internal reports that the process belongs to the engine itself. The request runs even if the
 	// namespace is paused, and at once if the process is idle.

@@ -72,7 +72,7 @@ func TestDecideOutcomes(t *testing.T) {
 			response *progressorv1.ProcessResponse
 			err      error
 			want     storage.Outcome
-			reason   string // of the failure
+			reason   string // reason of the failure
 		}{
 			{name: "result", response: respond(processor.Result().Response([]byte("r")).Event([]byte("e"))), want: storage.Finished},
 			{name: "empty result", response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{}}, want: storage.Finished},

@@ -53,8 +53,8 @@ type policies struct {
 	history     process.HistoryMode
 	maxWaiting  int32
 	maxBacklog  int
-	events      storage.EventMode // of its jobs and runs
-	retention   storage.Retention // of ended processes
+	events      storage.EventMode // which events of its jobs and runs are stored
+	retention   storage.Retention // how long ended processes are kept
 }
 
 // defaultPolicies are the policies of a namespace without a configuration.

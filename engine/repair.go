@@ -19,7 +19,7 @@ type RepairParams struct {
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
 	Accepted       bool          // answer when the task is stored
-	Timeout        time.Duration // of the wait; 0 means the step timeout of the namespace
+	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
 	Actor          process.Actor
 }
 

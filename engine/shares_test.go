@@ -10,7 +10,7 @@ func TestSharesOfWaitingClasses(t *testing.T) {
 	for _, tc := range []struct {
 		slots  int
 		wanted [classes]int
-		least  [classes]int // of 100 ended tasks
+		least  [classes]int // minimum of 100 ended tasks
 	}{
 		{1, [classes]int{most, most, most}, [classes]int{33, 33, 33}},
 		{2, [classes]int{most, most, most}, [classes]int{33, 33, 33}},

@@ -43,7 +43,7 @@ type slots struct {
 
 // wakeups lists who can use slots that have become free.
 type wakeups struct {
-	classes    [classes]bool // of this namespace; their scans can take slots
+	classes    [classes]bool // classes of this namespace whose scans can take slots
 	namespaces []*slots      // others, whose turn to take a slot of the node has come
 }
 

@@ -20,7 +20,7 @@ type StartParams struct {
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
 	Accepted       bool          // answer when the task is stored, without waiting for it
-	Timeout        time.Duration // of the wait; 0 means the step timeout of the namespace
+	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
 	StartTime      time.Time     // earliest start; zero means now
 	Priority       int32         // tasks of processes with a smaller value run first
 	Kind           string        // "" for a plain process

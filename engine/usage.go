@@ -17,9 +17,9 @@ type usage struct {
 	processing, storing atomic.Int64 // nanoseconds so far
 
 	mu    sync.Mutex
-	began time.Time // of the window
+	began time.Time // start of the window
 	at    [2]int64  // processing and storing at the beginning of the window
-	last  [2]int64  // of the previous window
+	last  [2]int64  // values of the previous window
 }
 
 // begin records that an attempt is in the processor and returns the time.

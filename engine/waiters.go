@@ -19,7 +19,7 @@ type answer struct {
 	response      []byte
 	failure       *progressorv1.Failure
 	rejection     *progressorv1.Rejection
-	processStatus process.Status // of the process of a failed task; "" if it was removed
+	processStatus process.Status // status of the process of a failed task; "" if it was removed
 	lost          bool           // a database failover lost the task
 }
 

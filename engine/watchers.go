@@ -32,7 +32,7 @@ type watcher struct {
 	news    chan news // buffered for one
 	after   int64     // the last event that it received
 	changed time.Time // status_changed_time of the status that it received; zero if none
-	created time.Time // of the process; zero if unknown
+	created time.Time // creation time of the process; zero if unknown
 	ready   bool      // it has sent the news that it received
 	behind  bool      // there may be more news
 	left    bool      // the client is gone

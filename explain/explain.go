@@ -61,14 +61,14 @@ type Task struct {
 	ID            int64
 	Type          process.TaskType
 	Status        process.TaskStatus
-	WaitsFor      process.WaitsFor // of a task in schedule
+	WaitsFor      process.WaitsFor // what a task in schedule waits for
 	Attempt       int32            // the running attempt, or the number of attempts made
 	Scheduled     time.Time
 	Running       time.Time     // zero if it has not run
 	Finished      time.Time     // zero if it has not ended
 	RetryInterval time.Duration // before the current or next attempt; 0 if that is not a retry
 	TimerName     string
-	Reason        string // of its failure
+	Reason        string // reason of its failure
 	Message       string
 	Failures      []Failure // recorded attempts before the current or next one, oldest first
 }

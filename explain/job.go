@@ -14,7 +14,7 @@ type Job struct {
 	Failed       int32 // failed attempts, without those whose worker was lost
 	Takeovers    int32
 	MaxTakeovers int32
-	RunStatus    string   // of the run that the job is a step of; "" if there is none, or if it is in another namespace
+	RunStatus    string   // status of the job's run; "" if there is none, or if it is in another namespace
 	WorkerIDs    []string // workers that may take it; nil if any may
 	Blocked      *Blocked // nil if it waits for no key, or if the key is not known yet
 	Group        *Group   // nil if one worker runs it

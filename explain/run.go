@@ -14,7 +14,7 @@ type Run struct {
 	Attempt      int32
 	BlockedOn    string // "scope: RUN", "time: TIME" or "backoff: TIME"; "" if it is not blocked
 	CancelReason string
-	Failure      string // of the run, or of its last attempt
+	Failure      string // failure of the run, or of its last attempt
 	Steps        []Step // open steps; those that wait for an answer come first
 	More         bool   // there are more open steps
 }
@@ -32,11 +32,11 @@ type Step struct {
 	Assignees string
 	Due       time.Time // zero if it has no due time
 	Process   process.Key
-	Status    process.Status   // of its process; "" if there is none
-	WaitsFor  process.WaitsFor // of the task of its process; "" if it waits for nothing
+	Status    process.Status   // status of its process; "" if there is none
+	WaitsFor  process.WaitsFor // what the task of its process waits for; "" if nothing
 	Scheduled time.Time
 	Attempt   int32  // number of attempts made
-	Failure   string // of the last attempt
+	Failure   string // failure of the last attempt
 	WorkerID  string // the worker that runs its job
 }
 

@@ -39,7 +39,7 @@ type Decision struct {
 	plan       *Plan
 	facts      Facts
 	statuses   []byte
-	ends       map[[2]int]*End // of this decision, by step and index
+	ends       map[[2]int]*End // ends in this decision, by step and index
 	starts     int
 	check      []int       // steps that may be ready
 	resolved   []bool      // steps that are resolved: see stands

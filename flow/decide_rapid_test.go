@@ -27,10 +27,10 @@ type world struct {
 	succeeded map[[2]int]bool         // and not undone
 	stored    map[[2]int]bool         // stored as succeeded or skipped, in any attempt
 	redone    map[[2]int]bool         // items that have succeeded or were skipped since their step was undone
-	ends      map[int]flow.StepStatus // of the steps that have ended
+	ends      map[int]flow.StepStatus // statuses of the steps that have ended
 	stale     map[int]bool            // steps that were undone and have not run again
 	order     []int                   // steps in the order of their success
-	due       map[[2]int]time.Time    // of open work
+	due       map[[2]int]time.Time    // due times of open work
 	undoing   int                     // -1 if none
 	undone    []int
 	left      []int // their compensation failed

@@ -23,12 +23,12 @@ type play struct {
 	plan  *flow.Plan
 	state *flow.State
 	now   time.Time
-	items []string        // of every step with for_each
-	due   time.Duration   // of every wait; 0 means none
+	items []string        // items of every step with for_each
+	due   time.Duration   // due time of every wait; 0 means none
 	rows  map[string]byte // status letters by step, or step.index
 	said  []string        // the effects of the last decision, abbreviated
 
-	values   map[string]string // of items by their names
+	values   map[string]string // values of items by their names
 	noResult error
 }
 

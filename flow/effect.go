@@ -39,13 +39,13 @@ type Effect struct {
 	Kind   EffectKind
 	Step   int
 	Index  int
-	Status StepStatus // of EffectEnd; of EffectCompensated: Succeeded, Failed or Cancelled
+	Status StepStatus // only for EffectEnd, and for EffectCompensated: Succeeded, Failed or Cancelled
 	Reason string
-	End    *End        // of EffectEnd; nil if nothing more is known
-	Due    time.Time   // of EffectBegin
-	Work   any         // of EffectBegin and EffectCompensate: what the Rules have prepared, or nil
-	Was    Mode        // of EffectRunStatus: the previous mode
-	Kept   map[int]int // of EffectDropItems: maps the old indexes of the items that stay done to their new ones
+	End    *End        // only for EffectEnd; nil if nothing more is known
+	Due    time.Time   // only for EffectBegin
+	Work   any         // only for EffectBegin and EffectCompensate: the value that Rules has prepared, or nil
+	Was    Mode        // only for EffectRunStatus: the previous mode
+	Kept   map[int]int // only for EffectDropItems: maps the old indexes of the items that stay done to their new ones
 }
 
 // End is what is known of the end of a step or an item.
@@ -65,7 +65,7 @@ type Outcome struct {
 	Status      StepStatus // Succeeded, Failed or Cancelled; Skipped if it was skipped at its due time
 	Lost        bool       // its worker was lost and no takeovers are left
 	Overdue     bool       // it exceeded the timeout of its step and is asked to end
-	Reason      string     // of a step or an item that the run itself ends, and of a compensation
+	Reason      string     // only for a step or an item that the run itself ends, and for a compensation
 	End         *End
 }
 
@@ -86,5 +86,5 @@ const (
 // Input is something that happens to a run.
 type Input struct {
 	Kind    InputKind
-	Outcome Outcome // of InputEnd; of InputSkip: Step, Index and End
+	Outcome Outcome // only for InputEnd; InputSkip uses Step, Index and End
 }

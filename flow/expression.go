@@ -31,7 +31,7 @@ const (
 // ExpressionError reports that an expression has no value in a scope, or a value that cannot be
 // used.
 type ExpressionError struct {
-	Path       string // of the expression in the template
+	Path       string // path of the expression in the template
 	Expression string
 	Message    string
 }

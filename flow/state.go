@@ -25,7 +25,7 @@ type PlanStep struct {
 	Conditional      bool // it has a condition
 	Each             bool // it has for_each
 	MaxRunning       int  // items at a time; 0 means no limit
-	MaxFailures      int  // of items
+	MaxFailures      int  // maximum number of failed items
 	Waits            Waiting
 	Process          bool // a process runs it, which an operator may suspend
 	Cancelable       bool
@@ -95,7 +95,7 @@ type State struct {
 	Version int    `json:"v"`
 	Mode    Mode   `json:"mode"`
 	Cause   Cause  `json:"cause,omitempty"`
-	Status  Cause  `json:"status,omitempty"` // of a run that has ended: a cause, or "succeeded"
+	Status  Cause  `json:"status,omitempty"` // only for a run that has ended: a cause, or "succeeded"
 	Lost    bool   `json:"lost,omitempty"`   // the run stops because a worker was lost
 	Round   int32  `json:"round,omitempty"`  // counts attempts over all retries; process ids end with it
 	Attempt int32  `json:"attempt,omitempty"`
@@ -109,7 +109,7 @@ type State struct {
 	Asked     []int      `json:"asked,omitempty"`      // steps that this attempt asked to end
 	Deadlines []Deadline `json:"dues,omitempty"`
 	RunTime   time.Time  `json:"run_time,omitzero"` // start time of a run that waits for it
-	Deadline  time.Time  `json:"deadline,omitzero"` // of the run
+	Deadline  time.Time  `json:"deadline,omitzero"` // deadline of the run
 	Rest      time.Time  `json:"rest,omitzero"`     // start of the next attempt
 	Grace     time.Time  `json:"grace,omitzero"`    // end of the grace period for waits
 	// CheckAsked is when to check whether processes that were asked to end are suspended.

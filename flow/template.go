@@ -87,7 +87,7 @@ type compiler struct {
 	envs     environments
 	programs map[source]func() (cel.Program, error)
 	guesses  int // suggestions for unknown step ids so far
-	bytes    int // of expressions
+	bytes    int // bytes of all expressions
 }
 
 func newCompiler(t *progressorv1.Template) *compiler {

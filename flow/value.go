@@ -23,8 +23,8 @@ type value struct {
 // node is a part of a value. If it is the same in every run, constant is set.
 type node struct {
 	constant   *structpb.Value
-	expression *expression // of a string that consists of one ${…}
-	parts      []part      // of a string that contains ${…}
+	expression *expression // only for a string that consists of one ${…}
+	parts      []part      // only for a string that contains ${…}
 	list       []node
 	fields     map[string]node
 }

@@ -13,19 +13,19 @@ const (
 	MaxResultEvents   = 1000
 	MaxResultBytes    = 8 << 20
 	MaxCommands       = 100
-	MaxReasonBytes    = 4096 // of a request to cancel
+	MaxReasonBytes    = 4096 // reason of a request to cancel
 	MaxTimers         = 100  // pending in one process
 	MaxHistoryEvents  = 10_000
 	MaxHistoryBytes   = 8 << 20
 	MaxHeadersBytes   = 64 << 10 // names and values of the headers of a processor together
-	MaxTemplateBytes  = 4 << 20  // of a template as JSON
+	MaxTemplateBytes  = 4 << 20  // template as JSON
 	MaxDuration       = 100 * 365 * 24 * time.Hour
-	MaxRetryAfter     = 365 * 24 * time.Hour // of a failure and of a released lease
+	MaxRetryAfter     = 365 * 24 * time.Hour // retry delay of a failure and of a released lease
 
-	MaxPollBytes        = 4 << 20  // of the tasks of one Poll; the last one may exceed it
+	MaxPollBytes        = 4 << 20  // tasks of one Poll; the last one may exceed it
 	MaxJobFailures      = 20       // the newest failures that a job keeps
-	MaxFailureDetails   = 8 << 10  // of a failure that a job keeps
-	MaxProgressBytes    = 64 << 10 // of a heartbeat for one lease
+	MaxFailureDetails   = 8 << 10  // details of a failure that a job keeps
+	MaxProgressBytes    = 64 << 10 // progress of one lease in a heartbeat
 	MaxGroupResultBytes = 8 << 20  // the results of all workers of a job together
 )
 

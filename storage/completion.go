@@ -19,7 +19,7 @@ type Completion struct {
 	Effects      []Effect
 	EffectsOnEnd []Effect
 	LowPriority  bool        // the messages may wait for more urgent ones, see OnMessages
-	Job          *JobEnd     // of an attempt of a job; nil for other processes
+	Job          *JobEnd     // the end of an attempt of a job; nil for other processes
 	Run          process.Key // the run to notify if the job of its step is Completed; may be zero
 }
 
@@ -30,8 +30,8 @@ type TaskAttempt struct {
 	TaskType       process.TaskType
 	Attempt        int32
 	FencingToken   int64
-	IdempotencyKey string // of the task
-	LastEventID    int64  // of the process at the start of the attempt; new events follow it
+	IdempotencyKey string // idempotency key of the task
+	LastEventID    int64  // last event of the process at the start of the attempt; new events follow it
 	Fired          bool   // the task was the default timer, so there is none to replace
 	Leased         bool   // a worker held the attempt; its lease is deleted
 	AnsweredBy     string // the worker that answered; "" for processors and if there was no answer
@@ -42,7 +42,7 @@ type Continuation struct {
 	Promote     bool          // it continues with the next task of the process
 	GoesOn      bool          // it has a slot to continue with the task of the run, see EndSteps
 	StartsOn    bool          // it has a slot for a job that the result starts, see StartSteps
-	StepTimeout time.Duration // of the next task
+	StepTimeout time.Duration // step timeout of the next task
 }
 
 // epoch is the time that queries return for NULL, and the time of timers that are set by a
@@ -57,7 +57,7 @@ func microseconds(us int64) time.Duration {
 
 // Saved is the result of storing a Completion.
 type Saved struct {
-	Status process.Status // of the process after it
+	Status process.Status // status of the process after the task
 	Now    time.Time      // time of events without a timestamp; zero if unknown
 	// Next is the next task, which already runs here. The columns of the process are set only if it
 	// belongs to another process: the run that was notified.

@@ -33,7 +33,7 @@ type Delivery struct {
 	Kind    MessageKind
 	Outcome string
 	Later   bool // a start with a start time in the future
-	Overdue bool // of a cancel: its grace is 0, so EndOverdueCancel ends the process now
+	Overdue bool // only for a cancel: its grace period is 0, so EndOverdueCancel ends the process now
 }
 
 type deliverItem struct {
@@ -56,8 +56,8 @@ type deliverBatch struct {
 	store    *Store
 	items    []*deliverItem
 	byTarget map[process.Key][]*deliverItem
-	keys     keysParams // of the targets, in their order
-	modes    []int32    // of their events
+	keys     keysParams // keys of the targets, in their order
+	modes    []int32    // event modes of the targets
 	outgoing *outgoing
 }
 

@@ -35,7 +35,7 @@ type BoundEffect struct {
 	Key          process.Key
 	TaskID       int64
 	FencingToken int64
-	Mode         EventMode // of the namespace
+	Mode         EventMode // event mode of the namespace
 }
 
 // Attempts returns, as arrays, what a statement needs to find the tasks of its effects.

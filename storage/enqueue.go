@@ -52,7 +52,7 @@ type Unique struct {
 // Enqueued is the result of enqueuing a job.
 type Enqueued struct {
 	Outcome   EnqueueOutcome
-	ProcessID string // of the job, or of the existing one
+	ProcessID string // ID of the job, or of the existing one
 	Later     bool   // its run time is in the future
 }
 

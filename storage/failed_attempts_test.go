@@ -24,7 +24,7 @@ func TestDeleteOrphanedAttempts(t *testing.T) {
 	for _, id := range []string{"ended", "runs", "waits"} {
 		attempts(id, ask[int](b, `SELECT max(task_id)::int FROM (SELECT process_id, task_id FROM tasks UNION ALL SELECT process_id, task_id FROM running
 			UNION ALL SELECT process_id, task_id FROM schedule) t WHERE process_id = $1`, id), 1)
-		attempts(id, 1_000_000, 1) // of no task
+		attempts(id, 1_000_000, 1) // attempts without a task
 	}
 	attempts("z-gone", 1, 1500)
 	batches := 0

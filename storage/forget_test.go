@@ -95,5 +95,5 @@ func TestForgetReadsLittle(t *testing.T) {
 	}
 	equal(t, "BRIN indexes", ask[string](b, `SELECT coalesce(string_agg(indexname, ',' ORDER BY indexname), '') FROM pg_indexes
 		WHERE schemaname = 'progressor' AND tablename IN ('requests', 'answers', 'dead_letters') AND indexdef LIKE '%USING brin%'`), "")
-	b.exec("DELETE FROM requests") // of tasks that do not exist
+	b.exec("DELETE FROM requests") // requests of tasks that do not exist
 }

@@ -17,7 +17,7 @@ import (
 // is the running task of the process, if there is one.
 type transaction struct {
 	name   string
-	result bool // of the running attempt
+	result bool // this is the result of the running attempt
 	run    func(s *storage.Store, id string, claim *storage.Claim) (string, error)
 }
 

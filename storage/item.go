@@ -13,7 +13,7 @@ import (
 type item struct {
 	key       process.Key
 	also      process.Key // another process that it locks, and whose lane it uses; zero if there is none
-	requestID uuid.UUID   // of a request with an idempotency key
+	requestID uuid.UUID   // only for a request with an idempotency key
 	twin      bool        // it was deferred once because another item has the same request or the same new process
 	// repeatable items are retried if it is unknown whether they were committed. The others return
 	// ErrUnavailable.
@@ -91,7 +91,7 @@ type batch struct {
 	simples    []*simpleRepairItem
 	delivers   []*deliverItem
 	outgoing   outgoing
-	audits     auditRecords // of the commands of operators, except for
+	audits     auditRecords // commands of operators, except for
 	lateAudits auditRecords // those whose statements run later
 }
 

@@ -52,7 +52,7 @@ func (s *Store) eventModes(namespaces []string) []int32 {
 type JobEvent struct {
 	JobID    string // "" means the process
 	StepID   string // "" for the job or run itself
-	Index    *int32 // of a step that runs once per item
+	Index    *int32 // only for a step that runs once per item
 	Type     string // as listed in docs/jobs.md
 	From, To string // statuses in lower case, or ""
 	Message  string
@@ -105,7 +105,7 @@ func (*JobEvent) Write(ctx context.Context, db DB, all []BoundEffect) error {
 
 // JobEnd is the event and the count of an attempt of a job.
 type JobEnd struct {
-	Name     string // of the job; "" if unknown
+	Name     string // name of the job; "" if unknown
 	Type     string // of the event, as listed in docs/jobs.md
 	WorkerID string // the worker that held the lease; "" if a node ran the attempt
 	Message  string

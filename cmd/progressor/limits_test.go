@@ -30,7 +30,7 @@ type limits struct {
 	console *client.Client // sends JSON over HTTP/1.1, as a browser does
 	cli     clitest.Program
 	db      *pgxpool.Pool
-	n       int // of the IDs that were made
+	n       int // number of IDs that were created
 }
 
 // limitsNamespace is a pull namespace with the longest name.

@@ -252,7 +252,7 @@ func TestResultsHaveLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		most     int
 		response func(n int) *progressorv1.ProcessResponse
-		reason   string // of the failure of the largest one
+		reason   string // reason of the failure after the largest response
 	}{
 		"result": {8 << 20, func(n int) *progressorv1.ProcessResponse {
 			m := &progressorv1.Result{}

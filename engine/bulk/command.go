@@ -123,7 +123,7 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 // progress is the progress of a bulk: the state of its process.
 type progress struct {
 	Cursor  search.Cursor `json:"cursor"`           // the last one that was visited
-	Token   string        `json:"token,omitempty"`  // of the next page, if the bulk is not of processes
+	Token   string        `json:"token,omitempty"`  // token of the next page, if the bulk is not one of processes
 	Walked  bool          `json:"walked,omitempty"` // such a bulk has seen its last page
 	Matched int64         `json:"matched"`
 	Done    int64         `json:"done"`

@@ -38,7 +38,7 @@ type Crons struct {
 	newJob  NewJob
 	flows   Flows
 
-	retention time.Duration // of the ledger and of the tasks of crons
+	retention time.Duration // how long the ledger and the tasks of crons are kept
 }
 
 // NewJob converts a request to the stored form of a job. path is the prefix of field names in its

@@ -25,7 +25,7 @@ type work struct {
 	Fire    time.Time     `json:"fire"`
 	Attempt int32         `json:"attempt"`
 	Rerun   int32         `json:"rerun,omitempty"`   // see attemptID
-	Timeout time.Duration `json:"timeout,omitempty"` // of the policy
+	Timeout time.Duration `json:"timeout,omitempty"` // timeout of the policy
 	Target  []byte        `json:"target"`            // CronTarget in protobuf
 }
 

@@ -26,14 +26,14 @@ const stateVersion = 1
 // definition in protobuf.
 type state struct {
 	Version   int              `json:"v"`
-	Revision  int64            `json:"revision"` // of the definition; used as etag
+	Revision  int64            `json:"revision"` // revision of the definition; used as etag
 	Created   time.Time        `json:"created"`
 	Updated   time.Time        `json:"updated"`
 	PauseNote string           `json:"pause_note,omitempty"`
 	PausedBy  string           `json:"paused_by,omitempty"`
 	PauseTime time.Time        `json:"pause_time,omitzero"`
 	Decisions map[string]int64 `json:"decisions,omitempty"` // number of fire times by decision
-	LastFire  time.Time        `json:"last_fire,omitzero"`  // of the newest run that was started
+	LastFire  time.Time        `json:"last_fire,omitzero"`  // fire time of the newest run that was started
 	Cron      cron.State       `json:"cron"`
 	Next      time.Time        `json:"next,omitzero"` // when to check fire times next
 	// Deadlines has the deadlines of the running runs, if the policy has a timeout.
@@ -61,7 +61,7 @@ type deadline struct {
 // outgoing is a message that starts or cancels a run.
 type outgoing struct {
 	Fire    time.Time `json:"fire"`
-	Attempt int32     `json:"attempt,omitempty"` // of a start
+	Attempt int32     `json:"attempt,omitempty"` // attempt of a start
 	Rerun   int32     `json:"rerun,omitempty"`   // see attemptID
 	Cancel  string    `json:"cancel,omitempty"`  // why the run is cancelled; "" for a start
 }

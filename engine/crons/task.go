@@ -30,7 +30,7 @@ type task struct {
 	keptPaused bool           // the namespace is paused
 	resumed    bool           // the fire times that are decided were due in a pause
 	newest     time.Time      // the newest fire time that is due; earlier ones are caught up
-	metadata   map[string]any // of the process; nil if it does not change
+	metadata   map[string]any // new metadata of the process; nil if it does not change
 }
 
 // process runs a task of a cron.

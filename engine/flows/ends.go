@@ -30,7 +30,7 @@ const (
 type childEnd struct {
 	*progressorv1.ChildEnd
 	args    []byte
-	attempt attemptFacts // of the last attempt of a job, if they are known
+	attempt attemptFacts // facts about the last attempt of a job, if they are known
 }
 
 // notified handles the ends of the work of steps, or a command of another run.
@@ -58,7 +58,7 @@ func (t *task) notified() error {
 // childrenEnded handles the ends of the work of steps.
 func (t *task) childrenEnded(children []childEnd) error {
 	var inputs []flow.Input
-	var ended []childEnd // of inputs
+	var ended []childEnd // the ends in inputs
 	for _, child := range children {
 		o, err := t.outcome(&child)
 		switch {
@@ -66,7 +66,7 @@ func (t *task) childrenEnded(children []childEnd) error {
 			return err
 		case o.Round == t.state.Run.Round:
 			inputs, ended = append(inputs, flow.Input{Kind: flow.InputEnd, Outcome: o}), append(ended, child)
-		default: // of an earlier attempt
+		default: // the end of an earlier attempt
 			t.letGoLate(&child, &o)
 		}
 	}

@@ -18,7 +18,7 @@ type facts struct {
 	values  map[int]flow.Ended       // by step: its result and its failure
 	items   map[int][]flow.Item      // by step
 	results map[int]map[int][]byte   // by step and item, as JSON
-	decoded map[*flow.End]flow.Ended // of steps that end in this task
+	decoded map[*flow.End]flow.Ended // the ends of steps that end in this task
 }
 
 func newFacts() facts {

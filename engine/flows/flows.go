@@ -58,13 +58,13 @@ const priority = math.MinInt32
 
 // command is a command to a run from a client or another run. It is the args of a task.
 type command struct {
-	Method string `json:"method"` // of the API, TakeTurn or AskTurn
+	Method string `json:"method"` // a method of the API, TakeTurn or AskTurn
 	Actor  string `json:"actor,omitempty"`
 	Source string `json:"source,omitempty"`
 	startFields
 	Reason string `json:"reason,omitempty"`
-	Force  bool   `json:"force,omitempty"`  // of CancelRun
-	Newest bool   `json:"newest,omitempty"` // of RetryRun
+	Force  bool   `json:"force,omitempty"`  // only for CancelRun
+	Newest bool   `json:"newest,omitempty"` // only for RetryRun
 	stepFields
 }
 
@@ -90,12 +90,12 @@ type stepFields struct {
 	Index   int    `json:"index,omitempty"`
 	Token   string `json:"token,omitempty"`
 	Worker  string `json:"worker,omitempty"`
-	Outcome string `json:"outcome,omitempty"` // of CompleteStep: succeeded, failed or cancelled
+	Outcome string `json:"outcome,omitempty"` // only for CompleteStep: succeeded, failed or cancelled
 	// Result and Failure are JSON.
 	Result   json.RawMessage `json:"result,omitempty"`
 	Failure  json.RawMessage `json:"failure,omitempty"`
 	Progress json.RawMessage `json:"progress,omitempty"`
-	Due      time.Duration   `json:"due,omitempty"` // of ReportStep; 0 means unchanged
+	Due      time.Duration   `json:"due,omitempty"` // only for ReportStep; 0 means unchanged
 }
 
 // The methods.
@@ -112,13 +112,13 @@ const (
 
 // answered is the response of a run to a command.
 type answered struct {
-	Outcome   string    `json:"outcome,omitempty"` // of StartRun: started, exists, done, invalid, not_found or disabled
+	Outcome   string    `json:"outcome,omitempty"` // only for StartRun: started, exists, done, invalid, not_found or disabled
 	Holder    string    `json:"holder,omitempty"`  // the existing run
 	Message   string    `json:"message,omitempty"`
-	Fresh     *freshRun `json:"fresh,omitempty"`     // of StartRun; nil if the run has to be read
-	Request   uint64    `json:"request,omitempty"`   // of StartRun: the number of the request that started the run
+	Fresh     *freshRun `json:"fresh,omitempty"`     // only for StartRun; nil if the run has to be read
+	Request   uint64    `json:"request,omitempty"`   // only for StartRun: the number of the request that started the run
 	Refused   string    `json:"refused,omitempty"`   // why a RetryRun did nothing
-	Directive int32     `json:"directive,omitempty"` // of ReportStep
+	Directive int32     `json:"directive,omitempty"` // only for ReportStep
 	Reason    string    `json:"reason,omitempty"`
 
 	// The following fields tell the parent or the cron how a run ended. They are set by its last

@@ -24,7 +24,7 @@ type row struct{ status, verb, want string }
 // scene is a run in a certain status, to which a verb is applied.
 type scene struct {
 	n       *node
-	id      string // of the run and its template; the names of its jobs contain it and their step
+	id      string // ID of the run and its template; the names of its jobs contain this ID and the step
 	target  string // the step that the verb names; "" for the first
 	index   *int32
 	token   string

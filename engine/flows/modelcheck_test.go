@@ -146,7 +146,7 @@ func (m *model) checkEffects(r *modelRun) {
 	jobs := map[string]int{}
 	for id := range m.done {
 		name, ok := strings.CutPrefix(id, process.StepPrefix+r.id+"/")
-		if !ok || strings.Contains(name, "/") { // of another run, or of a run that is a step
+		if !ok || strings.Contains(name, "/") { // belongs to another run, or to a run that is a step
 			continue
 		}
 		name, _, _ = strings.Cut(name, "~")

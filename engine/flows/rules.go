@@ -26,7 +26,7 @@ type work struct {
 	message *storage.Message // nil for a wait or a delay
 	input   []byte           // JSON; nil for the payload
 	wait    []byte           // JSON
-	hash    int64            // of the value of an item
+	hash    int64            // hash of the value of an item
 }
 
 // waitOf is the content of the column wait of a wait.

@@ -169,7 +169,7 @@ func (f *Flows) steps(ctx context.Context, namespace, runID string, t *template,
 	for n := range rows {
 		i, ok := t.Index(rows[n].StepID)
 		if !ok {
-			continue // of the version before RetryRun changed to the newest one
+			continue // a step of the version before RetryRun changed to the newest one
 		}
 		name := all[i].GetName()
 		if all[i].Step, err = stepOf(&rows[n]); err != nil {

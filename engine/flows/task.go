@@ -66,7 +66,7 @@ type task struct {
 	decision *flow.Decision
 
 	by       process.Actor
-	attempts map[place]attemptFacts // of the jobs that end in this task
+	attempts map[place]attemptFacts // facts about the jobs that end in this task
 	failed   []failedJob            // whose ends this task handles
 	changes
 }

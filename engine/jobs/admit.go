@@ -23,7 +23,7 @@ type admission struct {
 	woken chan struct{}
 
 	mu      sync.Mutex
-	rules   map[string]*rules // of namespaces that have, or had, constraints; as this node knows them
+	rules   map[string]*rules // rules of namespaces that have, or had, constraints, as this node knows them
 	pending map[string]*look
 	next    map[string]time.Time     // when a namespace has timed work
 	from    map[string]string        // where the next look at all queues continues

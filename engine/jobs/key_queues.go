@@ -27,7 +27,7 @@ const (
 type keyQueue struct {
 	rule   *rule // nil if the constraint is gone: every job in the queue may continue
 	state  jobs.KeyState
-	tokens float64 // of the rate, before what this turn takes
+	tokens float64 // tokens of the rate before this turn takes some
 	room   int32   // how many more jobs can have the key
 	taken  int32
 	asked  int32 // how many jobs were requested from its front

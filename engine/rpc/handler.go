@@ -48,7 +48,7 @@ type Config struct {
 	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
 	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
 	Traces     trace.TracerProvider  // for the spans of requests; nil for none
-	Version    string                // of the program
+	Version    string                // version of the program
 	Console    Console               // "" means ConsoleFull
 	Ready      func() error          // why the program is not ready although the engine is; nil if it always is
 }

@@ -78,7 +78,7 @@ func packErrors(h http.Handler) http.Handler {
 // errorWriter buffers error responses until they are complete. Other responses pass unchanged.
 type errorWriter struct {
 	http.ResponseWriter
-	status int // of an error; otherwise 0
+	status int // HTTP status of an error; otherwise 0
 	body   bytes.Buffer
 }
 

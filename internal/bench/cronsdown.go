@@ -116,7 +116,7 @@ func putBack(ctx context.Context, conn *pgx.Conn) error {
 	for id, text := range states {
 		b.Queue(`UPDATE processes SET aux_state = $3, created_time = created_time - $4::interval WHERE namespace = $1 AND process_id = $2`, namespaceName, id, text, downFor)
 	}
-	b.Queue(`DELETE FROM cron_fires WHERE namespace = $1`, namespaceName) // of a minute that has just passed
+	b.Queue(`DELETE FROM cron_fires WHERE namespace = $1`, namespaceName) // fires of a minute that has just passed
 	b.Queue(`UPDATE schedule SET scheduled_time = scheduled_time - $2::interval WHERE namespace = $1 AND starts_with(process_id, '~cron/')`, namespaceName, downFor)
 	return conn.SendBatch(ctx, &b).Close()
 }

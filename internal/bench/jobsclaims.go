@@ -21,7 +21,7 @@ const (
 	plainNamespace = "plain"
 	claimBatch     = 100   // number of jobs that one Poll claims
 	claimRound     = 1000  // jobs of one namespace that are claimed, or ended, before the turn of the other
-	claimedAtMost  = 20000 // of each namespace: all are claimed before one ends, and a job may take 30 s
+	claimedAtMost  = 20000 // jobs of each namespace: all are claimed before one ends, and a job may take 30 s
 )
 
 // claims measures how fast workers claim jobs by Poll in the same program, from a namespace without

@@ -24,7 +24,7 @@ type load struct {
 type client struct {
 	number       int
 	random       *rand.Rand
-	latencies    histogram // of operations that ended in the window
+	latencies    histogram // latencies of operations that ended in the window
 	acknowledged int64     // in the whole load, including the warm-up
 	refused      int64     // in the window
 }

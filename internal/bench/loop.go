@@ -18,7 +18,7 @@ import (
 // is a chain of timers that are due at once, until it is stopped.
 type looper struct {
 	processor.Processor
-	numbers  map[string]int // of the processes
+	numbers  map[string]int // numbers of the processes
 	steps    []stepCounter  // by number
 	measured atomic.Bool
 	stopped  atomic.Bool

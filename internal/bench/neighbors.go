@@ -39,7 +39,7 @@ type neighborhood struct {
 	*operations
 	command  *Command
 	database *scratch
-	conn     *pgx.Conn // of the bench; not used by states that run
+	conn     *pgx.Conn // connection of the bench; not used by states that run
 	ahead    time.Duration
 	peak     float64
 

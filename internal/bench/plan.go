@@ -14,7 +14,7 @@ type variant struct {
 	history  string
 	metadata bool
 	events   string // which events of jobs the namespace keeps; "" means all
-	state    string // of neighbors: the state of the tenant
+	state    string // only for neighbors: the state of the tenant
 }
 
 // eventsAll is the default value of --job-events of a namespace.

@@ -18,7 +18,7 @@ UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_c
        attention = 'COMPLETED', attention_time = now() - interval '1 day'`
 	fillEndedCounts = `UPDATE status_counts SET status = 'COMPLETED'`
 	countEnded      = `SELECT count(*) FROM processes WHERE attention = 'COMPLETED' AND removed_time IS NULL`
-	endedTasks      = 5 // of each process
+	endedTasks      = 5 // ended tasks of each process
 	endedRetention  = time.Hour
 )
 

@@ -41,7 +41,7 @@ type Row struct {
 	Ratio   *float64 `json:"ratio,omitempty"` // ops/s divided by those of RatioTo
 	RatioTo string   `json:"ratio_to,omitempty"`
 
-	Figures []Figure `json:"figures,omitempty"` // of workloads that measure something other than a rate
+	Figures []Figure `json:"figures,omitempty"` // only for workloads that measure something other than a rate
 	// Checked counts the rows that each invariant of the database checked after the run.
 	Checked map[string]int64 `json:"checked,omitempty"`
 }

@@ -56,7 +56,7 @@ func (a *arrivals) wait(ctx context.Context, atMost time.Duration) error {
 type alarmClock struct {
 	processor.Processor
 	*arrivals
-	ahead time.Duration // of the clock of the server
+	ahead time.Duration // how far the clock of the server is ahead of the clock of this machine
 }
 
 func newAlarmClock(ahead time.Duration, want int) *alarmClock {

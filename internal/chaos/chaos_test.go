@@ -44,7 +44,7 @@ type chaosRun struct {
 
 	fired    map[string]int
 	recovery map[string]time.Duration // longest time until calls were answered again, by fault
-	counters map[string]float64       // of engines that have ended
+	counters map[string]float64       // counters of engines that have ended
 }
 
 // counted lists the recoveries that must happen in a run, and the metrics that count them.

@@ -273,7 +273,7 @@ func (s *sightings) String() string {
 // load is many clients that call without a pause.
 type load struct {
 	fleet   *fleet
-	ctx     context.Context // of all operations
+	ctx     context.Context // context of all operations
 	stop    func()
 	acked   atomic.Int64
 	repairs atomic.Int64
@@ -288,7 +288,7 @@ type load struct {
 // plan says what the clients of a load do.
 type plan struct {
 	clients, processes int
-	calls              int // of all clients together; 0 means until stop
+	calls              int // calls of all clients together; 0 means until stop
 	seed               uint64
 	vary               func(e *entry, number int, random *rand.Rand) // nil means plain calls
 	// aside may be nil. It may send another request instead of a call, and then returns true.

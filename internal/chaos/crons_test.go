@@ -57,7 +57,7 @@ var cronKinds = []cronKind{
 // cronWatch is what the test knows about the crons of a chaos run without the database.
 type cronWatch struct {
 	t       testing.TB
-	url     string // of an HTTP target
+	url     string // URL of an HTTP target
 	created map[string]time.Time
 	stop    func()
 	group   sync.WaitGroup

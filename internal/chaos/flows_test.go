@@ -155,7 +155,7 @@ type flowRow struct {
 	attempt          int       // how often it has begun
 	begun, ended     int       // number of events about it
 	ends             int       // tasks of its job that have succeeded
-	created, stopped time.Time // of its job or run; running_time would not do, because tests move it
+	created, stopped time.Time // times of its job or run; running_time cannot be used, because tests change it
 }
 
 // end waits until the runs have ended. It returns them by run and step. "sub/only" is the step of

@@ -167,7 +167,7 @@ func TestTLS(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	tests := map[string]struct {
 		answer      processor.Func
-		reason      string // of the failure or rejection that is answered
+		reason      string // reason of the failure or rejection in the response
 		unreachable bool
 		badResponse bool
 	}{

@@ -149,12 +149,12 @@ type StepChange struct {
 	Compensation StepStatus // if set, the status of its compensation, and nothing else is written
 	Begins       bool       // it begins (again)
 	Untaken      bool       // its job ended, and no worker had taken it
-	ItemHash     int64      // of an item that begins
+	ItemHash     int64      // only for an item that begins
 	Due          time.Time
 	Started      time.Time // when a worker began its job; zero means unchanged
 	ProcessID    string    // the process that does it
 	ProcessIn    string    // namespace of that process; "" means that of the run
-	Token        string    // of an open wait
+	Token        string    // token of an open wait
 	WorkerID     string
 	Reason       string
 	Input        []byte // JSON; nil means the payload
@@ -294,7 +294,7 @@ func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reo
 
 // StepsQuery selects steps of a run.
 type StepsQuery struct {
-	Namespace string // of the run
+	Namespace string // namespace of the run
 	RunID     string
 	StepID    string // "" for all
 	OnlySteps bool   // without items

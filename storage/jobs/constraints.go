@@ -268,7 +268,7 @@ type QueuedJob struct {
 type Front struct {
 	Lines    []string
 	Rooms    []int32 // how many of each line
-	Limit    int32   // of all lines together
+	Limit    int32   // limit of all lines together
 	Reserved bool    // a key is reserved: no job is Given one
 }
 

@@ -45,9 +45,9 @@ type GroupRules struct {
 // GroupStep is a decision about a group.
 type GroupStep struct {
 	Outcome string // PlaceSucceeded, PlaceFailed or PlaceCancelled; "" if it continues
-	Failure []byte // of PlaceFailed, JSON
+	Failure []byte // only for PlaceFailed; JSON
 	Detail  string
-	Kept    bool // of PlaceSucceeded: its result is kept for TTL
+	Kept    bool // only for PlaceSucceeded: the result is kept for TTL
 	TTL     time.Duration
 
 	Drop   []process.Key // members whose slots are removed
@@ -160,7 +160,7 @@ func textList(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(list) // of strings: this cannot fail
+	text, _ := json.Marshal(list) // cannot fail: list contains only strings
 	return string(text)
 }
 

@@ -119,7 +119,7 @@ type Update struct {
 	Args     *[]byte
 	Priority *int32
 	RunTime  *time.Time    // zero means now
-	Lease    time.Duration // of the running attempt, from its next heartbeat; 0 if unchanged
+	Lease    time.Duration // lease duration of the running attempt, from its next heartbeat; 0 if unchanged
 }
 
 // forgetBatch is how many rows one statement deletes.

@@ -49,7 +49,7 @@ func UsageError(err error) error { return &CodedError{Err: err, Code: ExitUsage}
 // errorReport is the text of an error.
 type errorReport struct {
 	Message string `json:"message"`
-	Code    string `json:"code,omitempty"` // of the RPC, such as not_found
+	Code    string `json:"code,omitempty"` // code of the RPC, such as not_found
 	Exit    int    `json:"exit"`
 	Next    string `json:"next,omitempty"`
 	Detail  any    `json:"detail,omitempty"` // ErrorDetail

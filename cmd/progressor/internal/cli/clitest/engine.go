@@ -25,7 +25,7 @@ type Engine struct {
 	progressorv1connect.UnimplementedBulkServiceHandler
 	progressorv1connect.UnimplementedCronServiceHandler
 
-	Err     error // of the next requests
+	Err     error // error of the next requests
 	Last    any
 	Process *progressorv1.Process
 	Pages   []*progressorv1.ListProcessesResponse

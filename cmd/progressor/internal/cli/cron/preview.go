@@ -158,7 +158,7 @@ type firingDay struct {
 	fires int
 	times []string // the first fire times
 	last  string
-	hash  uint64 // of all fire times
+	hash  uint64 // hash of all fire times
 }
 
 var timesSeed = maphash.MakeSeed()

@@ -192,7 +192,7 @@ type jobBulk struct {
 	began  time.Time
 
 	batch           []*progressorv1.EnqueueRequest
-	lines           []int // of the batch
+	lines           []int // line of each job of the batch
 	done            int64 // bytes
 	enqueued, there int
 	line            output.TerminalLine

@@ -33,7 +33,8 @@ func (e *enders) next(wait *durationpb.Duration) (ended bool, err error) {
 
 func (e *enders) GetJob(_ context.Context, r *progressorv1.GetJobRequest) (*progressorv1.GetJobResponse, error) {
 	ended, err := e.next(r.GetAwaitEnd())
-	state := map[bool]progressorv1.JobState{false: progressorv1.JobState_JOB_STATE_RUNNING, true: progressorv1.JobState_JOB_STATE_FAILED}[ended]
+	state := map[bool]progressorv1.JobState{false: progressorv1.JobState_JOB_STATE_RUNNING,
+		true: progressorv1.JobState_JOB_STATE_FAILED}[ended]
 	return &progressorv1.GetJobResponse{Job: &progressorv1.Job{JobId: r.GetJobId(), State: state}}, err
 }
 
@@ -56,7 +57,8 @@ func TestAwaitTheEnd(t *testing.T) {
 	mux.Handle(progressorv1connect.NewFlowServiceHandler(e))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	c := client.New(server.URL, client.WithRetry(client.Retry{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond}))
+	c := client.New(server.URL,
+		client.WithRetry(client.Retry{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond}))
 	away, enough := []error{unavailable(), unavailable()}, errors.New("enough")
 	for what, await := range map[string]func(seen func() error) (id string, err error){
 		"job": func(seen func() error) (string, error) {
@@ -73,7 +75,8 @@ func TestAwaitTheEnd(t *testing.T) {
 		e.script, e.waits = append(append([]error{nil}, away...), append(append([]error{nil}, away...), nil)...), nil
 		answers := 0
 		id, err := await(func() error { answers++; return nil })
-		if err != nil || id != "x" || answers != 3 || len(e.waits) != 7 || e.waits[0] != 0 || e.waits[6] != time.Second {
+		if err != nil || id != "x" || answers != 3 || len(e.waits) != 7 || e.waits[0] != 0 ||
+			e.waits[6] != time.Second {
 			t.Errorf("%s: %q, %v after %d answers, waits %v", what, id, err, answers, e.waits)
 		}
 		e.script = append(away, unavailable(), nil)

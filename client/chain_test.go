@@ -47,7 +47,8 @@ func chain(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.Pro
 func (h *testEngine) steal(ctx context.Context, most int) (stolen int) {
 	for stolen < most && ctx.Err() == nil {
 		resp, _ := h.client.Worker.Poll(ctx, &progressorv1.PollRequest{ // an error means that the test is over
-			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second), LeaseDuration: durationpb.New(time.Second),
+			Namespaces: []string{"pull"}, WorkerId: "thief", MaxLeases: 1, Wait: durationpb.New(time.Second),
+			LeaseDuration: durationpb.New(time.Second),
 		})
 		stolen += len(resp.GetLeases())
 	}
@@ -73,14 +74,16 @@ func TestChainOverWorkers(t *testing.T) {
 	for p := range processes {
 		id := fmt.Sprint("chain-", p)
 		answers[id] = map[int]link{}
-		if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "pull", ProcessId: id, Args: []byte("born")}); err != nil {
+		if _, err := h.client.Start(t.Context(),
+			&progressorv1.StartRequest{Namespace: "pull", ProcessId: id, Args: []byte("born")}); err != nil {
 			t.Fatal(err)
 		}
 		for c := range callers {
 			all.Go(func() {
 				for n := range calls {
 					op := fmt.Sprintf("%d/%d", c, n)
-					resp, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: id, Args: []byte(op)})
+					resp, err := h.client.Call(t.Context(),
+						&progressorv1.CallRequest{Namespace: "pull", ProcessId: id, Args: []byte(op)})
 					var l link
 					if err = errors.Join(err, json.Unmarshal(resp.GetResponse(), &l)); err != nil || l.Op != op {
 						t.Errorf("%s %s: answered %s, %v", id, op, resp.GetResponse(), err)
@@ -110,12 +113,14 @@ func TestChainOverWorkers(t *testing.T) {
 				t.Fatalf("%s: number %d is %v, but the operations before it result in %v", id, n, known[n], want)
 			}
 		}
-		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: id})
+		resp, err := h.client.Process.GetProcess(t.Context(),
+			&progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: id})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var last link
-		if err := json.Unmarshal(resp.GetProcess().GetAuxState(), &last); err != nil || last != want || len(resp.GetProcess().GetHistory()) != want.N {
+		if err := json.Unmarshal(resp.GetProcess().GetAuxState(), &last); err != nil || last != want ||
+			len(resp.GetProcess().GetHistory()) != want.N {
 			t.Errorf("%s ends as %v with %d events, want %v", id, last, len(resp.GetProcess().GetHistory()), want)
 		}
 	}

@@ -55,7 +55,9 @@ func (s *scripted) Repair(_ context.Context, req *progressorv1.RepairRequest) (*
 	return &progressorv1.RepairResponse{TaskId: 3}, s.next(req.GetIdempotencyKey())
 }
 
-func (s *scripted) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+func (s *scripted) AwaitTask(
+	_ context.Context, req *progressorv1.AwaitTaskRequest,
+) (*progressorv1.AwaitTaskResponse, error) {
 	if err := s.next(""); err != nil {
 		return nil, err
 	}
@@ -93,11 +95,13 @@ func engineError(code connect.Code, detail *progressorv1.ErrorDetail) error {
 }
 
 func unavailable() error {
-	return engineError(connect.CodeUnavailable, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE})
+	return engineError(connect.CodeUnavailable,
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE})
 }
 
 func overloaded() error {
-	return engineError(connect.CodeResourceExhausted, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED})
+	return engineError(connect.CodeResourceExhausted,
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED})
 }
 
 func TestRetriesKeepOneKey(t *testing.T) {
@@ -143,7 +147,9 @@ func TestBrokenConnection(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		c := client.New(server.URL, append(opts, client.WithRetry(client.Retry{MaxAttempts: 4, Initial: time.Millisecond, Max: time.Millisecond}))...)
+		c := client.New(server.URL,
+			append(opts, client.WithRetry(
+				client.Retry{MaxAttempts: 4, Initial: time.Millisecond, Max: time.Millisecond}))...)
 		_, err := c.Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
 		if keyed := opts == nil; (err == nil) != keyed || (requests.Load() == 2) != keyed {
 			t.Errorf("%s: %d requests, %v", name, requests.Load(), err)
@@ -157,7 +163,8 @@ func TestCallersKeyIsKept(t *testing.T) {
 	if _, err := c.Start(t.Context(), &progressorv1.StartRequest{Namespace: "n", IdempotencyKey: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Repair(t.Context(), &progressorv1.RepairRequest{Namespace: "n", IdempotencyKey: "mine"}); err != nil {
+	if _, err := c.Repair(t.Context(), &progressorv1.RepairRequest{Namespace: "n",
+		IdempotencyKey: "mine"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.keys) != 4 {
@@ -190,7 +197,8 @@ func TestWhatIsNotRepeated(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &scripted{errs: []error{tt.err, tt.err, tt.err, tt.err, tt.err}}
-			_, err := serve(t, s, tt.opts...).Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
+			_, err := serve(t, s, tt.opts...).Call(t.Context(),
+				&progressorv1.CallRequest{Namespace: "n", ProcessId: "p"})
 			if connect.CodeOf(err) != connect.CodeOf(tt.err) || client.Reason(err) != client.Reason(tt.err) {
 				t.Errorf("err = %v", err)
 			}

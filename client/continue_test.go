@@ -32,7 +32,8 @@ func TestContinuesAfterAFailure(t *testing.T) {
 		})
 	})
 	h.enqueue("j", "copy", nil, &progressorv1.JobOptions{
-		MaxRetry: 2, KeepResult: true, Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}},
+		MaxRetry: 2, KeepResult: true,
+		Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}},
 	})
 	job := h.job("j", progressorv1.JobState_JOB_STATE_SUCCEEDED)
 	if job.GetAttempt() != 3 || job.GetResult().GetNumberValue() != 2 {
@@ -52,7 +53,8 @@ func TestProgressIsOfOneJob(t *testing.T) {
 	}, client.WithConcurrency(1))
 	h.enqueue("j", "copy", nil, nil)
 	h.job("j", progressorv1.JobState_JOB_STATE_FAILED)
-	if _, err := h.client.Job.RetryJob(t.Context(), &progressorv1.RetryJobRequest{Namespace: "pull", JobId: "j"}); err != nil {
+	if _, err := h.client.Job.RetryJob(t.Context(),
+		&progressorv1.RetryJobRequest{Namespace: "pull", JobId: "j"}); err != nil {
 		t.Fatal(err)
 	}
 	h.enqueue("k", "copy", nil, nil)

@@ -44,7 +44,8 @@ func TestEnqueueTyped(t *testing.T) {
 	for n, want := range []bool{true, false} {
 		resp, err := client.Enqueue(t.Context(), h.client, "pull", "send", sent,
 			client.WithIdempotencyKey("k"), client.WithDelay(time.Hour))
-		if err != nil || resp.GetEnqueued() != want || resp.GetJob().GetState() != progressorv1.JobState_JOB_STATE_SCHEDULED {
+		if err != nil || resp.GetEnqueued() != want ||
+			resp.GetJob().GetState() != progressorv1.JobState_JOB_STATE_SCHEDULED {
 			t.Errorf("%d: %v, %v", n, resp, err)
 		}
 		if in := time.Until(resp.GetJob().GetRunTime().AsTime()); in < 50*time.Minute || in > 70*time.Minute {

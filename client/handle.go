@@ -29,8 +29,8 @@ import (
 //
 // The function may return ctx's error in all these cases. Any other error is a failure with the
 // reason error, and a panic one with the reason panic. Use processor.Fail for another reason, its
-// RetryAfter to say when the next attempt may begin, and processor.Reject if a retry cannot succeed.
-// An error of Release returns the job without an attempt.
+// RetryAfter to say when the next attempt may begin, and processor.Reject if a retry cannot
+// succeed. An error of Release returns the job without an attempt.
 func Handle[Args, Result any](w *Worker, name string, handle func(context.Context, Args) (Result, error)) {
 	run := func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		args, err := jobArgs[Args](req)
@@ -61,8 +61,8 @@ func JobDone(result *structpb.Value) *progressorv1.ProcessResponse {
 	}}}
 }
 
-// JobValue decodes the args or the result of a job from JSON. An integer beyond 2^53 is an error, because it
-// would lose digits.
+// JobValue decodes the args or the result of a job from JSON. An integer beyond 2^53 is an error,
+// because it would lose digits.
 func JobValue(text []byte) (*structpb.Value, error) {
 	value := &structpb.Value{}
 	if err := value.UnmarshalJSON(text); err != nil {

@@ -19,7 +19,8 @@ func TestHeartbeatsHaveRoomForSummaries(t *testing.T) {
 	s := &workerRun{Worker: &Worker{options: workerOptions{id: "w"}}, held: map[string]*heldLease{}}
 	for n := range maxConcurrency {
 		token := fmt.Sprintf("%0100d", n)
-		s.held[token] = &heldLease{lease: &progressorv1.Lease{LeaseToken: token}, interval: time.Second, progress: &progressorv1.Progress{Percent: 1, Summary: strings.Repeat("x", maxSummaryBytes)}}
+		s.held[token] = &heldLease{lease: &progressorv1.Lease{LeaseToken: token}, interval: time.Second,
+			progress: &progressorv1.Progress{Percent: 1, Summary: strings.Repeat("x", maxSummaryBytes)}}
 	}
 	reported := map[string]bool{}
 	for beats := 0; len(reported) < maxConcurrency; beats++ {

@@ -28,7 +28,8 @@ func TestProgramOfThePage(t *testing.T) {
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
 	// The program is overlaid onto a directory of the module that has no program.
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
+	replace, err := json.Marshal(
+		map[string]map[string]string{"Replace": {filepath.Join(root, "examples", "main.go"): file}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,11 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// tracedTestEngine is an engine behind HTTP with tracing. Its namespace "ns" pushes to a processor in
-// Go, which creates a span for each task.
-func tracedTestEngine(t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor) (*testEngine, *enginetest.Node) {
+// tracedTestEngine is an engine behind HTTP with tracing. Its namespace "ns" pushes to a processor
+// in Go, which creates a span for each task.
+func tracedTestEngine(
+	t *testing.T, dsn string, s *enginetest.Spans, push *progressorv1.ConnectProcessor,
+) (*testEngine, *enginetest.Node) {
 	t.Helper()
 	var queue *jobs.Jobs
 	n := enginetest.Start(t, dsn, processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
@@ -34,10 +36,14 @@ func tracedTestEngine(t *testing.T, dsn string, s *enginetest.Spans, push *progr
 		return []engine.Kind{queue.Kind()}
 	}, func(c *engine.Config) { c.Traces, c.Dial = s, remote.Dial })
 	if push != nil {
-		n.Put(t, &progressorv1.Namespace{Namespace: "ns", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: push}}})
+		n.Put(t, &progressorv1.Namespace{Namespace: "ns",
+			Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: push}}})
 	}
-	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	server := httptest.NewServer(rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s}))
+	n.Put(t, &progressorv1.Namespace{Namespace: "pull",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
+	server := httptest.NewServer(
+		rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}, n
 }
@@ -73,21 +79,26 @@ func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]*progressorv1.ConnectProcessor{
 		"connect": {}, "grpc": {Protocol: progressorv1.ConnectProcessor_PROTOCOL_GRPC},
-		"json": {Encoding: progressorv1.ConnectProcessor_ENCODING_JSON}, "msgpack": {Encoding: progressorv1.ConnectProcessor_ENCODING_MSGPACK},
+		"json":    {Encoding: progressorv1.ConnectProcessor_ENCODING_JSON},
+		"msgpack": {Encoding: progressorv1.ConnectProcessor_ENCODING_MSGPACK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := enginetest.NewSpans(1)
-			way.Url = pushed(t, processor.Func(func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-				_, span := s.Begin(ctx, "inside "+r.GetType().String())
-				defer span.End()
-				if r.GetType() == progressorv1.TaskType_TASK_TYPE_CALL {
-					return processor.Result().SetTimerAfter(50 * time.Millisecond).Response([]byte("yes")).Done()
-				}
-				return processor.Result().Done()
-			}))
+			way.Url = pushed(t,
+				processor.Func(
+					func(ctx context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+						_, span := s.Begin(ctx, "inside "+r.GetType().String())
+						defer span.End()
+						if r.GetType() == progressorv1.TaskType_TASK_TYPE_CALL {
+							return processor.Result().SetTimerAfter(50 * time.Millisecond).Response(
+								[]byte("yes")).Done()
+						}
+						return processor.Result().Done()
+					}))
 			h, _ := tracedTestEngine(t, storagetest.DSN(t), s, way)
-			if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "ns", ProcessId: "p"}); err != nil {
+			if _, err := h.client.Start(t.Context(),
+				&progressorv1.StartRequest{Namespace: "ns", ProcessId: "p"}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, asking := s.Begin(t.Context(), "client")
@@ -128,25 +139,30 @@ func TestTraceOfAJob(t *testing.T) {
 	ctx, asking := s.Begin(t.Context(), "client")
 	enqueue := func(id string) {
 		t.Helper()
-		if _, err := asker.client.Job.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "mail", Args: structpb.NewStringValue("secret")}); err != nil {
+		if _, err := asker.client.Job.Enqueue(ctx,
+			&progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "mail",
+				Args: structpb.NewStringValue("secret")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	enqueue("j1")
-	lease, err := asker.client.Worker.Poll(t.Context(), &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w0", MaxLeases: 1})
+	lease, err := asker.client.Worker.Poll(t.Context(),
+		&progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w0", MaxLeases: 1})
 	if err != nil || len(lease.GetLeases()) != 1 {
 		t.Fatalf("%v, %v", lease, err)
 	}
-	if err := other.CompleteLease(t.Context(), lease.GetLeases()[0].GetLeaseToken(), engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
-		Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
-	}}); err != nil {
+	if err := other.CompleteLease(t.Context(), lease.GetLeases()[0].GetLeaseToken(),
+		engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{
+			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}},
+		}}); err != nil {
 		t.Fatal(err)
 	}
 	request := s.Await(t, testTimeout, "progressor.v1.JobService/Enqueue", 1)[0]
 	wantChild(t, request, asking.SpanContext())
 	first := s.Await(t, testTimeout, "job mail", 1)[0]
 	wantChild(t, first, request.SpanContext())
-	if handed := lease.GetLeases()[0].GetTraceparent(); handed != "00-"+first.SpanContext().TraceID().String()+"-"+first.SpanContext().SpanID().String()+"-01" {
+	if handed := lease.GetLeases()[0].GetTraceparent(); handed != "00-"+first.SpanContext().TraceID().String()+"-"+
+		first.SpanContext().SpanID().String()+"-01" {
 		t.Errorf("the worker was handed %q, and its span is %s", handed, first.SpanContext().SpanID())
 	}
 	if got := enginetest.Attribute(first, "progressor.worker_id"); got != "w0" {
@@ -189,7 +205,8 @@ func TestTraceOfRequests(t *testing.T) {
 		t.Fatalf("%d spans of reads", len(reads))
 	}
 	wantChild(t, reads[0], asking.SpanContext())
-	if got := enginetest.Attribute(reads[0], "rpc.connect_rpc.error_code"); got != "not_found" || reads[0].Status().Description != "" {
+	if got := enginetest.Attribute(reads[0], "rpc.connect_rpc.error_code"); got != "not_found" ||
+		reads[0].Status().Description != "" {
 		t.Errorf("%q, %v", got, reads[0].Status())
 	}
 }
@@ -202,7 +219,8 @@ func TestTraceRatio(t *testing.T) {
 	if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "ns", ProcessId: "p"}); err != nil {
 		t.Fatal(err)
 	}
-	if k := enginetest.Count(t, storagetest.Connect(t, dsn), "SELECT count(*) FROM tasks WHERE context IS NOT NULL"); k != 0 || s.Text() != "" {
+	if k := enginetest.Count(t, storagetest.Connect(t, dsn),
+		"SELECT count(*) FROM tasks WHERE context IS NOT NULL"); k != 0 || s.Text() != "" {
 		t.Errorf("%d tasks have a context; told: %s", k, s.Text())
 	}
 }

@@ -59,8 +59,8 @@ func WithWorkerID(id string) WorkerOption { return func(o *workerOptions) { o.id
 // WithConcurrency sets how many tasks run at a time. The default is 10. The maximum is 10,000.
 func WithConcurrency(n int) WorkerOption { return func(o *workerOptions) { o.concurrency = n } }
 
-// WithStopGrace sets how long running handlers may continue after the worker was stopped. Then their
-// tasks are released. The default is 30 s.
+// WithStopGrace sets how long running handlers may continue after the worker was stopped. Then
+// their tasks are released. The default is 30 s.
 func WithStopGrace(d time.Duration) WorkerOption { return func(o *workerOptions) { o.grace = d } }
 
 // WithLeaseDuration sets how long this worker may be silent before its tasks go to another one. The

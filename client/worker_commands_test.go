@@ -42,21 +42,25 @@ func TestProcessorInWorker(t *testing.T) {
 			},
 		})
 	})
-	if _, err := h.client.Start(t.Context(), &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p"}); err != nil {
+	if _, err := h.client.Start(t.Context(),
+		&progressorv1.StartRequest{Namespace: "pull", ProcessId: "p"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2", "4"} {
-		resp, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("2")})
+		resp, err := h.client.Call(t.Context(),
+			&progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("2")})
 		if err != nil || string(resp.GetResponse()) != want {
 			t.Fatalf("call: %v, %v, want %s", resp, err, want)
 		}
 	}
-	_, err := h.client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("x")})
+	_, err := h.client.Call(t.Context(),
+		&progressorv1.CallRequest{Namespace: "pull", ProcessId: "p", Args: []byte("x")})
 	if client.Reason(err) != progressorv1.ErrorDetail_REASON_TASK_REJECTED {
 		t.Errorf("bad args: %v", err)
 	}
 	enginetest.Eventually(t, testTimeout, "the timer fires", func() bool {
-		resp, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "p"})
+		resp, err := h.client.Process.GetProcess(t.Context(),
+			&progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "p"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +80,8 @@ func TestToldFromAfar(t *testing.T) {
 	tell := func(d progressorv1.WorkerDirective) {
 		t.Helper()
 		enginetest.Eventually(t, testTimeout, "the worker is known", func() bool {
-			_, err := h.client.Worker.StopWorker(t.Context(), &progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: one.ID(), Directive: d})
+			_, err := h.client.Worker.StopWorker(t.Context(),
+				&progressorv1.StopWorkerRequest{Namespace: "pull", WorkerId: one.ID(), Directive: d})
 			if err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 				t.Fatal(err)
 			}
@@ -106,7 +111,8 @@ func TestToldFromAfar(t *testing.T) {
 // A worker whose polls can never succeed returns an error and does not retry forever.
 func TestMisconfiguredWorker(t *testing.T) {
 	h := newTestEngine(t)
-	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound, "ns": connect.CodeInvalidArgument} {
+	for namespace, code := range map[string]connect.Code{"nowhere": connect.CodeNotFound,
+		"ns": connect.CodeInvalidArgument} {
 		w := client.NewWorker(h.client, []string{namespace})
 		client.Handle(w, "x", func(context.Context, any) (any, error) { return nil, nil })
 		if err := w.Run(t.Context()); connect.CodeOf(err) != code {
@@ -127,7 +133,8 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := processor.Func(func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+	job := processor.Func(func(_ context.Context,
+		r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 		return client.JobDone(structpb.NewStringValue("by " + r.GetJobName())), nil
 	})
 	w := h.worker(h.client, func(w *client.Worker) {
@@ -142,12 +149,16 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	got, err := h.client.Process.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "plain"})
-	if err != nil || got.GetProcess().GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_INIT || len(w.ended) != 2 {
+	got, err := h.client.Process.GetProcess(t.Context(),
+		&progressorv1.GetProcessRequest{Namespace: "pull", ProcessId: "plain"})
+	if err != nil || got.GetProcess().GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_INIT ||
+		len(w.ended) != 2 {
 		t.Errorf("%v, %v, %d attempts", got.GetProcess(), err, len(w.ended))
 	}
 	h.worker(h.client, func(w *client.Worker) { w.HandleProcesses(processor.Echo()) })
-	ended, err := h.client.Process.AwaitTask(t.Context(), &progressorv1.AwaitTaskRequest{Namespace: "pull", ProcessId: "plain", Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: started.GetTaskId()}})
+	ended, err := h.client.Process.AwaitTask(t.Context(),
+		&progressorv1.AwaitTaskRequest{Namespace: "pull", ProcessId: "plain",
+			Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: started.GetTaskId()}})
 	if err != nil {
 		t.Errorf("the worker of processes has not taken it: %v, %v", ended, err)
 	}
@@ -156,8 +167,10 @@ func TestWorkerOfJobsAlone(t *testing.T) {
 // Errors of a poll and an enqueue name their namespaces and jobs.
 func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	h := newTestEngine(t)
-	_, err := h.client.Worker.Poll(t.Context(), &progressorv1.PollRequest{Namespaces: []string{"pull", "nope"}, WorkerId: "w"})
-	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "namespaces[1]: namespace not found: nope" || client.Detail(err).GetField() != "namespaces[1]" {
+	_, err := h.client.Worker.Poll(t.Context(),
+		&progressorv1.PollRequest{Namespaces: []string{"pull", "nope"}, WorkerId: "w"})
+	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "namespaces[1]: namespace not found: nope" ||
+		client.Detail(err).GetField() != "namespaces[1]" {
 		t.Errorf("poll: %v", err)
 	}
 	h.enqueue("j", "x", nil, nil)
@@ -166,11 +179,13 @@ func TestErrorsNameJobsAndNamespaces(t *testing.T) {
 	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "job already exists: pull/j" {
 		t.Errorf("enqueue: %v", err)
 	}
-	_, err = h.client.Job.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{job}})
+	_, err = h.client.Job.EnqueueBatch(t.Context(),
+		&progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{job}})
 	if e, ok := errors.AsType[*connect.Error](err); !ok || e.Message() != "jobs[0]: job already exists: pull/j" {
 		t.Errorf("batch: %v", err)
 	}
-	if _, err := h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"}); err != nil {
+	if _, err := h.client.Job.CancelJob(t.Context(),
+		&progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j"})

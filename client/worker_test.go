@@ -42,14 +42,16 @@ func newTestEngine(t *testing.T) *testEngine {
 	t.Helper()
 	t.Parallel()
 	var queue *jobs.Jobs
-	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(), func(e *engine.Engine, store *storage.Store) []engine.Kind {
-		queue = jobs.New(e, store)
-		return []engine.Kind{queue.Kind()}
-	})
+	n := enginetest.Start(t, storagetest.DSN(t), processor.Echo(),
+		func(e *engine.Engine, store *storage.Store) []engine.Kind {
+			queue = jobs.New(e, store)
+			return []engine.Kind{queue.Kind()}
+		})
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}})
-	server := httptest.NewServer(rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler)}))
+	server := httptest.NewServer(
+		rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}
 }
@@ -67,7 +69,8 @@ func (h *testEngine) worker(c *client.Client, f func(*client.Worker), opts ...cl
 	h.t.Helper()
 	w := &testWorker{ended: make(chan client.Attempt, 1000), over: make(chan struct{})}
 	w.Worker = client.NewWorker(c, []string{"pull"}, append([]client.WorkerOption{
-		client.WithWorkerLogger(slog.New(slog.DiscardHandler)), client.WithAttemptEnded(func(a client.Attempt) { w.ended <- a }),
+		client.WithWorkerLogger(slog.New(slog.DiscardHandler)),
+		client.WithAttemptEnded(func(a client.Attempt) { w.ended <- a }),
 	}, opts...)...)
 	f(w.Worker)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -99,7 +102,8 @@ func (w *testWorker) outcome(t *testing.T) client.Attempt {
 
 func (h *testEngine) enqueue(id, name string, args *structpb.Value, o *progressorv1.JobOptions) {
 	h.t.Helper()
-	_, err := h.client.Job.Enqueue(h.t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Args: args, Options: o})
+	_, err := h.client.Job.Enqueue(h.t.Context(),
+		&progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Args: args, Options: o})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -108,7 +112,8 @@ func (h *testEngine) enqueue(id, name string, args *structpb.Value, o *progresso
 // job waits for the end of a job, which must have the given state.
 func (h *testEngine) job(id string, want progressorv1.JobState) *progressorv1.Job {
 	h.t.Helper()
-	resp, err := h.client.Job.GetJob(h.t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(testTimeout)})
+	resp, err := h.client.Job.GetJob(h.t.Context(),
+		&progressorv1.GetJobRequest{Namespace: "pull", JobId: id, AwaitEnd: durationpb.New(testTimeout)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -166,20 +171,23 @@ func TestWorkersRunJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{
-			Namespace: "pull", JobId: fmt.Sprint("add-", n), Name: "add", Args: args, Options: &progressorv1.JobOptions{KeepResult: true},
+			Namespace: "pull", JobId: fmt.Sprint("add-", n), Name: "add", Args: args,
+			Options: &progressorv1.JobOptions{KeepResult: true},
 		})
 	}
 	if _, err := h.client.Job.EnqueueBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	broken := map[string]string{"panic": "panic", "abort": "panic", "reject": "no", "unencodable": "error", "large": "error", "mine": "mine"}
+	broken := map[string]string{"panic": "panic", "abort": "panic", "reject": "no", "unencodable": "error",
+		"large": "error", "mine": "mine"}
 	for how := range broken {
 		h.enqueue(how, "break", structpb.NewStringValue(how), nil)
 	}
 	h.enqueue("args", "add", structpb.NewStringValue("no object"), &progressorv1.JobOptions{MaxRetry: 5})
 	h.enqueue("none", "add", nil, &progressorv1.JobOptions{KeepResult: true})
 	for n := range 200 {
-		if got := h.job(fmt.Sprint("add-", n), succeeded).GetResult().GetStructValue().GetFields()["sum"].GetNumberValue(); got != float64(n+1) {
+		if got := h.job(fmt.Sprint("add-", n),
+			succeeded).GetResult().GetStructValue().GetFields()["sum"].GetNumberValue(); got != float64(n+1) {
 			t.Errorf("add-%d: %v", n, got)
 		}
 	}
@@ -208,7 +216,9 @@ func TestProgressAndCancel(t *testing.T) {
 			return nil, fmt.Errorf("halfway: %w", context.Cause(ctx))
 		})
 	})
-	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{HeartbeatInterval: durationpb.New(20 * time.Millisecond), LeaseDuration: durationpb.New(testTimeout)})
+	h.enqueue("j", "slow", nil,
+		&progressorv1.JobOptions{HeartbeatInterval: durationpb.New(20 * time.Millisecond),
+			LeaseDuration: durationpb.New(testTimeout)})
 	enginetest.Eventually(t, testTimeout, "progress is shown", func() bool {
 		resp, err := h.client.Job.GetJob(t.Context(), &progressorv1.GetJobRequest{Namespace: "pull", JobId: "j"})
 		if err != nil {
@@ -217,7 +227,8 @@ func TestProgressAndCancel(t *testing.T) {
 		p := resp.GetJob().GetProgress()
 		return p.GetPercent() == 100 && p.GetSummary() == "bytes \uFFFD\uFFFD"
 	})
-	if _, err := h.client.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j", Reason: "enough"}); err != nil {
+	if _, err := h.client.Job.CancelJob(t.Context(),
+		&progressorv1.CancelJobRequest{Namespace: "pull", JobId: "j", Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	job := h.job("j", cancelled)
@@ -241,7 +252,8 @@ func TestWorkerTimeout(t *testing.T) {
 		})
 	})
 	h.enqueue("j", "slow", nil, &progressorv1.JobOptions{Timeout: durationpb.New(50 * time.Millisecond)})
-	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" || f[0].GetMessage() != "the attempt exceeded its timeout of 50ms" {
+	if f := h.job("j", failed).GetFailures(); len(f) != 1 || f[0].GetReason() != "timeout" ||
+		f[0].GetMessage() != "the attempt exceeded its timeout of 50ms" {
 		t.Errorf("%v", f)
 	}
 	if cause := <-causes; !errors.Is(cause, context.DeadlineExceeded) {
@@ -300,7 +312,8 @@ func TestLostLease(t *testing.T) {
 					return "first", nil
 				})
 			}, client.WithConcurrency(1))
-			h.enqueue("j", "work", nil, &progressorv1.JobOptions{LeaseDuration: durationpb.New(600 * time.Millisecond), KeepResult: true})
+			h.enqueue("j", "work", nil,
+				&progressorv1.JobOptions{LeaseDuration: durationpb.New(600 * time.Millisecond), KeepResult: true})
 			<-leased
 			h.worker(h.client, func(w *client.Worker) {
 				client.Handle(w, "work", func(context.Context, any) (string, error) {
@@ -343,7 +356,8 @@ func TestStop(t *testing.T) {
 		})
 	}, client.WithStopGrace(300*time.Millisecond))
 	for _, how := range []string{"quick", "patient", "stubborn"} {
-		h.enqueue(how, "work", structpb.NewStringValue(how), &progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)})
+		h.enqueue(how, "work", structpb.NewStringValue(how),
+			&progressorv1.JobOptions{Timeout: durationpb.New(time.Hour)})
 		<-started
 	}
 	stopped := make(chan struct{})

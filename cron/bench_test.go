@@ -16,8 +16,9 @@ func BenchmarkNext(b *testing.B) {
 		{"last weekday", Spec{Expressions: []string{"0 9 LW * *"}, Timezone: "Europe/Berlin"}},
 		{"every 90s", Spec{Expressions: []string{"@every 90s"}}},
 		{"29 February", Spec{Expressions: []string{"0 0 29 2 *"}, Timezone: "Europe/Berlin"}},
-		{"union of three, two exclusions", Spec{Expressions: []string{"0 9 * * *", "0 12 L * *", "30 17 * * FRI"}, Timezone: "Europe/Berlin",
-			Exclude: []string{"* * 24-26 12 *", "* 0-8 * * *"}}},
+		{"union of three, two exclusions",
+			Spec{Expressions: []string{"0 9 * * *", "0 12 L * *", "30 17 * * FRI"}, Timezone: "Europe/Berlin",
+				Exclude: []string{"* * 24-26 12 *", "* 0-8 * * *"}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			s := compile(b, bench.spec)

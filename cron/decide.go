@@ -102,7 +102,8 @@ func (d *decider) judge(overlap OverlapAction, manual bool) verdict {
 	case running < int(d.Policy.MaxConcurrency):
 		v.decision = Fired
 	case d.Policy.Concurrency != ConcurrencyQueue:
-		v.decision, v.reason = SkippedConcurrency, fmt.Sprintf("%d of %d runs are running", running, d.Policy.MaxConcurrency)
+		v.decision, v.reason = SkippedConcurrency,
+			fmt.Sprintf("%d of %d runs are running", running, d.Policy.MaxConcurrency)
 	case len(d.s.Queue) >= int(d.Policy.QueueLimit):
 		v.decision, v.reason = Dropped, fmt.Sprintf("%d of %d fires are waiting", len(d.s.Queue), d.Policy.QueueLimit)
 	default:
@@ -117,7 +118,8 @@ func (d *decider) overlaps() bool { return d.s.Before != nil && d.s.Before.Statu
 
 func (d *decider) overlap(action OverlapAction) verdict {
 	if action == OverlapActionParallel && len(d.s.Running) >= int(min(d.Policy.MaxOverlap, MaxRuns)) {
-		return verdict{decision: SkippedOverlap, reason: fmt.Sprintf("%d of %d overlapping runs are running", len(d.s.Running), d.Policy.MaxOverlap)}
+		return verdict{decision: SkippedOverlap,
+			reason: fmt.Sprintf("%d of %d overlapping runs are running", len(d.s.Running), d.Policy.MaxOverlap)}
 	}
 	if !d.overlaps() {
 		return verdict{}
@@ -130,7 +132,8 @@ func (d *decider) overlap(action OverlapAction) verdict {
 		return verdict{cancel: true, reason: "replaces the run of " + text(d.s.Before.Fire)}
 	case OverlapActionBufferOne:
 		if len(d.s.Queue) > 0 {
-			return verdict{decision: SkippedOverlap, reason: running + ", and the one of " + text(d.s.Queue[0].Fire) + " waits"}
+			return verdict{decision: SkippedOverlap,
+				reason: running + ", and the one of " + text(d.s.Queue[0].Fire) + " waits"}
 		}
 		return verdict{decision: Queued, reason: running, buffered: true}
 	}
@@ -161,7 +164,8 @@ func (d *decider) failure(manual bool) verdict {
 			break
 		}
 		if d.now.Before(until) && !manual {
-			return verdict{decision: SkippedFailure, reason: fmt.Sprintf("%d failures in a row, next attempt at %s", d.s.Failures, text(until))}
+			return verdict{decision: SkippedFailure,
+				reason: fmt.Sprintf("%d failures in a row, next attempt at %s", d.s.Failures, text(until))}
 		}
 		return verdict{trial: true}
 	}

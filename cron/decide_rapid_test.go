@@ -115,7 +115,8 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 	seen := map[Decision]int{}
 	decide := func(t *rapid.T) {
 		created := at("2026-03-01 10:00:00")
-		spec := Spec{Expressions: []string{"* * * * *"}, Created: created, MaxFires: rapid.SampledFrom([]int64{0, 0, 0, 7}).Draw(t, "max_fires")}
+		spec := Spec{Expressions: []string{"* * * * *"}, Created: created,
+			MaxFires: rapid.SampledFrom([]int64{0, 0, 0, 7}).Draw(t, "max_fires")}
 		s, err := Compile(spec)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +125,8 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 		if err := policy.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		l := &ledger{t: t, cron: Cron{Key: "shop/report", Schedule: s, Policy: policy, Refusable: rapid.Bool().Draw(t, "refusable")}, state: NewState(created), now: created}
+		l := &ledger{t: t, cron: Cron{Key: "shop/report", Schedule: s, Policy: policy,
+			Refusable: rapid.Bool().Draw(t, "refusable")}, state: NewState(created), now: created}
 		m := &model{policy: policy, maxFires: int(spec.MaxFires)}
 		times := slices.Collect(s.Between(created.Add(1), created.Add(24*time.Hour)))
 		for range rapid.IntRange(1, 40).Draw(t, "events") {
@@ -136,7 +138,8 @@ func TestDecisionsAgainstHistory(t *testing.T) {
 			}
 			got, want := lines(l.rows), lines(m.rows)
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s at %s, policy %+v:\ngot\n%s\nwant\n%s\nstate %+v", event, l.now.Format("15:04:05"), policy, joined(got), joined(want), l.state)
+				t.Fatalf("%s at %s, policy %+v:\ngot\n%s\nwant\n%s\nstate %+v", event, l.now.Format("15:04:05"), policy,
+					joined(got), joined(want), l.state)
 			}
 			if l.state.Paused != m.paused {
 				t.Fatalf("%s: paused %t, want %t", event, l.state.Paused, m.paused)
@@ -171,11 +174,14 @@ func joined(list []string) string {
 
 // event draws an event and applies it to both sides.
 func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
-	l.now = l.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 90), rapid.IntRange(0, 500)).Draw(t, "seconds")) * time.Second).
+	l.now = l.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 90), rapid.IntRange(0, 500)).Draw(t, "seconds")) *
+		time.Second).
 		Add(time.Duration(rapid.IntRange(1, 1e6).Draw(t, "microseconds")) * time.Microsecond)
 	running := l.running()
 	overlap := OverlapAction(rapid.IntRange(0, 5).Draw(t, "order's overlap"))
-	switch event := rapid.SampledFrom([]string{"tick", "tick", "tick", "end", "end", "refuse", "withdraw", "pause", "resume", "trigger", "backfill", "start past"}).Draw(t, "event"); event {
+	switch event := rapid.SampledFrom(
+		[]string{"tick", "tick", "tick", "end", "end", "refuse", "withdraw", "pause", "resume", "trigger", "backfill",
+			"start past"}).Draw(t, "event"); event {
 	case "end":
 		if len(running) == 0 {
 			return "nothing"
@@ -203,7 +209,8 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		if row.replaced {
 			return "nothing"
 		}
-		if run := l.state.Started(fire); run == nil || (run.Manual != row.Manual || run.Queued != (row.Decision == Queued)) {
+		if run := l.state.Started(fire); run == nil ||
+			(run.Manual != row.Manual || run.Queued != (row.Decision == Queued)) {
 			t.Fatalf("run %+v of %+v", run, row)
 		}
 		row.Decision, row.status, row.Attempt = SkippedConcurrency, Skipped, 0
@@ -250,12 +257,14 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 	case "backfill":
 		from := l.now.Truncate(time.Minute).Add(time.Duration(rapid.IntRange(-20, 5).Draw(t, "from")) * time.Minute)
 		to := from.Add(time.Duration(rapid.IntRange(1, 10).Draw(t, "minutes")) * time.Minute)
-		step, rest := l.cron.Backfill(l.state, from, to, func(fire time.Time) bool { return l.row(fire) != nil }, overlap, l.now)
+		step, rest := l.cron.Backfill(l.state, from, to, func(fire time.Time) bool { return l.row(fire) != nil },
+			overlap, l.now)
 		if !rest.IsZero() {
 			t.Fatalf("a rest of ten minutes: %s", rest)
 		}
 		m.startWaiting()
-		for at := from; at.Before(to) && !at.After(l.now); at = at.Add(time.Minute) { // also before the cron was created
+		// Also before the cron was created.
+		for at := from; at.Before(to) && !at.After(l.now); at = at.Add(time.Minute) {
 			if l.row(at) == nil {
 				m.fire(at, overlap, true, l.now)
 			}
@@ -269,7 +278,8 @@ func (l *ledger) event(t *rapid.T, m *model, times []time.Time) string {
 		m.startPast(from, to, l.now)
 		for rest := from; !rest.IsZero(); {
 			var step Step
-			step, rest = l.cron.StartPast(l.state, rest, to, func(fire time.Time) bool { return l.row(fire) != nil }, limit, l.now)
+			step, rest = l.cron.StartPast(l.state, rest, to, func(fire time.Time) bool { return l.row(fire) != nil },
+				limit, l.now)
 			if len(step.Fires) > limit || len(step.Fires) < limit && !rest.IsZero() {
 				t.Fatalf("%d of %d runs started, rest %s", len(step.Fires), limit, rest)
 			}

@@ -59,23 +59,34 @@ func TestLateExamples(t *testing.T) {
 		want   []string
 	}{
 		{"FIRE_NOW, five places", Policy{MaxConcurrency: 5},
-			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
-		{"FIRE_NOW, one place, SKIP, ALLOW", Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: OverlapActionAllow},
-			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped", "05 fired running 1"}},
+			[]string{"01 fired running 1", "02 fired running 1", "03 fired running 1", "04 fired running 1",
+				"05 fired running 1"}},
+		{"FIRE_NOW, one place, SKIP, ALLOW",
+			Policy{MaxConcurrency: 1, Concurrency: ConcurrencySkip, Overlap: OverlapActionAllow},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped",
+				"05 fired running 1"}},
 		{"CATCH_UP_LIMITED 2", Policy{MaxConcurrency: 5, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
-			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1",
+				"05 fired running 1"}},
 		{"SKIP", Policy{MaxConcurrency: 5, Misfire: MisfireSkip},
-			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped", "05 fired running 1"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 missed skipped",
+				"05 fired running 1"}},
 		{"a window of 2 s", Policy{MaxConcurrency: 5, CatchUpWindow: 2 * time.Second},
-			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
-		{"CANCEL_PREV: each takes the place of the one before", Policy{Overlap: OverlapActionCancelPrev, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
-			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 fired running 1", "cancel 04"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1",
+				"05 fired running 1"}},
+		{"CANCEL_PREV: each takes the place of the one before",
+			Policy{Overlap: OverlapActionCancelPrev, Misfire: MisfireCatchUpLimited, CatchUpLimit: 2},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1",
+				"05 fired running 1", "cancel 04"}},
 		{"QUEUE with two places to wait", Policy{Concurrency: ConcurrencyQueue, QueueLimit: 2},
-			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 queued scheduled", "05 queued scheduled"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 queued scheduled",
+				"05 queued scheduled"}},
 		{"BUFFER_ONE", Policy{Overlap: OverlapActionBufferOne},
-			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1", "05 queued scheduled"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 missed skipped", "04 fired running 1",
+				"05 queued scheduled"}},
 		{"PARALLEL to max_overlap", Policy{Overlap: OverlapActionParallel, MaxOverlap: 3},
-			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1", "05 fired running 1"}},
+			[]string{"01 missed skipped", "02 missed skipped", "03 fired running 1", "04 fired running 1",
+				"05 fired running 1"}},
 	} {
 		cron, state := everySecondAt(t, test.policy)
 		step := cron.Tick(state, second(5))
@@ -115,7 +126,8 @@ func TestRunBeforeExamples(t *testing.T) {
 		state = cron.Tick(state, second(n)).State
 	}
 	state = cron.Ended(state, second(3), Success, second(3), second(3)).State
-	expect(t, "PARALLEL, the newest has ended and two older ones run", cron.Tick(state, second(4)), "04 skipped_concurrency skipped")
+	expect(t, "PARALLEL, the newest has ended and two older ones run", cron.Tick(state, second(4)),
+		"04 skipped_concurrency skipped")
 
 	for _, test := range []struct {
 		policy  Policy
@@ -127,7 +139,8 @@ func TestRunBeforeExamples(t *testing.T) {
 	} {
 		cron, state := everySecondAt(t, test.policy)
 		state.Before = &Run{Fire: second(0), Attempt: 2, Status: Failed, Ended: second(1)}
-		expect(t, "after a failed attempt 2", cron.Tick(state, second(1)), fmt.Sprint("01 fired running ", test.attempt))
+		expect(t, "after a failed attempt 2", cron.Tick(state, second(1)),
+			fmt.Sprint("01 fired running ", test.attempt))
 	}
 
 	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionSkip, Failure: FailureRetry})
@@ -151,10 +164,12 @@ func TestFailures(t *testing.T) {
 	state = expect(t, "SKIP", cron.Tick(state, second(2)), "02 skipped_failure skipped")
 	expect(t, "SKIP: the failure is spent", cron.Tick(state, second(3)), "03 fired running 1")
 
-	cron, state = everySecondAt(t, Policy{Failure: FailureBackoff, RetryBackoff: Backoff{Steps: []time.Duration{2 * time.Second}}})
+	cron, state = everySecondAt(t,
+		Policy{Failure: FailureBackoff, RetryBackoff: Backoff{Steps: []time.Duration{2 * time.Second}}})
 	state = cron.Tick(state, second(1)).State
 	state = cron.Ended(state, second(1), Failed, second(2), second(2)).State
-	state = expect(t, "BACKOFF", cron.Tick(state, second(3)), "02 skipped_failure skipped", "03 skipped_failure skipped")
+	state = expect(t, "BACKOFF", cron.Tick(state, second(3)), "02 skipped_failure skipped",
+		"03 skipped_failure skipped")
 	expect(t, "BACKOFF: it has passed", cron.Tick(state, second(4)), "04 fired running 2")
 
 	cron, state = everySecondAt(t, Policy{PauseAfterFailures: 2})
@@ -168,13 +183,15 @@ func TestFailures(t *testing.T) {
 	}
 	expect(t, "paused", cron.Tick(state, second(9)))
 	manual := cron.Trigger(state, OverlapActionDefault, second(3))
-	if step := cron.Ended(manual.State, manual.Fires[0].Time, Failed, second(4), second(4)); step.Pause != "" || step.State.Failures != 3 {
+	if step := cron.Ended(manual.State, manual.Fires[0].Time, Failed, second(4), second(4)); step.Pause != "" ||
+		step.State.Failures != 3 {
 		t.Errorf("a failure in the pause: %q after %d, want no second pause", step.Pause, step.State.Failures)
 	}
 	if n := cron.Waiting(state, second(9), 100); n != 7 {
 		t.Errorf("%d fire times wait, want 7", n)
 	}
-	if step := cron.Resume(state, true, second(9)); len(step.Fires) != 7 || step.Fires[0].Decision != Missed || step.Fires[0].Reason != "paused" {
+	if step := cron.Resume(state, true, second(9)); len(step.Fires) != 7 || step.Fires[0].Decision != Missed ||
+		step.Fires[0].Reason != "paused" {
 		t.Errorf("skip_missed: %q", told(step))
 	}
 	resumed := cron.Resume(state, false, second(4)).State
@@ -183,13 +200,15 @@ func TestFailures(t *testing.T) {
 		t.Error("a resume must reset the failures")
 	}
 
-	cron, state = everySecondAt(t, Policy{Failure: FailureHalfOpen, PauseAfterFailures: 2, RetryBackoff: Backoff{Initial: 2 * time.Second}})
+	cron, state = everySecondAt(t,
+		Policy{Failure: FailureHalfOpen, PauseAfterFailures: 2, RetryBackoff: Backoff{Initial: 2 * time.Second}})
 	for n := 1; n <= 2; n++ {
 		state = cron.Tick(state, second(n)).State
 		state = cron.Ended(state, second(n), Failed, second(n), second(n)).State
 	}
 	state = expect(t, "the circuit is open", cron.Tick(state, second(3)), "03 skipped_failure skipped")
-	if step := cron.Trigger(state, OverlapActionDefault, second(3)); step.Fires[0].Decision != Fired || !step.State.Trial.Equal(second(3)) {
+	if step := cron.Trigger(state, OverlapActionDefault, second(3)); step.Fires[0].Decision != Fired ||
+		!step.State.Trial.Equal(second(3)) {
 		t.Errorf("a person's order is a trial: %+v, of %s", step.Fires[0], step.State.Trial)
 	}
 	state = expect(t, "a trial", cron.Tick(state, second(4)), "04 fired running 1")
@@ -200,7 +219,8 @@ func TestFailures(t *testing.T) {
 	}
 	state = cron.Ended(state, second(4), Failed, second(5), second(5)).State
 	state = expect(t, "it failed: twice as long", cron.Tick(state, second(8)),
-		"05 skipped_failure skipped", "06 skipped_failure skipped", "07 skipped_failure skipped", "08 skipped_failure skipped")
+		"05 skipped_failure skipped", "06 skipped_failure skipped", "07 skipped_failure skipped",
+		"08 skipped_failure skipped")
 	state = expect(t, "the second trial", cron.Tick(state, second(9)), "09 fired running 1")
 	state = cron.Ended(state, second(9), Success, second(9), second(9)).State
 	expect(t, "closed", cron.Tick(state, second(10)), "10 fired running 1")
@@ -209,7 +229,8 @@ func TestFailures(t *testing.T) {
 func TestQueues(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{Concurrency: ConcurrencyQueue, Failure: FailureRetry})
 	state = cron.Tick(state, second(3)).State
-	state = expect(t, "in order, the next attempt", cron.Ended(state, second(1), Failed, second(3), second(3)), "start 02 2")
+	state = expect(t, "in order, the next attempt", cron.Ended(state, second(1), Failed, second(3), second(3)),
+		"start 02 2")
 	state = expect(t, "and again", cron.Ended(state, second(2), Success, second(3), second(3)), "start 03 1")
 	expect(t, "a second end changes nothing", cron.Ended(state, second(2), Failed, second(3), second(3)))
 
@@ -224,7 +245,8 @@ func TestOrders(t *testing.T) {
 	cron, state := everySecondAt(t, Policy{MaxConcurrency: 2, Failure: FailureSkip})
 	state = cron.Pause(state, second(0)).State
 	step := cron.Trigger(state, OverlapActionDefault, second(3))
-	if fire := step.Fires[0]; fire.Decision != Fired || !fire.Manual || !fire.Time.Equal(second(3).Add(time.Microsecond)) || !step.Next.IsZero() {
+	if fire := step.Fires[0]; fire.Decision != Fired || !fire.Manual ||
+		!fire.Time.Equal(second(3).Add(time.Microsecond)) || !step.Next.IsZero() {
 		t.Errorf("triggered while paused: %+v, next %s", fire, step.Next)
 	}
 	step = cron.Trigger(step.State, OverlapActionSkip, second(3))
@@ -238,20 +260,24 @@ func TestOrders(t *testing.T) {
 
 	known := func(fire time.Time) bool { return fire.Equal(second(2)) }
 	step, rest := cron.Backfill(state, second(1), second(9), known, OverlapActionParallel, second(4))
-	state = expect(t, "backfilled, as far as it has come", step, "01 fired running 1", "03 fired running 1", "04 fired running 1")
+	state = expect(t, "backfilled, as far as it has come", step, "01 fired running 1", "03 fired running 1",
+		"04 fired running 1")
 	if !rest.IsZero() || state.Runs != 0 {
 		t.Errorf("rest %s, runs %d", rest, state.Runs)
 	}
 	step, _ = cron.Backfill(state, second(5), second(5), known, OverlapActionParallel, second(6))
 	state = step.State
-	step, _ = cron.Backfill(state, second(5), second(6), func(time.Time) bool { return true }, OverlapActionParallel, second(6))
+	step, _ = cron.Backfill(state, second(5), second(6), func(time.Time) bool { return true }, OverlapActionParallel,
+		second(6))
 	if n := len(step.State.Backfills); n != 1 || !step.State.Backfills[0].To.Equal(second(6)) {
 		t.Errorf("%d ranges, want one: %+v", n, step.State.Backfills)
 	}
-	expect(t, "they are not decided again", cron.Resume(state, true, second(6)), "05 missed skipped", "06 missed skipped")
+	expect(t, "they are not decided again", cron.Resume(state, true, second(6)), "05 missed skipped",
+		"06 missed skipped")
 
 	cron, state = everySecondAt(t, Policy{MaxConcurrency: 10_000})
-	step, rest = cron.Backfill(state, second(-5000), second(0), func(time.Time) bool { return false }, OverlapActionDefault, second(0))
+	step, rest = cron.Backfill(state, second(-5000), second(0), func(time.Time) bool { return false },
+		OverlapActionDefault, second(0))
 	if len(step.Fires) != 1000 || !rest.Equal(second(-4000)) {
 		t.Errorf("%d rows, rest %s, want 1,000 and the time behind", len(step.Fires), rest)
 	}
@@ -270,7 +296,8 @@ func TestBackfillBeforeCreation(t *testing.T) {
 		{Spec{Expressions: []string{"@every 1s"}, Created: second(0), Start: second(-4)}, 4},
 	} {
 		cron := Cron{Schedule: compile(t, test.spec), Policy: Policy{MaxConcurrency: 100}}
-		step, rest := cron.Backfill(NewState(second(0)), second(-10), second(0), func(time.Time) bool { return false }, OverlapActionDefault, second(0))
+		step, rest := cron.Backfill(NewState(second(0)), second(-10), second(0), func(time.Time) bool { return false },
+			OverlapActionDefault, second(0))
 		if len(step.Fires) != test.want || !rest.IsZero() {
 			t.Errorf("%+v: %d rows, want %d; rest %s", test.spec, len(step.Fires), test.want, rest)
 		}
@@ -280,13 +307,15 @@ func TestBackfillBeforeCreation(t *testing.T) {
 func TestMaxFires(t *testing.T) {
 	s := compile(t, Spec{Expressions: []string{"* * * * * *"}, MaxFires: 3, End: second(60)})
 	cron := Cron{Schedule: s, Policy: Policy{}}
-	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped", "02 fired running 1")
+	state := expect(t, "skipped ones do not count", cron.Tick(NewState(second(0)), second(2)), "01 missed skipped",
+		"02 fired running 1")
 	if list := cron.Upcoming(state, 10); len(list) != 2 || !list[0].Equal(second(3)) {
 		t.Errorf("upcoming: %v, want the two that are left", list)
 	}
 	cron.Policy.MaxConcurrency = 10
 	step := cron.Tick(state, second(10))
-	expect(t, "the rest", step, "03 missed skipped", "04 missed skipped", "05 missed skipped", "06 missed skipped", "07 missed skipped",
+	expect(t, "the rest", step, "03 missed skipped", "04 missed skipped", "05 missed skipped", "06 missed skipped",
+		"07 missed skipped",
 		"08 missed skipped", "09 fired running 1", "10 fired running 1")
 	if !step.Over || !step.Next.IsZero() || len(cron.Upcoming(step.State, 10)) != 0 {
 		t.Errorf("after three runs: over %t, next %s", step.Over, step.Next)
@@ -314,10 +343,12 @@ func TestCatchUpOfMany(t *testing.T) {
 	for _, fire := range fires {
 		count += fire.Count
 	}
-	if count != late || len(fires) != 1+1000+2 || fires[0].Count != late-1002 || fires[1001].Decision != Fired || fires[1002].Decision != Fired {
+	if count != late || len(fires) != 1+1000+2 || fires[0].Count != late-1002 || fires[1001].Decision != Fired ||
+		fires[1002].Decision != Fired {
 		t.Errorf("%d fire times in %d rows and %d steps, the first for %d", count, len(fires), steps, fires[0].Count)
 	}
-	if want := "1498998 fire times from 2026-03-01T10:00:01Z to 2026-03-18T18:23:18Z"; !strings.HasSuffix(fires[0].Reason, want) {
+	if want := "1498998 fire times from 2026-03-01T10:00:01Z to 2026-03-18T18:23:18Z"; !strings.HasSuffix(
+		fires[0].Reason, want) {
 		t.Errorf("reason %q, want %q at its end", fires[0].Reason, want)
 	}
 

@@ -101,7 +101,8 @@ func (d *decider) ends(fire time.Time, status Status, ended time.Time) {
 		d.s.Trial = later(d.s.Trial, ended)
 	case !d.s.Paused:
 		d.s.Paused = true
-		d.step.Pause = fmt.Sprintf("paused after %d failures in a row; the run of %s ended %s", d.s.Failures, text(fire), status)
+		d.step.Pause = fmt.Sprintf("paused after %d failures in a row; the run of %s ended %s", d.s.Failures,
+			text(fire), status)
 	}
 }
 
@@ -131,7 +132,9 @@ func (d *decider) action(overlap OverlapAction) OverlapAction {
 // Backfill decides past fire times from from until before to as Trigger does, including those
 // before the cron was created, except those for which inLedger has a row. It creates at most 1,000
 // rows. rest is where to continue, or zero if it is complete.
-func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time) (step Step, rest time.Time) {
+func (c Cron) Backfill(
+	state State, from, to time.Time, inLedger func(time.Time) bool, overlap OverlapAction, now time.Time,
+) (step Step, rest time.Time) {
 	d := c.begin(state, now)
 	d.startQueued()
 	rest = d.past(from, to, inLedger, maxDecided, func(fire time.Time) { d.decide(fire, d.action(overlap), true) })
@@ -141,16 +144,21 @@ func (c Cron) Backfill(state State, from, to time.Time, inLedger func(time.Time)
 // StartPast starts runs for at most limit of the fire times that Backfill would decide, oldest
 // first. The policies do not apply to these runs, and the state does not count them. rest is where
 // to continue, or zero if there are no more fire times.
-func (c Cron) StartPast(state State, from, to time.Time, inLedger func(time.Time) bool, limit int, now time.Time) (step Step, rest time.Time) {
+func (c Cron) StartPast(
+	state State, from, to time.Time, inLedger func(time.Time) bool, limit int, now time.Time,
+) (step Step, rest time.Time) {
 	d := c.begin(state, now)
 	rest = d.past(from, to, inLedger, limit, func(fire time.Time) {
-		d.step.Fires = append(d.step.Fires, Fire{Time: fire, Decision: Fired, Attempt: 1, Status: Running, Manual: true, Count: 1})
+		d.step.Fires = append(d.step.Fires,
+			Fire{Time: fire, Decision: Fired, Attempt: 1, Status: Running, Manual: true, Count: 1})
 	})
 	return d.finish(), rest
 }
 
 // past calls decide for past fire times without a row, until the step has limit rows.
-func (d *decider) past(from, to time.Time, inLedger func(time.Time) bool, limit int, decide func(fire time.Time)) (rest time.Time) {
+func (d *decider) past(
+	from, to time.Time, inLedger func(time.Time) bool, limit int, decide func(fire time.Time),
+) (rest time.Time) {
 	to = time.Unix(min(ceilSecond(to), d.now.Unix()+1), 0).UTC()
 	end := to
 	for fire := range d.Schedule.Past().Between(from, to) {

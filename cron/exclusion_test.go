@@ -16,7 +16,8 @@ func TestExclusionsOfShiftedTimes(t *testing.T) {
 		{"0 0 3 28 3 *", []string{"2027-03-27T01:30:00Z", "2027-03-29T00:30:00Z"}},
 		{"30 2 28 3 *", []string{"2027-03-27T01:30:00Z", "2027-03-29T00:30:00Z"}},
 	} {
-		s := compile(t, Spec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin", Exclude: []string{test.exclude}})
+		s := compile(t, Spec{Expressions: []string{"30 2 * * *"}, Timezone: "Europe/Berlin",
+			Exclude: []string{test.exclude}})
 		var forward, back []string
 		for fire := range s.Between(at("2027-03-27 00:00:00"), at("2027-03-29 12:00:00")) {
 			forward = append(forward, text(fire))

@@ -14,7 +14,8 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 		after string
 		want  []string
 	}{
-		{"robfig/cron #541, rundeck #6879: a 02:00 job is left out on the night the clock goes forward. Fires at the end of the gap",
+		{"robfig/cron #541, rundeck #6879: a 02:00 job is left out on the night the clock goes forward. Fires at the " +
+			"end of the gap",
 			Spec{Expressions: list("0 2 * * *"), Timezone: "America/Los_Angeles"}, "2025-03-08 12:00:00",
 			list("Sun 2025-03-09 03:00:00 -07", "Mon 2025-03-10 02:00:00 -07")},
 		{"robfig/cron #12: a 01:00 job fires again and again in the hour that comes twice. Fires once",
@@ -23,10 +24,13 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 		{"robfig/cron #12: an hourly job stands still in the hour that comes twice. Each hour that passes has its fire",
 			Spec{Expressions: list("0 * * * *"), Timezone: "America/Los_Angeles"}, "2014-11-02 00:30:00",
 			list("Sun 2014-11-02 01:00:00 -07", "Sun 2014-11-02 01:00:00 -08", "Sun 2014-11-02 02:00:00 -08")},
-		{"systemd #8647: a minutely timer is silent for the whole hour that comes twice. 120 fires in two hours (here: by quarters)",
+		{"systemd #8647: a minutely timer is silent for the whole hour that comes twice. 120 fires in two hours " +
+			"(here: by quarters)",
 			Spec{Expressions: list("*/15 * * * *"), Timezone: "Europe/Berlin"}, "2023-10-29 01:50:00",
-			list("Sun 2023-10-29 02:00:00 +02", "Sun 2023-10-29 02:15:00 +02", "Sun 2023-10-29 02:30:00 +02", "Sun 2023-10-29 02:45:00 +02",
-				"Sun 2023-10-29 02:00:00 +01", "Sun 2023-10-29 02:15:00 +01", "Sun 2023-10-29 02:30:00 +01", "Sun 2023-10-29 02:45:00 +01",
+			list("Sun 2023-10-29 02:00:00 +02", "Sun 2023-10-29 02:15:00 +02", "Sun 2023-10-29 02:30:00 +02",
+				"Sun 2023-10-29 02:45:00 +02",
+				"Sun 2023-10-29 02:00:00 +01", "Sun 2023-10-29 02:15:00 +01", "Sun 2023-10-29 02:30:00 +01",
+				"Sun 2023-10-29 02:45:00 +01",
 				"Sun 2023-10-29 03:00:00 +01")},
 		{"systemd #13745: the gap at 02:30 loses the fires of the whole day. Only the one in the gap is left out",
 			Spec{Expressions: list("30 2/4 * * *"), Timezone: "Australia/Sydney"}, "2019-10-05 23:00:00",
@@ -67,19 +71,26 @@ func TestKnownFailuresElsewhere(t *testing.T) {
 			Spec{Expressions: list("0 0 1W * ?")}, "2021-07-31 00:00:00",
 			list("Mon 2021-08-02 00:00:00 +00", "Wed 2021-09-01 00:00:00 +00")},
 		{"cron-utils #715: 31W throws in a month of 30 days. Quartz passes it over",
-			Spec{Expressions: list("0 0 31W * ?")}, "2025-06-01 00:00:00", list("Thu 2025-07-31 00:00:00 +00", "Fri 2025-08-29 00:00:00 +00")},
+			Spec{Expressions: list("0 0 31W * ?")}, "2025-06-01 00:00:00",
+			list("Thu 2025-07-31 00:00:00 +00", "Fri 2025-08-29 00:00:00 +00")},
 		{"crontab (Elixir) #132: MON#5 falls on a Saturday of a month that has only four Mondays",
 			Spec{Expressions: list("0 9 * * mon#5")}, "2024-10-22 09:00:00", list("Mon 2024-12-30 09:00:00 +00")},
 		{"croner #254: SAT#4 is the fifth Saturday, too",
-			Spec{Expressions: list("0 0 0 * * 6#4")}, "2024-08-02 00:00:00", list("Sat 2024-08-24 00:00:00 +00", "Sat 2024-09-28 00:00:00 +00")},
+			Spec{Expressions: list("0 0 0 * * 6#4")}, "2024-08-02 00:00:00",
+			list("Sat 2024-08-24 00:00:00 +00", "Sat 2024-09-28 00:00:00 +00")},
 		{"gocron #660, #555: the last day of the month leaves out the months that are shorter",
-			Spec{Expressions: list("0 0 L * *")}, "2024-01-31 00:00:00", list("Thu 2024-02-29 00:00:00 +00", "Sun 2024-03-31 00:00:00 +00")},
+			Spec{Expressions: list("0 0 L * *")}, "2024-01-31 00:00:00",
+			list("Thu 2024-02-29 00:00:00 +00", "Sun 2024-03-31 00:00:00 +00")},
 		{"mtdowling/cron-expression #1, netresearch/go-cron: the day fields are ANDed. POSIX ORs them",
-			Spec{Expressions: list("0 0 1 1 0")}, "2011-06-15 00:00:00", list("Sun 2012-01-01 00:00:00 +00", "Sun 2012-01-08 00:00:00 +00")},
+			Spec{Expressions: list("0 0 1 1 0")}, "2011-06-15 00:00:00",
+			list("Sun 2012-01-01 00:00:00 +00", "Sun 2012-01-08 00:00:00 +00")},
 		{"croner #267: 1-31 is taken for *. It restricts, so that the other day field is not needed",
-			Spec{Expressions: list("0 0 1-31 * 4")}, "2024-12-01 00:00:00", list("Mon 2024-12-02 00:00:00 +00", "Tue 2024-12-03 00:00:00 +00")},
-		{"robfig/cron #70: */2 among the days of the month. As in Vixie's cron it begins with * and does not restrict: odd Mondays",
-			Spec{Expressions: list("0 0 */2 * 1")}, "2025-01-01 00:00:00", list("Mon 2025-01-13 00:00:00 +00", "Mon 2025-01-27 00:00:00 +00")},
+			Spec{Expressions: list("0 0 1-31 * 4")}, "2024-12-01 00:00:00",
+			list("Mon 2024-12-02 00:00:00 +00", "Tue 2024-12-03 00:00:00 +00")},
+		{"robfig/cron #70: */2 among the days of the month. As in Vixie's cron it begins with * and does not " +
+			"restrict: odd Mondays",
+			Spec{Expressions: list("0 0 */2 * 1")}, "2025-01-01 00:00:00",
+			list("Mon 2025-01-13 00:00:00 +00", "Mon 2025-01-27 00:00:00 +00")},
 		{"reugn/go-quartz #11: Sunday, seen from a Wednesday, is a Wednesday",
 			Spec{Expressions: list("0 0 0 * * 0")}, "2021-03-10 08:09:04", list("Sun 2021-03-14 00:00:00 +00")},
 		{"cron-utils #215: over the end of a month MON-FRI gives a Saturday",
@@ -115,7 +126,8 @@ func TestPrevOverTransitions(t *testing.T) {
 	} {
 		s := compile(t, Spec{Expressions: []string{test.expression}, Timezone: test.zone})
 		if got, _ := s.Prev(at(test.before)); !got.Equal(at(test.want)) {
-			t.Errorf("%s in %s before %s: got %s, want %s", test.expression, test.zone, test.before, got.In(s.Location()), test.want)
+			t.Errorf("%s in %s before %s: got %s, want %s", test.expression, test.zone, test.before,
+				got.In(s.Location()), test.want)
 		}
 	}
 }
@@ -130,12 +142,15 @@ func TestDaylightSaving(t *testing.T) {
 		after      string
 		want       []string
 	}{
-		{"SHIFT: several times of the gap are one fire", "0,30 2 * * *", DaylightSaving{Gap: GapShift}, "2024-03-30 12:00:00",
+		{"SHIFT: several times of the gap are one fire", "0,30 2 * * *", DaylightSaving{Gap: GapShift},
+			"2024-03-30 12:00:00",
 			list("Sun 2024-03-31 03:00:00 +02", "Mon 2024-04-01 02:00:00 +02")},
 		{"SHIFT: the fire that is there anyway is not doubled", "0 2,3 * * *", DaylightSaving{}, "2024-03-30 12:00:00",
 			list("Sun 2024-03-31 03:00:00 +02", "Mon 2024-04-01 02:00:00 +02")},
-		{"SKIP", "30 2 * * *", DaylightSaving{Gap: GapSkip}, "2024-03-30 12:00:00", list("Mon 2024-04-01 02:30:00 +02")},
-		{"a fixed hour with every minute is fixed: Vixie's cron fires it in both hours", "*/30 2 * * *", DaylightSaving{}, "2024-10-27 00:00:00",
+		{"SKIP", "30 2 * * *", DaylightSaving{Gap: GapSkip}, "2024-03-30 12:00:00",
+			list("Mon 2024-04-01 02:30:00 +02")},
+		{"a fixed hour with every minute is fixed: Vixie's cron fires it in both hours", "*/30 2 * * *",
+			DaylightSaving{}, "2024-10-27 00:00:00",
 			list("Sun 2024-10-27 02:00:00 +02", "Sun 2024-10-27 02:30:00 +02", "Mon 2024-10-28 02:00:00 +01")},
 		{"FIRST", "30 2 * * *", DaylightSaving{Overlap: OverlapFirst}, "2024-10-27 00:00:00",
 			list("Sun 2024-10-27 02:30:00 +02", "Mon 2024-10-28 02:30:00 +01")},
@@ -143,7 +158,8 @@ func TestDaylightSaving(t *testing.T) {
 			list("Sun 2024-10-27 02:30:00 +01", "Mon 2024-10-28 02:30:00 +01")},
 		{"BOTH", "30 2 * * *", DaylightSaving{Overlap: OverlapBoth}, "2024-10-27 00:00:00",
 			list("Sun 2024-10-27 02:30:00 +02", "Sun 2024-10-27 02:30:00 +01", "Mon 2024-10-28 02:30:00 +01")},
-		{"a step in the hours follows real time: 02:00 never was", "0 */2 * * *", DaylightSaving{}, "2024-03-31 00:00:00",
+		{"a step in the hours follows real time: 02:00 never was", "0 */2 * * *", DaylightSaving{},
+			"2024-03-31 00:00:00",
 			list("Sun 2024-03-31 04:00:00 +02")},
 	} {
 		spec := Spec{Expressions: []string{test.expression}, Timezone: "Europe/Berlin", Daylight: test.daylight}

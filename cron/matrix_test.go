@@ -35,31 +35,45 @@ var situations = []situation{
 	{name: "no run yet", now: 101},
 	{name: "the previous run succeeded", runs: []past{{90, 1, Success, 95, false}}, now: 101},
 	{name: "the previous run is running, one slot", runs: []past{{90, 1, Running, 0, false}}, now: 101},
-	{name: "the previous run is running, two slots", policy: Policy{MaxConcurrency: 2}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running, two slots", policy: Policy{MaxConcurrency: 2},
+		runs: []past{{90, 1, Running, 0, false}}, now: 101},
 	{name: "the previous run is running and so is an older one, two slots", policy: Policy{MaxConcurrency: 2},
 		runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
-	{name: "the previous run is running and so is an older one, one slot", runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running and so is an older one, one slot",
+		runs: []past{{80, 1, Running, 0, false}, {90, 1, Running, 0, false}}, now: 101},
 	{name: "the previous run succeeded, two older ones are running, two slots", policy: Policy{MaxConcurrency: 2},
 		runs: []past{{70, 1, Running, 0, false}, {80, 1, Running, 0, false}, {90, 1, Success, 95, false}}, now: 101},
-	{name: "the previous run is running, max_overlap 1", policy: Policy{MaxOverlap: 1}, runs: []past{{90, 1, Running, 0, false}}, now: 101},
-	{name: "the previous run is running, a fire waits, queue_limit 1", policy: Policy{QueueLimit: 1}, runs: []past{{80, 1, Running, 0, false}}, queue: []int{90}, now: 101},
-	{name: "the previous run failed in attempt 2 just now, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{90, 2, Failed, 99, false}}, now: 101},
-	{name: "the previous run timed out in attempt 2 a minute ago, back-off 20 s", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 2, Timeout, 41, false}}, now: 101},
-	{name: "the previous run was cancelled in attempt 3 a minute ago, max_attempts 3", policy: Policy{RetryBackoff: backoff10, MaxAttempts: 3},
-		runs: []past{{30, 3, Cancelled, 40, false}}, now: 101},
-	{name: "the previous run failed and has skipped a fire", policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 1, Failed, 40, true}}, now: 101},
-	{name: "the previous run failed a minute ago, an older one is running, one slot", policy: Policy{RetryBackoff: backoff10},
-		runs: []past{{30, 1, Running, 0, false}, {35, 1, Failed, 40, false}}, now: 101},
-	{name: "the second failure in a row just now, pause_after_failures 3", policy: Policy{PauseAfterFailures: 3, RetryBackoff: backoff10},
-		runs: []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
-	{name: "the second failure in a row just now, pause_after_failures 2", policy: Policy{PauseAfterFailures: 2, RetryBackoff: backoff10},
-		runs: []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
-	{name: "the second failure in a row a minute ago, pause_after_failures 2", policy: Policy{PauseAfterFailures: 2, RetryBackoff: backoff10},
-		runs: []past{{30, 1, Failed, 35, false}, {35, 1, Failed, 41, false}}, now: 101},
+	{name: "the previous run is running, max_overlap 1", policy: Policy{MaxOverlap: 1},
+		runs: []past{{90, 1, Running, 0, false}}, now: 101},
+	{name: "the previous run is running, a fire waits, queue_limit 1", policy: Policy{QueueLimit: 1},
+		runs: []past{{80, 1, Running, 0, false}}, queue: []int{90}, now: 101},
+	{name: "the previous run failed in attempt 2 just now, back-off 20 s", policy: Policy{RetryBackoff: backoff10},
+		runs: []past{{90, 2, Failed, 99, false}}, now: 101},
+	{name: "the previous run timed out in attempt 2 a minute ago, back-off 20 s",
+		policy: Policy{RetryBackoff: backoff10}, runs: []past{{30, 2, Timeout, 41, false}}, now: 101},
+	{name: "the previous run was cancelled in attempt 3 a minute ago, max_attempts 3",
+		policy: Policy{RetryBackoff: backoff10, MaxAttempts: 3},
+		runs:   []past{{30, 3, Cancelled, 40, false}}, now: 101},
+	{name: "the previous run failed and has skipped a fire", policy: Policy{RetryBackoff: backoff10},
+		runs: []past{{30, 1, Failed, 40, true}}, now: 101},
+	{name: "the previous run failed a minute ago, an older one is running, one slot",
+		policy: Policy{RetryBackoff: backoff10},
+		runs:   []past{{30, 1, Running, 0, false}, {35, 1, Failed, 40, false}}, now: 101},
+	{name: "the second failure in a row just now, pause_after_failures 3",
+		policy: Policy{PauseAfterFailures: 3, RetryBackoff: backoff10},
+		runs:   []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
+	{name: "the second failure in a row just now, pause_after_failures 2",
+		policy: Policy{PauseAfterFailures: 2, RetryBackoff: backoff10},
+		runs:   []past{{30, 1, Failed, 35, false}, {90, 1, Failed, 99, false}}, now: 101},
+	{name: "the second failure in a row a minute ago, pause_after_failures 2",
+		policy: Policy{PauseAfterFailures: 2, RetryBackoff: backoff10},
+		runs:   []past{{30, 1, Failed, 35, false}, {35, 1, Failed, 41, false}}, now: 101},
 	{name: "three fire times are due, 7 s late, and no run yet", now: 110},
-	{name: "three fire times are due, the newest now, and the previous run is running", runs: []past{{90, 1, Running, 0, false}}, now: 103},
-	{name: "three fire times are due, the newest now, and the previous run failed a minute ago", policy: Policy{RetryBackoff: backoff10},
-		runs: []past{{30, 1, Failed, 40, false}}, now: 103},
+	{name: "three fire times are due, the newest now, and the previous run is running",
+		runs: []past{{90, 1, Running, 0, false}}, now: 103},
+	{name: "three fire times are due, the newest now, and the previous run failed a minute ago",
+		policy: Policy{RetryBackoff: backoff10},
+		runs:   []past{{30, 1, Failed, 40, false}}, now: 103},
 }
 
 // paused reports whether the cron has paused itself.
@@ -70,7 +84,8 @@ func (s situation) paused(policy Policy) bool {
 			failures++
 		}
 	}
-	return policy.Failure != FailureHalfOpen && policy.PauseAfterFailures > 0 && failures >= int(policy.PauseAfterFailures)
+	return policy.Failure != FailureHalfOpen && policy.PauseAfterFailures > 0 &&
+		failures >= int(policy.PauseAfterFailures)
 }
 
 func (s situation) state(policy Policy) State {
@@ -97,7 +112,8 @@ func (s situation) state(policy Policy) State {
 func (s situation) model(policy Policy) *model {
 	m := &model{policy: policy, paused: s.paused(policy)}
 	for _, run := range s.runs {
-		row := &modelRow{Fire: Fire{Time: second(run.fire), Decision: Fired, Attempt: int32(run.attempt)}, status: run.status, spent: run.spent}
+		row := &modelRow{Fire: Fire{Time: second(run.fire), Decision: Fired, Attempt: int32(run.attempt)},
+			status: run.status, spent: run.spent}
 		m.rows, m.started = append(m.rows, row), append(m.started, row)
 		if run.ended > 0 {
 			row.end, m.opened = second(run.ended), second(run.ended)
@@ -136,14 +152,16 @@ func (s situation) decided(t *testing.T, schedule *Schedule, policy Policy) (got
 	var left, right []string
 	for i, fire := range step.Fires {
 		// A cancel belongs to the run that follows the one it ends.
-		cancels := fire.Decision == Fired && len(step.Cancels) > 0 && slices.ContainsFunc(step.Cancels, func(c time.Time) bool {
-			return i > 0 && c.Equal(step.Fires[i-1].Time) || c.Before(second(101)) && firstFired(step.Fires) == i
-		})
+		cancels := fire.Decision == Fired && len(step.Cancels) > 0 &&
+			slices.ContainsFunc(step.Cancels, func(c time.Time) bool {
+				return i > 0 && c.Equal(step.Fires[i-1].Time) || c.Before(second(101)) && firstFired(step.Fires) == i
+			})
 		left = append(left, cell(fire.Decision, fire.Attempt, cancels))
 	}
 	for i := ran; i < len(m.rows); i++ {
 		row, place := m.rows[i], slices.Index(m.started, m.rows[i])
-		right = append(right, cell(row.Decision, row.Attempt, row.Decision == Fired && place > 0 && m.started[place-1].replaced))
+		right = append(right,
+			cell(row.Decision, row.Attempt, row.Decision == Fired && place > 0 && m.started[place-1].replaced))
 	}
 	if m.paused && len(left)+len(right) == 0 {
 		return "(paused)", "(paused)"
@@ -216,12 +234,14 @@ func (s situation) table(t *testing.T, schedule *Schedule, misfire MisfirePolicy
 			cells := []string{overlapNames[overlap], queueNames[concurrency]}
 			for failure := FailureRunNew; failure <= FailureHalfOpen; failure++ {
 				policy := s.policy
-				policy.Overlap, policy.Concurrency, policy.Failure, policy.Misfire = overlap, concurrency, failure, misfire
+				policy.Overlap, policy.Concurrency, policy.Failure, policy.Misfire = overlap, concurrency, failure,
+					misfire
 				policy.CatchUpLimit, policy.MisfireThreshold = 2, 5*time.Second
 				got, want := s.decided(t, schedule, policy)
 				if got != want {
 					t.Errorf("%s: overlap %s, failure %s, concurrency %s, misfire %s:\ngot  %s\nwant %s", s.name,
-						overlapNames[overlap], failureNames[failure], queueNames[concurrency], misfireNames[misfire], got, want)
+						overlapNames[overlap], failureNames[failure], queueNames[concurrency], misfireNames[misfire],
+						got, want)
 				}
 				cells = append(cells, want)
 			}

@@ -110,7 +110,8 @@ func (m *model) decision(overlap OverlapAction, manual bool, now time.Time) (dec
 		{overlap == OverlapActionBufferOne && overlaps, Queued},
 		// Failure.
 		{p.Failure == FailureSkip && failed && !before.spent && !manual, SkippedFailure},
-		{p.Failure == FailureBackoff && failed && !manual && now.Sub(before.end) < m.backoff(int(before.Attempt)), SkippedFailure},
+		{p.Failure == FailureBackoff && failed && !manual && now.Sub(before.end) < m.backoff(int(before.Attempt)),
+			SkippedFailure},
 		{open && !manual && now.Sub(m.opened) < m.backoff(m.failures()-int(p.PauseAfterFailures)+1), SkippedFailure},
 		// Concurrency.
 		{overlap == OverlapActionParallel && overlaps, Fired},
@@ -156,7 +157,8 @@ func (m *model) fire(at time.Time, overlap OverlapAction, manual bool, now time.
 func (m *model) start(row *modelRow) {
 	row.Attempt = 1
 	retries := m.policy.Failure == FailureRetry || m.policy.Failure == FailureBackoff
-	if before := m.before(); retries && before.failed() && (m.policy.MaxAttempts == 0 || before.Attempt < m.policy.MaxAttempts) {
+	if before := m.before(); retries && before.failed() &&
+		(m.policy.MaxAttempts == 0 || before.Attempt < m.policy.MaxAttempts) {
 		row.Attempt = before.Attempt + 1
 	}
 	row.status = Running
@@ -328,5 +330,6 @@ func (m *model) resume(skipMissed bool, times []time.Time, now time.Time) {
 // line formats a row for comparison.
 func (r *modelRow) line() string {
 	status := r.status
-	return fmt.Sprintf("%s %s attempt %d %s manual %t cancelled %t", text(r.Time), r.Decision, r.Attempt, status, r.Manual, r.replaced)
+	return fmt.Sprintf("%s %s attempt %d %s manual %t cancelled %t", text(r.Time), r.Decision, r.Attempt, status,
+		r.Manual, r.replaced)
 }

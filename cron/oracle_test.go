@@ -84,7 +84,8 @@ func (n naive) realTime() bool { return strings.ContainsAny(n.field[2].text(), "
 // wall reports whether an expression matches a local time, which is given as UTC.
 func (n naive) wall(local time.Time) bool {
 	day := naiveDay{date: local}
-	if !n.field[0].match(day, local.Second()) || !n.field[1].match(day, local.Minute()) || !n.field[2].match(day, local.Hour()) {
+	if !n.field[0].match(day, local.Second()) || !n.field[1].match(day, local.Minute()) ||
+		!n.field[2].match(day, local.Hour()) {
 		return false
 	}
 	return n.onDay(day)
@@ -108,7 +109,9 @@ func wallOf(t time.Time, location *time.Location) time.Time {
 }
 
 // fires reports whether an instant is a fire time. step is the distance of possible fire times.
-func (n naive) fires(t time.Time, location *time.Location, daylight DaylightSaving, step time.Duration, excluded func(time.Time) bool) bool {
+func (n naive) fires(
+	t time.Time, location *time.Location, daylight DaylightSaving, step time.Duration, excluded func(time.Time) bool,
+) bool {
 	counts := func(local time.Time) bool { return n.wall(local) && !excluded(local) }
 	wall := wallOf(t, location)
 	if n.realTime() {
@@ -145,7 +148,8 @@ func drawPart(t *rapid.T, low, high int, label string) naivePart {
 	a := rapid.IntRange(low, high).Draw(t, label)
 	b := rapid.IntRange(a, high).Draw(t, label+" to")
 	step := rapid.IntRange(1, max(1, high-low)).Draw(t, label+" step")
-	switch rapid.SampledFrom([]string{"value", "value", "*", "range", "*/step", "a/step", "a-b/step"}).Draw(t, label+" form") {
+	switch rapid.SampledFrom([]string{"value", "value", "*", "range", "*/step", "a/step", "a-b/step"}).Draw(t,
+		label+" form") {
 	case "value":
 		return naivePart{strconv.Itoa(a), func(_ naiveDay, v int) bool { return v == a }}
 	case "*":
@@ -155,9 +159,11 @@ func drawPart(t *rapid.T, low, high int, label string) naivePart {
 	case "*/step":
 		return naivePart{fmt.Sprintf("*/%d", step), func(_ naiveDay, v int) bool { return (v-low)%step == 0 }}
 	case "a/step":
-		return naivePart{fmt.Sprintf("%d/%d", a, step), func(_ naiveDay, v int) bool { return v >= a && (v-a)%step == 0 }}
+		return naivePart{fmt.Sprintf("%d/%d", a, step),
+			func(_ naiveDay, v int) bool { return v >= a && (v-a)%step == 0 }}
 	}
-	return naivePart{fmt.Sprintf("%d-%d/%d", a, b, step), func(_ naiveDay, v int) bool { return a <= v && v <= b && (v-a)%step == 0 }}
+	return naivePart{fmt.Sprintf("%d-%d/%d", a, b, step),
+		func(_ naiveDay, v int) bool { return a <= v && v <= b && (v-a)%step == 0 }}
 }
 
 func drawDay(t *rapid.T) naivePart {
@@ -179,9 +185,11 @@ func drawWeekday(t *rapid.T) naivePart {
 	w, nth := rapid.IntRange(0, 6).Draw(t, "special weekday"), rapid.IntRange(1, 5).Draw(t, "nth")
 	switch rapid.SampledFrom([]string{"plain", "plain", "plain", "L", "#"}).Draw(t, "weekday form") {
 	case "L":
-		return naivePart{fmt.Sprintf("%dL", w), func(d naiveDay, v int) bool { return v == w && d.date.Day() > d.lastDay()-7 }}
+		return naivePart{fmt.Sprintf("%dL", w),
+			func(d naiveDay, v int) bool { return v == w && d.date.Day() > d.lastDay()-7 }}
 	case "#":
-		return naivePart{fmt.Sprintf("%d#%d", w, nth), func(d naiveDay, v int) bool { return v == w && (d.date.Day()+6)/7 == nth }}
+		return naivePart{fmt.Sprintf("%d#%d", w, nth),
+			func(d naiveDay, v int) bool { return v == w && (d.date.Day()+6)/7 == nth }}
 	}
 	return drawPart(t, 0, 6, "weekday")
 }

@@ -123,7 +123,8 @@ func (p parser) descriptor(e *Expression, list []word) error {
 	}
 	meaning, ok := descriptors[name]
 	if !ok {
-		return p.fail("", list[0].at, "%q is not @yearly, @monthly, @weekly, @daily, @hourly or @every 90s", list[0].text)
+		return p.fail("", list[0].at, "%q is not @yearly, @monthly, @weekly, @daily, @hourly or @every 90s",
+			list[0].text)
 	}
 	if len(list) > 1 {
 		return p.fail("", list[1].at, "unexpected text after %s", list[0].text)
@@ -159,7 +160,8 @@ func (p parser) fields(e *Expression, list []word) error {
 	case 7:
 		return p.fail("", list[6].at, "it has seven fields: a year is not supported, use start_time and end_time")
 	default:
-		return p.fail("", len(p.text)+1, "it has %d fields: write five (minute hour day month weekday), or six with seconds first", n)
+		return p.fail("", len(p.text)+1,
+			"it has %d fields: write five (minute hour day month weekday), or six with seconds first", n)
 	}
 	hour := list[2].text
 	e.realTime = strings.ContainsAny(hour, "*/")
@@ -180,7 +182,8 @@ func (p parser) fields(e *Expression, list []word) error {
 	return nil
 }
 
-var fieldNames = [6]string{secondField.name, minuteField.name, hourField.name, dayField.name, monthField.name, weekdayField.name}
+var fieldNames = [6]string{secondField.name, minuteField.name, hourField.name, dayField.name, monthField.name,
+	weekdayField.name}
 
 // list parses the parts of a field, between commas.
 func (p parser) list(f *fields, w word, name string, read func(*fields, string) error) error {

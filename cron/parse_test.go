@@ -47,7 +47,8 @@ func TestParseErrors(t *testing.T) {
 		{"  ", "", 3, "the fields are missing: write five, as in 30 9 * * MON-FRI"},
 		{"* * * *", "", 8, "it has 4 fields: write five (minute hour day month weekday), or six with seconds first"},
 		{"* * * * * * 2024", "", 13, "it has seven fields: a year is not supported, use start_time and end_time"},
-		{"* * * * * * * *", "", 16, "it has 8 fields: write five (minute hour day month weekday), or six with seconds first"},
+		{"* * * * * * * *", "", 16,
+			"it has 8 fields: write five (minute hour day month weekday), or six with seconds first"},
 		{"60 * * * *", "minute", 1, `"60" is not a value from 0 to 59`},
 		{"0 24 * * *", "hour", 3, `"24" is not a value from 0 to 23`},
 		{"0 1,2,99 * * *", "hour", 7, `"99" is not a value from 0 to 23`},
@@ -69,12 +70,15 @@ func TestParseErrors(t *testing.T) {
 		{"1/2/3 * * * *", "minute", 1, `the step "2/3" is not a number from 1 to 59`},
 		{"? * * * *", "minute", 1, "? is allowed only for the day of month or the day of week: write *"},
 		{"0 0 L-31 * *", "day of month", 5, `"L-31": L- needs a number from 0 to 30, as in L-3`},
-		{"0 0 W * *", "day of month", 5, `"W": W needs one day or L before it, as in 15W or LW: a value is missing: use 1 to 31`},
-		{"0 0 1-5W * *", "day of month", 5, `"1-5W": W needs one day or L before it, as in 15W or LW: "1-5" is not a value from 1 to 31`},
+		{"0 0 W * *", "day of month", 5,
+			`"W": W needs one day or L before it, as in 15W or LW: a value is missing: use 1 to 31`},
+		{"0 0 1-5W * *", "day of month", 5,
+			`"1-5W": W needs one day or L before it, as in 15W or LW: "1-5" is not a value from 1 to 31`},
 		{"0 0 ? * L", "day of week", 9, `"L" needs a day of the week: write SATL or 6L for the last Saturday`},
 		{"0 0 ? * MON#6", "day of week", 9, `"MON#6": # needs a number from 1 to 5 after it, as in FRI#3`},
 		{"0 0 ? * #2", "day of week", 9, `"#2": a value is missing: use 0 to 7 or SUN to SAT`},
-		{"0 0 ? * 1-2L", "day of week", 9, `"1-2L": L needs one day before it, as in 5L or FRIL: "1-2" is not a value from 0 to 7 or SUN to SAT`},
+		{"0 0 ? * 1-2L", "day of week", 9,
+			`"1-2L": L needs one day before it, as in 5L or FRIL: "1-2" is not a value from 0 to 7 or SUN to SAT`},
 		{"@never", "", 1, `"@never" is not @yearly, @monthly, @weekly, @daily, @hourly or @every 90s`},
 		{"@reboot", "", 1, `"@reboot" is not @yearly, @monthly, @weekly, @daily, @hourly or @every 90s`},
 		{"@daily 5", "", 8, "unexpected text after @daily"},
@@ -111,7 +115,8 @@ func TestParseErrors(t *testing.T) {
 // The parser accepts any text without a panic. An expression that it parses is printed so that it
 // parses to the same expression.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"*/15 * * * *", "0 0 9 15W,L-3,LW 1-6/2 FRI#3,5L", "CRON_TZ=Europe/Berlin @every 1h30m", "@yearly", "TZ=TZ=",
+	for _, text := range []string{"*/15 * * * *", "0 0 9 15W,L-3,LW 1-6/2 FRI#3,5L",
+		"CRON_TZ=Europe/Berlin @every 1h30m", "@yearly", "TZ=TZ=",
 		"0 22-2 * * *", "1,,2 ? L W #", "5/15 7-7 * jan ?", "* * * * * * *"} {
 		f.Add(text)
 	}

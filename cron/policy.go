@@ -8,17 +8,19 @@ import (
 // Policy defines how a cron decides: the CronPolicy of the API without the timeout of a run, which
 // this package does not use. Zero values are defaults.
 type Policy struct {
-	Overlap            OverlapAction
-	Failure            FailureAction
-	Concurrency        ConcurrencyPolicy
-	MaxConcurrency     int32 // concurrent runs; 0: 1
-	QueueLimit         int32 // queued fires, with ConcurrencyQueue; 0: 1,000
-	Misfire            MisfirePolicy
-	CatchUpLimit       int32         // required with MisfireCatchUpLimited
-	CatchUpWindow      time.Duration // older fire times are missed; 0: no limit
-	RetryBackoff       Backoff       // with FailureBackoff and FailureHalfOpen
-	MaxAttempts        int32         // with FailureRetry and FailureBackoff; 0: no limit
-	PauseAfterFailures int32         // consecutive failures that pause the cron or, with FailureHalfOpen, open its circuit; 0: never
+	Overlap        OverlapAction
+	Failure        FailureAction
+	Concurrency    ConcurrencyPolicy
+	MaxConcurrency int32 // concurrent runs; 0: 1
+	QueueLimit     int32 // queued fires, with ConcurrencyQueue; 0: 1,000
+	Misfire        MisfirePolicy
+	CatchUpLimit   int32         // required with MisfireCatchUpLimited
+	CatchUpWindow  time.Duration // older fire times are missed; 0: no limit
+	RetryBackoff   Backoff       // with FailureBackoff and FailureHalfOpen
+	MaxAttempts    int32         // with FailureRetry and FailureBackoff; 0: no limit
+	// Consecutive failures that pause the cron or, with FailureHalfOpen, open its circuit; 0:
+	// never.
+	PauseAfterFailures int32
 	MisfireThreshold   time.Duration // maximum lateness with MisfireSkip; 0: 5 s
 	MaxOverlap         int32         // concurrent runs, with OverlapActionParallel; 0: MaxRuns
 }
@@ -159,7 +161,8 @@ func (p Policy) Validate() error {
 	case p.Misfire == MisfireCatchUpLimited && p.CatchUpLimit == 0:
 		return wrong("policy.catchup_limit", "must be 1 to %d with CATCH_UP_LIMITED", MaxCatchUpLimit)
 	case p.CatchUpLimit > MaxCatchUpLimit:
-		return wrong("policy.catchup_limit", "must be at most %d (got %d): FIRE_NOW has no limit", MaxCatchUpLimit, p.CatchUpLimit)
+		return wrong("policy.catchup_limit", "must be at most %d (got %d): FIRE_NOW has no limit", MaxCatchUpLimit,
+			p.CatchUpLimit)
 	case p.RetryBackoff.Factor != 0 && !(p.RetryBackoff.Factor >= 1 && p.RetryBackoff.Factor <= math.MaxFloat64):
 		return wrong("policy.retry_backoff.factor", "must be at least 1 (got %v)", p.RetryBackoff.Factor)
 	case !(p.RetryBackoff.Jitter >= 0 && p.RetryBackoff.Jitter <= 1):

@@ -15,15 +15,20 @@ func TestEnumsAreTheContracts(t *testing.T) {
 		names  map[int32]string
 		values []string // from 1 on
 	}{
-		"OVERLAP_ACTION_": {progressorv1.OverlapAction_name, []string{OverlapActionAllow: "ALLOW", OverlapActionSkip: "SKIP",
-			OverlapActionCancelPrev: "CANCEL_PREV", OverlapActionParallel: "PARALLEL", OverlapActionBufferOne: "BUFFER_ONE"}},
-		"FAILURE_ACTION_": {progressorv1.FailureAction_name, []string{FailureRunNew: "RUN_NEW", FailureSkip: "SKIP", FailureRetry: "RETRY",
-			FailureBackoff: "BACKOFF", FailureHalfOpen: "HALF_OPEN"}},
-		"CONCURRENCY_POLICY_": {progressorv1.ConcurrencyPolicy_name, []string{ConcurrencySkip: "SKIP", ConcurrencyQueue: "QUEUE"}},
+		"OVERLAP_ACTION_": {progressorv1.OverlapAction_name,
+			[]string{OverlapActionAllow: "ALLOW", OverlapActionSkip: "SKIP",
+				OverlapActionCancelPrev: "CANCEL_PREV", OverlapActionParallel: "PARALLEL",
+				OverlapActionBufferOne: "BUFFER_ONE"}},
+		"FAILURE_ACTION_": {progressorv1.FailureAction_name,
+			[]string{FailureRunNew: "RUN_NEW", FailureSkip: "SKIP", FailureRetry: "RETRY",
+				FailureBackoff: "BACKOFF", FailureHalfOpen: "HALF_OPEN"}},
+		"CONCURRENCY_POLICY_": {progressorv1.ConcurrencyPolicy_name,
+			[]string{ConcurrencySkip: "SKIP", ConcurrencyQueue: "QUEUE"}},
 		"MISFIRE_POLICY_": {progressorv1.MisfirePolicy_name, []string{MisfireFireNow: "FIRE_NOW", MisfireSkip: "SKIP",
 			MisfireCatchUpLimited: "CATCH_UP_LIMITED"}},
-		"GAP_":         {progressorv1.DaylightSaving_Gap_name, []string{GapShift: "SHIFT", GapSkip: "SKIP"}},
-		"OVERLAP_":     {progressorv1.DaylightSaving_Overlap_name, []string{OverlapFirst: "FIRST", OverlapLast: "LAST", OverlapBoth: "BOTH"}},
+		"GAP_": {progressorv1.DaylightSaving_Gap_name, []string{GapShift: "SHIFT", GapSkip: "SKIP"}},
+		"OVERLAP_": {progressorv1.DaylightSaving_Overlap_name,
+			[]string{OverlapFirst: "FIRST", OverlapLast: "LAST", OverlapBoth: "BOTH"}},
 		"DECISION_":    {progressorv1.Decision_name, upper(decisionNames[:])},
 		"FIRE_STATUS_": {progressorv1.FireStatus_name, upper(statusNames[:])},
 	} {
@@ -55,7 +60,8 @@ func TestRefusedPolicies(t *testing.T) {
 		want   string
 	}{
 		{Policy{Misfire: MisfireCatchUpLimited}, "policy.catchup_limit: must be 1 to 100000 with CATCH_UP_LIMITED"},
-		{Policy{CatchUpLimit: 100_001}, "policy.catchup_limit: must be at most 100000 (got 100001): FIRE_NOW has no limit"},
+		{Policy{CatchUpLimit: 100_001},
+			"policy.catchup_limit: must be at most 100000 (got 100001): FIRE_NOW has no limit"},
 		{Policy{Overlap: 6}, "policy.overlap_action: must be 0 to 5 (got 6)"},
 		{Policy{Failure: -1}, "policy.failure_action: must be 0 to 5 (got -1)"},
 		{Policy{Concurrency: 3}, "policy.concurrency_policy: must be 0 to 2 (got 3)"},
@@ -65,9 +71,11 @@ func TestRefusedPolicies(t *testing.T) {
 		{Policy{QueueLimit: 10_001}, "policy.queue_limit: must be at most 10000 (got 10001)"},
 		{Policy{CatchUpWindow: -time.Second}, "policy.catchup_window: must be 0s to 876000h0m0s (got -1s)"},
 		{Policy{RetryBackoff: Backoff{Factor: 0.5}}, "policy.retry_backoff.factor: must be at least 1 (got 0.5)"},
-		{Policy{RetryBackoff: Backoff{Factor: math.Inf(1)}}, "policy.retry_backoff.factor: must be at least 1 (got +Inf)"},
+		{Policy{RetryBackoff: Backoff{Factor: math.Inf(1)}},
+			"policy.retry_backoff.factor: must be at least 1 (got +Inf)"},
 		{Policy{RetryBackoff: Backoff{Jitter: math.NaN()}}, "policy.retry_backoff.jitter: must be 0 to 1 (got NaN)"},
-		{Policy{RetryBackoff: Backoff{Steps: []time.Duration{1, -1}}}, "policy.retry_backoff.steps: must be 0s to 876000h0m0s (got -1ns)"},
+		{Policy{RetryBackoff: Backoff{Steps: []time.Duration{1, -1}}},
+			"policy.retry_backoff.steps: must be 0s to 876000h0m0s (got -1ns)"},
 	} {
 		if err := test.policy.Validate(); err == nil || err.Error() != test.want {
 			t.Errorf("%+v:\ngot  %v\nwant %s", test.policy, err, test.want)

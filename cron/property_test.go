@@ -23,7 +23,10 @@ func drawDaylight(t *rapid.T) DaylightSaving {
 
 // compareWithNaive checks every step of a window with the slow implementation, and walks through
 // the fire times of s forwards and backwards.
-func compareWithNaive(t interface{ Fatalf(string, ...any) }, s *Schedule, from, to time.Time, step time.Duration, fires func(time.Time) bool) int {
+func compareWithNaive(
+	t interface{ Fatalf(string, ...any) }, s *Schedule, from, to time.Time, step time.Duration,
+	fires func(time.Time) bool,
+) int {
 	var want []time.Time
 	for at := from; at.Before(to); at = at.Add(step) {
 		if fires(at) {
@@ -48,7 +51,8 @@ func compareWithNaive(t interface{ Fatalf(string, ...any) }, s *Schedule, from, 
 	return len(want)
 }
 
-var drawnZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Casablanca", "Asia/Kathmandu"}
+var drawnZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago",
+	"Africa/Casablanca", "Asia/Kathmandu"}
 
 // Random specs of several expressions and exclusions, in windows that often contain a transition.
 func TestSpecsAgainstEachSecond(t *testing.T) {
@@ -93,7 +97,8 @@ func TestSpecsAgainstEachSecond(t *testing.T) {
 			})
 		}
 		found += compareWithNaive(t, s, from, from.Add(length), step, func(at time.Time) bool {
-			return slices.ContainsFunc(expressions, func(n naive) bool { return n.fires(at, s.Location(), s.spec.Daylight, step, excluded) })
+			return slices.ContainsFunc(expressions,
+				func(n naive) bool { return n.fires(at, s.Location(), s.spec.Daylight, step, excluded) })
 		})
 		compared++
 	})
@@ -108,7 +113,8 @@ func TestDaysAgainstEachDay(t *testing.T) {
 		n := drawNaive(t, false)
 		n.field[1] = naiveField{{"30", func(_ naiveDay, v int) bool { return v == 30 }}}
 		n.field[2] = naiveField{{"12", func(_ naiveDay, v int) bool { return v == 12 }}}
-		s, err := Compile(Spec{Expressions: []string{n.text()}, Timezone: rapid.SampledFrom(drawnZones).Draw(t, "zone")})
+		s, err := Compile(Spec{Expressions: []string{n.text()},
+			Timezone: rapid.SampledFrom(drawnZones).Draw(t, "zone")})
 		if err != nil {
 			if !strings.Contains(err.Error(), "no month that it names has such a day") {
 				t.Fatal(err)

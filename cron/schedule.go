@@ -16,9 +16,10 @@ type Spec struct {
 	End         time.Time     // latest fire time; zero: none
 	Created     time.Time     // fire times are later; @every counts from Start, Created or 1970
 	Jitter      time.Duration // maximum delay of a fire; 0: none
-	Exclude     []string      // at most 100; local times at which the cron does not fire, in the zone of each expression
-	Daylight    DaylightSaving
-	MaxFires    int64 // runs; 0: no limit. Counted by Cron, not by Schedule
+	// At most 100; local times at which the cron does not fire, in the zone of each expression.
+	Exclude  []string
+	Daylight DaylightSaving
+	MaxFires int64 // runs; 0: no limit. Counted by Cron, not by Schedule
 }
 
 // DaylightSaving defines how expressions with fixed hours behave when the clock changes. Those with
@@ -126,7 +127,8 @@ func Compile(spec Spec) (*Schedule, error) {
 		}
 	}
 	if _, ok := s.next(s.from, s.to); !ok {
-		return nil, wrong("spec.end_time", "must be after a fire time of the cron: there is none from %s on", text(time.Unix(s.from, 0)))
+		return nil, wrong("spec.end_time", "must be after a fire time of the cron: there is none from %s on",
+			text(time.Unix(s.from, 0)))
 	}
 	return s, nil
 }
@@ -139,7 +141,8 @@ func (s *Schedule) check() error {
 	case n > MaxExpressions:
 		return wrong("spec.expressions", "must have at most %d expressions (got %d)", MaxExpressions, n)
 	case len(spec.Exclude) > MaxExpressions:
-		return wrong("spec.exclude_expressions", "must have at most %d expressions (got %d)", MaxExpressions, len(spec.Exclude))
+		return wrong("spec.exclude_expressions", "must have at most %d expressions (got %d)", MaxExpressions,
+			len(spec.Exclude))
 	case spec.Jitter < 0 || spec.Jitter > MaxDuration:
 		return wrong("spec.jitter", "must be 0s to %s (got %s)", MaxDuration, spec.Jitter)
 	case spec.MaxFires < 0:

@@ -19,7 +19,8 @@ const (
 	Dropped                     // the queue was full
 )
 
-var decisionNames = [...]string{"", "fired", "queued", "skipped_overlap", "skipped_failure", "skipped_concurrency", "missed", "dropped"}
+var decisionNames = [...]string{"", "fired", "queued", "skipped_overlap", "skipped_failure", "skipped_concurrency",
+	"missed", "dropped"}
 
 // String returns the key in Cron.fires_by_decision.
 func (d Decision) String() string { return decisionNames[d] }
@@ -111,7 +112,8 @@ func NewState(created time.Time) State { return State{Decided: created} }
 
 // clone copies the state of the caller.
 func (s State) clone() State {
-	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue), slices.Clone(s.Backfills), slices.Clone(s.Earlier)
+	s.Running, s.Queue, s.Backfills, s.Earlier = slices.Clone(s.Running), slices.Clone(s.Queue),
+		slices.Clone(s.Backfills), slices.Clone(s.Earlier)
 	if s.Before != nil {
 		before := *s.Before
 		s.Before = &before

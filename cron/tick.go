@@ -143,8 +143,8 @@ func (d *decider) room() int {
 	case d.overlapsBuffered(): // it waits, regardless of failures
 	case failure.decision != 0 && !failure.spend:
 		return 0
-	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne: // only this one; a buffered one waits for it
-		room = 1
+	case failure.trial && fires && d.Policy.Overlap != OverlapActionBufferOne:
+		room = 1 // only the trial; a buffered run waits for it
 	}
 	if limit := d.Schedule.spec.MaxFires; limit > 0 {
 		room = int(min(int64(room), limit-d.s.Runs))
@@ -225,7 +225,8 @@ func (d *decider) miss(keep, newest time.Time) bool {
 		if len(d.step.Fires) >= maxDecided {
 			return false
 		}
-		d.step.Fires = append(d.step.Fires, Fire{Time: fire, Decision: Missed, Reason: d.missedBy(fire, newest), Status: Skipped, Count: 1})
+		d.step.Fires = append(d.step.Fires,
+			Fire{Time: fire, Decision: Missed, Reason: d.missedBy(fire, newest), Status: Skipped, Count: 1})
 		d.decided(fire)
 	}
 	return true
@@ -268,7 +269,8 @@ func (d *decider) missOld(newest time.Time) {
 	if old.Count > 1 {
 		reason += fmt.Sprintf("; %d fire times from %s to %s", old.Count, text(old.From), text(old.To))
 	}
-	d.step.Fires = append(d.step.Fires, Fire{Time: old.To, Decision: Missed, Reason: reason, Status: Skipped, Count: old.Count})
+	d.step.Fires = append(d.step.Fires,
+		Fire{Time: old.To, Decision: Missed, Reason: reason, Status: Skipped, Count: old.Count})
 }
 
 func (d *decider) missedBy(fire, newest time.Time) string {

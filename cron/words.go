@@ -41,7 +41,8 @@ func (s *Schedule) Words() string {
 
 // usesZone reports whether an expression uses the zone of the schedule rather than its own.
 func (s *Schedule) usesZone() bool {
-	return slices.ContainsFunc(slices.Concat(s.expressions, s.excluded), func(e Expression) bool { return e.zone == "" })
+	return slices.ContainsFunc(slices.Concat(s.expressions, s.excluded),
+		func(e Expression) bool { return e.zone == "" })
 }
 
 // Words describes an expression, without the zone of its schedule.
@@ -141,7 +142,8 @@ func unitWords(set uint64, unit string, size int) string {
 	if set == 1<<size-1 {
 		return "every " + unit
 	}
-	if step := bits.TrailingZeros64(set &^ 1); set&1 != 0 && set != 1 && size%step == 0 && set == (span{0, size - 1, step}).bits() {
+	if step := bits.TrailingZeros64(set &^ 1); set&1 != 0 && set != 1 && size%step == 0 &&
+		set == (span{0, size - 1, step}).bits() {
 		return fmt.Sprintf("every %d %ss", step, unit)
 	}
 	if bits.OnesCount64(set) == 1 {
@@ -189,7 +191,8 @@ func and(list []string) string {
 
 var (
 	weekdayNames = [...]string{"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"}
-	monthNames   = [...]string{"", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+	monthNames   = [...]string{"", "January", "February", "March", "April", "May", "June", "July", "August",
+		"September", "October",
 		"November", "December"}
 	nthNames = [...]string{"", "first", "second", "third", "fourth", "fifth"}
 )

@@ -27,7 +27,9 @@ func TestWords(t *testing.T) {
 		{"0,30 5 * * * *", "every 30 seconds of minute 5 of every hour"},
 		{"5,6 */2 * * * *", "at seconds 5 and 6 of every 2 minutes"},
 		{"0 9 1-7 * ?", "at 09:00 on the 1st to 7th of each month"},
-		{"0 9 */2 JAN FRI#1", "at 09:00 on the 1st, 3rd, 5th, 7th, 9th, 11th, 13th, 15th, 17th, 19th, 21st, 23rd, 25th, 27th, 29th and 31st of January, if that is the first Friday of January"},
+		{"0 9 */2 JAN FRI#1",
+			"at 09:00 on the 1st, 3rd, 5th, 7th, 9th, 11th, 13th, 15th, 17th, 19th, 21st, 23rd, 25th, 27th, 29th and " +
+				"31st of January, if that is the first Friday of January"},
 		{"@yearly", "at 00:00 on the 1st of January"},
 		{"@weekly", "at 00:00 on Sunday"},
 		{"0 9 1,15 * *", "at 09:00 on the 1st and 15th of each month"},
@@ -38,7 +40,8 @@ func TestWords(t *testing.T) {
 		{"0 9 * 6-8 5L", "at 09:00 on the last Friday of June to August"},
 		{"0 9 13 * FRI", "at 09:00 on the 13th of each month or on Friday"},
 		{"0 9 13 10 FRI", "at 09:00 on the 13th of October or on Friday in October"},
-		{"0 9 */2 * MON", "at 09:00 on the 1st, 3rd, 5th, 7th, 9th, 11th, 13th, 15th, 17th, 19th, 21st, 23rd, 25th, 27th, 29th and 31st of each month, if that is Monday"},
+		{"0 9 */2 * MON", "at 09:00 on the 1st, 3rd, 5th, 7th, 9th, 11th, 13th, 15th, 17th, 19th, 21st, 23rd, 25th, " +
+			"27th, 29th and 31st of each month, if that is Monday"},
 		{"0 9 * 12 *", "at 09:00 in December"},
 		{"0 9 * 12 SAT,SUN", "at 09:00 on Saturday and Sunday in December"},
 		{"@every 90s", "every 1m30s"},
@@ -56,10 +59,11 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", test.expression, got, test.want)
 		}
 	}
-	s := compile(t, Spec{Expressions: []string{"0 9 LW * *", "0 12 * * SUN"}, Exclude: []string{"* * 24-26 12 *"}, Timezone: "Europe/Berlin",
-		Start: at("2026-01-01"), End: at("2027-01-01")})
-	want := "at 09:00 on the last weekday of each month; and at 12:00 on Sunday; except on the 24th to 26th of December, " +
-		"Europe/Berlin, from 2026-01-01T00:00:00Z, until 2027-01-01T00:00:00Z"
+	s := compile(t, Spec{Expressions: []string{"0 9 LW * *", "0 12 * * SUN"}, Exclude: []string{"* * 24-26 12 *"},
+		Timezone: "Europe/Berlin",
+		Start:    at("2026-01-01"), End: at("2027-01-01")})
+	want := "at 09:00 on the last weekday of each month; and at 12:00 on Sunday; except on the 24th to 26th of " +
+		"December, Europe/Berlin, from 2026-01-01T00:00:00Z, until 2027-01-01T00:00:00Z"
 	if got := s.Words(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -68,9 +72,13 @@ func TestWords(t *testing.T) {
 // The zone of a schedule is not named if each expression has its own zone.
 func TestWordsOfZones(t *testing.T) {
 	for want, spec := range map[string]Spec{
-		"at 09:00 every day (Asia/Tokyo)":                                    {Expressions: []string{"TZ=Asia/Tokyo 0 9 * * *"}},
-		"at 09:00 every day (Asia/Tokyo); and at 10:00 every day, UTC":       {Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *", "0 10 * * *"}},
-		"at 09:00 every day (Asia/Tokyo); except in December, Europe/Berlin": {Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *"}, Exclude: []string{"* * * 12 *"}, Timezone: "Europe/Berlin"},
+		"at 09:00 every day (Asia/Tokyo)": {
+			Expressions: []string{"TZ=Asia/Tokyo 0 9 * * *"}},
+		"at 09:00 every day (Asia/Tokyo); and at 10:00 every day, UTC": {
+			Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *", "0 10 * * *"}},
+		"at 09:00 every day (Asia/Tokyo); except in December, Europe/Berlin": {
+			Expressions: []string{"CRON_TZ=Asia/Tokyo 0 9 * * *"}, Exclude: []string{"* * * 12 *"},
+			Timezone: "Europe/Berlin"},
 	} {
 		s, err := Compile(spec)
 		if err != nil {

@@ -21,7 +21,9 @@ type Blocked struct {
 	RateCount  int32 // 0 if there is no rate
 	RatePer    time.Duration
 	RateBurst  int32
-	Unstarted  int       // starts granted by the rate to jobs that are not claimed yet, if the rate waits for them; else 0
+	// Starts granted by the rate to jobs that are not claimed yet, if the rate waits for them; else
+	// 0.
+	Unstarted  int
 	NextStart  time.Time // when the rate grants the next start; zero if it can do so now
 	OwnStart   time.Time // when the rate may grant a start to this job; zero if unknown
 	ReservedBy string    // the job for which the next free key is kept; "" if there is none
@@ -36,7 +38,9 @@ func (s State) blocked(e *Explanation) {
 	if b == nil {
 		e.Detail = fmt.Sprintf("Job %q waits until its constraints are checked again.", s.Job.Name)
 		e.Next = "After that, it waits for a constraint or for a worker."
-		e.Unblock = fmt.Sprintf("Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows the constraints.", word(s.Process.Namespace))
+		e.Unblock = fmt.Sprintf(
+			"Nothing needs to be done: a node does that within seconds; progressor constraint list %s shows the "+
+				"constraints.", word(s.Process.Namespace))
 		return
 	}
 	e.Detail = fmt.Sprintf("Job %q waits for constraint %s%s", s.Job.Name, b.Constraint, b.key())
@@ -48,16 +52,20 @@ func (s State) blocked(e *Explanation) {
 		e.Detail += fmt.Sprintf(": the rate has granted starts that no worker has claimed yet (%s)", b.holders())
 	}
 	if !b.NextStart.IsZero() {
-		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and grants the next start %s", b.RateCount, durations.Exact(b.RatePer), s.at(b.NextStart))
+		e.Detail += fmt.Sprintf(": the rate of %d in %s is used up, and grants the next start %s", b.RateCount,
+			durations.Exact(b.RatePer), s.at(b.NextStart))
 	}
 	if b.ReservedBy != "" {
-		e.Detail += fmt.Sprintf(": the next free slot is reserved for job %q, which also needs other keys", b.ReservedBy)
+		e.Detail += fmt.Sprintf(": the next free slot is reserved for job %q, which also needs other keys",
+			b.ReservedBy)
 	}
 	e.Detail += fmt.Sprintf(". %s ahead of it.", s.standing(b))
-	e.Next = "It runs when the key is free, the jobs ahead of it have started, and a worker or a node has a slot for it."
+	e.Next = "It runs when the key is free, the jobs ahead of it have started, and a worker or a node has a " +
+		"slot for it."
 	if !b.OwnStart.IsZero() {
 		e.NextTime = b.OwnStart
-		e.Next = fmt.Sprintf("It runs when the jobs ahead of it have started, not before %s.", strings.TrimPrefix(s.at(b.OwnStart), "at "))
+		e.Next = fmt.Sprintf("It runs when the jobs ahead of it have started, not before %s.",
+			strings.TrimPrefix(s.at(b.OwnStart), "at "))
 	}
 	e.Unblock = s.loosen(b)
 	if b.Unstarted > 0 && s.Namespace.Pulled {
@@ -67,7 +75,8 @@ func (s State) blocked(e *Explanation) {
 		return
 	}
 	if full && len(b.Holders) > 0 {
-		e.Unblock = fmt.Sprintf("The end of a job that holds the key: progressor job get %s %s. Or %s", word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
+		e.Unblock = fmt.Sprintf("The end of a job that holds the key: progressor job get %s %s. Or %s",
+			word(s.Process.Namespace), word(b.Holders[0]), lower(e.Unblock))
 	}
 }
 
@@ -136,7 +145,8 @@ func (s State) group(e *Explanation) {
 	for _, m := range g.Members {
 		states[m.State] = append(states[m.State], m.WorkerID)
 	}
-	e.Detail = fmt.Sprintf("Job %q must succeed on %s: %d %s", s.Job.Name, count(g.Count, false, "worker"), len(states["succeeded"]), has(len(states["succeeded"])))
+	e.Detail = fmt.Sprintf("Job %q must succeed on %s: %d %s", s.Job.Name, count(g.Count, false, "worker"),
+		len(states["succeeded"]), has(len(states["succeeded"])))
 	if ids := states["running"]; len(ids) > 0 {
 		e.Detail += ", " + named(ids) + plural(len(ids), " runs it", " run it")
 	}
@@ -148,10 +158,12 @@ func (s State) group(e *Explanation) {
 	}
 	e.WaitsFor = process.WaitsForProcess
 	e.Next = "When enough workers have succeeded, or too many have failed, the job ends."
-	e.Unblock = fmt.Sprintf("The results of its workers: progressor job get %s %s shows the state of each.", word(s.Process.Namespace), word(s.Process.ProcessID))
+	e.Unblock = fmt.Sprintf("The results of its workers: progressor job get %s %s shows the state of each.",
+		word(s.Process.Namespace), word(s.Process.ProcessID))
 	if free := len(states["available"]); free > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()
-		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "slot"), plural(free, "waits", "wait"), poll)
+		e.Detail += fmt.Sprintf("; %s %s for a worker, and %s", count(free, false, "slot"),
+			plural(free, "waits", "wait"), poll)
 		e.Unblock = unblock
 		if len(states["running"]) == 0 {
 			e.WaitsFor = process.WaitsForPlace

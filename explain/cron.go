@@ -47,17 +47,23 @@ func (s State) cron(e *Explanation) {
 		e.Detail = s.paused()
 		e.Next = "Nothing fires until it is resumed."
 		if c.Missed > 0 {
-			e.Next = "Nothing fires until it is resumed. The fire times of the pause are skipped unless they are caught up."
+			e.Next = "Nothing fires until it is resumed. The fire times of the pause are skipped unless they are " +
+				"caught up."
 		}
-		e.Unblock = fmt.Sprintf("progressor cron resume %s; with --catch-up, its misfire policy applies to the fire times of the pause. %s", at, trigger)
+		e.Unblock = fmt.Sprintf(
+			"progressor cron resume %s; with --catch-up, its misfire policy applies to the fire times of the pause. %s",
+			at, trigger)
 	case c.Queued > 0:
 		e.WaitsFor = process.WaitsForProcess
-		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s active.", count(c.Queued, false, "fire"), c.ID,
+		e.Detail = fmt.Sprintf("%s of cron %s %s for a run to end: its max_concurrency is %d, and %s %s active.",
+			count(c.Queued, false, "fire"), c.ID,
 			plural(c.Queued, "waits", "wait"), c.MaxRuns, named(c.Running), plural(len(c.Running), "is", "are"))
 		e.Next = "The oldest of them starts when a run ends. " + fires
 		e.Unblock = "The end of a run, or a larger max_concurrency."
 		if len(c.Running) > 0 {
-			e.Unblock = fmt.Sprintf("The end of a run: progressor explain %s %s. Or a larger max_concurrency: progressor cron get %s shows its policy.",
+			e.Unblock = fmt.Sprintf(
+				"The end of a run: progressor explain %s %s. Or a larger max_concurrency: progressor cron get %s "+
+					"shows its policy.",
 				word(c.RunsIn), word(c.Running[0]), at)
 		}
 	case c.Next.IsZero():
@@ -73,10 +79,14 @@ func (s State) cron(e *Explanation) {
 		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.goesOn())
 		e.Next = fires
 		if c.TrialFrom.After(c.Next) {
-			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs: fires are skipped until the first one after %s, which is a trial.", c.Failures, stamp(c.TrialFrom))
+			e.Detail += fmt.Sprintf(
+				" Its circuit is open after %d failed runs: fires are skipped until the first one after %s, which is "+
+					"a trial.", c.Failures, stamp(c.TrialFrom))
 			e.Next, e.NextTime = fmt.Sprintf("The trial is the first fire %s or later.", s.at(c.TrialFrom)), c.TrialFrom
 		} else if !c.TrialFrom.IsZero() {
-			e.Detail += fmt.Sprintf(" Its circuit is open after %d failed runs. The next fire is a trial: if it succeeds, the circuit closes.", c.Failures)
+			e.Detail += fmt.Sprintf(
+				" Its circuit is open after %d failed runs. The next fire is a trial: if it succeeds, the "+
+					"circuit closes.", c.Failures)
 		}
 		e.Unblock = "Wait for that time; " + trigger
 	}
@@ -107,5 +117,6 @@ func (c *Cron) goesOn() string {
 	if len(c.Running) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s %s active: %s.", count(len(c.Running), false, "run"), plural(len(c.Running), "is", "are"), named(c.Running))
+	return fmt.Sprintf(" %s %s active: %s.", count(len(c.Running), false, "run"), plural(len(c.Running), "is", "are"),
+		named(c.Running))
 }

@@ -85,14 +85,16 @@ type Failure struct {
 // Running is the task that runs.
 type Running struct {
 	Task
-	NodeID      int64
-	Address     string
-	Lease       *Lease    // nil if a node, not a worker, runs the task
-	Alive       bool      // its node sends heartbeats
-	Beat        time.Time // last heartbeat of its node; zero if unknown
-	Draining    bool
-	Deadline    time.Time
-	FailedTries int32  // how often this attempt could not reach its processor; 0 if another node than the one that answers runs it
+	NodeID   int64
+	Address  string
+	Lease    *Lease    // nil if a node, not a worker, runs the task
+	Alive    bool      // its node sends heartbeats
+	Beat     time.Time // last heartbeat of its node; zero if unknown
+	Draining bool
+	Deadline time.Time
+	// How often this attempt could not reach its processor; 0 if another node than the one that
+	// answers runs it.
+	FailedTries int32
 	Cause       string // why it could not
 }
 

@@ -28,10 +28,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	case s.Process.Status.Ended():
 		e.Detail = fmt.Sprintf("Job %q SUCCEEDED at %s.", j.Name, stamp(s.Process.StatusChanged))
 		if s.Process.Status == process.StatusCancelled {
-			e.Detail = fmt.Sprintf("Job %q was CANCELLED at %s%s.", j.Name, stamp(s.Process.StatusChanged), s.Process.Cancel.why())
+			e.Detail = fmt.Sprintf("Job %q was CANCELLED at %s%s.", j.Name, stamp(s.Process.StatusChanged),
+				s.Process.Cancel.why())
 		}
 		e.Next = "Nothing: the job has ended."
-		e.Unblock = s.command("remove", "") + " deletes it; otherwise it is deleted after the retention of its namespace."
+		e.Unblock = s.command("remove", "") +
+			" deletes it; otherwise it is deleted after the retention of its namespace."
 		switch {
 		case s.own():
 			e.Unblock = "Nothing: it is the job of a step, and is deleted with run " + s.runID() + "."
@@ -56,10 +58,12 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("The processor of job %q was not reached %s", j.Name, j.Unreached))
 		e.Next = fmt.Sprintf("It is tried again %s, until the timeout of the job is over.", s.at(head.Scheduled))
-		e.Unblock = fmt.Sprintf("A processor that accepts the job: progressor namespace get %s shows its URL.", word(s.Process.Namespace))
+		e.Unblock = fmt.Sprintf("A processor that accepts the job: progressor namespace get %s shows its URL.",
+			word(s.Process.Namespace))
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
-		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) + " " + j.spent()
+		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) +
+			" " + j.spent()
 		e.Next = fmt.Sprintf("Attempt %d %s.", head.Attempt+1, s.at(head.Scheduled))
 		e.Unblock = s.anotherTime()
 	case s.timed(head):
@@ -82,7 +86,8 @@ func (s State) cancelling(e *Explanation, note string) {
 		return
 	}
 	e.Detail += fmt.Sprintf(" It was asked to end%s: %s.", s.Process.Cancel.why(), note)
-	e.Next = fmt.Sprintf("The attempt ends. After the grace period, %s, the job is CANCELLED even if the attempt continues.", s.at(s.Process.Cancel.Deadline))
+	e.Next = fmt.Sprintf("The attempt ends. After the grace period, %s, the job is CANCELLED even if the attempt "+
+		"continues.", s.at(s.Process.Cancel.Deadline))
 	e.NextTime = s.Process.Cancel.Deadline
 }
 
@@ -144,7 +149,8 @@ func times[T int | int32 | int64](n T) string {
 
 // spent describes how many attempts of the job are used up.
 func (j *Job) spent() string {
-	return fmt.Sprintf("It has failed %s, max_retry is %d; its worker was lost %s, max_takeovers is %d.", times(j.Failed), j.MaxRetry, times(j.Takeovers), j.MaxTakeovers)
+	return fmt.Sprintf("It has failed %s, max_retry is %d; its worker was lost %s, max_takeovers is %d.",
+		times(j.Failed), j.MaxRetry, times(j.Takeovers), j.MaxTakeovers)
 }
 
 func (t *Task) failure() string {
@@ -159,5 +165,6 @@ func (s State) anotherTime() string {
 	if s.own() {
 		return "Wait for that time."
 	}
-	return "Wait for that time, or set another one: progressor job update " + word(s.Process.Namespace) + " " + word(s.Process.ProcessID) + " --run-time 0s."
+	return "Wait for that time, or set another one: progressor job update " + word(s.Process.Namespace) + " " +
+		word(s.Process.ProcessID) + " --run-time 0s."
 }

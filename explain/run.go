@@ -59,7 +59,8 @@ func (s State) run(e *Explanation) {
 		e.WaitsFor = process.WaitsForConstraint
 		e.Detail = fmt.Sprintf("The run waits for its scope, which run %s holds.", at)
 		e.Next = "It begins when that run and the runs that waited longer for the same scope have ended."
-		e.Unblock = fmt.Sprintf("The end of run %s: %s shows its state, %s ends it.", at, s.runCommand("get", at, ""), s.runCommand("cancel", at, ""))
+		e.Unblock = fmt.Sprintf("The end of run %s: %s shows its state, %s ends it.", at, s.runCommand("get", at, ""),
+			s.runCommand("cancel", at, ""))
 	case what == "time":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, due
 		e.Detail = fmt.Sprintf("The run does not begin before %s.", stamp(due))
@@ -120,7 +121,8 @@ func (s State) steps(e *Explanation) {
 		}
 	}
 	if r.More {
-		details = append(details, fmt.Sprintf("More steps are open: %s lists them.", s.runCommand("steps", s.flowID(), "")))
+		details = append(details,
+			fmt.Sprintf("More steps are open: %s lists them.", s.runCommand("steps", s.flowID(), "")))
 	}
 	e.Detail = strings.Join(details, " ")
 }
@@ -136,30 +138,42 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 	ends := "The steps that depend on " + name + " begin when it ends."
 	switch {
 	case p.Undoing:
-		return process.WaitsForProcess, begin + " is being compensated.", "Then the steps that succeeded before it are compensated, and the run ends.", "The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows its state."
+		return process.WaitsForProcess, begin + " is being compensated.",
+			"Then the steps that succeeded before it are compensated, and the run ends.",
+			"The end of its compensation: " + s.runCommand("get", s.flowID(), "") + " shows its state."
 	case p.Wait != "":
 		return s.wait(p, name, begin)
 	case p.Process.ProcessID == "" && !p.Due.IsZero():
-		return process.WaitsForTime, fmt.Sprintf("%s waits until %s.", begin, stamp(p.Due)), fmt.Sprintf("It ends %s.", s.at(p.Due)), "Wait for that time."
+		return process.WaitsForTime, fmt.Sprintf("%s waits until %s.", begin, stamp(p.Due)),
+			fmt.Sprintf("It ends %s.", s.at(p.Due)), "Wait for that time."
 	case p.Process.ProcessID == "":
 		return process.WaitsForProcess, begin + " runs for each of its items.", ends, "The end of its items."
 	case p.WorkerID != "":
-		return process.WaitsForProcess, fmt.Sprintf("Worker %s has the job of %s.", p.WorkerID, name), ends, "The result of the worker: " + shows
+		return process.WaitsForProcess, fmt.Sprintf("Worker %s has the job of %s.", p.WorkerID, name), ends,
+			"The result of the worker: " + shows
 	case p.Status == process.StatusError:
-		return process.WaitsForOperator, sentence(begin + " has failed"), "The run receives the failure and decides what follows.", shows
+		return process.WaitsForOperator, sentence(begin + " has failed"),
+			"The run receives the failure and decides what follows.", shows
 	case p.Status == process.StatusSuspended:
-		return process.WaitsForOperator, fmt.Sprintf("The process of %s, %s, is suspended.", name, p.Process.ProcessID), "Nothing until it is resumed.", shows
+		return process.WaitsForOperator, fmt.Sprintf("The process of %s, %s, is suspended.", name, p.Process.ProcessID),
+			"Nothing until it is resumed.", shows
 	case p.WaitsFor == process.WaitsForTime && p.Attempt > 0:
-		return process.WaitsForTime, sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)), fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Wait for that time."
+		return process.WaitsForTime,
+			sentence(fmt.Sprintf("%s failed its attempt %d (%s)", begin, p.Attempt, p.Failure)),
+			fmt.Sprintf("Attempt %d %s.", p.Attempt+1, s.at(p.Scheduled)), "Wait for that time."
 	case p.WaitsFor == process.WaitsForConstraint:
-		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name), "It runs as soon as its constraints allow it.", shows
+		return process.WaitsForConstraint, fmt.Sprintf("The job of %s waits for a constraint.", name),
+			"It runs as soon as its constraints allow it.", shows
 	case p.WaitsFor == process.WaitsForPlace && strings.HasPrefix(p.Process.ProcessID, process.StepPrefix):
-		return process.WaitsForPlace, fmt.Sprintf("The job of %s has waited for a worker or a slot since %s.", name, stamp(p.Scheduled)), "It runs as soon as a worker takes it or a node has a slot.", shows
+		return process.WaitsForPlace,
+			fmt.Sprintf("The job of %s has waited for a worker or a slot since %s.", name, stamp(p.Scheduled)),
+			"It runs as soon as a worker takes it or a node has a slot.", shows
 	}
 	if id, ok := strings.CutPrefix(p.Process.ProcessID, process.FlowPrefix); ok {
 		return process.WaitsForProcess, fmt.Sprintf("%s is active: run %s executes it.", begin, id), ends, shows
 	}
-	return process.WaitsForProcess, fmt.Sprintf("%s is active: %s executes it.", begin, p.Process.ProcessID), ends, shows
+	return process.WaitsForProcess, fmt.Sprintf("%s is active: %s executes it.", begin, p.Process.ProcessID), ends,
+		shows
 }
 
 // wait describes a step that waits for an answer.

@@ -16,10 +16,14 @@ func (s State) situation(e *Explanation) {
 	head, behind := s.head()
 	s.describe(e, head, behind)
 	if s.Namespace.Paused && (e.WaitsFor == process.WaitsForTime || e.WaitsFor == process.WaitsForConstraint) {
-		e.Detail += fmt.Sprintf(" Namespace %s is also paused: nothing begins before it is resumed (progressor namespace resume %s).", s.Process.Namespace, word(s.Process.Namespace))
+		e.Detail += fmt.Sprintf(
+			" Namespace %s is also paused: nothing begins before it is resumed (progressor namespace resume %s).",
+			s.Process.Namespace, word(s.Process.Namespace))
 	}
 	if c := s.Process.Cancel; s.Job == nil && s.Run == nil && !c.Deadline.IsZero() && !s.Process.Status.Ended() {
-		e.Detail = strings.TrimSpace(fmt.Sprintf("%s It was asked to end%s. After the grace period, %s, it is CANCELLED in any case.", e.Detail, c.why(), s.at(c.Deadline)))
+		e.Detail = strings.TrimSpace(
+			fmt.Sprintf("%s It was asked to end%s. After the grace period, %s, it is CANCELLED in any case.", e.Detail,
+				c.why(), s.at(c.Deadline)))
 		if e.NextTime.IsZero() || c.Deadline.Before(e.NextTime) {
 			e.NextTime = c.Deadline
 		}
@@ -31,14 +35,18 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	switch {
 	case s.Job != nil:
 		s.job(e, head, behind)
-	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && !head.retried() && (head == nil || s.timed(head)) && s.Run.describes():
+	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && !head.retried() &&
+		(head == nil || s.timed(head)) && s.Run.describes():
 		s.run(e)
-	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() && (head == nil || s.timed(head) || s.Process.Status == process.StatusError):
+	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() &&
+		(head == nil || s.timed(head) || s.Process.Status == process.StatusError):
 		s.cron(e)
 	case s.Process.Status.Ended():
 		e.Detail = "It has been " + string(s.Process.Status) + " since " + stamp(s.Process.StatusChanged) + "."
 		if s.Process.Cancel.Reason != "" {
-			e.Detail = sentence(fmt.Sprintf("It has been %s since %s: %s", s.Process.Status, stamp(s.Process.StatusChanged), s.Process.Cancel.Reason))
+			e.Detail = sentence(
+				fmt.Sprintf("It has been %s since %s: %s", s.Process.Status, stamp(s.Process.StatusChanged),
+					s.Process.Cancel.Reason))
 		}
 		e.Next = "Nothing: the process has ended."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
@@ -128,9 +136,11 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	dead := r.Beat.Add(s.Namespace.ZombieAfter)
 	silent := !r.Alive || s.Now.Sub(r.Beat) > s.Namespace.ZombieAfter/2
 	if silent && !r.Beat.IsZero() {
-		drains = fmt.Sprintf(", whose last heartbeat was at %s (%s ago)", stamp(r.Beat), durations.Rounded(s.Now.Sub(r.Beat)))
+		drains = fmt.Sprintf(", whose last heartbeat was at %s (%s ago)", stamp(r.Beat),
+			durations.Rounded(s.Now.Sub(r.Beat)))
 	}
-	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since, r.failedTries())
+	runs := fmt.Sprintf("runs on node %d (%s)%s, attempt %d, for %s%s", r.NodeID, r.Address, drains, r.Attempt, since,
+		r.failedTries())
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
 	before := lower(r.name()) + ", which " + runs
 	if r.Lease != nil {
@@ -151,14 +161,17 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	case r.Lease != nil:
 		s.held(e, then)
 	case !r.Alive:
-		e.Next = fmt.Sprintf("Node %d sends no heartbeats any more: another node collects %s as a zombie%s.", r.NodeID, lower(r.name()), then)
+		e.Next = fmt.Sprintf("Node %d sends no heartbeats any more: another node collects %s as a zombie%s.", r.NodeID,
+			lower(r.name()), then)
 		e.NextTime = time.Time{}
 		e.Unblock = "Nothing needs to be done: a dead node's tasks are collected after --engine.zombie-after."
 	case !r.Deadline.After(s.Now):
-		e.Next = fmt.Sprintf("%s is past its deadline (%s): it is collected as a zombie%s.", r.name(), s.at(r.Deadline), then)
+		e.Next = fmt.Sprintf("%s is past its deadline (%s): it is collected as a zombie%s.", r.name(), s.at(r.Deadline),
+			then)
 		e.Unblock = "Nothing needs to be done: the attempt is over, even if its processor continues."
 	case silent && dead.Before(r.Deadline):
-		e.Next = fmt.Sprintf("If node %d sends no heartbeat for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
+		e.Next = fmt.Sprintf(
+			"If node %d sends no heartbeat for %s (engine.zombie_after), %s, another node collects %s as a zombie%s.",
 			r.NodeID, durations.Exact(s.Namespace.ZombieAfter), s.at(dead), lower(r.name()), then)
 		e.NextTime = dead
 		e.Unblock = "Nothing needs to be done if that node is dead; otherwise the response of the processor."
@@ -167,8 +180,9 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 		e.Unblock = "The response of the processor."
 		switch {
 		case r.FailedTries > 0:
-			e.Unblock = fmt.Sprintf("The response of the processor: the call is repeated by the retry policy until the step timeout. "+
-				"progressor namespace get %s shows its URL.", word(s.Process.Namespace))
+			e.Unblock = fmt.Sprintf(
+				"The response of the processor: the call is repeated by the retry policy until the step timeout. "+
+					"progressor namespace get %s shows its URL.", word(s.Process.Namespace))
 		case r.Draining:
 			e.Next += " If the task has not ended when that node stops, another node takes it."
 		case s.Namespace.Away:
@@ -177,8 +191,8 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// failedTries says that the processor was not reached. All tries to reach it are one attempt; the last one
-// may still be going on.
+// failedTries says that the processor was not reached. All tries to reach it are one attempt; the
+// last one may still be going on.
 func (r *Running) failedTries() string {
 	switch r.FailedTries {
 	case 0:
@@ -215,11 +229,14 @@ func (s State) broken(e *Explanation) {
 		again = ", and runs the failed one again"
 	}
 	if s.own() {
-		e.Next, e.Unblock = "Nothing: it is a process of the engine.", "It cannot be repaired by a request: the cause is a defect of the engine or of its stored state."
+		e.Next, e.Unblock = "Nothing: it is a process of the engine.",
+			"It cannot be repaired by a request: the cause is a defect of the engine or of its stored state."
 		return
 	}
 	if !begun {
-		e.Unblock = fmt.Sprintf("%s lets its processor repair it. Or remove it and start it again: %s. (%s makes it RUNNING, but does not run its INIT again.)",
+		e.Unblock = fmt.Sprintf(
+			"%s lets its processor repair it. Or remove it and start it again: %s. (%s makes it RUNNING, but does "+
+				"not run its INIT again.)",
 			s.command("repair", " --args …"), s.command("remove", ""), s.command("repair", " --simple"))
 		return
 	}
@@ -249,7 +266,8 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 	e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 	switch {
 	case head.RetryInterval > 0 && head.Reason == "" && head.Message == "":
-		e.Detail = head.name() + " was released by a node that runs an older version, which does not know the kind of the process."
+		e.Detail = head.name() +
+			" was released by a node that runs an older version, which does not know the kind of the process."
 		e.Next = fmt.Sprintf("%s can be taken again %s.", head.name(), s.at(head.Scheduled))
 		e.Unblock = "A node of the newer version."
 	case head.retried():
@@ -257,7 +275,9 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 		if head.Message != "" {
 			failure += ": " + head.Message
 		}
-		e.Detail = sentence(fmt.Sprintf("%s failed its attempt %d of %d (%s)", head.name(), head.Attempt, max(s.Namespace.MaxAttempts, head.Attempt), failure))
+		e.Detail = sentence(
+			fmt.Sprintf("%s failed its attempt %d of %d (%s)", head.name(), head.Attempt,
+				max(s.Namespace.MaxAttempts, head.Attempt), failure))
 		e.Next = fmt.Sprintf("Attempt %d of %s %s.", head.Attempt+1, lower(head.name()), s.at(head.Scheduled))
 		e.Unblock = "Wait for that time. Calls are accepted meanwhile."
 	case head.Type == process.TaskInit:
@@ -283,7 +303,8 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	switch {
 	case n.Paused:
 		e.Detail = waits + ", and namespace " + s.Process.Namespace + " is paused."
-		e.Next = fmt.Sprintf("Nothing until the namespace is resumed; then %s runs%s.", lower(head.name()), then(behind))
+		e.Next = fmt.Sprintf("Nothing until the namespace is resumed; then %s runs%s.", lower(head.name()),
+			then(behind))
 		e.Unblock = "progressor namespace resume " + word(s.Process.Namespace) + "."
 	case n.Takers == 0 && n.Nodes > 0:
 		e.Detail = waits + ", and all live nodes are draining or take only requests."
@@ -294,15 +315,26 @@ func (s State) waitsForPlace(e *Explanation, head *Task, behind int) {
 	case n.Pulled:
 		s.waitsForWorker(e, head, behind)
 	case n.Unservable != "":
-		e.Detail = sentence(fmt.Sprintf("%s, and the node that answered this request cannot run tasks of namespace %s: %s", waits, s.Process.Namespace, n.Unservable))
+		e.Detail = sentence(
+			fmt.Sprintf("%s, and the node that answered this request cannot run tasks of namespace %s: %s", waits,
+				s.Process.Namespace, n.Unservable))
 		e.Next = fmt.Sprintf("%s runs as soon as a node can run it%s.", head.name(), then(behind))
-		e.Unblock = fmt.Sprintf("A node whose program has that processor, or another processor: progressor namespace get %s shows the setting.", word(s.Process.Namespace))
+		e.Unblock = fmt.Sprintf(
+			"A node whose program has that processor, or another processor: progressor namespace get %s shows the "+
+				"setting.", word(s.Process.Namespace))
 	case n.Running >= n.MaxRunning*n.Takers:
-		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
-		e.Unblock = fmt.Sprintf("The end of a task of the namespace (progressor list %s shows its processes), a larger max_running, or another node.", word(s.Process.Namespace))
+		e.Detail = fmt.Sprintf(
+			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,
+			count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
+		e.Unblock = fmt.Sprintf(
+			"The end of a task of the namespace (progressor list %s shows its processes), a larger max_running, or "+
+				"another node.", word(s.Process.Namespace))
 	default:
-		e.Detail = fmt.Sprintf("%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits, count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
-		e.Unblock = "A node takes it within a second. If not, see the log of the node: it may be unable to serve the namespace."
+		e.Detail = fmt.Sprintf(
+			"%s: %s of the namespace %s, and its max_running is %d on each of the nodes that take tasks (%d).", waits,
+			count(n.Running, false, "task"), plural(n.Running, "runs", "run"), n.MaxRunning, n.Takers)
+		e.Unblock = "A node takes it within a second. If not, see the log of the node: it may be unable to serve the " +
+			"namespace."
 	}
 }
 
@@ -371,7 +403,8 @@ func (s State) command(verb, rest string) string {
 // word quotes s for a shell if necessary.
 func word(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_./:=@%+,", r)
 	}
 	if strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s

@@ -32,13 +32,15 @@ func spans(s State) []Span {
 	if s.Running != nil {
 		tl.busy = append(tl.busy, s.Running.Task)
 	}
-	slices.SortFunc(tl.busy, func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(tl.busy,
+		func(a, b Task) int { return cmp.Or(a.Running.Compare(b.Running), cmp.Compare(a.ID, b.ID)) })
 	for n := range tl.busy {
 		tl.ran(n)
 	}
 	for _, t := range s.Ended {
 		if t.Running.IsZero() && !t.Type.Timer() && t.Status == process.TaskStatusCancelled {
-			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: t.Scheduled, To: t.Finished, Detail: string(t.Type) + ", cancelled"})
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: t.Scheduled, To: t.Finished,
+				Detail: string(t.Type) + ", cancelled"})
 		}
 	}
 	for _, t := range s.Waiting {
@@ -103,7 +105,8 @@ func (tl *timeline) backOff(t Task, attempt int32) {
 	if made := tl.s.Process.CreatedTime; from.Before(made) {
 		from = made // an operator moved its time forward
 	}
-	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled, Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
+	span := Span{What: BackOff, TaskID: t.ID, From: from, To: t.Scheduled,
+		Detail: fmt.Sprintf("%s, before attempt %d", t.Type, attempt)}
 	if span.To.After(tl.s.Now) {
 		span.To = time.Time{}
 		if t.Reason != "" {
@@ -124,7 +127,8 @@ func (tl *timeline) waited(t Task, n int, until time.Time) {
 		ahead := tl.busy[n-1]
 		end := ahead.Finished
 		if end.IsZero() || end.After(from) {
-			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: end, Detail: fmt.Sprintf("%s after task %d", t.Type, ahead.ID)})
+			tl.add(Span{What: string(process.WaitsForProcess), TaskID: t.ID, From: from, To: end,
+				Detail: fmt.Sprintf("%s after task %d", t.Type, ahead.ID)})
 			from = end
 		}
 	}
@@ -143,7 +147,8 @@ func (tl *timeline) waits(t Task) {
 	s := tl.s
 	tl.failed(t)
 	tl.backOff(t, t.Attempt+1)
-	held := s.Process.Status == process.StatusSuspended || s.Process.Status == process.StatusError && t.Type != process.TaskRepair
+	held := s.Process.Status == process.StatusSuspended ||
+		s.Process.Status == process.StatusError && t.Type != process.TaskRepair
 	switch {
 	case s.timed(&t):
 	case t.WaitsFor == process.WaitsForOperator || held && s.Running == nil:
@@ -212,19 +217,22 @@ func (tl *timeline) gap(from, to time.Time, next int64) Span {
 	current := from.After(changed.Add(-shortest))
 	held := status == process.StatusError || status == process.StatusSuspended
 	failed := tl.lastBefore(from)
-	repaired := failed != nil && current && !held && changed.After(failed.Finished) // without a task, which would be the last
+	// Without a task, which would be the last.
+	repaired := failed != nil && current && !held && changed.After(failed.Finished)
 	switch {
 	case current && held:
 		span.What, span.Detail = string(process.WaitsForOperator), string(status)
 	case failed != nil && failed.Status == process.TaskStatusError && !repaired:
-		span.What, span.Detail = string(process.WaitsForOperator), fmt.Sprintf("ERROR because task %d failed", failed.ID)
+		span.What, span.Detail = string(process.WaitsForOperator),
+			fmt.Sprintf("ERROR because task %d failed", failed.ID)
 	default:
 		if timer := tl.pending(to, next); timer != nil {
 			span.What, span.TaskID, span.Detail = string(process.WaitsForTime), timer.ID, waitName(timer)
 		}
 	}
 	for _, t := range tl.busy {
-		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && int(t.Attempt) > len(t.Failures)+1 && span.What != string(process.WaitsForOperator) {
+		if t.ID == next && t.RetryInterval > 0 && t.Attempt > 1 && int(t.Attempt) > len(t.Failures)+1 &&
+			span.What != string(process.WaitsForOperator) {
 			span.Detail = fmt.Sprintf("includes earlier attempts of task %d, whose times are not stored", t.ID)
 		}
 	}
@@ -259,7 +267,8 @@ func (tl *timeline) pending(until time.Time, next int64) *Task {
 	var soonest *Task
 	consider := func(t *Task, end time.Time) {
 		waits := t.Type.Timer() || t.Type == process.TaskInit
-		if waits && t.ID <= next && (end.IsZero() || !end.Before(until)) && !t.Scheduled.Before(until.Add(-shortest)) && (soonest == nil || t.Scheduled.Before(soonest.Scheduled)) {
+		if waits && t.ID <= next && (end.IsZero() || !end.Before(until)) && !t.Scheduled.Before(until.Add(-shortest)) &&
+			(soonest == nil || t.Scheduled.Before(soonest.Scheduled)) {
 			soonest = t
 		}
 	}

@@ -27,14 +27,16 @@ func worker(id, told string, ago float64) explain.Worker {
 
 func blockedOn(b explain.Blocked) func(*explain.State) {
 	return func(s *explain.State) {
-		s.Job.Blocked, s.Waiting = &b, []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)}}
+		s.Job.Blocked, s.Waiting = &b,
+			[]explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForConstraint, Scheduled: at(90)}}
 	}
 }
 
 func group(count, failures int, members ...explain.Member) func(*explain.State) {
 	return func(s *explain.State) {
 		s.Job.Group = &explain.Group{Count: count, MaxFailures: failures, Members: members}
-		s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForMembers, Scheduled: at(90)}}
+		s.Waiting = []explain.Task{
+			{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForMembers, Scheduled: at(90)}}
 	}
 }
 
@@ -45,69 +47,145 @@ func cronOf(c explain.Cron) func(*explain.State) {
 	}
 }
 
+// waitCase is a situation, and what explain says about it.
+type waitCase struct {
+	name     string
+	state    explain.State
+	waitsFor process.WaitsFor
+	nextTime time.Time
+	texts    []string
+}
+
 // TestWaits says who has to come, and what brings him.
 func TestWaits(t *testing.T) {
 	named := func(s *explain.State) { s.Job.WorkerIDs = []string{"w8", "w9"} }
-	for _, tt := range []struct {
-		name     string
-		state    explain.State
-		waitsFor process.WaitsFor
-		nextTime time.Time
-		texts    []string
-	}{
-		{"no worker", state(first, pulled()), process.WaitsForPlace, time.Time{}, []string{"Task 1 (INIT) has waited for a worker since 2026-11-20T12:01:30.000Z, and no worker polls namespace shop.", "HandleProcesses"}},
-		{"none any more", state(first, job(nil), pulled(worker("w1", "", 900), worker("w2", "", 300))), process.WaitsForPlace, time.Time{},
-			[]string{`Job "mail" has waited for a worker`, "no worker polls namespace shop: the last was w2, at 2026-11-20T11:56:40.000Z (5m ago).", "progressor worker run --namespace shop --job mail --exec COMMAND."}},
-		{"all quiet", state(first, job(nil), pulled(worker("w1", "quiet", 3), worker("w2", "stop", 3), worker("w3", "", 300))), process.WaitsForPlace, time.Time{},
-			[]string{"and 2 workers polled namespace shop recently, but none may take new tasks: w1 (quiet), w2 (stop).", "progressor worker stop shop w1 --continue"}},
-		{"a worker", state(first, job(nil), pulled(worker("w1", "quiet", 3), worker("w2", "", 3))), process.WaitsForPlace, time.Time{},
-			[]string{"and 1 worker polled namespace shop recently: w2 (holds 2, seen 3s ago).", `A worker that polls namespace shop for jobs named "mail" or for all jobs and has free slots`}},
-		{"many workers", state(first, job(nil), pulled(worker("w1", "", 3), worker("w2", "", 3), worker("w3", "", 3), worker("w4", "", 3), worker("w5", "", 3), worker("w6", "", 3), worker("w7", "", 3)),
-			func(s *explain.State) { s.Namespace.More = true }), process.WaitsForPlace, time.Time{}, []string{"and at least 7 workers polled", "w5 (holds 2, seen 3s ago) and 2 more."}},
-		{"not its worker", state(first, job(nil), named, pulled(worker("w1", "", 3))), process.WaitsForPlace, time.Time{},
-			[]string{"and none of its workers (w8, w9) polls namespace shop.", "--job mail --worker-id w8 --exec COMMAND."}},
-		{"paused, and pulled", state(first, pulled(), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForPlace, time.Time{}, []string{"namespace shop is paused", "progressor namespace resume shop."}},
-		{"no processor", state(first, func(s *explain.State) { s.Namespace.Unservable = `this node has no processor "x"` }), process.WaitsForPlace, time.Time{},
-			[]string{`the node that answered this request cannot run tasks of namespace shop: this node has no processor "x".`, "progressor namespace get shop"}},
-		{"a worker has it", state(running, held1, waiting(call(6, process.WaitsForProcess, 99))), process.WaitsForProcess, at(158),
-			[]string{"Task 6 (CALL) waits behind task 5 (CALL), which worker w1 holds, attempt 1, for 2s; last heartbeat 1s ago.", "by its step timeout, then task 6 (CALL) runs. Without a heartbeat"}},
-		{"its node drains", state(running, func(s *explain.State) { s.Running.Draining = true }), "", at(158), []string{"runs on node 3 (host:8080), which is draining, attempt 1", "another node takes it"}},
-		{"asked to end", state(running, cancelling("enough", 130)), "", at(130), []string{"It was asked to end (enough). After the grace period, at 2026-11-20T12:02:10.000Z (in 30s), it is CANCELLED"}},
-		{"a timer, and its namespace", state(waiting(timer(2, 130)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForTime, at(130),
-			[]string{"Namespace shop is also paused: nothing begins before it is resumed (progressor namespace resume shop)."}},
-		{"a key", state(job(nil), blockedOn(explain.Blocked{Constraint: "one", Match: `job.name == "a"`, Expression: "job.args.shop", Key: "x", MaxRunning: 2, Held: 5, Holders: []string{"a", "b", "c"}, Before: 1000, More: true})),
-			process.WaitsForConstraint, time.Time{}, []string{`Job "mail" waits for constraint one, key x: 5 of 2 slots in use (a, b, c and 2 more). At least 1000 jobs are ahead of it.`,
-				"progressor job get shop a. Or a higher limit: progressor constraint put shop one --match 'job.name == \"a\"' --key job.args.shop --max-running 4 doubles it."}},
-		{"a rate that nobody uses", state(job(nil), blockedOn(explain.Blocked{Constraint: "slow", RateCount: 1, RatePer: time.Minute, RateBurst: 1, Held: 1, Holders: []string{"x1"}, Unstarted: 1})), process.WaitsForConstraint, time.Time{},
-			[]string{"constraint slow: the rate has granted starts that no worker has claimed yet (x1). No job is ahead of it.", "--rate 2/1m doubles it."}},
-		{"a rate", state(job(nil), blockedOn(explain.Blocked{Constraint: "slow", RateCount: 10, RatePer: time.Minute, RateBurst: 3, NextStart: at(106), OwnStart: at(112), Before: 1})), process.WaitsForConstraint, at(112),
-			[]string{"constraint slow: the rate of 10 in 1m is used up, and grants the next start at 2026-11-20T12:01:46.000Z (in 6s). 1 job is ahead of it.", "not before 2026-11-20T12:01:52.000Z (in 12s)", "--rate 20/1m --burst 3 doubles it."}},
-		{"a key, and its namespace", state(job(nil), blockedOn(explain.Blocked{Constraint: "one", MaxRunning: 1}), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForConstraint, time.Time{},
+	for _, tt := range []waitCase{
+		{"no worker", state(first, pulled()), process.WaitsForPlace, time.Time{},
+			[]string{"Task 1 (INIT) has waited for a worker since 2026-11-20T12:01:30.000Z, and no worker polls " +
+				"namespace shop.", "HandleProcesses"}},
+		{"none any more", state(first, job(nil), pulled(worker("w1", "", 900), worker("w2", "", 300))),
+			process.WaitsForPlace, time.Time{},
+			[]string{`Job "mail" has waited for a worker`,
+				"no worker polls namespace shop: the last was w2, at 2026-11-20T11:56:40.000Z (5m ago).",
+				"progressor worker run --namespace shop --job mail --exec COMMAND."}},
+		{"all quiet", state(first, job(nil),
+			pulled(worker("w1", "quiet", 3), worker("w2", "stop", 3), worker("w3", "", 300))), process.WaitsForPlace,
+			time.Time{},
+			[]string{"and 2 workers polled namespace shop recently, but none may take new tasks: w1 (quiet), " +
+				"w2 (stop).", "progressor worker stop shop w1 --continue"}},
+		{"a worker", state(first, job(nil), pulled(worker("w1", "quiet", 3), worker("w2", "", 3))),
+			process.WaitsForPlace, time.Time{},
+			[]string{"and 1 worker polled namespace shop recently: w2 (holds 2, seen 3s ago).",
+				`A worker that polls namespace shop for jobs named "mail" or for all jobs and has free slots`}},
+		{"many workers", state(first, job(nil),
+			pulled(worker("w1", "", 3), worker("w2", "", 3), worker("w3", "", 3), worker("w4", "", 3),
+				worker("w5", "", 3), worker("w6", "", 3), worker("w7", "", 3)),
+			func(s *explain.State) { s.Namespace.More = true }), process.WaitsForPlace, time.Time{},
+			[]string{"and at least 7 workers polled", "w5 (holds 2, seen 3s ago) and 2 more."}},
+		{"not its worker", state(first, job(nil), named, pulled(worker("w1", "", 3))), process.WaitsForPlace,
+			time.Time{},
+			[]string{"and none of its workers (w8, w9) polls namespace shop.",
+				"--job mail --worker-id w8 --exec COMMAND."}},
+		{"paused, and pulled", state(first, pulled(), func(s *explain.State) { s.Namespace.Paused = true }),
+			process.WaitsForPlace, time.Time{},
+			[]string{"namespace shop is paused", "progressor namespace resume shop."}},
+		{"no processor", state(first,
+			func(s *explain.State) { s.Namespace.Unservable = `this node has no processor "x"` }),
+			process.WaitsForPlace, time.Time{},
+			[]string{`the node that answered this request cannot run tasks of namespace shop: this node has no ` +
+				`processor "x".`, "progressor namespace get shop"}},
+		{"a worker has it", state(running, held1, waiting(call(6, process.WaitsForProcess, 99))),
+			process.WaitsForProcess, at(158),
+			[]string{"Task 6 (CALL) waits behind task 5 (CALL), which worker w1 holds, attempt 1, for 2s; last " +
+				"heartbeat 1s ago.", "by its step timeout, then task 6 (CALL) runs. Without a heartbeat"}},
+		{"its node drains", state(running, func(s *explain.State) { s.Running.Draining = true }), "", at(158),
+			[]string{"runs on node 3 (host:8080), which is draining, attempt 1", "another node takes it"}},
+		{"asked to end", state(running, cancelling("enough", 130)), "", at(130),
+			[]string{"It was asked to end (enough). After the grace period, at 2026-11-20T12:02:10.000Z (in 30s), it " +
+				"is CANCELLED"}},
+		{"a timer, and its namespace",
+			state(waiting(timer(2, 130)), func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForTime,
+			at(130),
+			[]string{"Namespace shop is also paused: nothing begins before it is resumed (progressor namespace " +
+				"resume shop)."}},
+		{"a key", state(job(nil),
+			blockedOn(explain.Blocked{Constraint: "one", Match: `job.name == "a"`, Expression: "job.args.shop",
+				Key: "x", MaxRunning: 2, Held: 5, Holders: []string{"a", "b", "c"}, Before: 1000, More: true})),
+			process.WaitsForConstraint, time.Time{},
+			[]string{`Job "mail" waits for constraint one, key x: 5 of 2 slots in use (a, b, ` +
+				`c and 2 more). At least 1000 jobs are ahead of it.`,
+				"progressor job get shop a. Or a higher limit: progressor constraint put shop one --match 'job.name " +
+					"== \"a\"' --key job.args.shop --max-running 4 doubles it."}},
+		{"a rate that nobody uses",
+			state(job(nil), blockedOn(
+				explain.Blocked{Constraint: "slow", RateCount: 1, RatePer: time.Minute, RateBurst: 1, Held: 1,
+					Holders: []string{"x1"}, Unstarted: 1})), process.WaitsForConstraint, time.Time{},
+			[]string{"constraint slow: the rate has granted starts that no worker has claimed yet (x1). No job is " +
+				"ahead of it.", "--rate 2/1m doubles it."}},
+		{"a rate", state(job(nil),
+			blockedOn(explain.Blocked{Constraint: "slow", RateCount: 10, RatePer: time.Minute, RateBurst: 3,
+				NextStart: at(106), OwnStart: at(112), Before: 1})), process.WaitsForConstraint, at(112),
+			[]string{"constraint slow: the rate of 10 in 1m is used up, and grants the next start at " +
+				"2026-11-20T12:01:46.000Z (in 6s). 1 job is ahead of it.",
+				"not before 2026-11-20T12:01:52.000Z (in 12s)", "--rate 20/1m --burst 3 doubles it."}},
+		{"a key, and its namespace",
+			state(job(nil), blockedOn(explain.Blocked{Constraint: "one", MaxRunning: 1}),
+				func(s *explain.State) { s.Namespace.Paused = true }), process.WaitsForConstraint, time.Time{},
 			[]string{"waits for constraint one. No job is ahead of it. Namespace shop is also paused"}},
-		{"members", state(job(nil), pulled(), group(3, 1, explain.Member{WorkerID: "w1", State: "succeeded"}, explain.Member{WorkerID: "w2", State: "running"}, explain.Member{WorkerID: "w3", State: "failed"},
-			explain.Member{WorkerID: "w4", State: "retryable"})), process.WaitsForProcess, time.Time{},
-			[]string{`Job "mail" must succeed on 3 workers: 1 has, w2 runs it, w4 tries it again later, 1 has failed of at most 1 that may fail.`, "progressor job get shop o-1 shows the state of each."}},
-		{"members, and no worker", state(job(nil), pulled(), cancelling("", 130), group(2, 0, explain.Member{State: "available"}, explain.Member{State: "available"})), process.WaitsForPlace, at(130),
-			[]string{"must succeed on 2 workers: 0 have; 2 slots wait for a worker, and no worker polls namespace shop. It was asked to end: its workers were asked, too."}},
-		{"a fire time", state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Running: []string{"nightly/1"}})), process.WaitsForTime, at(130),
-			[]string{"Cron nightly waits for its next fire time. 1 run is active: nightly/1.", "It fires at 2026-11-20T12:02:10.000Z (in 30s).", "progressor cron trigger shop nightly starts a run now."}},
-		{"an open circuit", state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(140)})), process.WaitsForTime, at(140), []string{"Its circuit is open after 3 failed runs", "The trial is the first fire"}},
-		{"an open circuit before its trial", state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(120)})), process.WaitsForTime, at(130), []string{"The next fire is a trial", "It fires"}},
-		{"a paused cron", state(cronOf(explain.Cron{Paused: true, PausedBy: "kim", Note: "the bank is closed.", Since: at(40), Missed: 1000, More: true, Next: at(130)})), process.WaitsForOperator, time.Time{},
-			[]string{"Cron nightly is paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. At least 1000 fire times wait.", "are skipped unless they are caught up", "progressor cron resume shop nightly;"}},
-		{"a cron paused by an older version", state(cronOf(explain.Cron{Paused: true})), process.WaitsForOperator, time.Time{}, []string{"Cron nightly is paused.\nNothing fires until it is resumed."}},
-		{"a cron that is over", state(cronOf(explain.Cron{})), "", time.Time{}, []string{"has no further fire time: its schedule has ended.", "progressor cron update shop nightly --help"}},
-		{"a cron whose fires are used up", state(cronOf(explain.Cron{Spent: true})), "", time.Time{}, []string{"its max_fires are used up"}},
-		{"a run that goes on", state(cronOf(explain.Cron{Queued: 2, MaxRuns: 1, Running: []string{"nightly/1"}, Next: at(130)})), process.WaitsForProcess, at(130),
-			[]string{"2 fires of cron nightly wait for a run to end: its max_concurrency is 1, and nightly/1 is active.", "The end of a run: progressor explain shop nightly/1."}},
-		{"a cron that broke", state(cronOf(explain.Cron{}), status(process.StatusError, 52), broken("x", 4), ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))), process.WaitsForOperator, time.Time{},
-			[]string{"failed permanently", "Nothing fires until it is resumed.", "progressor cron resume shop nightly."}},
-		{"the engine's own that broke", state(own, status(process.StatusError, 52), broken("x", 4)), process.WaitsForOperator, time.Time{}, []string{"Nothing: it is a process of the engine."}},
+		{"members", state(job(nil), pulled(),
+			group(3, 1, explain.Member{WorkerID: "w1", State: "succeeded"},
+				explain.Member{WorkerID: "w2", State: "running"}, explain.Member{WorkerID: "w3", State: "failed"},
+				explain.Member{WorkerID: "w4", State: "retryable"})), process.WaitsForProcess, time.Time{},
+			[]string{`Job "mail" must succeed on 3 workers: 1 has, w2 runs it, w4 tries it again later, ` +
+				`1 has failed of at most 1 that may fail.`, "progressor job get shop o-1 shows the state of each."}},
+		{"members, and no worker",
+			state(job(nil), pulled(), cancelling("", 130),
+				group(2, 0, explain.Member{State: "available"}, explain.Member{State: "available"})),
+			process.WaitsForPlace, at(130),
+			[]string{"must succeed on 2 workers: 0 have; 2 slots wait for a worker, and no worker polls namespace " +
+				"shop. It was asked to end: its workers were asked, too."}},
+		{"a fire time", state(waiting(timer(2, 130)),
+			cronOf(explain.Cron{Next: at(130), Running: []string{"nightly/1"}})), process.WaitsForTime, at(130),
+			[]string{"Cron nightly waits for its next fire time. 1 run is active: nightly/1.",
+				"It fires at 2026-11-20T12:02:10.000Z (in 30s).",
+				"progressor cron trigger shop nightly starts a run now."}},
+		{"an open circuit", state(waiting(timer(2, 130)),
+			cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(140)})), process.WaitsForTime, at(140),
+			[]string{"Its circuit is open after 3 failed runs", "The trial is the first fire"}},
+		{"an open circuit before its trial",
+			state(waiting(timer(2, 130)), cronOf(explain.Cron{Next: at(130), Failures: 3, TrialFrom: at(120)})),
+			process.WaitsForTime, at(130), []string{"The next fire is a trial", "It fires"}},
+		{"a paused cron", state(
+			cronOf(explain.Cron{Paused: true, PausedBy: "kim", Note: "the bank is closed.", Since: at(40), Missed: 1000,
+				More: true, Next: at(130)})), process.WaitsForOperator, time.Time{},
+			[]string{"Cron nightly is paused since 2026-11-20T12:00:40.000Z (1m) by kim: the bank is closed. At " +
+				"least 1000 fire times wait.", "are skipped unless they are caught up",
+				"progressor cron resume shop nightly;"}},
+		{"a cron paused by an older version", state(cronOf(explain.Cron{Paused: true})), process.WaitsForOperator,
+			time.Time{}, []string{"Cron nightly is paused.\nNothing fires until it is resumed."}},
+		{"a cron that is over", state(cronOf(explain.Cron{})), "", time.Time{},
+			[]string{"has no further fire time: its schedule has ended.",
+				"progressor cron update shop nightly --help"}},
+		{"a cron whose fires are used up", state(cronOf(explain.Cron{Spent: true})), "", time.Time{},
+			[]string{"its max_fires are used up"}},
+		{"a run that goes on",
+			state(cronOf(explain.Cron{Queued: 2, MaxRuns: 1, Running: []string{"nightly/1"}, Next: at(130)})),
+			process.WaitsForProcess, at(130),
+			[]string{"2 fires of cron nightly wait for a run to end: its max_concurrency is 1, and nightly/1 " +
+				"is active.", "The end of a run: progressor explain shop nightly/1."}},
+		{"a cron that broke",
+			state(cronOf(explain.Cron{}), status(process.StatusError, 52), broken("x", 4),
+				ended(failed(ran(4, process.TaskTimeout, 51, 51, 52), "r"))), process.WaitsForOperator, time.Time{},
+			[]string{"failed permanently", "Nothing fires until it is resumed.",
+				"progressor cron resume shop nightly."}},
+		{"the engine's own that broke", state(own, status(process.StatusError, 52), broken("x", 4)),
+			process.WaitsForOperator, time.Time{}, []string{"Nothing: it is a process of the engine."}},
 	} {
 		e := explain.Explain(tt.state)
 		text := fmt.Sprint(e.Detail, "\n", e.Next, "\n", e.Unblock)
 		if e.WaitsFor != tt.waitsFor || !e.NextTime.Equal(tt.nextTime) {
-			t.Errorf("%s: waits for %q until %s, want %q, %s\n%s", tt.name, e.WaitsFor, e.NextTime, tt.waitsFor, tt.nextTime, text)
+			t.Errorf("%s: waits for %q until %s, want %q, %s\n%s", tt.name, e.WaitsFor, e.NextTime, tt.waitsFor,
+				tt.nextTime, text)
 		}
 		for _, want := range tt.texts {
 			if !strings.Contains(text, want) {

@@ -37,11 +37,14 @@ func (s State) holds(since string) (begin, behind string) {
 	if !l.Beat.IsZero() {
 		beat = "last heartbeat " + durations.Rounded(s.Now.Sub(l.Beat)) + " ago"
 	}
-	begin = fmt.Sprintf("Worker %s holds %s, attempt %d, for %s; %s", l.WorkerID, lower(r.name()), r.Attempt, since, beat)
+	begin = fmt.Sprintf("Worker %s holds %s, attempt %d, for %s; %s", l.WorkerID, lower(r.name()), r.Attempt, since,
+		beat)
 	if s.Job != nil {
-		begin = fmt.Sprintf("Worker %s holds attempt %d of job %q for %s; %s", l.WorkerID, r.Attempt, s.Job.Name, since, beat)
+		begin = fmt.Sprintf("Worker %s holds attempt %d of job %q for %s; %s", l.WorkerID, r.Attempt, s.Job.Name, since,
+			beat)
 	}
-	return begin, fmt.Sprintf("%s, which worker %s holds, attempt %d, for %s; %s", lower(r.name()), l.WorkerID, r.Attempt, since, beat)
+	return begin, fmt.Sprintf("%s, which worker %s holds, attempt %d, for %s; %s", lower(r.name()), l.WorkerID,
+		r.Attempt, since, beat)
 }
 
 // held sets what happens next to a task that a worker holds.
@@ -59,7 +62,8 @@ func (s State) held(e *Explanation, then string) {
 		e.Next = fmt.Sprintf("The attempt has exceeded its timeout (%s) and has failed%s.", s.at(r.Deadline), then)
 		e.Unblock = "Nothing needs to be done: the attempt is over, even if its worker continues."
 	default:
-		e.Next = fmt.Sprintf("The worker answers %s at the latest, by %s%s. Without a heartbeat, it loses %s %s.", s.at(r.Deadline), limit, then, loses, s.at(l.Expires))
+		e.Next = fmt.Sprintf("The worker answers %s at the latest, by %s%s. Without a heartbeat, it loses %s %s.",
+			s.at(r.Deadline), limit, then, loses, s.at(l.Expires))
 		e.Unblock = "The answer of the worker."
 	}
 }
@@ -86,7 +90,8 @@ func (s State) workers() (poll, unblock string) {
 	if s.Job != nil {
 		only = s.Job.WorkerIDs
 	}
-	may := slices.DeleteFunc(slices.Clone(s.Namespace.Workers), func(w Worker) bool { return len(only) > 0 && !slices.Contains(only, w.ID) })
+	may := slices.DeleteFunc(slices.Clone(s.Namespace.Workers),
+		func(w Worker) bool { return len(only) > 0 && !slices.Contains(only, w.ID) })
 	alive := slices.DeleteFunc(slices.Clone(may), func(w Worker) bool { return !w.Alive })
 	free := slices.DeleteFunc(slices.Clone(alive), func(w Worker) bool { return w.Told != "" })
 	none := "no worker"
@@ -99,18 +104,23 @@ func (s State) workers() (poll, unblock string) {
 		for n, w := range free {
 			shown[n] = fmt.Sprintf("%s (holds %d, seen %s ago)", w.ID, w.Leases, durations.Rounded(s.Now.Sub(w.Seen)))
 		}
-		return fmt.Sprintf("%s polled namespace %s recently: %s", count(len(free), s.Namespace.More, "worker"), ns, named(shown)),
-			fmt.Sprintf("A worker that polls %s and has free slots: progressor worker list %s shows what each holds. %s", s.polledFor(), word(ns), s.startWorker(only))
+		return fmt.Sprintf("%s polled namespace %s recently: %s", count(len(free), s.Namespace.More, "worker"), ns,
+				named(shown)),
+			fmt.Sprintf("A worker that polls %s and has free slots: progressor worker list %s shows what each "+
+				"holds. %s", s.polledFor(), word(ns), s.startWorker(only))
 	case len(alive) > 0:
 		shown := make([]string, len(alive))
 		for n, w := range alive {
 			shown[n] = w.ID + " (" + w.Told + ")"
 		}
-		return fmt.Sprintf("%s polled namespace %s recently, but none may take new tasks: %s", count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
-			fmt.Sprintf("progressor worker stop %s %s --continue lets that worker take tasks again. %s", word(ns), word(alive[0].ID), s.startWorker(only))
+		return fmt.Sprintf("%s polled namespace %s recently, but none may take new tasks: %s",
+				count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),
+			fmt.Sprintf("progressor worker stop %s %s --continue lets that worker take tasks again. %s", word(ns),
+				word(alive[0].ID), s.startWorker(only))
 	case len(may) > 0:
 		last := slices.MaxFunc(may, func(a, b Worker) int { return a.Seen.Compare(b.Seen) })
-		return fmt.Sprintf("%s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)), s.startWorker(only)
+		return fmt.Sprintf("%s polls namespace %s: the last was %s, %s", none, ns, last.ID, s.at(last.Seen)),
+			s.startWorker(only)
 	}
 	return fmt.Sprintf("%s polls namespace %s", none, ns), s.startWorker(only)
 }
@@ -127,14 +137,16 @@ func (s State) polledFor() string {
 func (s State) startWorker(only []string) string {
 	ns := word(s.Process.Namespace)
 	if s.Job == nil {
-		return fmt.Sprintf("Start a worker that takes processes (client.Worker with HandleProcesses, or Poll without jobs_only; progressor worker run takes only jobs), "+
+		return fmt.Sprintf("Start a worker that takes processes (client.Worker with HandleProcesses, or Poll without "+
+			"jobs_only; progressor worker run takes only jobs), "+
 			"or give the namespace a processor that is called: progressor namespace get %s shows its settings.", ns)
 	}
 	id := ""
 	if len(only) > 0 {
 		id = " --worker-id " + word(only[0])
 	}
-	return fmt.Sprintf("Start one: progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns, word(s.Job.Name), id)
+	return fmt.Sprintf("Start one: progressor worker run --namespace %s --job %s%s --exec COMMAND.", ns,
+		word(s.Job.Name), id)
 }
 
 // count returns a number of things in words, with "at least" if there are more.

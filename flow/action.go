@@ -30,13 +30,17 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 		c.add(path+".run_time", "is not allowed in a flow: add a delay step before this one")
 	}
 	if o.GetUnique() != nil {
-		c.add(path+".unique", "is not allowed in a flow, where a step has one job: set dedupe_keys and concurrency_policy of the template")
+		c.add(path+".unique",
+			"is not allowed in a flow, where a step has one job: set dedupe_keys and concurrency_policy of the "+
+				"template")
 	}
 	if o.GetKeepResult() {
 		c.add(path+".keep_result", "is not allowed in a flow, which keeps the result of each step")
 	}
 	if n := o.GetWorkers().GetCount(); n > 1 {
-		c.add(path+".workers.count", "must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item for each", n)
+		c.add(path+".workers.count",
+			"must be at most 1 (got %d): one worker runs a step; for several workers, use for_each with an item "+
+				"for each", n)
 	}
 	if d := o.GetStartDeadline(); d != nil && d.AsDuration() <= 0 {
 		c.add(path+".start_deadline", "must be a positive duration, such as 5m")
@@ -98,7 +102,8 @@ func (c *compiler) run(s *Step, r *progressorv1.RunAction) {
 			return
 		}
 	}
-	c.add(s.path("run.type"), "must not be this template, which would start itself endlessly: give the step a condition")
+	c.add(s.path("run.type"),
+		"must not be this template, which would start itself endlessly: give the step a condition")
 }
 
 func (c *compiler) compensation(s *Step) {
@@ -121,6 +126,7 @@ func (c *compiler) compensation(s *Step) {
 	}
 	namespace, name := own(undo)
 	if n, other := own(s.Source.GetJob()); n == namespace && other == name {
-		c.add(s.path("compensation.name"), "must not be %s, the job of the step itself: name another job, such as undo_%s", name, s.ID)
+		c.add(s.path("compensation.name"),
+			"must not be %s, the job of the step itself: name another job, such as undo_%s", name, s.ID)
 	}
 }

@@ -10,8 +10,10 @@ import (
 
 // TestCompiled checks the properties of compiled steps that decisions use.
 func TestCompiled(t *testing.T) {
-	c := compile(t, graph(job("a", ""), job("b", `, "dependsOn": ["a"], "weight": 5, "cancelable": false`), job("c", `, "dependsOn": ["a"]`),
-		job("d", `, "dependsOn": ["b", "c"], "joinRule": "JOIN_RULE_ANY_SUCCEEDED", "condition": "steps.a.status == 'succeeded'", "input": {"b": "${steps.b.result.x}"}`)))
+	c := compile(t, graph(job("a", ""), job("b", `, "dependsOn": ["a"], "weight": 5, "cancelable": false`),
+		job("c", `, "dependsOn": ["a"]`),
+		job("d", `, "dependsOn": ["b", "c"], "joinRule": "JOIN_RULE_ANY_SUCCEEDED", `+
+			`"condition": "steps.a.status == 'succeeded'", "input": {"b": "${steps.b.result.x}"}`)))
 	if i, ok := c.Index("d"); i != 3 || !ok {
 		t.Error("index of d:", i, ok)
 	}
@@ -19,20 +21,23 @@ func TestCompiled(t *testing.T) {
 		t.Error("there is no e")
 	}
 	a, b, d := c.Steps[0], c.Steps[1], c.Steps[3]
-	if !reflect.DeepEqual(a.Dependants, []int{1, 2}) || a.DependsOn != nil || !reflect.DeepEqual(d.DependsOn, []int{1, 2}) {
+	if !reflect.DeepEqual(a.Dependants, []int{1, 2}) || a.DependsOn != nil ||
+		!reflect.DeepEqual(d.DependsOn, []int{1, 2}) {
 		t.Errorf("edges: %v %v %v", a.Dependants, a.DependsOn, d.DependsOn)
 	}
 	if b.Weight != 5 || a.Weight != 1 || b.Cancelable || !a.Cancelable || a.Action != flow.ActionJob {
 		t.Errorf("a %+v, b %+v", a, b)
 	}
-	if a.Join != progressorv1.JoinRule_JOIN_RULE_NONE_FAILED || d.Join != progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
+	if a.Join != progressorv1.JoinRule_JOIN_RULE_NONE_FAILED ||
+		d.Join != progressorv1.JoinRule_JOIN_RULE_ANY_SUCCEEDED {
 		t.Error("join rules:", a.Join, d.Join)
 	}
 	if !reflect.DeepEqual(d.Reads, []int{0, 1}) || a.Reads != nil {
 		t.Error("reads:", d.Reads, a.Reads)
 	}
 	line := compile(t, linear(job("a", ""), job("b", ""), job("c", "")))
-	if !line.Linear || c.Linear || !reflect.DeepEqual(line.Steps[2].DependsOn, []int{1}) || !reflect.DeepEqual(line.Steps[0].Dependants, []int{1}) {
+	if !line.Linear || c.Linear || !reflect.DeepEqual(line.Steps[2].DependsOn, []int{1}) ||
+		!reflect.DeepEqual(line.Steps[0].Dependants, []int{1}) {
 		t.Errorf("line: %+v", line.Steps)
 	}
 }

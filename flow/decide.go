@@ -52,7 +52,8 @@ type Decision struct {
 // and decides again needs one round trip for all facts that do not depend on each other.
 func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	d := &Decision{
-		State: s.clone(), plan: p, facts: f, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps)), ends: map[[2]int]*End{},
+		State: s.clone(), plan: p, facts: f, statuses: []byte(s.Steps), resolved: make([]bool, len(s.Steps)),
+		ends: map[[2]int]*End{},
 	}
 	for _, in := range inputs {
 		d.Known = append(d.Known, d.handle(in))
@@ -115,7 +116,8 @@ func (d *Decision) attempt() {
 	s := d.State
 	s.Round++
 	s.Attempt++
-	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Deadlines, s.Asked = NoCause, false, nil, time.Time{}, time.Time{}, nil, nil
+	s.Cause, s.Lost, s.Broken, s.Rest, s.Grace, s.Deadlines, s.Asked = NoCause, false, nil, time.Time{}, time.Time{},
+		nil, nil
 	s.BadResult, s.CheckAsked = "", time.Time{}
 	d.mode(ModeRunning)
 	for step := range d.statuses {
@@ -131,7 +133,8 @@ func (d *Decision) tick() {
 		d.start()
 		return
 	}
-	if s.Mode != ModeWaiting && s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime && s.Cause != ByCancel && passed(s.Deadline) {
+	if s.Mode != ModeWaiting && s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime &&
+		s.Cause != ByCancel && passed(s.Deadline) {
 		d.stop(ByTime)
 		return
 	}

@@ -132,8 +132,10 @@ func (w *world) itemsOf(set map[[2]int]bool, step int) (list []int) {
 func drawPlan(t *rapid.T) *flow.Plan {
 	n := rapid.IntRange(1, 12).Draw(t, "steps")
 	p := &flow.Plan{
-		Steps: make([]flow.PlanStep, n), Linear: rapid.Bool().Draw(t, "linear"), MaxAttempts: int32(rapid.IntRange(1, 3).Draw(t, "attempts")),
-		Backoff: func(int32) time.Duration { return time.Minute }, Grace: time.Duration(rapid.IntRange(0, 1).Draw(t, "grace")) * time.Minute,
+		Steps: make([]flow.PlanStep, n), Linear: rapid.Bool().Draw(t, "linear"),
+		MaxAttempts: int32(rapid.IntRange(1, 3).Draw(t, "attempts")),
+		Backoff:     func(int32) time.Duration { return time.Minute },
+		Grace:       time.Duration(rapid.IntRange(0, 1).Draw(t, "grace")) * time.Minute,
 	}
 	if rapid.Bool().Draw(t, "timeout") {
 		p.Timeout = 10 * time.Minute
@@ -248,7 +250,8 @@ func (w *world) something() {
 		if w.asked[k] {
 			letters = append(letters, flow.Cancelled, flow.Cancelled)
 		}
-		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "end"), Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
+		w.end(k, flow.Outcome{Status: rapid.SampledFrom(letters).Draw(w.t, "end"),
+			Lost: rapid.IntRange(0, 5).Draw(w.t, "lost") == 0})
 	}
 }
 
@@ -465,12 +468,15 @@ func (w *world) rests(step int) bool {
 func (w *world) atEnd() {
 	if w.state.Status == "succeeded" {
 		for step := range w.plan.Steps {
-			if l := w.state.StatusOf(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending || l == flow.Open {
+			if l := w.state.StatusOf(step); l == flow.Failed || l == flow.Cancelled || l == flow.Pending ||
+				l == flow.Open {
 				w.t.Fatalf("the run succeeded, and step %d is %c", step, l)
 			}
 			each := w.state.Each[step]
-			if each != nil && w.state.StatusOf(step) == flow.Succeeded && len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
-				w.t.Fatalf("step %d succeeded, %d of its %d items failed, and these were done: %v", step, each.Failed, each.Count, w.itemsOf(w.redone, step))
+			if each != nil && w.state.StatusOf(step) == flow.Succeeded &&
+				len(w.itemsOf(w.redone, step)) < each.Count-each.Failed {
+				w.t.Fatalf("step %d succeeded, %d of its %d items failed, and these were done: %v", step, each.Failed,
+					each.Count, w.itemsOf(w.redone, step))
 			}
 		}
 		return

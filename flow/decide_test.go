@@ -43,8 +43,10 @@ func newPlay(t *testing.T, steps ...flow.PlanStep) *play {
 		}
 		steps[i].Cancelable = true
 	}
-	p := &flow.Plan{Steps: steps, MaxAttempts: 1, Backoff: func(int32) time.Duration { return time.Minute }, Grace: time.Minute}
-	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{}, values: map[string]string{}}
+	p := &flow.Plan{Steps: steps, MaxAttempts: 1, Backoff: func(int32) time.Duration { return time.Minute },
+		Grace: time.Minute}
+	return &play{t: t, plan: p, state: flow.NewState(p), now: time.Unix(1e9, 0), rows: map[string]byte{},
+		values: map[string]string{}}
 }
 
 func (p *play) name(step, index int) string {
@@ -111,7 +113,9 @@ type testingT interface {
 
 // decide decides like the engine: it provides the facts that are missing, and decides again. It
 // checks that a decision is pure, and that it asks for each fact only once.
-func decide(t testingT, p *flow.Plan, s *flow.State, f flow.Facts, provide func(flow.Need) []flow.Item, inputs ...flow.Input) *flow.Decision {
+func decide(
+	t testingT, p *flow.Plan, s *flow.State, f flow.Facts, provide func(flow.Need) []flow.Item, inputs ...flow.Input,
+) *flow.Decision {
 	t.Helper()
 	before := encoded(t, s)
 	f.Items = map[int][]flow.Item{}
@@ -167,7 +171,8 @@ func (p *play) decide(in flow.Input) *flow.Decision {
 		case flow.EffectDropItems:
 			rows, values := map[string]byte{}, map[string]string{}
 			for before, now := range e.Kept {
-				rows[p.name(e.Step, now)], values[p.name(e.Step, now)] = p.rows[p.name(e.Step, before)], p.values[p.name(e.Step, before)]
+				rows[p.name(e.Step, now)], values[p.name(e.Step, now)] = p.rows[p.name(e.Step, before)],
+					p.values[p.name(e.Step, before)]
 			}
 			for index := range 100 {
 				delete(p.rows, p.name(e.Step, index))
@@ -188,7 +193,8 @@ func (p *play) start() { p.decide(flow.Input{Kind: flow.InputStart}) }
 
 func (p *play) end(step, index int, l flow.StepStatus) {
 	p.t.Helper()
-	d := p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l}})
+	d := p.decide(flow.Input{Kind: flow.InputEnd,
+		Outcome: flow.Outcome{Step: step, Index: index, Round: p.state.Round, Status: l}})
 	if !d.Known[0] {
 		p.t.Fatalf("the end of %s is not known", p.name(step, index))
 	}
@@ -292,7 +298,8 @@ func TestRetryWithAnotherList(t *testing.T) {
 			p.end(0, index, flow.Succeeded)
 		}
 		if got != test.want {
-			t.Errorf("of %s %s was done, and now the list is %s: %q is done again, want %q", test.before, test.done, test.now, got, test.want)
+			t.Errorf("of %s %s was done, and now the list is %s: %q is done again, want %q", test.before, test.done,
+				test.now, got, test.want)
 		}
 		p.want("so", flow.ModeRunning)
 		if n := len(p.itemsIn(0, "s")); n != len(test.now) {
@@ -340,7 +347,8 @@ func TestMissingFacts(t *testing.T) {
 // TestCleanUpOfALine checks that a step that cleans up in a linear template waits for all steps
 // before it, even if the previous one was skipped by hand.
 func TestCleanUpOfALine(t *testing.T) {
-	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}}, flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
+	p := newPlay(t, flow.PlanStep{}, flow.PlanStep{Deps: []int{0}},
+		flow.PlanStep{Deps: []int{1}, Join: progressorv1.JoinRule_JOIN_RULE_ALL_ENDED})
 	p.plan.Linear = true
 	p.start()
 	p.decide(flow.Input{Kind: flow.InputSkip, Outcome: flow.Outcome{Step: 1, Index: flow.NoIndex}})
@@ -364,7 +372,8 @@ func TestNoResult(t *testing.T) {
 	if !p.did("undo 0") {
 		t.Errorf("the step is not undone: %v", p.said)
 	}
-	p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded}})
+	p.decide(flow.Input{Kind: flow.InputEnd,
+		Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Succeeded}})
 	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure || p.state.BadResult != "no such field" {
 		t.Errorf("the run is %+v", p.state)
 	}
@@ -392,7 +401,8 @@ func TestTimeoutWhileItUndoes(t *testing.T) {
 	}
 	p.decide(flow.Input{Kind: flow.InputTick})
 	p.want("sf", flow.ModeCompensating)
-	p.decide(flow.Input{Kind: flow.InputEnd, Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Failed}})
+	p.decide(flow.Input{Kind: flow.InputEnd,
+		Outcome: flow.Outcome{Step: 0, Index: flow.NoIndex, Round: p.state.Round, Undo: true, Status: flow.Failed}})
 	if p.state.Mode != flow.ModeEnded || p.state.Status != flow.ByFailure {
 		t.Errorf("the run is %+v", p.state)
 	}

@@ -17,13 +17,18 @@ import (
 // scope returns the scope of a run of which step a succeeded, b failed and c was skipped.
 func scope(t testing.TB) *flow.Scope {
 	return &flow.Scope{
-		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}], "price": 1.5, "total": {"$float": 1200}, "big": 9007199254740993,
-			"at": "2026-03-01T10:00:00Z", "on": true, "a b": "c", "yes": "yes", "in": "reserved", "people": ["ada", "bob"], "empty": []}`),
-		Scope: "user", ScopeID: "42", RunID: "r1", Attempt: 2, CreatedTime: time.Date(2026, 3, 1, 9, 0, 0, 500_000_000, time.UTC),
+		Payload: value(t, `{"user": {"id": 7, "name": "Ada", "none": null}, "list": [1, "two", {"three": 3}],
+			"price": 1.5, "total": {"$float": 1200}, "big": 9007199254740993,
+			"at": "2026-03-01T10:00:00Z", "on": true, "a b": "c", "yes": "yes", "in": "reserved",
+			"people": ["ada", "bob"], "empty": []}`),
+		Scope: "user", ScopeID: "42", RunID: "r1", Attempt: 2,
+		CreatedTime: time.Date(2026, 3, 1, 9, 0, 0, 500_000_000, time.UTC),
 		Step: func(i int) (flow.Ended, error) {
 			return []flow.Ended{
 				{Status: "succeeded", Result: value(t, `{"url": "https://x/1", "n": 3}`)},
-				{Status: "failed", Failure: &progressorv1.Failure{Reason: "timeout", Message: "too late", Details: value(t, `{"after": 30}`)}},
+				{Status: "failed",
+					Failure: &progressorv1.Failure{Reason: "timeout", Message: "too late",
+						Details: value(t, `{"after": 30}`)}},
 				{Status: "skipped"},
 			}[i], nil
 		},
@@ -34,7 +39,8 @@ func scope(t testing.TB) *flow.Scope {
 // evaluated returns the input of a last step, which may use all names.
 func evaluated(t testing.TB, input string) (*structpb.Value, error) {
 	t.Helper()
-	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""), job("d", `, "forEach": {"items": "[1]"}, "input": `+input)))
+	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
+		job("d", `, "forEach": {"items": "[1]"}, "input": `+input)))
 	return c.Input(&c.Steps[3], scope(t))
 }
 
@@ -43,19 +49,23 @@ func TestValues(t *testing.T) {
 		{`1`, `1`}, {`null`, `null`}, {`"text"`, `"text"`}, {`[1, {"a": "b"}]`, `[1,{"a":"b"}]`},
 		{`"${payload.user}"`, `{"id":7,"name":"Ada","none":null}`},
 		{`"${payload.user.none}"`, `null`},
-		{`"${payload.total + 1.0}"`, `1201`}, {`"${payload.total > 1000.0}"`, `true`}, {`"${payload.total}"`, `{"$float":1200}`},
+		{`"${payload.total + 1.0}"`, `1201`}, {`"${payload.total > 1000.0}"`, `true`},
+		{`"${payload.total}"`, `{"$float":1200}`},
 		{`"${ payload.user.id }"`, `7`},
-		{`{"id": "${payload.user.id}", "list": ["x", "${payload.list}"], "plain": true}`, `{"id":7,"list":["x",[1,"two",{"three":3}]],"plain":true}`},
+		{`{"id": "${payload.user.id}", "list": ["x", "${payload.list}"], "plain": true}`,
+			`{"id":7,"list":["x",[1,"two",{"three":3}]],"plain":true}`},
 		{`"user-${payload.user.id}/${payload.user.name}"`, `"user-7/Ada"`},
 		{`"${scope}:${scope_id} ${run.id}#${run.attempt}"`, `"user:42r1#2"`},
-		{`"${payload.list}, ${payload.user} and ${payload.on} or ${payload.price}"`, `"[1,\"two\",{\"three\":3}],{\"id\":7,\"name\":\"Ada\",\"none\":null}andtrueor1.5"`},
+		{`"${payload.list}, ${payload.user} and ${payload.on} or ${payload.price}"`,
+			`"[1,\"two\",{\"three\":3}],{\"id\":7,\"name\":\"Ada\",\"none\":null}andtrueor1.5"`},
 		{`"$${payload.x} costs $5 and $$${payload.price}$"`, `"${payload.x}costs$5and$${payload.price}$"`},
 		{`"$$ ${payload.price}"`, `"$$1.5"`},
 		{`"${steps.a.status} ${steps.b.status} ${steps.c.status}"`, `"succeededfailedskipped"`},
 		{`"${steps.a.result.url}"`, `"https://x/1"`},
 		{`"${steps.c.result}"`, `null`},
 		{`"${steps.a.failure}"`, `null`},
-		{`"${steps.b.failure}"`, `{"details":{"after":30},"message":"toolate","non_retryable":false,"reason":"timeout"}`},
+		{`"${steps.b.failure}"`,
+			`{"details":{"after":30},"message":"toolate","non_retryable":false,"reason":"timeout"}`},
 		{`"${steps.b.failure.details.after}"`, `30`},
 		{`{"item": "${item.sku}", "index": "${index}", "next": "${index + 1}"}`, `{"index":4,"item":"x","next":5}`},
 		{`"${run.created_time}"`, `"2026-03-01T09:00:00.500Z"`},
@@ -95,20 +105,31 @@ func TestValues(t *testing.T) {
 // TestErrors checks that an error names the expression, its path and the reason.
 func TestErrors(t *testing.T) {
 	for _, test := range []struct{ input, want string }{
-		{`{"x": ["${payload.user.email}"]}`, "steps[3].input.x[0]: `payload.user.email`: there is no field \"email\" in payload.user"},
-		{`"${payload.user.none.x}"`, "steps[3].input: `payload.user.none.x`: payload.user.none is null and has no field \"x\""},
+		{`{"x": ["${payload.user.email}"]}`,
+			"steps[3].input.x[0]: `payload.user.email`: there is no field \"email\" in payload.user"},
+		{`"${payload.user.none.x}"`,
+			"steps[3].input: `payload.user.none.x`: payload.user.none is null and has no field \"x\""},
 		{`"${payload.list.x}"`, "steps[3].input: `payload.list.x`: payload.list is a list and has no field \"x\""},
-		{`"${steps.c.result.url}"`, "steps[3].input: `steps.c.result.url`: steps.c.result is null and has no field \"url\""},
-		{`"Dear ${payload.user.none}"`, "steps[3].input: `payload.user.none`: is null, which has no text: provide one, as in ${EXPR != null ? EXPR : 'none'}"},
+		{`"${steps.c.result.url}"`,
+			"steps[3].input: `steps.c.result.url`: steps.c.result is null and has no field \"url\""},
+		{`"Dear ${payload.user.none}"`,
+			"steps[3].input: `payload.user.none`: is null, which has no text: provide one, as in ${EXPR != null ? " +
+				"EXPR : 'none'}"},
 		{`"${payload.user.email + 'x'}"`, "steps[3].input: `payload.user.email + 'x'`: there is no field \"email\""},
-		{`"${payload.user.id + 1}"`, "no such overload: an operator, a function or a field is used with a value of another type (numbers in JSON are doubles: 1.0, not 1; null has no fields)"},
+		{`"${payload.user.id + 1}"`,
+			"no such overload: an operator, a function or a field is used with a value of another type (numbers in " +
+				"JSON are doubles: 1.0, not 1; null has no fields)"},
 		{`"${payload.list[9]}"`, "steps[3].input: `payload.list[9]`: index out of bounds: 9"},
 		{`"${1 / (index - 4)}"`, "steps[3].input: `1 / (index - 4)`: division by zero"},
 		{`"${1.0 / 0.0}"`, "steps[3].input: `1.0 / 0.0`: is +Inf, a number that JSON does not have"},
-		{`"${dyn({1: 2})}"`, "steps[3].input: `dyn({1: 2})`: has the key 1 of type int, but the keys of a JSON object are strings: write string(…) around it"},
-		{`"${dyn({'a b': [type(1)]})}"`, "steps[3].input: `dyn({'a b': [type(1)]})`: [\"a b\"]: [0]: is of type type, which JSON does not have"},
+		{`"${dyn({1: 2})}"`,
+			"steps[3].input: `dyn({1: 2})`: has the key 1 of type int, but the keys of a JSON object are strings: " +
+				"write string(…) around it"},
+		{`"${dyn({'a b': [type(1)]})}"`,
+			"steps[3].input: `dyn({'a b': [type(1)]})`: [\"a b\"]: [0]: is of type type, which JSON does not have"},
 		{`"${timestamp(payload.yes)}"`, "steps[3].input: `timestamp(payload.yes)`: "},
-		{`"${[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, a + b + c + d > 0))))}"`, "costs more than"},
+		{`"${[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, ` +
+			`[1,2,3,4,5,6,7,8,9].all(d, a + b + c + d > 0))))}"`, "costs more than"},
 	} {
 		_, err := evaluated(t, test.input)
 		var e *flow.ExpressionError
@@ -125,7 +146,8 @@ func TestBounds(t *testing.T) {
 	for i := range 10_000 {
 		items = append(items, map[string]any{"sku": fmt.Sprint(i), "price": float64(i)})
 	}
-	payload, err := structpb.NewValue(map[string]any{"items": items, "text": strings.Repeat("x", 100_000), "half": strings.Repeat("x", 600_000)})
+	payload, err := structpb.NewValue(
+		map[string]any{"items": items, "text": strings.Repeat("x", 100_000), "half": strings.Repeat("x", 600_000)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +187,8 @@ func TestConstants(t *testing.T) {
 // error of the lookup is returned.
 func TestLazy(t *testing.T) {
 	c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""),
-		job("d", `, "condition": "payload.on || steps.a.result.x == 1", "input": ["${steps.b.result}", "${steps.b.status}", "${[1, 2].all(i, steps.b.status != steps.c.status)}"]`)))
+		job("d", `, "condition": "payload.on || steps.a.result.x == 1", "input": ["${steps.b.result}", `+
+			`"${steps.b.status}", "${[1, 2].all(i, steps.b.status != steps.c.status)}"]`)))
 	asked := map[int]int{}
 	s := scope(t)
 	step := s.Step
@@ -192,10 +215,13 @@ func TestLazy(t *testing.T) {
 func TestConditionsItemsAndTimes(t *testing.T) {
 	s := scope(t)
 	for condition, want := range map[string]string{
-		"payload.on": "true", "!payload.on": "false", "payload.user.id == 7": "true", "steps.a.status == 'succeeded'": "true",
-		"payload.yes":     "steps[3].condition: `payload.yes`: is a string; a condition must be true or false",
-		"payload.list[0]": "steps[3].condition: `payload.list[0]`: is of type double; a condition must be true or false",
-		"payload.no":      "steps[3].condition: `payload.no`: there is no field \"no\" in payload",
+		"payload.on": "true", "!payload.on": "false", "payload.user.id == 7": "true",
+		"steps.a.status == 'succeeded'": "true",
+		"payload.yes": "steps[3].condition: `payload.yes`: is a string; a condition must be true " +
+			"or false",
+		"payload.list[0]": "steps[3].condition: `payload.list[0]`: is of type double; a condition must be true " +
+			"or false",
+		"payload.no": "steps[3].condition: `payload.no`: there is no field \"no\" in payload",
 	} {
 		c := compile(t, linear(job("a", ""), job("b", ""), job("c", ""), job("d", `, "condition": "`+condition+`"`)))
 		if ok, err := c.Condition(&c.Steps[3], s); fmt.Sprint(ok) != want && (err == nil || err.Error() != want) {
@@ -203,11 +229,13 @@ func TestConditionsItemsAndTimes(t *testing.T) {
 		}
 	}
 	for items, want := range map[string]string{
-		"payload.list": `[1,"two",{"three":3}]`, "payload.list.filter(x, x == 1)": `[1]`, "[]": `[]`, "payload.empty": `[]`, "[scope, 'x']": `["user","x"]`,
-		"payload.user":       "steps[0].for_each.items: `payload.user`: is an object; for_each needs a list",
-		"payload.price":      "steps[0].for_each.items: `payload.price`: is a number; for_each needs a list",
-		"payload[scope]":     "steps[0].for_each.items: `payload[scope]`: there is no field \"user2\"",
-		"dyn([{1: 2}])":      "steps[0].for_each.items: `dyn([{1: 2}])`: [0]: has the key 1 of type int, but the keys of a JSON object are strings: write string(…) around it",
+		"payload.list": `[1,"two",{"three":3}]`, "payload.list.filter(x, x == 1)": `[1]`, "[]": `[]`,
+		"payload.empty": `[]`, "[scope, 'x']": `["user","x"]`,
+		"payload.user":   "steps[0].for_each.items: `payload.user`: is an object; for_each needs a list",
+		"payload.price":  "steps[0].for_each.items: `payload.price`: is a number; for_each needs a list",
+		"payload[scope]": "steps[0].for_each.items: `payload[scope]`: there is no field \"user2\"",
+		"dyn([{1: 2}])": "steps[0].for_each.items: `dyn([{1: 2}])`: [0]: has the key 1 of type int, but the " +
+			"keys of a JSON object are strings: write string(…) around it",
 		"payload['a b']":     "steps[0].for_each.items: `payload['a b']`: is of type string; for_each needs a list",
 		"payload.user.none":  "steps[0].for_each.items: `payload.user.none`: is null; for_each needs a list",
 		"payload.list[1][0]": "there is no field \"0\"",
@@ -218,30 +246,35 @@ func TestConditionsItemsAndTimes(t *testing.T) {
 		}
 		c := compile(t, linear(job("a", `, "forEach": {"items": "`+items+`"}`)))
 		list, err := c.Items(&c.Steps[0], s)
-		if got := text(t, structpb.NewListValue(&structpb.ListValue{Values: list})); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
+		if got := text(t, structpb.NewListValue(&structpb.ListValue{Values: list})); err == nil && got != want ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s, %v, want %s", items, got, err, want)
 		}
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for until, want := range map[string]string{
-		`"duration": "90s"`:                                         "2026-03-01 12:01:30 +0000 UTC",
-		`"time": "run.created_time"`:                                "2026-03-01 09:00:00.5 +0000 UTC",
-		`"time": "timestamp(payload.at) + duration('1h')"`:          "2026-03-01 11:00:00 +0000 UTC",
-		`"time": "payload.at"`:                                      "steps[0].delay.time: `payload.at`: is a string: write timestamp(…) around it",
-		`"time": "payload['a b']"`:                                  "steps[0].delay.time: `payload['a b']`: is a string: write timestamp(…) around it",
-		`"time": "payload.list"`:                                    "steps[0].delay.time: `payload.list`: is a list; a delay needs a timestamp",
+		`"duration": "90s"`:                                "2026-03-01 12:01:30 +0000 UTC",
+		`"time": "run.created_time"`:                       "2026-03-01 09:00:00.5 +0000 UTC",
+		`"time": "timestamp(payload.at) + duration('1h')"`: "2026-03-01 11:00:00 +0000 UTC",
+		`"time": "payload.at"`: "steps[0].delay.time: `payload.at`: is a " +
+			"string: write timestamp(…) around it",
+		`"time": "payload['a b']"`: "steps[0].delay.time: `payload['a b']`: is a string: write timestamp(…) around it",
+		`"time": "payload.list"`: "steps[0].delay.time: `payload.list`: is a " +
+			"list; a delay needs a timestamp",
 		`"time": "payload.on ? dyn(1) : dyn(run.created_time)"`:     "is of type int; a delay needs a timestamp",
 		`"time": "payload.price > 1.0 ? run.created_time : dyn(1)"`: "2026-03-01 09:00:00.5 +0000 UTC",
 	} {
 		c := compile(t, linear(`{"stepId": "a", "delay": {`+until+`}}`))
-		if at, err := c.Until(&c.Steps[0], scope(t), now); at.String() != want && (err == nil || !strings.Contains(err.Error(), want)) {
+		if at, err := c.Until(&c.Steps[0], scope(t), now); at.String() != want &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %s, %v, want %s", until, at, err, want)
 		}
 	}
 }
 
 func TestItemsAreBounded(t *testing.T) {
-	c := compile(t, linear(job("a", `, "forEach": {"items": "payload"}`), job("b", `, "forEach": {"items": "payload + payload"}`)))
+	c := compile(t, linear(job("a", `, "forEach": {"items": "payload"}`),
+		job("b", `, "forEach": {"items": "payload + payload"}`)))
 	list := &structpb.ListValue{Values: make([]*structpb.Value, flow.MaxItems)}
 	for i := range list.Values {
 		list.Values[i] = structpb.NewNumberValue(float64(i))
@@ -250,7 +283,8 @@ func TestItemsAreBounded(t *testing.T) {
 	if got, err := c.Items(&c.Steps[0], s); err != nil || len(got) != flow.MaxItems {
 		t.Error(len(got), err)
 	}
-	if _, err := c.Items(&c.Steps[1], s); err == nil || !strings.Contains(err.Error(), "has 20000 items, at most 10000") {
+	if _, err := c.Items(&c.Steps[1], s); err == nil ||
+		!strings.Contains(err.Error(), "has 20000 items, at most 10000") {
 		t.Error(err)
 	}
 }
@@ -258,7 +292,8 @@ func TestItemsAreBounded(t *testing.T) {
 // TestDefaultInputs checks that a step without an input gets the payload, or its item under
 // for_each, and that a run without a payload gets the input.
 func TestDefaultInputs(t *testing.T) {
-	c := compile(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`), `{"stepId": "c", "input": {"x": "${scope}"}, "run": {"type": "other"}}`,
+	c := compile(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`),
+		`{"stepId": "c", "input": {"x": "${scope}"}, "run": {"type": "other"}}`,
 		`{"stepId": "d", "run": {"type": "other", "payload": ["${scope_id}"]}}`))
 	s := &flow.Scope{Payload: value(t, `{"p": 1}`), Item: value(t, `"i"`), Scope: "user", ScopeID: "42"}
 	for i, want := range []string{`{"p":1}`, `"i"`, `{"x":"user"}`, `["42"]`} {
@@ -277,14 +312,17 @@ func TestDefaultInputs(t *testing.T) {
 
 func TestWaits(t *testing.T) {
 	wait := func(fields string) *flow.Template { return compile(t, linear(`{"stepId": "a", "wait": {`+fields+`}}`)) }
-	c := wait(`"title": "Check ${payload.user.name}'s ${payload.list}", "assignees": ["ops", "${payload.people}", "team-${scope}"]`)
+	c := wait(`"title": "Check ${payload.user.name}'s ${payload.list}", "assignees": ["ops", "${payload.people}", ` +
+		`"team-${scope}"]`)
 	if title, err := c.Title(&c.Steps[0], scope(t)); err != nil || title != `Check Ada's [1,"two",{"three":3}]` {
 		t.Error(title, err)
 	}
-	if all, err := c.Assignees(&c.Steps[0], scope(t)); err != nil || !reflect.DeepEqual(all, []string{"ops", "ada", "bob", "team-user"}) {
+	if all, err := c.Assignees(&c.Steps[0], scope(t)); err != nil ||
+		!reflect.DeepEqual(all, []string{"ops", "ada", "bob", "team-user"}) {
 		t.Error(all, err)
 	}
-	if title, err := wait(`"title": "${payload.user.id}"`).Title(&wait(`"title": "${payload.user.id}"`).Steps[0], scope(t)); err != nil || title != "7" {
+	if title, err := wait(`"title": "${payload.user.id}"`).Title(&wait(`"title": "${payload.user.id}"`).Steps[0],
+		scope(t)); err != nil || title != "7" {
 		t.Error(title, err)
 	}
 	for _, c := range []*flow.Template{wait(``), wait(`"title": "$${x}"`)} {
@@ -295,8 +333,9 @@ func TestWaits(t *testing.T) {
 	for assignee, want := range map[string]string{
 		"${payload.empty}": "steps[0].wait.assignees[0]: `payload.empty`: is empty, so that anyone could answer",
 		"${payload.list}":  "contains a number; an assignee must be a string", "${payload.price}": "contains a number",
-		"${payload.nobody}": "there is no field", "${payload.user.none}": "contains null", "${payload.yes.substring}": "is a string and has no field",
-		"${''}": "contains an empty name",
+		"${payload.nobody}": "there is no field", "${payload.user.none}": "contains null",
+		"${payload.yes.substring}": "is a string and has no field",
+		"${''}":                    "contains an empty name",
 	} {
 		c := wait(`"assignees": ["` + assignee + `"]`)
 		if all, err := c.Assignees(&c.Steps[0], scope(t)); err == nil || !strings.Contains(err.Error(), want) {
@@ -316,7 +355,8 @@ func TestResult(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
-	target := &progressorv1.StartRunTarget{Type: "report", PayloadTemplate: value(t, `{"cron": "${cron_id}", "at": "${fire_time}", "day": "${fire_time.getDayOfMonth()}",
+	target := &progressorv1.StartRunTarget{Type: "report",
+		PayloadTemplate: value(t, `{"cron": "${cron_id}", "at": "${fire_time}", "day": "${fire_time.getDayOfMonth()}",
 		"from": "${fire_time - duration('24h')}", "text": "attempt ${attempt}"}`)}
 	c, problems := flow.CompileTarget(target)
 	if len(problems) > 0 {
@@ -324,8 +364,9 @@ func TestTargets(t *testing.T) {
 	}
 	fire := flow.Fire{CronID: "daily", Time: time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC), Attempt: 2}
 	got, err := c.Payload(fire)
-	if want := `{"at":"2026-03-01T06:00:00Z","cron":"daily","day":0,"from":"2026-02-28T06:00:00Z","text":"attempt2"}`; err != nil || text(t, got) != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
+	fired := `{"at":"2026-03-01T06:00:00Z","cron":"daily","day":0,"from":"2026-02-28T06:00:00Z","text":"attempt2"}`
+	if err != nil || text(t, got) != fired {
+		t.Errorf("%s, %v, want %s", got, err, fired)
 	}
 	for want, constant := range map[string]*structpb.Value{"null": nil, `{"x":1}`: value(t, `{"x": 1}`)} {
 		c, _ := flow.CompileTarget(&progressorv1.StartRunTarget{Type: "report", PayloadTemplate: constant})
@@ -333,11 +374,13 @@ func TestTargets(t *testing.T) {
 			t.Error(got, err)
 		}
 	}
-	bad := &progressorv1.StartRunTarget{Type: "Report", Version: -1, PayloadTemplate: value(t, `{"a": "${payload.x}", "b": "${steps.a.result}", "c": "${fire_time"}`)}
+	bad := &progressorv1.StartRunTarget{Type: "Report", Version: -1,
+		PayloadTemplate: value(t, `{"a": "${payload.x}", "b": "${steps.a.result}", "c": "${fire_time"}`)}
 	want := "type: \"Report\" must be 1 to 128 of a-z, 0-9, _, . and -\nversion: must be greater than or equal to 0\n" +
-		"payload_template.a: `payload.x`: line 1, column 1: there is no payload here; use cron_id, fire_time, attempt\n" +
-		"payload_template.b: `steps.a.result`: line 1, column 1: there is no steps here; use cron_id, fire_time, attempt\n" +
-		"payload_template.c: ${fire_time: has ${ without }: close it, or write $${ for the text ${"
+		"payload_template.a: `payload.x`: line 1, column 1: there is no payload here; use cron_id, fire_time, " +
+		"attempt\n" +
+		"payload_template.b: `steps.a.result`: line 1, column 1: there is no steps here; use cron_id, fire_time, " +
+		"attempt\npayload_template.c: ${fire_time: has ${ without }: close it, or write $${ for the text ${"
 	if _, problems := flow.CompileTarget(bad); lines(problems) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", lines(problems), want)
 	}

@@ -91,11 +91,14 @@ var baseEnvironments = sync.OnceValues(func() ([3]*cel.Env, error) {
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 	}
 	run := append(slices.Clone(options),
-		cel.Variable("payload", cel.DynType), cel.Variable("scope", cel.StringType), cel.Variable("scope_id", cel.StringType),
-		cel.Variable("run.id", cel.StringType), cel.Variable("run.attempt", cel.IntType), cel.Variable("run.created_time", cel.TimestampType))
+		cel.Variable("payload", cel.DynType), cel.Variable("scope", cel.StringType),
+		cel.Variable("scope_id", cel.StringType),
+		cel.Variable("run.id", cel.StringType), cel.Variable("run.attempt", cel.IntType),
+		cel.Variable("run.created_time", cel.TimestampType))
 	item := append(slices.Clone(run), cel.Variable("item", cel.DynType), cel.Variable("index", cel.IntType))
 	target := append(slices.Clone(options),
-		cel.Variable("cron_id", cel.StringType), cel.Variable("fire_time", cel.TimestampType), cel.Variable("attempt", cel.IntType))
+		cel.Variable("cron_id", cel.StringType), cel.Variable("fire_time", cel.TimestampType),
+		cel.Variable("attempt", cel.IntType))
 	var envs [3]*cel.Env
 	var errs []error
 	for i, o := range [][]cel.EnvOption{run, item, target} {
@@ -112,7 +115,8 @@ func (p place) names() []string {
 	case p.target:
 		return []string{"cron_id", "fire_time", "attempt"}
 	case p.item:
-		return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID", "item", "index"}
+		return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID", "item",
+			"index"}
 	}
 	return []string{"payload", "scope", "scope_id", "run.id", "run.attempt", "run.created_time", "steps.ID"}
 }
@@ -167,7 +171,8 @@ func (c *compiler) expression(path, text string, at place, w want) *expression {
 		c.add(path, "is an empty expression: write one, such as payload.name")
 		return e
 	}
-	if e.plain = parsePlain(e.text, at); e.plain != nil && (e.plain.kind == kindJSON || e.plain.kind == wantKinds[w] || w == wantValue) {
+	if e.plain = parsePlain(e.text, at); e.plain != nil &&
+		(e.plain.kind == kindJSON || e.plain.kind == wantKinds[w] || w == wantValue) {
 		if e.plain.step != "" {
 			c.mayRead(e, at, e.plain.step)
 		}
@@ -245,14 +250,17 @@ func (c *compiler) issues(e *expression, at place, issues *cel.Issues) {
 		if m := undeclared.FindStringSubmatch(message); m != nil {
 			message = fmt.Sprintf("there is no %s here; use %s", m[1], strings.Join(at.names(), ", "))
 			if m[1] == "item" || m[1] == "index" {
-				message = fmt.Sprintf("there is no %s here: it exists only in expressions that for_each evaluates for each item", m[1])
+				message = fmt.Sprintf(
+					"there is no %s here: it exists only in expressions that for_each evaluates for each item", m[1])
 			}
 		}
 		if strings.Contains(message, "recursion") {
-			c.add(e.path, "%s: is nested deeper than %d: simplify it, or compute a part of it in an earlier step", quote(e.text), maxDepth)
+			c.add(e.path, "%s: is nested deeper than %d: simplify it, or compute a part of it in an earlier step",
+				quote(e.text), maxDepth)
 			return
 		}
-		c.add(e.path, "%s: line %d, column %d: %s", quote(e.text), issue.Location.Line(), issue.Location.Column()+1, message)
+		c.add(e.path, "%s: line %d, column %d: %s", quote(e.text), issue.Location.Line(), issue.Location.Column()+1,
+			message)
 	}
 }
 
@@ -270,7 +278,8 @@ func (c *compiler) mayRead(e *expression, at place, id string) bool {
 		if c.template.Linear {
 			c.add(e.path, "%s: step %s comes later and has not ended at that time", quote(e.text), id)
 		} else {
-			c.add(e.path, "%s: step %s may not have ended at that time: add it to depends_on of this step or of an earlier one", quote(e.text), id)
+			c.add(e.path, "%s: step %s may not have ended at that time: add it to depends_on of this step or of an "+
+				"earlier one", quote(e.text), id)
 		}
 		return false
 	}
@@ -374,9 +383,11 @@ func (w *walker) name(names []string, has bool) {
 			}
 			w.refuse("steps is not a value: write steps.%s.status, steps.%s.result or steps.%s.failure", id, id, id)
 		case !slices.Contains(stepFields, names[2]):
-			w.refuse("a step has status, result and failure, but no %s: its result is steps.%s.result", names[2], names[1])
+			w.refuse("a step has status, result and failure, but no %s: its result is steps.%s.result", names[2],
+				names[1])
 		case has && len(names) == 3:
-			w.refuse("steps.%s.%s needs no has(), it is null if the step has no value: write steps.%s.%s != null", names[1], names[2], names[1], names[2])
+			w.refuse("steps.%s.%s needs no has(), it is null if the step has no value: write steps.%s.%s != null",
+				names[1], names[2], names[1], names[2])
 		default:
 			w.steps = true
 			w.wrong = !w.mayRead(w.expression, w.place, names[1]) || w.wrong
@@ -413,7 +424,8 @@ func notJSON(t *cel.Type) string {
 	case cel.MapKind:
 		if p := t.Parameters(); len(p) == 2 {
 			if k := p[0].Kind(); k != cel.StringKind && k != cel.DynKind && k != cel.TypeParamKind {
-				return fmt.Sprintf("has keys of type %s, but the keys of a JSON object are strings: write string(…) around them", p[0])
+				return fmt.Sprintf(
+					"has keys of type %s, but the keys of a JSON object are strings: write string(…) around them", p[0])
 			}
 			return notJSON(p[1])
 		}
@@ -453,9 +465,11 @@ func evalMessage(err error) string {
 	case strings.HasPrefix(text, "no such key: "):
 		return fmt.Sprintf("there is no field %q", strings.TrimPrefix(text, "no such key: "))
 	case strings.Contains(text, "cost limit exceeded"):
-		return fmt.Sprintf("costs more than the limit of %d units, or of %d if it is evaluated for each item", maxCost, maxItemCost)
+		return fmt.Sprintf("costs more than the limit of %d units, or of %d if it is evaluated for each item", maxCost,
+			maxItemCost)
 	case strings.Contains(text, "no such overload"):
-		return text + ": an operator, a function or a field is used with a value of another type (numbers in JSON are doubles: 1.0, not 1; null has no fields)"
+		return text + ": an operator, a function or a field is used with a value of another type (numbers in JSON " +
+			"are doubles: 1.0, not 1; null has no fields)"
 	}
 	return text
 }

@@ -17,11 +17,17 @@ import (
 // be evaluated.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
-		graph(job("a", ""), job("b", `, "dependsOn": ["a", "b", "zz"], "condition": "steps.a.status == 'x'", "input": {"x": ["${payload.a}", "$${"]}`)),
-		linear(`{"stepId": "a", "wait": {"title": "${scope}", "assignees": ["${payload}"], "due": "1s", "dueAction": 3, "dueResult": {"a": 1}, "resultSchema": {"type": "object"}}}`),
-		linear(`{"stepId": "a", "delay": {"time": "timestamp(payload.at)"}, "forEach": {"items": "payload.list.map(x, x)"}}`, `{"stepId": "b", "run": {"type": "order", "payload": "${steps.a.result}"}}`),
+		graph(job("a", ""), job("b",
+			`, "dependsOn": ["a", "b", "zz"], "condition": "steps.a.status == 'x'", `+
+				`"input": {"x": ["${payload.a}", "$${"]}`)),
+		linear(`{"stepId": "a", "wait": {"title": "${scope}", "assignees": ["${payload}"], "due": "1s", ` +
+			`"dueAction": 3, "dueResult": {"a": 1}, "resultSchema": {"type": "object"}}}`),
+		linear(`{"stepId": "a", "delay": {"time": "timestamp(payload.at)"}, `+
+			`"forEach": {"items": "payload.list.map(x, x)"}}`,
+			`{"stepId": "b", "run": {"type": "order", "payload": "${steps.a.result}"}}`),
 		`{"payloadSchema": {"$ref": "#"}, "dedupeKeys": ["a.b"], "steps": [{"stepId": "a", "job": {}}]}`,
-		`{"payloadSchema": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a", "$dynamicRef": "#x"}, "steps": [null, {}]}`,
+		`{"payloadSchema": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a", ` +
+			`"$dynamicRef": "#x"}, "steps": [null, {}]}`,
 		`{"payloadSchema": {"$id": "x", "$anchor": "y", "properties": {"a": {"pattern": "(", "minimum": 1e400}}}}`,
 	} {
 		f.Add(seed)
@@ -75,9 +81,12 @@ func known(t *testing.T, err error) {
 // FuzzValue checks values with any text. A value is rejected with its path, evaluates to a result,
 // or returns an error. Without ${, it stays unchanged.
 func FuzzValue(f *testing.F) {
-	for _, seed := range []string{"", "$", "${", "${}", "$${", "${payload}", "a${item}b", "${'}'}", "${{'a': 1}}", "${payload.list.map(x, x + x)}", "${r'\\'}", "${`a b`}", "${1u - 2u}",
-		"${'a'.matches(payload.yes)}", "${[1].map(i, [1].map(j, i))}", "${bytes('x')}", "${google.protobuf.Struct{}}", "${google.protobuf.Any{}}", "${type(1) == int}", "${payload.?a}",
-		"${duration('-1s')}", "${timestamp('0001-01-01T00:00:00Z')}", "${timestamp(253402300799)}", "${google.protobuf.Timestamp{seconds: 1}}", "${google.protobuf.Value{}}", "${steps.a.result}"} {
+	for _, seed := range []string{"", "$", "${", "${}", "$${", "${payload}", "a${item}b", "${'}'}", "${{'a': 1}}",
+		"${payload.list.map(x, x + x)}", "${r'\\'}", "${`a b`}", "${1u - 2u}",
+		"${'a'.matches(payload.yes)}", "${[1].map(i, [1].map(j, i))}", "${bytes('x')}", "${google.protobuf.Struct{}}",
+		"${google.protobuf.Any{}}", "${type(1) == int}", "${payload.?a}",
+		"${duration('-1s')}", "${timestamp('0001-01-01T00:00:00Z')}", "${timestamp(253402300799)}",
+		"${google.protobuf.Timestamp{seconds: 1}}", "${google.protobuf.Value{}}", "${steps.a.result}"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -85,7 +94,8 @@ func FuzzValue(f *testing.F) {
 			return
 		}
 		m := source(t, linear(job("a", ""), job("b", `, "forEach": {"items": "[1]"}`)))
-		m.Steps[1].Input = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue(text)}})
+		m.Steps[1].Input = structpb.NewListValue(
+			&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue(text)}})
 		c, problems := flow.Compile(m)
 		for _, p := range problems {
 			if p.Path != "steps[1].input[0]" || p.Message == "" {

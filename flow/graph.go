@@ -28,7 +28,9 @@ func (c *compiler) link() {
 		given := s.Source.GetDependsOn()
 		if c.template.Linear {
 			if len(given) > 0 {
-				c.add(s.path("depends_on"), "is not allowed with step_order LINEAR, where each step follows the previous one: remove it, or set step_order: GRAPH")
+				c.add(s.path("depends_on"),
+					"is not allowed with step_order LINEAR, where each step follows the previous one: remove it, or "+
+						"set step_order: GRAPH")
 			}
 			if i > 0 {
 				s.DependsOn = []int{i - 1}
@@ -141,7 +143,8 @@ func (c *compiler) cycle(way []int) {
 	// The two lists differ if an earlier name is not a step. The message needs the index in the
 	// source.
 	given := slices.Index(s.Source.GetDependsOn(), c.template.Steps[s.DependsOn[on]].ID)
-	c.add(s.path(fmt.Sprintf("depends_on[%d]", given)), "closes a cycle, %s: remove one of these dependencies", strings.Join(ids, " → "))
+	c.add(s.path(fmt.Sprintf("depends_on[%d]", given)), "closes a cycle, %s: remove one of these dependencies",
+		strings.Join(ids, " → "))
 }
 
 // known returns a hint for an unknown step: the most similar id, or the ids that exist.

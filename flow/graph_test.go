@@ -111,7 +111,9 @@ func TestThousandSteps(t *testing.T) {
 	steps := func(n int, dependsOn func(int) []string) string {
 		var list []string
 		for i := range n {
-			list = append(list, job(fmt.Sprintf("s%d", i), `, "dependsOn": [`+strings.Join(dependsOn(i), ",")+`], "input": "${payload.x}"`))
+			list = append(list,
+				job(fmt.Sprintf("s%d", i),
+					`, "dependsOn": [`+strings.Join(dependsOn(i), ",")+`], "input": "${payload.x}"`))
 		}
 		return graph(list...)
 	}
@@ -130,11 +132,14 @@ func TestThousandSteps(t *testing.T) {
 	}
 	ring := source(t, steps(1000, before))
 	ring.Steps[0].DependsOn = []string{"s999"}
-	if _, problems := flow.Compile(ring); len(problems) != 1 || !strings.Contains(problems[0].Message, "s0 → s999 → s998 → s997 → s996 → s995 → … → s5 → s4 → s3 → s2 → s1 → s0") {
+	if _, problems := flow.Compile(ring); len(problems) != 1 ||
+		!strings.Contains(problems[0].Message,
+			"s0 → s999 → s998 → s997 → s996 → s995 → … → s5 → s4 → s3 → s2 → s1 → s0") {
 		t.Error(lines(problems))
 	}
 	_, problems := flow.Compile(source(t, steps(1001, before)))
-	if want := "steps: must be at most 1000 (got 1001): start runs of other templates from steps of this one"; lines(problems) != want {
+	if want := "steps: must be at most 1000 (got 1001): start runs of other templates from steps of this one"; lines(
+		problems) != want {
 		t.Error(lines(problems))
 	}
 }

@@ -93,7 +93,9 @@ func (c *conversion) object(m traits.Mapper, depth int) (*structpb.Value, error)
 		key := i.Next()
 		name, ok := key.(types.String)
 		if !ok {
-			return nil, fmt.Errorf("has the key %v of type %s, but the keys of a JSON object are strings: write string(…) around it", key.Value(), key.Type().TypeName())
+			return nil, fmt.Errorf(
+				"has the key %v of type %s, but the keys of a JSON object are strings: write string(…) around it",
+				key.Value(), key.Type().TypeName())
 		}
 		if err := c.grow(len(name)); err != nil {
 			return nil, err

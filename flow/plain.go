@@ -33,8 +33,10 @@ var plainName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // celWords are the words that CEL does not accept as names.
 var celWords = map[string]bool{
-	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true, "function": true, "if": true,
-	"import": true, "in": true, "let": true, "loop": true, "package": true, "namespace": true, "null": true, "return": true, "true": true,
+	"as": true, "break": true, "const": true, "continue": true, "else": true, "false": true, "for": true,
+	"function": true, "if": true,
+	"import": true, "in": true, "let": true, "loop": true, "package": true, "namespace": true, "null": true,
+	"return": true, "true": true,
 	"var": true, "void": true, "while": true,
 }
 
@@ -87,11 +89,13 @@ func (p *plainPath) resolve(e *expression, vars variables) (any, error) {
 	for i, field := range p.fields {
 		object, isObject := v.GetKind().(*structpb.Value_StructValue)
 		if !isObject {
-			return nil, e.errorf("%s is %s and has no field %q", strings.Join(append([]string{p.root}, p.fields[:i]...), "."), kindOf(v), field)
+			return nil, e.errorf("%s is %s and has no field %q",
+				strings.Join(append([]string{p.root}, p.fields[:i]...), "."), kindOf(v), field)
 		}
 		next, ok := object.StructValue.GetFields()[field]
 		if !ok {
-			return nil, e.errorf("there is no field %q in %s", field, strings.Join(append([]string{p.root}, p.fields[:i]...), "."))
+			return nil, e.errorf("there is no field %q in %s", field,
+				strings.Join(append([]string{p.root}, p.fields[:i]...), "."))
 		}
 		v = next
 	}

@@ -54,12 +54,17 @@ func TestPlainPathsAreCEL(t *testing.T) {
 	}
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		scope := &Scope{Payload: drawValue(t, 3), Scope: "s", RunID: "r", Item: drawValue(t, 2), Index: 3, Step: func(int) (Ended, error) {
-			return Ended{Status: "failed", Result: drawValue(t, 2), Failure: &progressorv1.Failure{Reason: "x"}}, nil
-		}}
-		path := rapid.SampledFrom([]string{"payload", "item", "steps.a.result", "steps.a.failure", "steps.a.status", "scope", "index", "run.id", "run.created_time"}).Draw(t, "root")
+		scope := &Scope{Payload: drawValue(t, 3), Scope: "s", RunID: "r", Item: drawValue(t, 2), Index: 3,
+			Step: func(int) (Ended, error) {
+				return Ended{Status: "failed", Result: drawValue(t, 2), Failure: &progressorv1.Failure{Reason: "x"}},
+					nil
+			}}
+		path := rapid.SampledFrom(
+			[]string{"payload", "item", "steps.a.result", "steps.a.failure", "steps.a.status", "scope", "index",
+				"run.id", "run.created_time"}).Draw(t, "root")
 		if rapid.Bool().Draw(t, "deep") {
-			for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "C_1", "reason"}), 0, 3).Draw(t, "fields") {
+			for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "C_1", "reason"}), 0, 3).Draw(t,
+				"fields") {
 				path += "." + name
 			}
 		}
@@ -101,7 +106,8 @@ func TestPlainPathsAreCEL(t *testing.T) {
 
 func TestClosing(t *testing.T) {
 	for text, want := range map[string]int{
-		"a}": 1, "}": 0, "": -1, "a": -1, "{1: {}}}x": 7, `'}'}`: 3, `"\"}"}`: 5, `r"\"}`: 4, `br'\'}`: 5, `'''a'}'''}`: 9, `'''}`: -1, `'}`: -1,
+		"a}": 1, "}": 0, "": -1, "a": -1, "{1: {}}}x": 7, `'}'}`: 3, `"\"}"}`: 5, `r"\"}`: 4, `br'\'}`: 5,
+		`'''a'}'''}`: 9, `'''}`: -1, `'}`: -1,
 		"`}`}": 3, "`}": -1, "1 // }\n}": 7, "1 // }": -1, "1 / 2}": 5, `bar'x'}`: 6, `'\\'}`: 4,
 	} {
 		if got := closing(text); got != want {

@@ -32,7 +32,8 @@ func (t *Template) Plan(backoff func(attempt int32) time.Duration) *Plan {
 		s := &t.Steps[i]
 		each := s.Source.GetForEach()
 		p.Steps[i] = PlanStep{
-			Deps: s.DependsOn, Dependants: s.Dependants, Join: s.Join, Conditional: s.condition != nil, Each: s.ForEach(),
+			Deps: s.DependsOn, Dependants: s.Dependants, Join: s.Join, Conditional: s.condition != nil,
+			Each:       s.ForEach(),
 			MaxRunning: int(each.GetMaxRunning()), MaxFailures: int(each.GetMaxFailures()), Cancelable: s.Cancelable,
 			Process: s.Action == ActionProcess,
 			Ignore:  s.Source.GetIgnoreFailure(), Undoable: s.Source.GetCompensation() != nil,

@@ -121,7 +121,8 @@ func violation(v *protovalidate.Violation) string {
 		return "is required"
 	case "enum.defined_only":
 		if v.FieldDescriptor != nil && v.FieldDescriptor.Enum() != nil {
-			return fmt.Sprintf("must be one of %s (got %d)", strings.Join(enumNames(v.FieldDescriptor.Enum()), ", "), v.FieldValue.Enum())
+			return fmt.Sprintf("must be one of %s (got %d)", strings.Join(enumNames(v.FieldDescriptor.Enum()), ", "),
+				v.FieldValue.Enum())
 		}
 	}
 	return message

@@ -130,12 +130,14 @@ func (f *flattening) visit(e *jsonschema.ValidationError) {
 			f.add(joined(path, name), "is required if %s is set", k.Prop)
 		}
 	case *kind.PropertyNames:
-		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property), "has a name that the schema does not allow")
+		f.add(joined(f.owner(f.name, f.instance, len(e.InstanceLocation), k.Property), k.Property),
+			"has a name that the schema does not allow")
 	case *kind.AnyOf:
 		f.branches(path, e, "must match one of %d schemas: %s")
 	case *kind.OneOf:
 		if len(k.Subschemas) > 1 {
-			f.add(path, "must match exactly one schema of oneOf (matches number %d and number %d)", k.Subschemas[0]+1, k.Subschemas[1]+1)
+			f.add(path, "must match exactly one schema of oneOf (matches number %d and number %d)", k.Subschemas[0]+1,
+				k.Subschemas[1]+1)
 			return
 		}
 		f.branches(path, e, "must match exactly one of %d schemas: %s")

@@ -27,7 +27,8 @@ type schemaWork struct {
 // tooMuchWork returns the location of a schema whose validation would take too long and the reason,
 // or "" if there is none.
 func tooMuchWork(s *jsonschema.Schema) (where, message string) {
-	w := &schemaWork{applied: map[*jsonschema.Schema]int{}, visited: map[*jsonschema.Schema]int{}, open: map[*jsonschema.Schema]bool{}}
+	w := &schemaWork{applied: map[*jsonschema.Schema]int{}, visited: map[*jsonschema.Schema]int{},
+		open: map[*jsonschema.Schema]bool{}}
 	var walk func(s *jsonschema.Schema)
 	seen := map[*jsonschema.Schema]bool{}
 	walk = func(s *jsonschema.Schema) {
@@ -37,9 +38,11 @@ func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 		seen[s] = true
 		switch n := w.apply(s); {
 		case w.circle != "":
-			where, message = w.circle, "refers to itself without descending into the value: its validation would never end"
+			where, message = w.circle,
+				"refers to itself without descending into the value: its validation would never end"
 		case n > maxApplied:
-			where, message = s.Location, "checks one value against more than 10000 schemas: reduce the references to the same schema"
+			where, message = s.Location,
+				"checks one value against more than 10000 schemas: reduce the references to the same schema"
 		}
 		for _, next := range slices.Concat(inPlace(s), below(s)) {
 			walk(next)
@@ -47,7 +50,8 @@ func tooMuchWork(s *jsonschema.Schema) (where, message string) {
 	}
 	walk(s)
 	if message == "" && w.visit(s) > maxVisited {
-		where, message = s.Location, "checks a value against more than 1000000 schemas: reduce the references to the same schema"
+		where, message = s.Location,
+			"checks a value against more than 1000000 schemas: reduce the references to the same schema"
 	}
 	return strings.TrimPrefix(where, documentURL), message
 }
@@ -107,7 +111,8 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 
 // below returns the schemas that apply to the fields and items of the value.
 func below(s *jsonschema.Schema) []*jsonschema.Schema {
-	list := slices.Concat([]*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}, s.PrefixItems)
+	list := slices.Concat([]*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020,
+		s.UnevaluatedItems}, s.PrefixItems)
 	if next, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
 		list = append(list, next)
 	}

@@ -122,7 +122,8 @@ func (v *runVariables) step(i int) (Ended, error) {
 		return e, nil
 	}
 	if v.Step == nil {
-		return Ended{}, fmt.Errorf("flow: an expression reads step %s, which is not in the scope", v.template.Steps[i].ID)
+		return Ended{}, fmt.Errorf("flow: an expression reads step %s, which is not in the scope",
+			v.template.Steps[i].ID)
 	}
 	e, err := v.Step(i)
 	if err != nil {

@@ -119,7 +119,8 @@ type State struct {
 
 // Compensation is the progress of undoing steps.
 type Compensation struct {
-	Done    []int `json:"done,omitempty"`    // steps to undo, in the order of their ends: at least some of their items succeeded
+	// Steps to undo, in the order of their ends: at least some of their items succeeded.
+	Done    []int `json:"done,omitempty"`
 	Undone  []int `json:"undone,omitempty"`  // steps that were undone
 	Left    []int `json:"left,omitempty"`    // steps whose compensation failed
 	Undoing *int  `json:"undoing,omitempty"` // the step whose compensation runs

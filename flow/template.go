@@ -91,7 +91,8 @@ type compiler struct {
 }
 
 func newCompiler(t *progressorv1.Template) *compiler {
-	return &compiler{template: &Template{Source: t, byID: map[string]int{}}, programs: map[source]func() (cel.Program, error){}}
+	return &compiler{template: &Template{Source: t, byID: map[string]int{}},
+		programs: map[source]func() (cel.Program, error){}}
 }
 
 // Compile checks and compiles a template. If there are problems, it returns them and no Template.
@@ -143,7 +144,8 @@ func (c *compiler) steps() {
 	for i, source := range t.Source.GetSteps() {
 		s := &t.Steps[i]
 		*s = Step{
-			Index: i, ID: source.GetStepId(), Source: source, Join: source.GetJoinRule(), Weight: int64(max(source.GetWeight(), 1)),
+			Index: i, ID: source.GetStepId(), Source: source, Join: source.GetJoinRule(),
+			Weight:     int64(max(source.GetWeight(), 1)),
 			Cancelable: source == nil || source.Cancelable == nil || source.GetCancelable(),
 		}
 		if source.GetWeight() == 0 {
@@ -216,7 +218,8 @@ func (c *compiler) step(s *Step) {
 	case *progressorv1.StepTemplate_Wait:
 		s.title = values("wait.title", structpb.NewStringValue(action.Wait.GetTitle()))
 		for i, text := range action.Wait.GetAssignees() {
-			s.assignees = append(s.assignees, values(fmt.Sprintf("wait.assignees[%d]", i), structpb.NewStringValue(text)))
+			s.assignees = append(s.assignees,
+				values(fmt.Sprintf("wait.assignees[%d]", i), structpb.NewStringValue(text)))
 		}
 		c.wait(s, action.Wait)
 	case *progressorv1.StepTemplate_Delay:

@@ -172,7 +172,8 @@ func (d *Decision) work() {
 
 func (d *Decision) look(step int) {
 	s, p := d.State, &d.plan.Steps[step]
-	cleans := s.Mode == ModeStopping && s.Cause != ByCancel && d.final() && p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
+	cleans := s.Mode == ModeStopping && s.Cause != ByCancel && d.final() &&
+		p.Join == progressorv1.JoinRule_JOIN_RULE_ALL_ENDED
 	if s.Mode != ModeRunning && !cleans {
 		return
 	}
@@ -361,7 +362,8 @@ func (d *Decision) undone(step int, l StepStatus, reason string) {
 
 func (d *Decision) finish(status Cause) {
 	s := d.State
-	s.Status, s.Deadlines, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{}, time.Time{}, false, nil
+	s.Status, s.Deadlines, s.Grace, s.Deadline, s.Rest, s.More, s.Asked = status, nil, time.Time{}, time.Time{},
+		time.Time{}, false, nil
 	s.CheckAsked = time.Time{}
 	d.mode(ModeEnded)
 }

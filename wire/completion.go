@@ -188,7 +188,8 @@ func cleanValue(v *structpb.Value) {
 
 // Import converts a PutProcess request for storage.
 func Import(r *progressorv1.PutProcessRequest) (storage.Import, error) {
-	in := storage.Import{Status: StatusOf(r.GetStatus()), Detail: r.GetDetail(), AuxState: r.GetAuxState(), Context: r.GetContext()}
+	in := storage.Import{Status: StatusOf(r.GetStatus()), Detail: r.GetDetail(), AuxState: r.GetAuxState(),
+		Context: r.GetContext()}
 	in.Key.Namespace, in.Key.ProcessID = r.GetNamespace(), r.GetProcessId()
 	var err error
 	if in.Metadata, err = JSON(r.GetMetadata()); err != nil {

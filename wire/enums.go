@@ -27,9 +27,11 @@ func StatusOf(s progressorv1.ProcessStatus) process.Status {
 // taskTypes is a table because every attempt needs it.
 var taskTypes = map[process.TaskType]progressorv1.TaskType{
 	process.TaskInit: progressorv1.TaskType_TASK_TYPE_INIT, process.TaskCall: progressorv1.TaskType_TASK_TYPE_CALL,
-	process.TaskNotify: progressorv1.TaskType_TASK_TYPE_NOTIFY, process.TaskRepair: progressorv1.TaskType_TASK_TYPE_REPAIR,
-	process.TaskTimeout: progressorv1.TaskType_TASK_TYPE_TIMEOUT, process.TaskRemove: progressorv1.TaskType_TASK_TYPE_REMOVE,
-	process.TaskCancel: progressorv1.TaskType_TASK_TYPE_CANCEL,
+	process.TaskNotify:  progressorv1.TaskType_TASK_TYPE_NOTIFY,
+	process.TaskRepair:  progressorv1.TaskType_TASK_TYPE_REPAIR,
+	process.TaskTimeout: progressorv1.TaskType_TASK_TYPE_TIMEOUT,
+	process.TaskRemove:  progressorv1.TaskType_TASK_TYPE_REMOVE,
+	process.TaskCancel:  progressorv1.TaskType_TASK_TYPE_CANCEL,
 }
 
 // TaskType returns the API's value of t.

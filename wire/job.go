@@ -90,7 +90,8 @@ func failures(text []byte) ([]*progressorv1.Failure, error) {
 			return nil, err
 		}
 		failure = cmp.Or(failure, &progressorv1.Failure{})
-		failure.Attempt, failure.WorkerId, failure.FailedTime, failure.Takeover = f.Attempt, f.WorkerID, timestamppb.New(f.Time), f.Takeover
+		failure.Attempt, failure.WorkerId, failure.FailedTime, failure.Takeover = f.Attempt, f.WorkerID,
+			timestamppb.New(f.Time), f.Takeover
 		list = append(list, failure)
 	}
 	return list, err
@@ -105,8 +106,10 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 		return nil, err
 	}
 	m := &progressorv1.Job{
-		Namespace: c.Namespace, JobId: c.ProcessID, Name: row.Name, State: progressorv1.JobState_JOB_STATE_RUNNING, Attempt: c.Attempt, WorkerId: l.WorkerID,
-		CreatedTime: timestamppb.New(c.CreatedTime), RunTime: timestamppb.New(c.ScheduledTime), RunningTime: timestamppb.New(c.RunningTime),
+		Namespace: c.Namespace, JobId: c.ProcessID, Name: row.Name, State: progressorv1.JobState_JOB_STATE_RUNNING,
+		Attempt: c.Attempt, WorkerId: l.WorkerID,
+		CreatedTime: timestamppb.New(c.CreatedTime), RunTime: timestamppb.New(c.ScheduledTime),
+		RunningTime: timestamppb.New(c.RunningTime),
 	}
 	if m.Args, err = Value(c.Args); err != nil {
 		return nil, err
@@ -128,10 +131,13 @@ func LeasedJob(l *storage.Lease) (*progressorv1.Job, error) {
 // Job returns a job as clients see it.
 func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	m := &progressorv1.Job{
-		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt, WorkerId: r.WorkerID,
-		CreatedTime: timestamppb.New(r.CreatedTime), RunTime: timestamppb.New(r.ScheduledTime), UpdatedTime: timestamppb.New(r.UpdatedTime),
-		RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime), CancelRequestedTime: timestampOf(r.CancelRequestedTime),
-		CancelReason: r.CancelReason, BlockedOn: blockedOn(r),
+		Namespace: r.Namespace, JobId: r.ProcessID, Name: r.Name, State: JobState(r), Attempt: r.Attempt,
+		WorkerId:    r.WorkerID,
+		CreatedTime: timestamppb.New(r.CreatedTime), RunTime: timestamppb.New(r.ScheduledTime),
+		UpdatedTime: timestamppb.New(r.UpdatedTime),
+		RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime),
+		CancelRequestedTime: timestampOf(r.CancelRequestedTime),
+		CancelReason:        r.CancelReason, BlockedOn: blockedOn(r),
 	}
 	if r.StatusChangedTime.After(r.UpdatedTime) {
 		m.UpdatedTime = timestamppb.New(r.StatusChangedTime)
@@ -151,7 +157,8 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	return m, nil
 }
 
-// noWorkerRuns says that no worker runs a job for several workers at the moment. It returns "" if one does.
+// noWorkerRuns says that no worker runs a job for several workers at the moment. It returns "" if
+// one does.
 func noWorkerRuns(runs []*progressorv1.WorkerRun) string {
 	waiting := 0
 	for _, r := range runs {
@@ -215,8 +222,11 @@ func workerRuns(m *progressorv1.Job, text []byte) error {
 	}
 	for _, r := range all {
 		run := &progressorv1.WorkerRun{
-			WorkerId: r.WorkerID, State: progressorv1.JobState(progressorv1.JobState_value["JOB_STATE_"+strings.ToUpper(r.State)]), Attempts: r.Attempts,
-			RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime), Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
+			WorkerId:    r.WorkerID,
+			State:       progressorv1.JobState(progressorv1.JobState_value["JOB_STATE_"+strings.ToUpper(r.State)]),
+			Attempts:    r.Attempts,
+			RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime),
+			Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
 		}
 		if r.RunningTime != nil && (m.RunningTime == nil || r.RunningTime.Before(m.GetRunningTime().AsTime())) {
 			m.RunningTime = run.GetRunningTime()
@@ -287,8 +297,8 @@ func blockedOn(r *storage.JobRow) string {
 	return ""
 }
 
-// Unreached returns how often the processor of a waiting job was not reached, and why. It returns ""
-// if the job does not wait for its processor.
+// Unreached returns how often the processor of a waiting job was not reached, and why. It returns
+// "" if the job does not wait for its processor.
 func Unreached(r *storage.JobRow) string {
 	u, err := storage.UnreachedOf(r.Unreached)
 	switch {
@@ -307,10 +317,12 @@ func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
 	case o.GetStartDeadline() == nil:
 		return nil
 	case o.GetStartDeadline().AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "start_deadline", Message: "must be a positive duration, such as 5m"}
+		return &process.InvalidError{Field: field + "start_deadline",
+			Message: "must be a positive duration, such as 5m"}
 	case o.GetWorkers() != nil:
 		return &process.InvalidError{
-			Field: field + "start_deadline", Message: "must not be set together with " + field + "workers: a job for several workers begins at once",
+			Field:   field + "start_deadline",
+			Message: "must not be set together with " + field + "workers: a job for several workers begins at once",
 		}
 	}
 	return nil
@@ -322,9 +334,11 @@ func CheckLease(field string, o *progressorv1.JobOptions) error {
 	lease, interval := o.GetLeaseDuration(), o.GetHeartbeatInterval()
 	switch {
 	case lease != nil && lease.AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "lease_duration", Message: "must be a positive duration, such as 30s"}
+		return &process.InvalidError{Field: field + "lease_duration",
+			Message: "must be a positive duration, such as 30s"}
 	case interval != nil && interval.AsDuration() <= 0:
-		return &process.InvalidError{Field: field + "heartbeat_interval", Message: "must be a positive duration, such as 10s"}
+		return &process.InvalidError{Field: field + "heartbeat_interval",
+			Message: "must be a positive duration, such as 10s"}
 	}
 	most, of := process.MaxLease/2, "the longest lease, "+durations.Exact(process.MaxLease)
 	if lease != nil && lease.AsDuration() < process.MaxLease {

@@ -13,8 +13,10 @@ import (
 func JobEvent(e *storage.JobEventRow) (*progressorv1.JobEvent, error) {
 	metadata, err := Struct(e.Metadata)
 	m := &progressorv1.JobEvent{
-		EventId: e.EventID, Namespace: e.Namespace, JobId: e.JobID, StepId: e.StepID, Type: e.Type, From: e.FromStatus, To: e.ToStatus, Message: e.Message,
-		Metadata: metadata, Attempt: e.Attempt, WorkerId: e.WorkerID, Actor: e.Actor, CreatedTime: timestamppb.New(e.CreatedTime),
+		EventId: e.EventID, Namespace: e.Namespace, JobId: e.JobID, StepId: e.StepID, Type: e.Type, From: e.FromStatus,
+		To: e.ToStatus, Message: e.Message,
+		Metadata: metadata, Attempt: e.Attempt, WorkerId: e.WorkerID, Actor: e.Actor,
+		CreatedTime: timestamppb.New(e.CreatedTime),
 	}
 	if e.Index >= 0 {
 		m.Index = &e.Index

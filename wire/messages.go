@@ -18,7 +18,8 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 		m := storage.Message{}
 		switch c := command.GetCommand().(type) {
 		case *progressorv1.Command_Start:
-			m.Kind, m.Target = storage.MessageStart, process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
+			m.Kind, m.Target = storage.MessageStart,
+				process.Key{Namespace: c.Start.GetNamespace(), ProcessID: c.Start.GetProcessId()}
 			m.Args, m.NotifyParentArgs = c.Start.GetArgs(), c.Start.GetNotifyParentArgs()
 			if c.Start.NotifyParentArgs != nil && m.NotifyParentArgs == nil {
 				m.NotifyParentArgs = []byte{} // present and empty: notify the parent
@@ -31,10 +32,12 @@ func messages(sender process.Key, commands []*progressorv1.Command) ([]storage.M
 				return nil, err
 			}
 		case *progressorv1.Command_Notify:
-			m.Kind, m.Target = storage.MessageNotify, process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
+			m.Kind, m.Target = storage.MessageNotify,
+				process.Key{Namespace: c.Notify.GetNamespace(), ProcessID: c.Notify.GetProcessId()}
 			m.Args = c.Notify.GetArgs()
 		case *progressorv1.Command_Cancel:
-			m.Kind, m.Target = storage.MessageCancel, process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
+			m.Kind, m.Target = storage.MessageCancel,
+				process.Key{Namespace: c.Cancel.GetNamespace(), ProcessID: c.Cancel.GetProcessId()}
 			m.Reason = c.Cancel.GetReason()
 		}
 		m.Target.Namespace = cmp.Or(m.Target.Namespace, sender.Namespace)

@@ -24,7 +24,8 @@ func Range(text string) (*progressorv1.HistoryRange, error) {
 
 // RangeOf converts a range for storage. Without a limit, it is the whole history after the offset.
 func RangeOf(r *progressorv1.HistoryRange) storage.HistoryRange {
-	rng := storage.HistoryRange{Offset: r.GetOffset(), Limit: -1, Backward: r.GetDirection() == progressorv1.HistoryRange_DIRECTION_BACKWARD}
+	rng := storage.HistoryRange{Offset: r.GetOffset(), Limit: -1,
+		Backward: r.GetDirection() == progressorv1.HistoryRange_DIRECTION_BACKWARD}
 	if r != nil && r.Limit != nil {
 		rng.Limit = int(r.GetLimit())
 	}

@@ -17,7 +17,9 @@ import (
 )
 
 // Request returns the request that a processor receives for a claim.
-func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.HistoryRange, deadline time.Time) (*progressorv1.ProcessRequest, error) {
+func Request(
+	c *storage.Claim, history []storage.Event, rng *progressorv1.HistoryRange, deadline time.Time,
+) (*progressorv1.ProcessRequest, error) {
 	metadata, err := Struct(c.Metadata)
 	if err != nil {
 		return nil, err
@@ -28,11 +30,14 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 	}
 	request := &progressorv1.ProcessRequest{
 		Type: TaskType(c.TaskType), Args: c.Args, TaskId: c.TaskID, Attempt: c.Attempt, FencingToken: c.FencingToken,
-		IdempotencyKey: c.IdempotencyKey, Context: c.Context, Deadline: timestamppb.New(deadline), TimerName: c.TimerName,
+		IdempotencyKey: c.IdempotencyKey, Context: c.Context, Deadline: timestamppb.New(deadline),
+		TimerName:     c.TimerName,
 		ScheduledTime: timestamppb.New(c.ScheduledTime), Child: child,
 		Process: &progressorv1.Process{
-			Namespace: c.Namespace, ProcessId: c.ProcessID, Status: Status(c.Status), PreviousStatus: Status(process.Status(c.PreviousStatus)),
-			Detail: c.Detail, CorruptedBy: c.CorruptedBy, AuxState: c.AuxState, Metadata: metadata, LastEventId: c.LastEventID, Kind: c.Kind,
+			Namespace: c.Namespace, ProcessId: c.ProcessID, Status: Status(c.Status),
+			PreviousStatus: Status(process.Status(c.PreviousStatus)),
+			Detail:         c.Detail, CorruptedBy: c.CorruptedBy, AuxState: c.AuxState, Metadata: metadata,
+			LastEventId: c.LastEventID, Kind: c.Kind,
 			FirstEventId: c.FirstEventID,
 			CreatedTime:  timestamppb.New(c.CreatedTime), StatusChangedTime: timestamppb.New(c.StatusChangedTime),
 			History: Events(history), Range: rng,
@@ -56,14 +61,18 @@ func Request(c *storage.Claim, history []storage.Event, rng *progressorv1.Histor
 }
 
 // Process returns a process as clients see it.
-func Process(p *storage.Process, history []storage.Event, timers []storage.Timer, rng *progressorv1.HistoryRange) (*progressorv1.Process, error) {
+func Process(
+	p *storage.Process, history []storage.Event, timers []storage.Timer, rng *progressorv1.HistoryRange,
+) (*progressorv1.Process, error) {
 	metadata, err := Struct(p.Metadata)
 	if err != nil {
 		return nil, err
 	}
 	m := &progressorv1.Process{
-		Namespace: p.Namespace, ProcessId: p.ProcessID, Status: Status(p.Status), Detail: deref(p.Detail), CorruptedBy: deref(p.CorruptedBy),
-		AuxState: p.AuxState, Metadata: metadata, History: Events(history), Range: rng, LastEventId: p.LastEventID, Kind: p.Kind,
+		Namespace: p.Namespace, ProcessId: p.ProcessID, Status: Status(p.Status), Detail: deref(p.Detail),
+		CorruptedBy: deref(p.CorruptedBy),
+		AuxState:    p.AuxState, Metadata: metadata, History: Events(history), Range: rng, LastEventId: p.LastEventID,
+		Kind:        p.Kind,
 		CreatedTime: timestamppb.New(p.CreatedTime), StatusChangedTime: timestamppb.New(p.StatusChangedTime),
 		FirstEventId: p.FirstEventID, HistoryRestartedTime: timestampOf(p.HistoryRestartedTime),
 	}
@@ -79,7 +88,8 @@ func Process(p *storage.Process, history []storage.Event, timers []storage.Timer
 			status = process.TaskStatusBlocked
 		}
 		m.Timers = append(m.Timers, &progressorv1.Timer{
-			Name: deref(t.TimerName), FireTime: timestamppb.New(t.ScheduledTime), Remove: t.TaskType == process.TaskRemove, Status: TaskStatus(status),
+			Name: deref(t.TimerName), FireTime: timestamppb.New(t.ScheduledTime),
+			Remove: t.TaskType == process.TaskRemove, Status: TaskStatus(status),
 		})
 	}
 	return m, nil
@@ -88,9 +98,12 @@ func Process(p *storage.Process, history []storage.Event, timers []storage.Timer
 // Task returns a task as clients see it.
 func Task(t *storage.Task, events []storage.Event) (*progressorv1.Task, error) {
 	m := &progressorv1.Task{
-		TaskId: t.TaskID, Namespace: t.Namespace, ProcessId: t.ProcessID, Type: TaskType(t.TaskType), Status: TaskStatus(t.Status),
-		ScheduledTime: timestamppb.New(t.ScheduledTime), Args: t.Args, Context: t.Context, IdempotencyKey: deref(t.IdempotencyKey),
-		Attempt: t.Attempt, RetryInterval: durationOf(t.RetryInterval), Response: t.Response, TimerName: deref(t.TimerName), Priority: t.Priority,
+		TaskId: t.TaskID, Namespace: t.Namespace, ProcessId: t.ProcessID, Type: TaskType(t.TaskType),
+		Status:        TaskStatus(t.Status),
+		ScheduledTime: timestamppb.New(t.ScheduledTime), Args: t.Args, Context: t.Context,
+		IdempotencyKey: deref(t.IdempotencyKey),
+		Attempt:        t.Attempt, RetryInterval: durationOf(t.RetryInterval), Response: t.Response,
+		TimerName: deref(t.TimerName), Priority: t.Priority,
 		RunningTime: timestampOf(t.RunningTime), Events: Events(events),
 	}
 	if t.Status.Ended() {
@@ -119,8 +132,9 @@ func FailedAttempts(m *progressorv1.Task, attempts []storage.FailedAttempt) {
 // Node returns a node as operators see it.
 func Node(n *storage.Node) *progressorv1.Node {
 	return &progressorv1.Node{
-		NodeId: strconv.FormatInt(n.NodeID, 10), Address: n.Address, Version: n.Version, StartedTime: timestamppb.New(n.StartedTime),
-		BeatTime: timestamppb.New(n.BeatTime), Running: n.Running, Draining: n.Draining,
+		NodeId: strconv.FormatInt(n.NodeID, 10), Address: n.Address, Version: n.Version,
+		StartedTime: timestamppb.New(n.StartedTime),
+		BeatTime:    timestamppb.New(n.BeatTime), Running: n.Running, Draining: n.Draining,
 		RequestsOnly: n.RequestsOnly,
 	}
 }
@@ -129,7 +143,8 @@ func Node(n *storage.Node) *progressorv1.Node {
 func AuditEntry(a *storage.AuditEntry) (*progressorv1.AuditEntry, error) {
 	details, err := Struct(a.Details)
 	return &progressorv1.AuditEntry{
-		AuditId: a.AuditID, Time: timestamppb.New(a.Time), Actor: a.Actor, Source: a.Source, Method: a.Method, Namespace: a.Namespace, Subject: a.Subject, Details: details,
+		AuditId: a.AuditID, Time: timestamppb.New(a.Time), Actor: a.Actor, Source: a.Source, Method: a.Method,
+		Namespace: a.Namespace, Subject: a.Subject, Details: details,
 	}, err
 }
 
@@ -145,7 +160,8 @@ func Events(rows []storage.Event) []*progressorv1.Event {
 		if err != nil {
 			metadata = nil // cannot happen: the column is jsonb written from a Struct
 		}
-		events[n] = &progressorv1.Event{EventId: r.EventID, TaskId: r.TaskID, Timestamp: timestamppb.New(r.Timestamp), Metadata: metadata, Payload: r.Payload}
+		events[n] = &progressorv1.Event{EventId: r.EventID, TaskId: r.TaskID, Timestamp: timestamppb.New(r.Timestamp),
+			Metadata: metadata, Payload: r.Payload}
 	}
 	return events
 }

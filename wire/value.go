@@ -318,7 +318,8 @@ func (r *valueReader) escaped(begin int) (s string, ok bool) {
 			r.at = n + 1
 			err := json.Unmarshal(r.text[begin:r.at], &s)
 			if strings.ContainsRune(s, utf8.RuneError) { // an error, unless the text itself has this character
-				return s, err == nil && r.lenient && bytes.ContainsRune(r.text[begin:r.at], utf8.RuneError) && utf8.Valid(r.text[begin:r.at])
+				return s, err == nil && r.lenient && bytes.ContainsRune(r.text[begin:r.at], utf8.RuneError) &&
+					utf8.Valid(r.text[begin:r.at])
 			}
 			return s, err == nil
 		}

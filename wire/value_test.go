@@ -17,10 +17,15 @@ import (
 
 // texts are values, and what is none.
 var texts = []string{
-	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"", `"\\ud83d\\ude00 \\ud83d"`, `"\\/\\"\\`, `"\\x"`, `{"\\n":"\\t\\u0001"}`, "\"\\n\xff\"", "\"\x01\"", `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.25`, `-17`, `1e3`, `1E400`,
-	`9007199254740993`, `123456789012345678901234567890`, `0.0000001`, `[1,2,[3,{"a":null}]]`, `[1,]`, `[,1]`, `[1 2]`, `{"a":1,"b":{"c":[true,"x"]}}`, `{"a":1,}`,
-	`{"a":1,"a":2}`, `{"a"}`, `{"a":}`, `{a:1}`, `{"a":1`, `tru`, `nulls`, `1 2`, `"a`, "", " ", "\x00", "1\x00", `{"":""}`, strings.Repeat("[", 120) + strings.Repeat("]", 120),
-	strings.Repeat(`{"a":`, 99) + `1` + strings.Repeat("}", 99), `{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
+	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"",
+	`"\\ud83d\\ude00 \\ud83d"`, `"\\/\\"\\`, `"\\x"`, `{"\\n":"\\t\\u0001"}`, "\"\\n\xff\"", "\"\x01\"", `0`, `-0`,
+	`01`, `-`, `1.`, `.5`, `1.25`, `-17`, `1e3`, `1E400`,
+	`9007199254740993`, `123456789012345678901234567890`, `0.0000001`, `[1,2,[3,{"a":null}]]`, `[1,]`, `[,1]`, `[1 2]`,
+	`{"a":1,"b":{"c":[true,"x"]}}`, `{"a":1,}`,
+	`{"a":1,"a":2}`, `{"a"}`, `{"a":}`, `{a:1}`, `{"a":1`, `tru`, `nulls`, `1 2`, `"a`, "", " ", "\x00", "1\x00",
+	`{"":""}`, strings.Repeat("[", 120) + strings.Repeat("]", 120),
+	strings.Repeat(`{"a":`, 99) + `1` + strings.Repeat("}", 99),
+	`{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
 }
 
 // FuzzValue holds what is read by the loops, and what they write, against protojson.
@@ -74,7 +79,8 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 		return strings.Repeat("[", depth) + inner + strings.Repeat("]", depth)
 	}
 	for text, want := range map[string]string{
-		`1e400`: `"1e400"`, `-1E+400`: `"-1E+400"`, `1` + strings.Repeat("0", 400): `"1` + strings.Repeat("0", 400) + `"`,
+		`1e400`: `"1e400"`, `-1E+400`: `"-1E+400"`,
+		`1` + strings.Repeat("0", 400):    `"1` + strings.Repeat("0", 400) + `"`,
 		`1e-400`:                          `0`,
 		`[1e3, {"a": "\n�", "b": 1e999}]`: `[1000,{"a":"\n�","b":"1e999"}]`,
 		nested(101, `1`):                  nested(101, `1`),
@@ -103,7 +109,8 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`[1]`, `"a"`, `{"a":1e400`, `{"a":1e400,"a":1}`, "{\"a\":1e400,\"b\":\"\xff\"}", `{"a":1e400,"b":"\ud83d"}`} {
+	for _, text := range []string{`[1]`, `"a"`, `{"a":1e400`, `{"a":1e400,"a":1}`, "{\"a\":1e400,\"b\":\"\xff\"}",
+		`{"a":1e400,"b":"\ud83d"}`} {
 		if s, err := wire.Struct([]byte(text)); err == nil {
 			t.Errorf("%q is an object: %v", text, s)
 		}
@@ -114,20 +121,25 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 // a repeated request is known. protojson has spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
-	value, err := structpb.NewValue(map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0, 1e-7, 1e21}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true, "d": "<\"\\\n\x01\x7f>"})
+	value, err := structpb.NewValue(
+		map[string]any{"b": []any{1.0, -2.5, 1e20, 0.0, 1e-7, 1e21}, "a": map[string]any{"x": nil, "ä": "€"}, "c": true,
+			"d": "<\"\\\n\x01\x7f>"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := wire.ValueJSON(value)
-	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0,1e-7,1e+21],"c":true,"d":"<\"\\\n\u0001` + "\x7f" + `>"}`; err != nil || string(text) != want {
+	if want := `{"a":{"x":null,"ä":"€"},"b":[1,-2.5,100000000000000000000,0,1e-7,1e+21],"c":true,"d":"<\"\\\n\u0001` +
+		"\x7f" + `>"}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v; want %s", text, err, want)
 	}
-	for _, broken := range []*structpb.Value{{}, structpb.NewNumberValue(math.NaN()), structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})} {
+	for _, broken := range []*structpb.Value{{}, structpb.NewNumberValue(math.NaN()),
+		structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})} {
 		if text, err := wire.ValueJSON(broken); err == nil {
 			t.Errorf("%v is written as %s", broken, text)
 		}
 	}
-	for from, want := range map[string]string{"a\x00b": "\"a\uFFFDb\"", "a\xffb": "\"a\uFFFDb\"", "a\"b": `"a\"b"`, "a\nb": `"a\nb"`} {
+	for from, want := range map[string]string{"a\x00b": "\"a\uFFFDb\"", "a\xffb": "\"a\uFFFDb\"", "a\"b": `"a\"b"`,
+		"a\nb": `"a\nb"`} {
 		if text, err := wire.ValueJSON(structpb.NewStringValue(from)); err != nil || string(text) != want {
 			t.Errorf("%q is written as %s, %v; want %s", from, text, err, want)
 		}
@@ -136,9 +148,11 @@ func TestTextOfAValue(t *testing.T) {
 
 // BenchmarkValue measures what the libraries would cost.
 func BenchmarkValue(b *testing.B) {
-	plain := `{"to":"somebody001@example.org","template":"welcome","attempt":1,"vip":true,"items":[{"sku":"tea","quantity":2,"price":4.5},` +
+	plain := `{"to":"somebody001@example.org","template":"welcome","attempt":1,"vip":true,` +
+		`"items":[{"sku":"tea","quantity":2,"price":4.5},` +
 		`{"sku":"cup","quantity":1,"price":12}],"note":null,"address":"Long Street 5"}`
-	for name, text := range map[string][]byte{"plain": []byte(plain), "escaped": []byte(strings.ReplaceAll(plain, "Long Street", `Long \"Street\"\n`))} {
+	for name, text := range map[string][]byte{"plain": []byte(plain),
+		"escaped": []byte(strings.ReplaceAll(plain, "Long Street", `Long \"Street\"\n`))} {
 		value, err := wire.Value(text)
 		if err != nil {
 			b.Fatal(err)

@@ -253,7 +253,7 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "retry-of-a-run-unexplained", breaks: "explain says that the own task of a run failed",
-		file: "explain/situation.go", old: "s.Process.Status != process.StatusError && !head.retried() && (head", planted: "s.Process.Status != process.StatusError && (head",
+		file: "explain/situation.go", old: "process.StatusError && !head.retried() &&\n", planted: "process.StatusError &&\n",
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{

@@ -16,6 +16,8 @@ func TestProseCatches(t *testing.T) {
 		{"phrase in the console", "clean/a.tsx", "<p>beside</p>\n", `"beside"`},
 		{"long comment", "clean/a.go", "package a\n\n// " + long(98) + "\n", "101 columns, at most 100"},
 		{"long code", "clean/a.go", "package a\n\nvar a = \"" + long(112) + "\"\n", "122 columns, at most 120"},
+		{"comment after a tag", "clean/a.go",
+			"package a\n\ntype a struct {\n\tb int `json:\"b\"` // " + long(100) + "\n}\n", "columns, at most 120"},
 		{"tab", "clean/a.go", "package a\n\nfunc a() {\n\t// " + long(94) + "\n}\n", "101 columns"},
 		{"long SQL", "clean/a.sql", "-- " + long(98) + "\n", "101 columns"},
 		{"long page", "clean/a.md", long(101) + "\n", "101 columns"},
@@ -28,6 +30,8 @@ func TestProseCatches(t *testing.T) {
 		{"indented code on a page", "clean/a.md", "    " + long(200) + "\n", ""},
 		{"URL", "clean/a.go", "package a\n\n// https://example.org/" + long(100) + "\n", ""},
 		{"link", "clean/a.md", "[a](" + long(120) + ")\n", ""},
+		{"tag", "clean/a.go",
+			"package a\n\ntype a struct {\n\tb int `help:\"" + long(120) + "\"`\n}\n", ""},
 		{"other file", "clean/a.yaml", "# anew " + long(200) + "\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (r *workerRun) completeOnce(batch []*heldLease) ([]*heldLease, error) {
 	var again []*heldLease
 	freed := 0
 	for n, h := range batch {
-		if e := resp.GetOutcomes()[n].GetError(); r.settle(h, e) {
+		if e := resp.GetOutcomes()[n].GetError(); r.handleVerdict(h, e) {
 			freed++
 		} else {
 			again, err = append(again, h), errors.New(e.GetMessage())
@@ -167,8 +167,8 @@ func (r *workerRun) batchFailed(batch []*heldLease, err error) ([]*heldLease, er
 	return batch, err
 }
 
-// settle handles the engine's verdict on one answer and reports whether it is final.
-func (r *workerRun) settle(h *heldLease, e *progressorv1.AnswerError) bool {
+// handleVerdict handles the engine's verdict on one answer and reports whether it is final.
+func (r *workerRun) handleVerdict(h *heldLease, e *progressorv1.AnswerError) bool {
 	switch reason := e.GetDetail().GetReason(); {
 	case e == nil:
 		r.remove(h, outcomeOf(h.answer))

@@ -102,7 +102,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 		errs = append(errs, c.adopt(limit, adoptAge))
 	}
 	if c.passes%10 == 0 || c.settling {
-		errs = append(errs, c.settle(limit))
+		errs = append(errs, c.settleQueues(limit))
 	}
 	if c.passes%30 == 0 {
 		c.engine.leased.prune()
@@ -286,9 +286,9 @@ func (c *collector) expire(ctx context.Context) error {
 	return nil
 }
 
-// settle moves the waiting tasks that a change of the status did not move, because the queue of the
+// settleQueues moves the waiting tasks that a change of the status did not move, because the queue of the
 // process is large.
-func (c *collector) settle(ctx context.Context) error {
+func (c *collector) settleQueues(ctx context.Context) error {
 	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {
 		if n, err := c.engine.store.SettleQueues(ctx); err != nil || n == 0 {

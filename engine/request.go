@@ -91,7 +91,7 @@ func (e *Engine) accept(ctx context.Context, r *request, taskType process.TaskTy
 	if err != nil {
 		return Answer{}, err
 	}
-	return e.settle(ctx, r, p)
+	return e.respond(ctx, r, p)
 }
 
 // prepare stores a request by calling store. If the request can run, prepare takes a slot first and
@@ -143,8 +143,8 @@ func (e *Engine) prepare(ctx context.Context, r *request, taskType process.TaskT
 	return p, err
 }
 
-// settle completes a request according to the outcome of prepare.
-func (e *Engine) settle(ctx context.Context, r *request, p storage.Prepared) (Answer, error) {
+// respond completes a request according to the outcome of prepare.
+func (e *Engine) respond(ctx context.Context, r *request, p storage.Prepared) (Answer, error) {
 	key := process.Key{Namespace: r.call.Key.Namespace, ProcessID: p.ProcessID}
 	ans := Answer{ProcessID: p.ProcessID, TaskID: p.TaskID}
 	ref := storage.TaskRef{Key: key, TaskID: p.TaskID}

@@ -58,7 +58,7 @@ func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {
 	for _, in := range inputs {
 		d.Known = append(d.Known, d.handle(in))
 		d.work()
-		d.settle()
+		d.checkComplete()
 	}
 	d.State.Steps = string(d.statuses)
 	return d

@@ -256,8 +256,8 @@ func (d *Decision) startWork(step, index int) {
 	}
 }
 
-// settle checks whether the attempt or the compensation is complete and what follows.
-func (d *Decision) settle() {
+// checkComplete checks whether the attempt or the compensation is complete and what follows.
+func (d *Decision) checkComplete() {
 	s := d.State
 	if s.Mode != ModeRunning && s.Mode != ModeStopping && s.Mode != ModeCompensating || s.More || len(d.Missing) > 0 {
 		return

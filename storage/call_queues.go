@@ -197,9 +197,9 @@ func (l *callQueues) gone(key process.Key) {
 	l.lost(key)
 }
 
-// settled records the result of a call that was stored alone. here reports whether its process runs
+// recordOutcome records the result of a call that was stored alone. here reports whether its process runs
 // here.
-func (l *callQueues) settled(it *callItem, err error, how callPath, here bool) {
+func (l *callQueues) recordOutcome(it *callItem, err error, how callPath, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v, runs := l.windows[it.key]
@@ -259,6 +259,6 @@ func (s *Store) submitCall(it *callItem, how callPath) error {
 	here := it.call.runsHere()
 	err := s.submit(it)
 	// (Between two tasks of a process there is a moment in which none is known to run.)
-	s.callQueues.settled(it, err, how, here || it.call.runsHere())
+	s.callQueues.recordOutcome(it, err, how, here || it.call.runsHere())
 	return err
 }

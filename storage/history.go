@@ -130,12 +130,12 @@ func (s *Store) readBatch(reads []*historyRead) {
 		share = min(share, max(maxBatchBytes/len(reads), minShare))
 	}
 	if largest := largestEvent(reads); largest >= minLargest {
-		reads = s.settle(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool { return r.cut })
+		reads = s.finishReads(reads, s.read(reads, s.shortHistories, largest), func(r *historyRead) bool { return r.cut })
 	}
 	if len(reads) == 0 {
 		return
 	}
-	large := s.settle(reads, s.read(reads, s.longHistories, share), func(r *historyRead) bool {
+	large := s.finishReads(reads, s.read(reads, s.longHistories, share), func(r *historyRead) bool {
 		return share < process.MaxHistoryBytes && r.bytes() > share
 	})
 	if len(large) > 0 {
@@ -152,9 +152,9 @@ func largestEvent(reads []*historyRead) int {
 	return min(process.MaxHistoryBytes/longest, maxBatchBytes/all)
 }
 
-// settle completes the readers whose read succeeded and returns those that need more. If the
+// finishReads completes the readers whose read succeeded and returns those that need more. If the
 // statement failed, each reader is read alone.
-func (s *Store) settle(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
+func (s *Store) finishReads(reads []*historyRead, err error, wantsMore func(*historyRead) bool) (more []*historyRead) {
 	if err != nil && !lost(err) && len(reads) > 1 {
 		go s.readAlone(reads)
 		return nil

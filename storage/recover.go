@@ -32,7 +32,7 @@ func (l *lane) recover(ops []operation, cause error) []operation {
 	keys := keysOfItems(ops)
 	wait := 10 * time.Millisecond
 	for {
-		again, err := l.settle(ops, keys, sent)
+		again, err := l.tryRecover(ops, keys, sent)
 		if err == nil {
 			if l.failure.Swap(nil) != nil {
 				l.store.resetPools() // their sessions may still be read-only
@@ -83,10 +83,10 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// settle does the steps of recover on a new connection, or none of them. keys are the processes of
+// tryRecover does the steps of recover on a new connection, or none of them. keys are the processes of
 // all items of the lost flush, including those that were completed in the meantime, because what
 // they started is adopted.
-func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
+func (l *lane) tryRecover(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)
 	defer cancel()
 	old := struct {
@@ -106,7 +106,7 @@ func (l *lane) settle(ops []operation, keys []process.Key, sent bool) ([]operati
 			return nil, err
 		}
 	}
-	again, answered, err := l.sort(ctx, ops)
+	again, answered, err := l.classify(ctx, ops)
 	if err == nil {
 		err = l.confirmCommits(ctx)
 	}
@@ -136,8 +136,8 @@ func endBackend(ctx context.Context, conn *pgx.Conn, pid uint32, began time.Time
 	}
 }
 
-// sort determines which items are sent again and how the others are completed.
-func (l *lane) sort(ctx context.Context, ops []operation) (again []operation, answered map[operation]error, err error) {
+// classify determines which items are sent again and how the others are completed.
+func (l *lane) classify(ctx context.Context, ops []operation) (again []operation, answered map[operation]error, err error) {
 	answered = map[operation]error{}
 	var completions []operation
 	var arg dbsqlc.ReadAppliedParams

@@ -160,7 +160,7 @@ func (p *placer) place(names []string) (outcome, error) {
 		return done, err
 	}
 	done.again = append(done.again, freed...)
-	return done, p.settle()
+	return done, p.storeBuckets()
 }
 
 // weigh assigns keys if some jobs need several keys or must be evaluated.
@@ -275,8 +275,8 @@ func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, m
 	return m, true
 }
 
-// settle stores the buckets that the turn has read.
-func (p *placer) settle() error {
+// storeBuckets stores the buckets that the turn has read.
+func (p *placer) storeBuckets() error {
 	var buckets []jobs.Bucket
 	for _, l := range p.queues {
 		if l.rated() {

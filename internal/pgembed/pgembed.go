@@ -152,11 +152,11 @@ func (s *Server) watch(child *child) {
 	if !child.asked.Load() {
 		s.config.Logger.Error("PostgreSQL exited", "dir", s.place.dir, "pid", child.pid(), "how", child.how, "log", s.place.logPath())
 	}
-	s.settle()
+	s.markDead()
 }
 
-// settle closes dead if the server has exited and is not being restarted.
-func (s *Server) settle() {
+// markDead closes dead if the server has exited and is not being restarted.
+func (s *Server) markDead() {
 	s.state.Lock()
 	defer s.state.Unlock()
 	if !s.restarting && closed(s.child.done) && !closed(s.dead) {
@@ -228,7 +228,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	err := s.halt(ctx, mode)
 	s.stopped = true
-	s.settle() // watch may not have noticed yet
+	s.markDead() // watch may not have noticed yet
 	err = errors.Join(err, s.place.removeSocketDir())
 	if s.config.Ephemeral {
 		err = errors.Join(err, os.RemoveAll(s.place.dir))
@@ -254,14 +254,14 @@ func (s *Server) Restart(ctx context.Context, mode string) error {
 	if s.stopped {
 		return errors.New("restart PostgreSQL: it was stopped")
 	}
-	s.settle()
+	s.markDead()
 	s.setRestarting(true)
 	err := s.halt(ctx, signal)
 	if err == nil {
 		err = s.launch(ctx)
 	}
 	s.setRestarting(false)
-	s.settle()
+	s.markDead()
 	if err != nil {
 		return fmt.Errorf("restart PostgreSQL in %q: %w", s.place.dir, err)
 	}

@@ -365,7 +365,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-jumps-ahead", breaks: "a page that ends early is gone on with where it ended",
-		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor", planted: "w.progress.Cursor = next",
+		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor", planted: "w.progress.Cursor = next.cursor",
 		packages: "./engine/bulk", run: "EndsEarly",
 	},
 	{

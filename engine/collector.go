@@ -286,8 +286,8 @@ func (c *collector) expire(ctx context.Context) error {
 	return nil
 }
 
-// settleQueues moves the waiting tasks that a change of the status did not move, because the queue of the
-// process is large.
+// settleQueues moves the waiting tasks that a change of the status did not move, because the queue
+// of the process is large.
 func (c *collector) settleQueues(ctx context.Context) error {
 	c.settling = false
 	for began := time.Now(); time.Since(began) < purgeTime; {

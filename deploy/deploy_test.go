@@ -86,7 +86,8 @@ func TestAlerts(t *testing.T) {
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
 			known(t, names, rule.Alert, rule.Expr)
-			if seen[rule.Alert] || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			if seen[rule.Alert] || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" ||
+				rule.Annotations["description"] == "" {
 				t.Errorf("%s is there twice, or lacks its severity, summary or description", rule.Alert)
 			}
 			if !strings.Contains(string(documents), "\n| "+rule.Alert+" |") {

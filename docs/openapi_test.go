@@ -161,11 +161,13 @@ func resolves(tree any, ref string) bool {
 // TestSchemas checks that requests from the pages match the schemas.
 func TestSchemas(t *testing.T) {
 	d, _ := read(t)
-	args := d.Components.Schemas["progressor.v1.CallRequest"].(map[string]any)["properties"].(map[string]any)["args"].(map[string]any)
+	call := d.Components.Schemas["progressor.v1.CallRequest"].(map[string]any)
+	args := call["properties"].(map[string]any)["args"].(map[string]any)
 	if args["contentEncoding"] != "base64" || args["maxLength"] != (1048576+2)/3*4 || args["description"] != nil {
 		t.Errorf("args: %v", args)
 	}
-	if duration := d.Components.Schemas["google.protobuf.Duration"].(map[string]any); duration["pattern"] != `^-?[0-9]+(\.[0-9]{1,9})?s$` || duration["format"] != nil {
+	duration := d.Components.Schemas["google.protobuf.Duration"].(map[string]any)
+	if duration["pattern"] != `^-?[0-9]+(\.[0-9]{1,9})?s$` || duration["format"] != nil {
 		t.Errorf("duration: %v", duration)
 	}
 }

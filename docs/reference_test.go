@@ -41,7 +41,8 @@ func TestReferenceIsComplete(t *testing.T) {
 			service := file.Services().Get(i)
 			for j := range service.Methods().Len() {
 				method := service.Methods().Get(j)
-				need(fmt.Sprintf("%s.%s", service.Name(), method.Name()), append(fieldsOf(method.Input()), fieldsOf(method.Output())...)...)
+				need(fmt.Sprintf("%s.%s", service.Name(), method.Name()),
+					append(fieldsOf(method.Input()), fieldsOf(method.Output())...)...)
 				told[method.Input().FullName()], told[method.Output().FullName()] = true, true
 			}
 		}
@@ -92,7 +93,8 @@ func TestAPIPageIsComplete(t *testing.T) {
 				t.Errorf("docs/api.md has no part of %s", service.Name())
 			}
 			for j := range service.Methods().Len() {
-				if name := string(service.Methods().Get(j).Name()); !regexp.MustCompile(`\b` + name + `\b`).MatchString(part) {
+				name := string(service.Methods().Get(j).Name())
+				if !regexp.MustCompile(`\b` + name + `\b`).MatchString(part) {
 					t.Errorf("docs/api.md: the part of %s does not name %s", service.Name(), name)
 				}
 			}

@@ -187,5 +187,6 @@ func invalid(field, format string, args ...any) *process.InvalidError {
 }
 
 func tooLarge(field string, size, limit int) *process.InvalidError {
-	return &process.InvalidError{Field: field, Message: fmt.Sprintf("%d bytes, at most %d", size, limit), TooLarge: true}
+	return &process.InvalidError{Field: field, Message: fmt.Sprintf("%d bytes, at most %d", size, limit),
+		TooLarge: true}
 }

@@ -47,8 +47,8 @@ func jsonSize(s *structpb.Struct) int {
 	return compact.Len()
 }
 
-// tooDeep reports whether a value has more nested objects and lists than allowed. depth counts those
-// around v. It is faster than checkJSON, because it builds no paths.
+// tooDeep reports whether a value has more nested objects and lists than allowed. depth counts
+// those around v. It is faster than checkJSON, because it builds no paths.
 func tooDeep(v *structpb.Value, depth int) bool {
 	fields, elements := v.GetStructValue(), v.GetListValue()
 	if fields == nil && elements == nil {
@@ -82,7 +82,8 @@ func checkJSON(field string, v *structpb.Value, depth int) *process.InvalidError
 		}
 	case *structpb.Value_StructValue:
 		for name, member := range kind.StructValue.GetFields() {
-			if err := checkJSON(field+"."+plain(name), member, depth+1); err != nil && (first == nil || err.Field < first.Field) {
+			if err := checkJSON(field+"."+plain(name), member, depth+1); err != nil &&
+				(first == nil || err.Field < first.Field) {
 				first = err
 			}
 		}

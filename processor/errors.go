@@ -38,7 +38,8 @@ type RejectionError struct {
 // format and args are those of fmt.Errorf.
 func Reject(reason, format string, args ...any) *RejectionError {
 	cause := fmt.Errorf(format, args...)
-	return &RejectionError{Rejection: &progressorv1.Rejection{Reason: plain(reason), Message: plain(cause.Error())}, cause: cause}
+	return &RejectionError{Rejection: &progressorv1.Rejection{Reason: plain(reason), Message: plain(cause.Error())},
+		cause: cause}
 }
 
 // WithDetails adds details for the caller and returns e.
@@ -66,7 +67,8 @@ type FailureError struct {
 // non_retryable_errors; format and args are those of fmt.Errorf.
 func Fail(reason, format string, args ...any) *FailureError {
 	cause := fmt.Errorf(format, args...)
-	return &FailureError{Failure: &progressorv1.Failure{Reason: plain(reason), Message: plain(cause.Error())}, cause: cause}
+	return &FailureError{Failure: &progressorv1.Failure{Reason: plain(reason), Message: plain(cause.Error())},
+		cause: cause}
 }
 
 // NonRetryable marks the failure as final, so that the task is not retried, and returns e.

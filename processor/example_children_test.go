@@ -51,8 +51,10 @@ func ExampleResultBuilder_StartChild() {
 	for _, c := range p.Commands() {
 		fmt.Println("starts", c.GetStart().GetNamespace(), c.GetStart().GetProcessId())
 	}
-	_ = p.ChildEnded(ctx, &progressorv1.ChildEnd{Status: progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED}, []byte("cup"))
-	_ = p.ChildEnded(ctx, &progressorv1.ChildEnd{Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR}, []byte("pot"))
+	_ = p.ChildEnded(ctx, &progressorv1.ChildEnd{Status: progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED},
+		[]byte("cup"))
+	_ = p.ChildEnded(ctx, &progressorv1.ChildEnd{Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR},
+		[]byte("pot"))
 	fmt.Printf("%s %s\n", p.Status(), p.State())
 	// Output:
 	// starts parcels process/cup

@@ -121,7 +121,9 @@ func traced(h http.Handler) http.Handler {
 // large to send become failures.
 type service struct{ processor Processor }
 
-func (s *service) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (s *service) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	resp, err := s.answer(ctx, req)
 	switch {
 	case err == nil:
@@ -141,7 +143,8 @@ func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) 
 	resp, err := s.processor.Process(ctx, req)
 	if size := proto.Size(resp); err == nil && size > process.MaxMessageBytes {
 		// Not the code RESOURCE_EXHAUSTED: it would mean that the request did not reach user code.
-		return failed(Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", size, process.MaxMessageBytes).
+		return failed(Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", size,
+			process.MaxMessageBytes).
 			NonRetryable().Failure), nil
 	}
 	return resp, err
@@ -163,7 +166,8 @@ var (
 func (s *service) servePlain(w http.ResponseWriter, r *http.Request) {
 	in, known := encodingOf(r)
 	if !known {
-		http.Error(w, "the content type must be application/json or application/msgpack", http.StatusUnsupportedMediaType)
+		http.Error(w, "the content type must be application/json or application/msgpack",
+			http.StatusUnsupportedMediaType)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlainBytes))

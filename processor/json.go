@@ -51,7 +51,9 @@ type Task[State any] struct {
 func (t *Task[State]) Args(v any) error { return decodeArgs(t.Request, v) }
 
 // Process calls the function for the type of the task.
-func (p *JSON[State]) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (p *JSON[State]) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	router := Router{
 		OnInit: p.typed(p.OnInit), OnCall: p.typed(p.OnCall), OnNotify: p.typed(p.OnNotify),
 		OnRepair: p.typed(p.OnRepair), OnTimeout: p.typed(p.OnTimeout), OnCancel: p.typed(p.OnCancel),

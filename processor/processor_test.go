@@ -35,7 +35,8 @@ const (
 )
 
 func of(t progressorv1.TaskType, args, state string) *progressorv1.ProcessRequest {
-	return &progressorv1.ProcessRequest{Type: t, Args: []byte(args), Process: &progressorv1.Process{AuxState: []byte(state)}}
+	return &progressorv1.ProcessRequest{Type: t, Args: []byte(args),
+		Process: &progressorv1.Process{AuxState: []byte(state)}}
 }
 
 func TestRouter(t *testing.T) {
@@ -49,7 +50,8 @@ func TestRouter(t *testing.T) {
 		OnTimeout: named("timeout"), OnCancel: named("cancel"),
 	}
 	for kind, want := range map[progressorv1.TaskType]string{
-		taskInit: "init", taskCall: "call", taskNotify: "notify", taskRepair: "repair", taskTimeout: "timeout", taskCancel: "cancel",
+		taskInit: "init", taskCall: "call", taskNotify: "notify", taskRepair: "repair", taskTimeout: "timeout",
+		taskCancel: "cancel",
 	} {
 		resp, err := full.Process(t.Context(), of(kind, "", ""))
 		if got := string(resp.GetResult().GetResponse()); err != nil || got != want {
@@ -65,8 +67,9 @@ func TestRouter(t *testing.T) {
 func TestNotHandled(t *testing.T) {
 	guarded := processor.Guard(&processor.Router{}, nil)
 	for kind, want := range map[progressorv1.TaskType]string{
-		taskInit: "rejected", taskCall: "rejected", taskNotify: "rejected", taskRepair: "rejected", taskTimeout: "failed",
-		taskCancel: "unchanged", progressorv1.TaskType_TASK_TYPE_UNSPECIFIED: "failed", 99: "failed",
+		taskInit: "rejected", taskCall: "rejected", taskNotify: "rejected", taskRepair: "rejected",
+		taskTimeout: "failed",
+		taskCancel:  "unchanged", progressorv1.TaskType_TASK_TYPE_UNSPECIFIED: "failed", 99: "failed",
 	} {
 		resp, err := guarded.Process(t.Context(), of(kind, "", ""))
 		if err != nil {
@@ -192,14 +195,16 @@ func TestFailureOf(t *testing.T) {
 		}
 	}
 	failure := processor.Fail("no\xffword\x00", "%w", io.EOF).WithDetails(map[string]any{"n": 1}).NonRetryable()
-	if !errors.Is(failure, io.EOF) || failure.Failure.GetReason() != "no\uFFFDword\uFFFD" || !failure.Failure.GetNonRetryable() ||
+	if !errors.Is(failure, io.EOF) || failure.Failure.GetReason() != "no\uFFFDword\uFFFD" ||
+		!failure.Failure.GetNonRetryable() ||
 		failure.Failure.GetDetails().GetStructValue().GetFields()["n"].GetNumberValue() != 1 {
 		t.Errorf("%v", failure.Failure)
 	}
 	if _, err := proto.Marshal(failure.Failure); err != nil {
 		t.Error(err)
 	}
-	if got := processor.Fail("r", "x").WithDetails(math.Inf(1)).Failure; got.GetDetails() != nil || !strings.Contains(got.GetMessage(), "omitted") {
+	if got := processor.Fail("r", "x").WithDetails(math.Inf(1)).Failure; got.GetDetails() != nil ||
+		!strings.Contains(got.GetMessage(), "omitted") {
 		t.Errorf("%v", got)
 	}
 	if got := len(processor.Fail("r", "%s", strings.Repeat("ä", 1<<20)).Failure.GetMessage()); got > 9000 {
@@ -223,27 +228,32 @@ func TestGuard(t *testing.T) {
 	if _, err := guard(&processor.LostError{Err: io.EOF}); err == nil {
 		t.Error("a lost answer became an answer")
 	}
-	if resp, err := guard(fmt.Errorf("around: %w", processor.Reject("no", "no"))); err != nil || resp.GetRejection().GetReason() != "no" {
+	if resp, err := guard(fmt.Errorf("around: %w", processor.Reject("no", "no"))); err != nil ||
+		resp.GetRejection().GetReason() != "no" {
 		t.Errorf("%v, %v", resp, err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	stuck := processor.Func(func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		return nil, ctx.Err()
-	})
+	stuck := processor.Func(
+		func(ctx context.Context, _ *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			return nil, ctx.Err()
+		})
 	if _, err := processor.Guard(stuck, logger).Process(over, of(taskCall, "", "")); !errors.Is(err, context.Canceled) {
 		t.Errorf("its own context: %v", err)
 	}
-	panics := processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		panic("oh\xff")
-	})
+	panics := processor.Func(
+		func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			panic("oh\xff")
+		})
 	resp, err := processor.Guard(panics, logger).Process(t.Context(), of(taskCall, "", ""))
-	if err != nil || resp.GetFailure().GetReason() != process.ReasonPanic || !strings.Contains(log.String(), "processor_test.go") {
+	if err != nil || resp.GetFailure().GetReason() != process.ReasonPanic ||
+		!strings.Contains(log.String(), "processor_test.go") {
 		t.Errorf("%v, %v, log %s", resp, err, log.String())
 	}
-	aborts := processor.Func(func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		panic(http.ErrAbortHandler)
-	})
+	aborts := processor.Func(
+		func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			panic(http.ErrAbortHandler)
+		})
 	defer func() {
 		if v := recover(); v != any(http.ErrAbortHandler) {
 			t.Errorf("recovered %v", v)
@@ -283,74 +293,110 @@ func TestCheck(t *testing.T) {
 		result *progressorv1.Result
 		field  string
 	}{
-		"empty":           {&progressorv1.Result{}, ""},
-		"negative timer":  {set(after(durationpb.New(-1))), ""},
-		"events":          {&progressorv1.Result{Events: make([]*progressorv1.NewEvent, process.MaxResultEvents+1)}, "result.events"},
-		"payload":         {&progressorv1.Result{Events: []*progressorv1.NewEvent{{}, {Payload: big}}}, "result.events[1].payload"},
-		"event's time":    {&progressorv1.Result{Events: []*progressorv1.NewEvent{{Timestamp: &timestamppb.Timestamp{Seconds: -1}}}}, "result.events[0].timestamp"},
-		"state":           {&progressorv1.Result{AuxState: big}, "result.aux_state"},
-		"response":        {&progressorv1.Result{Response: big}, "result.response"},
-		"all of it":       {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})}, "result"},
-		"timer's name":    {set(named("x")), "result.set_timer.name"},
-		"no time":         {set(&progressorv1.SetTimer{}), "result.set_timer"},
-		"time":            {set(&progressorv1.SetTimer{When: &progressorv1.SetTimer_At{At: &timestamppb.Timestamp{Nanos: -1}}}), "result.set_timer.at"},
-		"duration":        {set(after(&durationpb.Duration{Seconds: 1, Nanos: -1})), "result.set_timer.after"},
-		"long duration":   {set(after(durationpb.New(process.MaxDuration + 1))), "result.set_timer.after"},
-		"no name":         {&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{named("")}}, "result.named_timers[0].name"},
-		"twice":           {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
-		"name's NUL":      {&progressorv1.Result{NamedTimers: repeat(1, named("a\x00b"))}, "result.named_timers[0].name"},
-		"name is broken":  {&progressorv1.Result{NamedTimers: repeat(1, named("\xff"))}, "result.named_timers[0].name"},
-		"unset's NUL":     {&progressorv1.Result{UnsetNamedTimers: []string{"x", "a\x00b"}}, "result.unset_named_timers[1]"},
-		"long unset":      {&progressorv1.Result{UnsetNamedTimers: []string{strings.Repeat("x", 257)}}, "result.unset_named_timers[0]"},
-		"many unsets":     {&progressorv1.Result{UnsetNamedTimers: repeat(process.MaxTimers+1, "x")}, "result.unset_named_timers"},
-		"metadata":        {&progressorv1.Result{Metadata: object("a", structpb.NewStringValue(string(big)))}, "result.metadata"},
-		"no number":       {&progressorv1.Result{Metadata: object("a", structpb.NewNumberValue(math.NaN()))}, "result.metadata.a"},
-		"no value":        {&progressorv1.Result{Events: repeat(1, &progressorv1.NewEvent{Metadata: object("a", nested(2, &structpb.Value{}))})}, "result.events[0].metadata.a[0][0]"},
-		"deep":            {&progressorv1.Result{Metadata: object("a", nested(100, structpb.NewNullValue()))}, "result.metadata.a" + strings.Repeat("[0]", 99)},
-		"not so deep":     {&progressorv1.Result{Metadata: object("a", nested(99, structpb.NewNullValue()))}, ""},
-		"deep job result": {&progressorv1.Result{JobResult: nested(101, structpb.NewNullValue())}, "result.job_result" + strings.Repeat("[0]", 100)},
+		"empty":          {&progressorv1.Result{}, ""},
+		"negative timer": {set(after(durationpb.New(-1))), ""},
+		"events": {&progressorv1.Result{Events: make([]*progressorv1.NewEvent, process.MaxResultEvents+1)},
+			"result.events"},
+		"payload": {&progressorv1.Result{Events: []*progressorv1.NewEvent{{}, {Payload: big}}},
+			"result.events[1].payload"},
+		"event's time": {
+			&progressorv1.Result{Events: []*progressorv1.NewEvent{{Timestamp: &timestamppb.Timestamp{Seconds: -1}}}},
+			"result.events[0].timestamp"},
+		"state":    {&progressorv1.Result{AuxState: big}, "result.aux_state"},
+		"response": {&progressorv1.Result{Response: big}, "result.response"},
+		"all of it": {&progressorv1.Result{Events: repeat(9, &progressorv1.NewEvent{Payload: big[1:]})},
+			"result"},
+		"timer's name": {set(named("x")), "result.set_timer.name"},
+		"no time":      {set(&progressorv1.SetTimer{}), "result.set_timer"},
+		"time": {
+			set(&progressorv1.SetTimer{When: &progressorv1.SetTimer_At{At: &timestamppb.Timestamp{Nanos: -1}}}),
+			"result.set_timer.at"},
+		"duration":      {set(after(&durationpb.Duration{Seconds: 1, Nanos: -1})), "result.set_timer.after"},
+		"long duration": {set(after(durationpb.New(process.MaxDuration + 1))), "result.set_timer.after"},
+		"no name": {&progressorv1.Result{NamedTimers: []*progressorv1.SetTimer{named("")}},
+			"result.named_timers[0].name"},
+		"twice": {&progressorv1.Result{NamedTimers: repeat(2, named("x"))}, "result.named_timers[1].name"},
+		"name's NUL": {&progressorv1.Result{NamedTimers: repeat(1, named("a\x00b"))},
+			"result.named_timers[0].name"},
+		"name is broken": {&progressorv1.Result{NamedTimers: repeat(1, named("\xff"))}, "result.named_timers[0].name"},
+		"unset's NUL": {&progressorv1.Result{UnsetNamedTimers: []string{"x", "a\x00b"}},
+			"result.unset_named_timers[1]"},
+		"long unset": {&progressorv1.Result{UnsetNamedTimers: []string{strings.Repeat("x", 257)}},
+			"result.unset_named_timers[0]"},
+		"many unsets": {&progressorv1.Result{UnsetNamedTimers: repeat(process.MaxTimers+1, "x")},
+			"result.unset_named_timers"},
+		"metadata": {&progressorv1.Result{Metadata: object("a", structpb.NewStringValue(string(big)))},
+			"result.metadata"},
+		"no number": {&progressorv1.Result{Metadata: object("a", structpb.NewNumberValue(math.NaN()))},
+			"result.metadata.a"},
+		"no value": {
+			&progressorv1.Result{
+				Events: repeat(1, &progressorv1.NewEvent{Metadata: object("a", nested(2, &structpb.Value{}))})},
+			"result.events[0].metadata.a[0][0]"},
+		"deep": {&progressorv1.Result{Metadata: object("a", nested(100, structpb.NewNullValue()))},
+			"result.metadata.a" + strings.Repeat("[0]", 99)},
+		"not so deep": {&progressorv1.Result{Metadata: object("a", nested(99, structpb.NewNullValue()))}, ""},
+		"deep job result": {&progressorv1.Result{JobResult: nested(101, structpb.NewNullValue())},
+			"result.job_result" + strings.Repeat("[0]", 100)},
 		"not so deep one": {&progressorv1.Result{JobResult: nested(100, structpb.NewNullValue())}, ""},
-		"set and unset":   {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}}, "result.unset_named_timers[0]"},
-		"commands":        {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))}, "result.commands"},
-		"command":         {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
-		"command's id":    {&progressorv1.Result{Commands: repeat(1, notify(""))}, "result.commands[0].process_id"},
-		"command's id 2":  {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))}, "result.commands[0].process_id"},
-		"engine's own":    {&progressorv1.Result{Commands: repeat(1, notify("~cron/x"))}, "result.commands[0].process_id"},
-		"command's NUL":   {&progressorv1.Result{Commands: repeat(1, notify("a\x00b"))}, "result.commands[0].process_id"},
-		"namespace":       {&progressorv1.Result{Commands: repeat(1, command(&progressorv1.NotifyCommand{Namespace: "a b", ProcessId: "x"}))}, "result.commands[0].namespace"},
-		"notify's args":   {&progressorv1.Result{Commands: repeat(1, command(&progressorv1.NotifyCommand{ProcessId: "x", Args: big}))}, "result.commands[0].args"},
+		"set and unset": {&progressorv1.Result{NamedTimers: repeat(1, named("x")), UnsetNamedTimers: []string{"x"}},
+			"result.unset_named_timers[0]"},
+		"commands": {&progressorv1.Result{Commands: repeat(process.MaxCommands+1, notify("x"))},
+			"result.commands"},
+		"command":      {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{})}, "result.commands[0]"},
+		"command's id": {&progressorv1.Result{Commands: repeat(1, notify(""))}, "result.commands[0].process_id"},
+		"command's id 2": {&progressorv1.Result{Commands: repeat(1, notify(strings.Repeat("x", 257)))},
+			"result.commands[0].process_id"},
+		"engine's own": {&progressorv1.Result{Commands: repeat(1, notify("~cron/x"))},
+			"result.commands[0].process_id"},
+		"command's NUL": {&progressorv1.Result{Commands: repeat(1, notify("a\x00b"))},
+			"result.commands[0].process_id"},
+		"namespace": {
+			&progressorv1.Result{
+				Commands: repeat(1, command(&progressorv1.NotifyCommand{Namespace: "a b", ProcessId: "x"}))},
+			"result.commands[0].namespace"},
+		"notify's args": {
+			&progressorv1.Result{Commands: repeat(1, command(&progressorv1.NotifyCommand{ProcessId: "x", Args: big}))},
+			"result.commands[0].args"},
 		"start's time": {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{
 			ProcessId: "x", StartTime: &timestamppb.Timestamp{Seconds: -1},
 		}))}, "result.commands[0].start_time"},
 		"parent's args": {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{
 			ProcessId: "x", NotifyParentArgs: big,
 		}))}, "result.commands[0].notify_parent_args"},
-		"cancel's reason": {&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{Command: &progressorv1.Command_Cancel{
-			Cancel: &progressorv1.CancelCommand{ProcessId: "x", Reason: string(big)},
-		}})}, "result.commands[0].reason"},
-		"start is fine":   {&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{ProcessId: "x"}))}, ""},
+		"cancel's reason": {
+			&progressorv1.Result{Commands: repeat(1, &progressorv1.Command{Command: &progressorv1.Command_Cancel{
+				Cancel: &progressorv1.CancelCommand{ProcessId: "x", Reason: string(big)},
+			}})}, "result.commands[0].reason"},
+		"start is fine": {
+			&progressorv1.Result{Commands: repeat(1, startCommand(&progressorv1.StartCommand{ProcessId: "x"}))}, ""},
 		"command is fine": {&progressorv1.Result{Commands: repeat(1, notify("x"))}, ""},
 	}
 	for name, test := range results {
-		err := processor.Check(taskTimeout, &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: test.result}})
+		err := processor.Check(taskTimeout,
+			&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: test.result}})
 		invalid, _ := errors.AsType[*process.InvalidError](err)
-		if (err == nil) != (test.field == "") || err != nil && (!processor.BadResponse(err) || invalid == nil || invalid.Field != test.field) {
+		if (err == nil) != (test.field == "") ||
+			err != nil && (!processor.BadResponse(err) || invalid == nil || invalid.Field != test.field) {
 			t.Errorf("%s: %v, want %s", name, err, test.field)
 		}
 	}
 	rejection := &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{}}
-	if processor.Check(taskCall, rejection) != nil || processor.Check(taskTimeout, rejection) == nil || processor.Check(taskCancel, rejection) == nil {
+	if processor.Check(taskCall, rejection) != nil || processor.Check(taskTimeout, rejection) == nil ||
+		processor.Check(taskCancel, rejection) == nil {
 		t.Error("a CALL may be rejected, a TIMEOUT and a CANCEL may not")
 	}
 	if processor.Check(taskCall, nil) == nil || processor.Check(taskCall, &progressorv1.ProcessResponse{}) == nil {
 		t.Error("an answer without an outcome passes")
 	}
 	failure := &progressorv1.Failure{Message: string(big)}
-	if processor.Check(taskCall, &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
+	if processor.Check(taskCall,
+		&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
 		t.Error("a huge failure passes")
 	}
 	failure = &progressorv1.Failure{Details: nested(102, structpb.NewNullValue())}
-	if processor.Check(taskCall, &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
+	if processor.Check(taskCall,
+		&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: failure}}) == nil {
 		t.Error("a failure with deep details passes")
 	}
 }

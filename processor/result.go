@@ -14,7 +14,7 @@ import (
 // ResultBuilder builds a Result. All methods except Done return the builder. Done reports values
 // that could not be encoded.
 //
-//	return processor.Result().JSONEvent(paid).JSONResponse(order).SetTimerAfter(time.Second).Done()
+//	return processor.Result().JSONEvent(paid).JSONResponse(order).SetTimerAfter(time.Hour).Done()
 type ResultBuilder struct {
 	result *progressorv1.Result
 	err    error
@@ -167,7 +167,8 @@ func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs
 		notifyArgs = []byte{} // absent args would mean no notification
 	}
 	return b.Command(&progressorv1.Command{Command: &progressorv1.Command_Start{
-		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args, NotifyParentArgs: notifyArgs},
+		Start: &progressorv1.StartCommand{Namespace: namespace, ProcessId: processID, Args: args,
+			NotifyParentArgs: notifyArgs},
 	}})
 }
 

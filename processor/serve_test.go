@@ -28,40 +28,46 @@ func TestHandlerReadsStrictly(t *testing.T) {
 	recorder := processortest.NewRecorder(processortest.Respond([]byte("yes")))
 	server := httptest.NewServer(processor.Handler(recorder))
 	defer server.Close()
-	const good = `{"type":"TASK_TYPE_CALL","args":"AQI=","taskId":"1152921504606846976","process":{"namespace":"shop","processId":"a"}}`
+	const good = `{"type":"TASK_TYPE_CALL","args":"AQI=","taskId":"1152921504606846976",` +
+		`"process":{"namespace":"shop","processId":"a"}}`
 	tests := map[string]struct {
 		path, contentType, body string
 		status                  int
 		says                    string
 	}{
-		"good":              {"/", "application/json", good, 200, `"response":"eWVz"`},
-		"charset":           {"/", "application/json; charset=UTF-8", good, 200, `"eWVz"`},
-		"connect":           {connectPath, "application/json", good, 200, `"eWVz"`},
-		"connect charset":   {connectPath, "application/json; charset=utf-8", good, 200, `"eWVz"`},
-		"content type":      {"/", "text/plain", good, 415, "application/json"},
-		"no content type":   {"/", "", good, 415, "application/json"},
-		"latin":             {"/", "application/json; charset=latin1", good, 415, "application/json"},
-		"field":             {"/", "application/json", `{"tsk":1}`, 400, `"tsk"`},
-		"connect field":     {connectPath, "application/json", `{"tsk":1}`, 400, `tsk`},
-		"connect field 2":   {connectPath, "application/json; charset=utf-8", `{"tsk":1}`, 400, `tsk`},
-		"enum":              {"/", "application/json", `{"type":"TASK_TYPE_FOREVER"}`, 400, `FOREVER`},
-		"no JSON":           {"/", "application/json", `{`, 400, `read the ProcessRequest`},
-		"empty":             {"/", "application/json", ``, 400, `read the ProcessRequest`},
-		"msgpack":           {"/", "application/msgpack", "\x82\xa4type\xaeTASK_TYPE_CALL\xa4args\xc4\x01\xff", 200, "\x81\xa6result\x81\xa8response\xc4\x03yes"},
-		"msgpack connect":   {connectPath, "application/msgpack", "\x80", 200, "\xc4\x03yes"},
-		"msgpack field":     {"/", "application/msgpack", "\x81\xa3tsk\x01", 400, `tsk: unknown field`},
-		"msgpack field 2":   {connectPath, "application/msgpack", "\x81\xa3tsk\x01", 400, `tsk: unknown field`},
-		"msgpack empty":     {"/", "application/msgpack", "", 400, `send the byte 0x80`},
-		"another path":      {"/other", "application/json", good, 404, ``},
-		"too large":         {"/", "application/json", `{"args":"` + strings.Repeat("A", process.MaxMessageBytes/3*4) + `"}`, 413, `too large`},
-		"connect too large": {connectPath, "application/json", `{"args":"` + strings.Repeat("A", process.MaxMessageBytes) + `"}`, 429, `resource_exhausted`},
+		"good":            {"/", "application/json", good, 200, `"response":"eWVz"`},
+		"charset":         {"/", "application/json; charset=UTF-8", good, 200, `"eWVz"`},
+		"connect":         {connectPath, "application/json", good, 200, `"eWVz"`},
+		"connect charset": {connectPath, "application/json; charset=utf-8", good, 200, `"eWVz"`},
+		"content type":    {"/", "text/plain", good, 415, "application/json"},
+		"no content type": {"/", "", good, 415, "application/json"},
+		"latin":           {"/", "application/json; charset=latin1", good, 415, "application/json"},
+		"field":           {"/", "application/json", `{"tsk":1}`, 400, `"tsk"`},
+		"connect field":   {connectPath, "application/json", `{"tsk":1}`, 400, `tsk`},
+		"connect field 2": {connectPath, "application/json; charset=utf-8", `{"tsk":1}`, 400, `tsk`},
+		"enum":            {"/", "application/json", `{"type":"TASK_TYPE_FOREVER"}`, 400, `FOREVER`},
+		"no JSON":         {"/", "application/json", `{`, 400, `read the ProcessRequest`},
+		"empty":           {"/", "application/json", ``, 400, `read the ProcessRequest`},
+		"msgpack": {"/", "application/msgpack", "\x82\xa4type\xaeTASK_TYPE_CALL\xa4args\xc4\x01\xff", 200,
+			"\x81\xa6result\x81\xa8response\xc4\x03yes"},
+		"msgpack connect": {connectPath, "application/msgpack", "\x80", 200, "\xc4\x03yes"},
+		"msgpack field":   {"/", "application/msgpack", "\x81\xa3tsk\x01", 400, `tsk: unknown field`},
+		"msgpack field 2": {connectPath, "application/msgpack", "\x81\xa3tsk\x01", 400, `tsk: unknown field`},
+		"msgpack empty":   {"/", "application/msgpack", "", 400, `send the byte 0x80`},
+		"another path":    {"/other", "application/json", good, 404, ``},
+		"too large": {"/", "application/json",
+			`{"args":"` + strings.Repeat("A", process.MaxMessageBytes/3*4) + `"}`, 413, `too large`},
+		"connect too large": {connectPath, "application/json",
+			`{"args":"` + strings.Repeat("A", process.MaxMessageBytes) + `"}`, 429, `resource_exhausted`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+test.path, strings.NewReader(test.body))
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+test.path,
+				strings.NewReader(test.body))
 			req.Header.Set("Content-Type", test.contentType)
 			status, body := do(t, req)
-			if status != test.status || !strings.Contains(strings.ReplaceAll(body, " ", ""), strings.ReplaceAll(test.says, " ", "")) {
+			if status != test.status ||
+				!strings.Contains(strings.ReplaceAll(body, " ", ""), strings.ReplaceAll(test.says, " ", "")) {
 				t.Errorf("%d %s, want %d %s", status, body, test.status, test.says)
 			}
 		})
@@ -112,7 +118,8 @@ func post(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	answer := &progressorv1.ProcessResponse{}
-	return string(answer.GetResult().GetResponse()), errors.Join(protojson.Unmarshal(body, answer), expect(answer, "yes"))
+	return string(answer.GetResult().GetResponse()),
+		errors.Join(protojson.Unmarshal(body, answer), expect(answer, "yes"))
 }
 
 func expect(answer *progressorv1.ProcessResponse, want string) error {
@@ -212,7 +219,8 @@ func TestMiddleware(t *testing.T) {
 			})
 		})
 	}
-	handler := processor.Handler(processor.Echo(), wrap("outer"), wrap("inner"), processor.WithLogger(slog.New(slog.DiscardHandler)))
+	handler := processor.Handler(processor.Echo(), wrap("outer"), wrap("inner"),
+		processor.WithLogger(slog.New(slog.DiscardHandler)))
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", nil))
 	if answer.Code != http.StatusUnauthorized || strings.Join(order, " ") != "outer inner" {
@@ -222,10 +230,12 @@ func TestMiddleware(t *testing.T) {
 
 func TestEcho(t *testing.T) {
 	p := processortest.New(processor.Echo())
-	for i, step := range []func(context.Context, []byte, ...processortest.RequestOption) ([]byte, error){p.Start, p.Call} {
+	for i, step := range []func(context.Context, []byte, ...processortest.RequestOption) ([]byte, error){p.Start,
+		p.Call} {
 		args := []byte{byte(i), 0xff}
 		response, err := step(t.Context(), args)
-		if err != nil || string(response) != string(args) || string(p.State()) != string(args) || len(p.Events()) != i+1 {
+		if err != nil || string(response) != string(args) || string(p.State()) != string(args) ||
+			len(p.Events()) != i+1 {
 			t.Errorf("%d: %q, %v, %v", i, response, err, p.Snapshot())
 		}
 	}
@@ -237,7 +247,8 @@ func TestEcho(t *testing.T) {
 		t.Error(err)
 	}
 	events := len(p.Events())
-	if err := p.Cancel(t.Context(), "no more"); err != nil || string(p.State()) != "kept" || string(p.Events()[events].GetPayload()) != "no more" {
+	if err := p.Cancel(t.Context(), "no more"); err != nil || string(p.State()) != "kept" ||
+		string(p.Events()[events].GetPayload()) != "no more" {
 		t.Errorf("%v %q %v", err, p.State(), p.Events())
 	}
 }

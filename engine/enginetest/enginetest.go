@@ -35,7 +35,8 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 		t.Fatal(err)
 	}
 	cfg := engine.Config{
-		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler), DrainTimeout: 5 * time.Second,
+		Store: store, Builtins: map[string]processor.Processor{"p": p}, Logger: slog.New(slog.DiscardHandler),
+		DrainTimeout: 5 * time.Second,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -66,7 +67,8 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 func (n *Node) Put(t testing.TB, ns *progressorv1.Namespace) {
 	t.Helper()
 	if ns.Processor == nil {
-		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}}}
+		ns.Processor = &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "p"}}}
 	}
 	if _, err := n.PutNamespace(context.Background(), ns); err != nil {
 		t.Fatal(err)

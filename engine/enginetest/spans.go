@@ -25,7 +25,8 @@ type Spans struct {
 func NewSpans(ratio float64) *Spans {
 	r := tracetest.NewSpanRecorder()
 	return &Spans{sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(r), sdktrace.WithIDGenerator(tracing.IDs{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))),
+		sdktrace.WithSpanProcessor(r), sdktrace.WithIDGenerator(tracing.IDs{}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))),
 	), r}
 }
 

@@ -10,26 +10,33 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// boundedInCode are the fields of requests whose size no rule of the contract limits, with the limit
-// that holds for them. docs/limits.md lists these limits.
+// boundedInCode are the fields of requests whose size no rule of the contract limits, with the
+// limit that holds for them. docs/limits.md lists these limits.
 var boundedInCode = map[string][]protoreflect.FullName{
 	"64 KiB of JSON": {
-		"StartRequest.metadata", "PutProcessRequest.metadata", "Event.metadata", "NewEvent.metadata", "Result.metadata", "StartCommand.metadata",
-		"JobOptions.metadata", "StartRunRequest.metadata", "Cron.metadata", "StartProcessTarget.metadata", "StartRunTarget.metadata",
+		"StartRequest.metadata", "PutProcessRequest.metadata", "Event.metadata", "NewEvent.metadata", "Result.metadata",
+		"StartCommand.metadata",
+		"JobOptions.metadata", "StartRunRequest.metadata", "Cron.metadata", "StartProcessTarget.metadata",
+		"StartRunTarget.metadata",
 		"ProcessAction.metadata", "Progress.summary", "Progress.details",
 	},
 	"1 MiB of JSON": {
-		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result", "StartRunRequest.payload",
+		"EnqueueRequest.args", "UpdateJobRequest.args", "JobResult.result", "Result.job_result",
+		"StartRunRequest.payload",
 		"CompleteStepRequest.result", "SkipStepRequest.result",
 	},
-	"1 MiB of the message": {"Failure.reason", "Failure.message", "Failure.details", "Rejection.reason", "Rejection.message"},
+	"1 MiB of the message": {"Failure.reason", "Failure.message", "Failure.details", "Rejection.reason",
+		"Rejection.message"},
 	"4 MiB of the template": {
-		"Template.payload_schema", "Template.result", "StepTemplate.input", "WaitAction.result_schema", "WaitAction.due_result", "RunAction.payload",
+		"Template.payload_schema", "Template.result", "StepTemplate.input", "WaitAction.result_schema",
+		"WaitAction.due_result", "RunAction.payload",
 	},
-	"256 KiB of the cron":       {"EnqueueJobTarget.args", "StartRunTarget.payload_template", "HttpTarget.success_codes"},
+	"256 KiB of the cron": {"EnqueueJobTarget.args", "StartRunTarget.payload_template",
+		"HttpTarget.success_codes"},
 	"one of each updatable one": {"UpdateJobRequest.update_mask"},
 	"ignored in requests": {
-		"Failure.worker_id", "Failure.node_id", "Cron.next_fire_times", "Cron.fires_by_decision", "Cron.running_process_ids", "Cron.backfills",
+		"Failure.worker_id", "Failure.node_id", "Cron.next_fire_times", "Cron.fires_by_decision",
+		"Cron.running_process_ids", "Cron.backfills",
 	},
 }
 
@@ -88,7 +95,8 @@ func boundedField(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) b
 	switch {
 	case fd.IsMap():
 		m := rules.GetMap()
-		return m.GetMaxPairs() > 0 && boundedValue(fd.MapKey(), m.GetKeys()) && boundedValue(fd.MapValue(), m.GetValues())
+		return m.GetMaxPairs() > 0 && boundedValue(fd.MapKey(), m.GetKeys()) &&
+			boundedValue(fd.MapValue(), m.GetValues())
 	case fd.IsList():
 		return rules.GetRepeated().GetMaxItems() > 0 && boundedValue(fd, rules.GetRepeated().GetItems())
 	}
@@ -104,7 +112,8 @@ func boundedValue(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) b
 	case protoreflect.BytesKind:
 		return rules.GetBytes().GetMaxLen() > 0
 	case protoreflect.MessageKind:
-		return fd.Message().FullName() != structName && fd.Message().FullName() != valueName && fd.Message().FullName() != listName &&
+		return fd.Message().FullName() != structName && fd.Message().FullName() != valueName &&
+			fd.Message().FullName() != listName &&
 			fd.Message().FullName() != "google.protobuf.FieldMask"
 	}
 	return true

@@ -13,7 +13,9 @@ type bulks struct {
 }
 
 // StartBulk starts a bulk that applies a verb to all processes that match a filter, or counts them.
-func (s *bulks) StartBulk(ctx context.Context, r *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+func (s *bulks) StartBulk(
+	ctx context.Context, r *progressorv1.StartBulkRequest,
+) (*progressorv1.StartBulkResponse, error) {
 	b, err := s.bulks.Start(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -31,7 +33,9 @@ func (s *bulks) GetBulk(ctx context.Context, r *progressorv1.GetBulkRequest) (*p
 }
 
 // ListBulks returns a page of the bulks of a namespace, or of all namespaces.
-func (s *bulks) ListBulks(ctx context.Context, r *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
+func (s *bulks) ListBulks(
+	ctx context.Context, r *progressorv1.ListBulksRequest,
+) (*progressorv1.ListBulksResponse, error) {
 	list, next, err := s.bulks.List(ctx, r.GetNamespace(), r.GetPageSize(), r.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -40,7 +44,9 @@ func (s *bulks) ListBulks(ctx context.Context, r *progressorv1.ListBulksRequest)
 }
 
 // CancelBulk cancels a bulk.
-func (s *bulks) CancelBulk(ctx context.Context, r *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
+func (s *bulks) CancelBulk(
+	ctx context.Context, r *progressorv1.CancelBulkRequest,
+) (*progressorv1.CancelBulkResponse, error) {
 	b, err := s.bulks.Cancel(ctx, r.GetNamespace(), r.GetBulkId(), actorOf(ctx))
 	if err != nil {
 		return nil, err

@@ -27,7 +27,8 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	order := &progressorv1.StartBulkRequest{
-		Namespace: "n", Filter: `process_id = "a" OR process_id = "b"`, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND, DryRun: true, Reason: "look",
+		Namespace: "n", Filter: `process_id = "a" OR process_id = "b"`, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND,
+		DryRun: true, Reason: "look",
 	}
 	dry, err := bulks.StartBulk(ctx, order)
 	if err != nil || dry.GetBulk().GetMatched() != 2 || dry.GetBulk().GetBulkId() != "" {
@@ -41,7 +42,8 @@ func TestBulk(t *testing.T) {
 	id := begun.GetBulk().GetBulkId()
 	patient, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	b, err := client.New(w.url).AwaitBulk(patient, &progressorv1.GetBulkRequest{Namespace: "n", BulkId: id}, 10*time.Millisecond, func(*progressorv1.Bulk) {})
+	b, err := client.New(w.url).AwaitBulk(patient, &progressorv1.GetBulkRequest{Namespace: "n", BulkId: id},
+		10*time.Millisecond, func(*progressorv1.Bulk) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +61,10 @@ func TestBulk(t *testing.T) {
 	if !strings.HasSuffix(err.Error(), "bulk not found: n/nobody") {
 		t.Errorf("%v", err)
 	}
-	audit, err := progressorv1connect.NewInsightServiceClient(http.DefaultClient, w.url).ListAudit(ctx, &progressorv1.ListAuditRequest{Namespace: "n"})
-	if err != nil || len(audit.GetEntries()) < 3 || audit.GetEntries()[0].GetDetails().GetFields()["via"].GetStringValue() != "~bulk/"+id {
+	audit, err := progressorv1connect.NewInsightServiceClient(http.DefaultClient, w.url).ListAudit(ctx,
+		&progressorv1.ListAuditRequest{Namespace: "n"})
+	if err != nil || len(audit.GetEntries()) < 3 ||
+		audit.GetEntries()[0].GetDetails().GetFields()["via"].GetStringValue() != "~bulk/"+id {
 		t.Errorf("audit: %v, %v", audit, err)
 	}
 }
@@ -76,7 +80,8 @@ func TestBadBulks(t *testing.T) {
 			`{"namespace":"n","filter":"status = ERROR","verb":"BULK_VERB_UNSPECIFIED"}`,
 		},
 		"filter": {
-			`{"namespace":"n","verb":"BULK_VERB_REMOVE"}`, `{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"taste = sweet","dryRun":true}`,
+			`{"namespace":"n","verb":"BULK_VERB_REMOVE"}`,
+			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"taste = sweet","dryRun":true}`,
 			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"` + strings.Repeat("x", 16385) + `"}`,
 		},
 		"rate": {
@@ -84,8 +89,12 @@ func TestBadBulks(t *testing.T) {
 			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","rate":"Infinity"}`,
 			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","rate":1e-9}`,
 		},
-		"reason":          {`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","reason":"` + strings.Repeat("x", 4097) + `"}`},
-		"idempotency_key": {`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","idempotencyKey":"` + strings.Repeat("x", 257) + `"}`},
+		"reason": {
+			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","reason":"` +
+				strings.Repeat("x", 4097) + `"}`},
+		"idempotency_key": {
+			`{"namespace":"n","verb":"BULK_VERB_REMOVE","filter":"status = ERROR","idempotencyKey":"` +
+				strings.Repeat("x", 257) + `"}`},
 	} {
 		for _, body := range bodies {
 			status, answer := post(t, w.url+"/progressor.v1.BulkService/StartBulk", "application/json", body)

@@ -60,7 +60,8 @@ func (all contentChecks) of(md protoreflect.MessageDescriptor) *contentCheck {
 	fields := md.Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if rules, err := protovalidate.ResolveFieldRules(fd); err == nil && rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS {
+		if rules, err := protovalidate.ResolveFieldRules(fd); err == nil &&
+			rules.GetRepeated().GetItems().GetIgnore() == validate.Ignore_IGNORE_ALWAYS {
 			continue // as in the rules: its handler checks each element
 		}
 		kind := fd
@@ -244,5 +245,6 @@ func checkJSONValue(v *structpb.Value, depth int) *process.InvalidError {
 }
 
 func tooDeep() *process.InvalidError {
-	return &process.InvalidError{Message: "must not be nested deeper than " + strconv.Itoa(maxJSONDepth) + " objects and lists", TooLarge: true}
+	return &process.InvalidError{
+		Message: "must not be nested deeper than " + strconv.Itoa(maxJSONDepth) + " objects and lists", TooLarge: true}
 }

@@ -29,34 +29,46 @@ func TestJSONIsReadStrictly(t *testing.T) {
 		{"sound", "Call", `{"namespace":"n","processId":"p","args":"aGk="}`, ""},
 		{"names of the contract", "Call", `{"namespace":"n","process_id":"p"}`, ""},
 		{"unknown field", "Call", `{"namespace":"n","processId":"p","nonsense":1}`, `unknown field \"nonsense\"`},
-		{"unknown field within", "Call", `{"namespace":"n","processId":"p","range":{"limt":1}}`, `unknown field \"limt\"`},
+		{"unknown field within", "Call", `{"namespace":"n","processId":"p","range":{"limt":1}}`,
+			`unknown field \"limt\"`},
 		{"unknown enum name", "Call", `{"namespace":"n","processId":"p","wait":"WAIT_FOREVER"}`,
 			`invalid value for enum field wait: \"WAIT_FOREVER\"; known: WAIT_COMPLETED, WAIT_ACCEPTED`},
-		{"unknown enum number", "Call", `{"namespace":"n","processId":"p","wait":77}`, `wait: must be one of WAIT_UNSPECIFIED, WAIT_COMPLETED, WAIT_ACCEPTED`},
+		{"unknown enum number", "Call", `{"namespace":"n","processId":"p","wait":77}`,
+			`wait: must be one of WAIT_UNSPECIFIED, WAIT_COMPLETED, WAIT_ACCEPTED`},
 		{"field twice", "Call", `{"namespace":"n","namespace":"m","processId":"p"}`, `duplicate field \"namespace\"`},
-		{"field twice by both names", "Call", `{"namespace":"n","processId":"p","process_id":"q"}`, `duplicate field \"process_id\"`},
+		{"field twice by both names", "Call", `{"namespace":"n","processId":"p","process_id":"q"}`,
+			`duplicate field \"process_id\"`},
 		{"key twice in metadata", "Start", `{"namespace":"n","metadata":{"a":1,"a":2}}`, `duplicate map key \"a\"`},
-		{"two of one choice", "Repair", `{"namespace":"n","processId":"p","simple":{},"processor":{}}`, `is already set`},
+		{"two of one choice", "Repair", `{"namespace":"n","processId":"p","simple":{},"processor":{}}`,
+			`is already set`},
 		{"empty body", "Call", ``, `an empty body is not a JSON object`},
 		{"not an object", "Call", `[]`, `unexpected token [`},
 		{"text behind", "Call", `{"namespace":"n","processId":"p"} {}`, `unexpected token {`},
 		{"broken base64", "Call", `{"namespace":"n","processId":"p","args":"?"}`, `invalid value for bytes field args`},
 		{"invalid UTF-8", "Call", "{\"namespace\":\"n\",\"processId\":\"a\xffb\"}", `process_id: not valid UTF-8`},
-		{"invalid UTF-8 in metadata", "Start", "{\"namespace\":\"n\",\"metadata\":{\"a\":[\"\xff\"]}}", `metadata.a[0]: not valid UTF-8`},
+		{"invalid UTF-8 in metadata", "Start", "{\"namespace\":\"n\",\"metadata\":{\"a\":[\"\xff\"]}}",
+			`metadata.a[0]: not valid UTF-8`},
 		{"half a surrogate", "Call", `{"namespace":"n","processId":"\ud800"}`, `invalid`},
 		{"NUL", "Call", `{"namespace":"n","processId":"a\u0000b"}`, `process_id: must not contain the character NUL`},
-		{"NUL in metadata", "Start", `{"namespace":"n","metadata":{"a":{"b":["\u0000"]}}}`, `metadata.a.b[0]: must not contain the character NUL`},
+		{"NUL in metadata", "Start", `{"namespace":"n","metadata":{"a":{"b":["\u0000"]}}}`,
+			`metadata.a.b[0]: must not contain the character NUL`},
 		{"NUL in a key", "Start", `{"namespace":"n","metadata":{"a\u0000":1}}`, `must not contain the character NUL`},
-		{"duration", "Call", `{"namespace":"n","processId":"p","timeout":"-1s"}`, `timeout: must be a duration from 0s`},
-		{"time", "Start", `{"namespace":"n","startTime":"1969-12-31T23:59:59Z"}`, `start_time: must be a time from 1970`},
-		{"deep metadata", "Start", `{"namespace":"n","metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`, `must not be nested deeper than 100`},
+		{"duration", "Call", `{"namespace":"n","processId":"p","timeout":"-1s"}`,
+			`timeout: must be a duration from 0s`},
+		{"time", "Start", `{"namespace":"n","startTime":"1969-12-31T23:59:59Z"}`,
+			`start_time: must be a time from 1970`},
+		{"deep metadata", "Start",
+			`{"namespace":"n","metadata":{"a":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}}`,
+			`must not be nested deeper than 100`},
 	} {
 		for _, contentType := range jsonTypes {
 			status, answer := post(t, s.url+"/progressor.v1.ProcessService/"+c.method, contentType, c.body)
 			if c.want == "" && status != http.StatusOK {
 				t.Errorf("%s, %s: got %d %s, want 200", c.name, contentType, status, answer)
 			}
-			if c.want != "" && (status != http.StatusBadRequest || !strings.Contains(answer, c.want) || !strings.Contains(answer, "invalid_argument")) {
+			if c.want != "" &&
+				(status != http.StatusBadRequest || !strings.Contains(answer, c.want) ||
+					!strings.Contains(answer, "invalid_argument")) {
 				t.Errorf("%s, %s: got %d %s, want 400 with %s", c.name, contentType, status, answer, c.want)
 			}
 		}
@@ -91,11 +103,13 @@ func TestIntegersThatWouldLoseDigitsAreRefused(t *testing.T) {
 	}
 	// Where the contract has an integer, all digits are read.
 	var await progressorv1.AwaitTaskRequest
-	if err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil || await.GetTaskId() != 9007199254740993 {
+	if err := (strictJSON{codecJSON}).Unmarshal([]byte(`{"taskId":9007199254740993}`), &await); err != nil ||
+		await.GetTaskId() != 9007199254740993 {
 		t.Errorf("task_id: got %d, %v", await.GetTaskId(), err)
 	}
 	var put progressorv1.PutProcessRequest
-	err := strictJSON{codecJSON}.Unmarshal([]byte(`{"history":[{"eventId":9007199254740993,"metadata":{"n":9007199254740993}}]}`), &put)
+	err := strictJSON{codecJSON}.Unmarshal(
+		[]byte(`{"history":[{"eventId":9007199254740993,"metadata":{"n":9007199254740993}}]}`), &put)
 	if err == nil || !strings.Contains(err.Error(), "history[0].metadata.n: ") {
 		t.Errorf("metadata of an event: got %v", err)
 	}
@@ -139,7 +153,8 @@ func TestBinaryRequestsAreCheckedAsWell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, answer := post(t, s.url+callPath, "application/proto", string(bytes.Replace(b, []byte("ab"), []byte("a\xff"), 1)))
+	status, answer := post(t, s.url+callPath, "application/proto",
+		string(bytes.Replace(b, []byte("ab"), []byte("a\xff"), 1)))
 	if status != http.StatusBadRequest || !strings.Contains(answer, "process_id: not valid UTF-8") {
 		t.Errorf("invalid UTF-8: got %d %s", status, answer)
 	}
@@ -154,13 +169,15 @@ func TestBinaryRequestsAreCheckedAsWell(t *testing.T) {
 	if err == nil || err.Error() != "timers[1].name: not valid UTF-8" {
 		t.Errorf("a timer's name: got %v", err)
 	}
-	if err := (binary{}).Unmarshal([]byte{0xff}, &progressorv1.CallRequest{}); err == nil || strings.Contains(err.Error(), "UTF-8") {
+	if err := (binary{}).Unmarshal([]byte{0xff}, &progressorv1.CallRequest{}); err == nil ||
+		strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("garbage: got %v", err)
 	}
 	for name, client := range protocols(s.url) {
 		_, err := client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "a\x00b"})
 		requireCode(t, err, connect.CodeInvalidArgument)
-		if d := detailOf(err); d.GetField() != "process_id" || d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID {
+		if d := detailOf(err); d.GetField() != "process_id" ||
+			d.GetReason() != progressorv1.ErrorDetail_REASON_INVALID {
 			t.Errorf("%s: got %v", name, text(d))
 		}
 	}
@@ -204,21 +221,25 @@ func TestEveryProtocolCarriesAnswersAndDetails(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
 	for name, client := range protocols(s.url) {
-		a, err := client.Call(context.Background(), &progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: []byte("hi")})
+		a, err := client.Call(context.Background(),
+			&progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: []byte("hi")})
 		if err != nil || string(a.GetResponse()) != "hi" {
 			t.Errorf("%s: got %v, %v", name, a, err)
 		}
-		_, err = client.Call(context.Background(), &progressorv1.CallRequest{Namespace: "n", ProcessId: strings.Repeat("x", 257)})
+		_, err = client.Call(context.Background(),
+			&progressorv1.CallRequest{Namespace: "n", ProcessId: strings.Repeat("x", 257)})
 		requireCode(t, err, connect.CodeInvalidArgument)
 		d := detailOf(err)
-		if d.GetReason() != progressorv1.ErrorDetail_REASON_TOO_LARGE || d.GetField() != "process_id" || d.GetNamespace() != "n" {
+		if d.GetReason() != progressorv1.ErrorDetail_REASON_TOO_LARGE || d.GetField() != "process_id" ||
+			d.GetNamespace() != "n" {
 			t.Errorf("%s: got %s", name, text(d))
 		}
 	}
 }
 
 func BenchmarkStrictJSON(b *testing.B) {
-	body := []byte(`{"namespace":"bench","processId":"p-` + strconv.Itoa(12345) + `","args":"` + strings.Repeat("YWJj", 70) + `"}`)
+	body := []byte(`{"namespace":"bench","processId":"p-` + strconv.Itoa(12345) + `","args":"` +
+		strings.Repeat("YWJj", 70) + `"}`)
 	b.ReportAllocs()
 	for b.Loop() {
 		var m progressorv1.CallRequest

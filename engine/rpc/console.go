@@ -31,7 +31,8 @@ const (
 
 // contentPolicy allows pages only the files and the API of this server: no inline scripts or
 // styles, nothing from other sites, no text that becomes markup, no frames.
-const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // minCompressed is the minimum size of a file that is compressed.
@@ -57,9 +58,12 @@ func consoleFiles(files fs.FS, mode Console, version string) (map[string]*consol
 			return err
 		}
 		if name == "index.html" {
-			content = []byte(strings.NewReplacer("__MODE__", string(mode), "__VERSION__", html.EscapeString(version)).Replace(string(content)))
+			content = []byte(
+				strings.NewReplacer("__MODE__", string(mode), "__VERSION__",
+					html.EscapeString(version)).Replace(string(content)))
 		}
-		f := &consoleFile{content: content, contentType: mime.TypeByExtension(path.Ext(name)), immutable: strings.HasPrefix(name, "assets/")}
+		f := &consoleFile{content: content, contentType: mime.TypeByExtension(path.Ext(name)),
+			immutable: strings.HasPrefix(name, "assets/")}
 		sum := sha256.Sum256(content)
 		f.tag = `"` + hex.EncodeToString(sum[:12]) + `"`
 		if len(content) >= minCompressed {
@@ -150,14 +154,16 @@ func guardBrowsers(mode Console, next http.Handler) http.Handler {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 		if mode == ConsoleReadOnly && browser && r.Method == http.MethodPost && !isRead(r.URL.Path) {
-			refuse(w, r, "the console of this engine is read-only (--console read-only): make changes by the command line or another client")
+			refuse(w, r, "the console of this engine is read-only (--console read-only): make changes by the command "+
+				"line or another client")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, "a page of another site sent this request: browsers may send requests only from pages of the engine")
+		refuse(w, r, "a page of another site sent this request: browsers may send requests only from pages of "+
+			"the engine")
 	}))
 	return protection.Handler(guarded)
 }

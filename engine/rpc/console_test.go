@@ -50,7 +50,8 @@ func TestConsoleIsServed(t *testing.T) {
 		t.Errorf("not filled in: %s", body)
 	}
 	policy := answer.Header.Get("Content-Security-Policy")
-	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") ||
+		answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers: %v", answer.Header)
 	}
 	if strings.Contains(body, "<style") || strings.Contains(body, "<script>") || strings.Contains(body, "://") {
@@ -59,7 +60,8 @@ func TestConsoleIsServed(t *testing.T) {
 	_, script, _ := strings.Cut(body, `src="./`)
 	script, _, _ = strings.Cut(script, `"`)
 	answer, body = asked(t, http.MethodGet, s.url+"/"+script)
-	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/javascript") || len(body) < 100_000 ||
+	if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/javascript") ||
+		len(body) < 100_000 ||
 		!strings.Contains(answer.Header.Get("Cache-Control"), "immutable") {
 		t.Errorf("%s: %s, %d bytes, %v", script, answer.Status, len(body), answer.Header)
 	}
@@ -67,7 +69,8 @@ func TestConsoleIsServed(t *testing.T) {
 	if answer.Header.Get("Content-Encoding") != "gzip" || len(packed) > len(body)/2 {
 		t.Errorf("%d of %d bytes, %v", len(packed), len(body), answer.Header)
 	}
-	answer, _ = asked(t, http.MethodGet, s.url+"/"+script, "If-None-Match", answer.Header.Get("ETag"), "Accept-Encoding", "gzip")
+	answer, _ = asked(t, http.MethodGet, s.url+"/"+script, "If-None-Match", answer.Header.Get("ETag"),
+		"Accept-Encoding", "gzip")
 	if answer.StatusCode != http.StatusNotModified {
 		t.Errorf("the same again: %s", answer.Status)
 	}
@@ -75,7 +78,8 @@ func TestConsoleIsServed(t *testing.T) {
 		t.Errorf("to curl: %s", body)
 	}
 	off := newStub(t, Config{Version: "v1", Console: ConsoleOff})
-	if _, body = asked(t, http.MethodGet, off.url+"/", "Accept", "text/html"); !strings.HasPrefix(body, "progressor v1") {
+	if _, body = asked(t, http.MethodGet, off.url+"/", "Accept", "text/html"); !strings.HasPrefix(body,
+		"progressor v1") {
 		t.Errorf("off: %s", body)
 	}
 }
@@ -98,27 +102,36 @@ func TestBrowsersAreGuarded(t *testing.T) {
 		refused           bool
 	}{
 		{"a program", shown.url, "ProcessService/RemoveProcess", nil, false},
-		{"its own page", full.url, "ProcessService/RemoveProcess", []string{"Origin", full.url, "Sec-Fetch-Site", "same-origin"}, false},
-		{"its own page without the newer header", full.url, "ProcessService/RemoveProcess", []string{"Origin", full.url}, false},
+		{"its own page", full.url, "ProcessService/RemoveProcess",
+			[]string{"Origin", full.url, "Sec-Fetch-Site", "same-origin"}, false},
+		{"its own page without the newer header", full.url, "ProcessService/RemoveProcess",
+			[]string{"Origin", full.url}, false},
 		{"another site", full.url, "ProcessService/GetProcess", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, true},
 		{"another site in an old browser", full.url, "ProcessService/GetProcess", []string{"Origin", "https://evil.example"}, true},
 		{"another port of this machine", full.url, "ProcessService/GetProcess", []string{"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"}, true},
-		{"read-only: reads", shown.url, "ProcessService/GetProcess", []string{"Origin", shown.url, "Sec-Fetch-Site", "same-origin"}, false},
-		{"read-only: changes", shown.url, "ProcessService/RemoveProcess", []string{"Origin", shown.url, "Sec-Fetch-Site", "same-origin"}, true},
-		{"read-only: changes, without the newer header", shown.url, "BulkService/StartBulk", []string{"Origin", shown.url}, true},
-		{"read-only: a result is handed out once", shown.url, "JobService/FetchResult", []string{"Origin", shown.url}, true},
+		{"read-only: reads", shown.url, "ProcessService/GetProcess",
+			[]string{"Origin", shown.url, "Sec-Fetch-Site", "same-origin"}, false},
+		{"read-only: changes", shown.url, "ProcessService/RemoveProcess",
+			[]string{"Origin", shown.url, "Sec-Fetch-Site", "same-origin"}, true},
+		{"read-only: changes, without the newer header", shown.url, "BulkService/StartBulk",
+			[]string{"Origin", shown.url}, true},
+		{"read-only: a result is handed out once", shown.url, "JobService/FetchResult", []string{"Origin", shown.url},
+			true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			answer, body := asked(t, http.MethodPost, tt.url+"/progressor.v1."+tt.method, append([]string{"Content-Type", "application/json"}, tt.headers...)...)
-			if refused := answer.StatusCode == http.StatusForbidden; refused != tt.refused || refused && !strings.Contains(body, "permission_denied") {
+			answer, body := asked(t, http.MethodPost, tt.url+"/progressor.v1."+tt.method,
+				append([]string{"Content-Type", "application/json"}, tt.headers...)...)
+			if refused := answer.StatusCode == http.StatusForbidden; refused != tt.refused ||
+				refused && !strings.Contains(body, "permission_denied") {
 				t.Errorf("%s: %s", answer.Status, body)
 			}
 		})
 	}
 	// A text/plain request, which a form of another site could send without a preflight request, is
 	// rejected.
-	if answer, _ := asked(t, http.MethodPost, full.url+"/progressor.v1.ProcessService/RemoveProcess", "Content-Type", "text/plain"); answer.StatusCode != http.StatusUnsupportedMediaType {
+	if answer, _ := asked(t, http.MethodPost, full.url+"/progressor.v1.ProcessService/RemoveProcess", "Content-Type",
+		"text/plain"); answer.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %s", answer.Status)
 	}
 }

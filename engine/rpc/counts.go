@@ -7,7 +7,9 @@ import (
 )
 
 // CountProcesses returns the number of processes in each status.
-func (s *insights) CountProcesses(ctx context.Context, r *progressorv1.CountProcessesRequest) (*progressorv1.CountProcessesResponse, error) {
+func (s *insights) CountProcesses(
+	ctx context.Context, r *progressorv1.CountProcessesRequest,
+) (*progressorv1.CountProcessesResponse, error) {
 	counts, err := s.engine.CountProcesses(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, err

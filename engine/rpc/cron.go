@@ -15,7 +15,9 @@ type cronService struct {
 }
 
 // CreateCron creates a cron.
-func (s *cronService) CreateCron(ctx context.Context, r *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
+func (s *cronService) CreateCron(
+	ctx context.Context, r *progressorv1.CreateCronRequest,
+) (*progressorv1.CreateCronResponse, error) {
 	c, err := s.crons.Create(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -24,7 +26,9 @@ func (s *cronService) CreateCron(ctx context.Context, r *progressorv1.CreateCron
 }
 
 // UpdateCron replaces the definition of a cron.
-func (s *cronService) UpdateCron(ctx context.Context, r *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
+func (s *cronService) UpdateCron(
+	ctx context.Context, r *progressorv1.UpdateCronRequest,
+) (*progressorv1.UpdateCronResponse, error) {
 	c, err := s.crons.Update(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -33,7 +37,9 @@ func (s *cronService) UpdateCron(ctx context.Context, r *progressorv1.UpdateCron
 }
 
 // GetCron returns a cron.
-func (s *cronService) GetCron(ctx context.Context, r *progressorv1.GetCronRequest) (*progressorv1.GetCronResponse, error) {
+func (s *cronService) GetCron(
+	ctx context.Context, r *progressorv1.GetCronRequest,
+) (*progressorv1.GetCronResponse, error) {
 	c, err := s.crons.Get(ctx, r.GetNamespace(), r.GetCronId())
 	if err != nil {
 		return nil, err
@@ -42,7 +48,9 @@ func (s *cronService) GetCron(ctx context.Context, r *progressorv1.GetCronReques
 }
 
 // ListCrons returns a page of the crons of a namespace.
-func (s *cronService) ListCrons(ctx context.Context, r *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
+func (s *cronService) ListCrons(
+	ctx context.Context, r *progressorv1.ListCronsRequest,
+) (*progressorv1.ListCronsResponse, error) {
 	list, next, err := s.crons.List(ctx, r)
 	if err != nil {
 		return nil, err
@@ -51,7 +59,9 @@ func (s *cronService) ListCrons(ctx context.Context, r *progressorv1.ListCronsRe
 }
 
 // DeleteCron deletes a cron.
-func (s *cronService) DeleteCron(ctx context.Context, r *progressorv1.DeleteCronRequest) (*progressorv1.DeleteCronResponse, error) {
+func (s *cronService) DeleteCron(
+	ctx context.Context, r *progressorv1.DeleteCronRequest,
+) (*progressorv1.DeleteCronResponse, error) {
 	if err := s.crons.Delete(ctx, r, actorOf(ctx)); err != nil {
 		return nil, err
 	}
@@ -59,7 +69,9 @@ func (s *cronService) DeleteCron(ctx context.Context, r *progressorv1.DeleteCron
 }
 
 // PauseCron pauses a cron until ResumeCron.
-func (s *cronService) PauseCron(ctx context.Context, r *progressorv1.PauseCronRequest) (*progressorv1.PauseCronResponse, error) {
+func (s *cronService) PauseCron(
+	ctx context.Context, r *progressorv1.PauseCronRequest,
+) (*progressorv1.PauseCronResponse, error) {
 	c, err := s.crons.Pause(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -68,7 +80,9 @@ func (s *cronService) PauseCron(ctx context.Context, r *progressorv1.PauseCronRe
 }
 
 // ResumeCron resumes a cron.
-func (s *cronService) ResumeCron(ctx context.Context, r *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
+func (s *cronService) ResumeCron(
+	ctx context.Context, r *progressorv1.ResumeCronRequest,
+) (*progressorv1.ResumeCronResponse, error) {
 	c, err := s.crons.Resume(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -77,7 +91,9 @@ func (s *cronService) ResumeCron(ctx context.Context, r *progressorv1.ResumeCron
 }
 
 // TriggerCron starts a run now.
-func (s *cronService) TriggerCron(ctx context.Context, r *progressorv1.TriggerCronRequest) (*progressorv1.TriggerCronResponse, error) {
+func (s *cronService) TriggerCron(
+	ctx context.Context, r *progressorv1.TriggerCronRequest,
+) (*progressorv1.TriggerCronResponse, error) {
 	f, err := s.crons.Trigger(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -86,7 +102,9 @@ func (s *cronService) TriggerCron(ctx context.Context, r *progressorv1.TriggerCr
 }
 
 // CancelFire withdraws a fire that waits, or asks its run to end.
-func (s *cronService) CancelFire(ctx context.Context, r *progressorv1.CancelFireRequest) (*progressorv1.CancelFireResponse, error) {
+func (s *cronService) CancelFire(
+	ctx context.Context, r *progressorv1.CancelFireRequest,
+) (*progressorv1.CancelFireResponse, error) {
 	f, err := s.crons.CancelFire(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -95,7 +113,9 @@ func (s *cronService) CancelFire(ctx context.Context, r *progressorv1.CancelFire
 }
 
 // RerunFire starts another run for a fire that was skipped or failed.
-func (s *cronService) RerunFire(ctx context.Context, r *progressorv1.RerunFireRequest) (*progressorv1.RerunFireResponse, error) {
+func (s *cronService) RerunFire(
+	ctx context.Context, r *progressorv1.RerunFireRequest,
+) (*progressorv1.RerunFireResponse, error) {
 	f, err := s.crons.RerunFire(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -104,7 +124,9 @@ func (s *cronService) RerunFire(ctx context.Context, r *progressorv1.RerunFireRe
 }
 
 // BackfillCron orders runs for past fire times.
-func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
+func (s *cronService) BackfillCron(
+	ctx context.Context, r *progressorv1.BackfillCronRequest,
+) (*progressorv1.BackfillCronResponse, error) {
 	n, err := s.crons.Backfill(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -113,7 +135,9 @@ func (s *cronService) BackfillCron(ctx context.Context, r *progressorv1.Backfill
 }
 
 // StopBackfills drops what is left of the backfills of a cron.
-func (s *cronService) StopBackfills(ctx context.Context, r *progressorv1.StopBackfillsRequest) (*progressorv1.StopBackfillsResponse, error) {
+func (s *cronService) StopBackfills(
+	ctx context.Context, r *progressorv1.StopBackfillsRequest,
+) (*progressorv1.StopBackfillsResponse, error) {
 	n, err := s.crons.StopBackfills(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -122,7 +146,9 @@ func (s *cronService) StopBackfills(ctx context.Context, r *progressorv1.StopBac
 }
 
 // PreviewCron returns fire times of a cron or a spec, and its description in words.
-func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
+func (s *cronService) PreviewCron(
+	ctx context.Context, r *progressorv1.PreviewCronRequest,
+) (*progressorv1.PreviewCronResponse, error) {
 	list, words, err := s.crons.Preview(ctx, r)
 	if err != nil {
 		return nil, err
@@ -135,7 +161,9 @@ func (s *cronService) PreviewCron(ctx context.Context, r *progressorv1.PreviewCr
 }
 
 // ListFires returns a page of the ledger of a cron.
-func (s *cronService) ListFires(ctx context.Context, r *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
+func (s *cronService) ListFires(
+	ctx context.Context, r *progressorv1.ListFiresRequest,
+) (*progressorv1.ListFiresResponse, error) {
 	list, next, err := s.crons.ListFires(ctx, r)
 	if err != nil {
 		return nil, err

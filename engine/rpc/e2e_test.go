@@ -66,7 +66,8 @@ func newWorld(t *testing.T) *world {
 			t.Errorf("Run: %v", err)
 		}
 	})
-	w.url = listen(t, NewHandler(Config{Engine: e, Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
+	w.url = listen(t, NewHandler(
+		Config{Engine: e, Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n",
@@ -112,17 +113,20 @@ func TestListsSurviveEveryRow(t *testing.T) {
 	w := newWorld(t)
 	all := protocols(w.url)
 	for _, id := range []string{"poisoned", "sound"} {
-		if _, err := all["connect"].Start(t.Context(), &progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil {
+		if _, err := all["connect"].Start(t.Context(),
+			&progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := storagetest.Connect(t, w.dsn).Exec(t.Context(), `UPDATE processes SET metadata =
-		jsonb_build_object('a', 1e400, 'b', (repeat('[', 9990) || repeat(']', 9990))::jsonb) WHERE process_id = 'poisoned'`)
+		jsonb_build_object('a', 1e400, 'b', (repeat('[', 9990) || repeat(']', 9990))::jsonb)
+		  WHERE process_id = 'poisoned'`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, client := range all {
-		got, err := client.GetProcess(t.Context(), &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: "poisoned"})
+		got, err := client.GetProcess(t.Context(),
+			&progressorv1.GetProcessRequest{Namespace: "n", ProcessId: "poisoned"})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -154,7 +158,8 @@ func life(t *testing.T, client progressorv1connect.ProcessServiceClient, id stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := &progressorv1.StartRequest{Namespace: "n", ProcessId: id, Args: []byte("a"), Metadata: metadata, IdempotencyKey: "key-" + id}
+	start := &progressorv1.StartRequest{Namespace: "n", ProcessId: id, Args: []byte("a"), Metadata: metadata,
+		IdempotencyKey: "key-" + id}
 	for range 2 { // the second one gets the same response
 		a, err := client.Start(ctx, start)
 		if err != nil || a.GetProcessId() != id || string(a.GetResponse()) != "did a" || a.GetTaskId() == 0 {
@@ -201,7 +206,8 @@ func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 	t.Helper()
 	token := ""
 	for {
-		page, err := client.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "n", Filter: "status = ERROR", PageSize: 2, PageToken: token})
+		page, err := client.ListProcesses(t.Context(),
+			&progressorv1.ListProcessesRequest{Namespace: "n", Filter: "status = ERROR", PageSize: 2, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +229,8 @@ func listed(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
-	simple := &progressorv1.RepairRequest{Namespace: "n", ProcessId: id, How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}}
+	simple := &progressorv1.RepairRequest{Namespace: "n", ProcessId: id,
+		How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}}
 	if _, err := client.Repair(ctx, simple); err != nil {
 		t.Fatalf("simple repair: %v", err)
 	}
@@ -243,9 +250,10 @@ func repaired(t *testing.T, client progressorv1connect.ProcessServiceClient, id 
 func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
-	got, err := client.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id, Range: &progressorv1.HistoryRange{
-		Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD, Limit: proto.Int32(2),
-	}})
+	got, err := client.GetProcess(ctx,
+		&progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id, Range: &progressorv1.HistoryRange{
+			Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD, Limit: proto.Int32(2),
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +262,8 @@ func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 		p.GetMetadata().GetFields()["tenant"].GetStringValue() != "acme" || p.GetLastEventId() != 3 {
 		t.Errorf("get: got %v", p)
 	}
-	if h := p.GetHistory(); len(h) != 2 || h[0].GetEventId() != 3 || string(h[0].GetPayload()) != "r" || h[1].GetEventId() != 2 {
+	if h := p.GetHistory(); len(h) != 2 || h[0].GetEventId() != 3 || string(h[0].GetPayload()) != "r" ||
+		h[1].GetEventId() != 2 {
 		t.Errorf("history: got %v", h)
 	}
 	trace, err := client.TraceProcess(ctx, &progressorv1.TraceProcessRequest{Namespace: "n", ProcessId: id})
@@ -262,19 +271,24 @@ func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 		t.Fatalf("trace: got %d tasks, %v", len(trace.GetTasks()), err)
 	}
 	first := trace.GetTasks()[0]
-	if first.GetType() != progressorv1.TaskType_TASK_TYPE_INIT || len(first.GetEvents()) != 1 || string(first.GetResponse()) != "did a" {
+	if first.GetType() != progressorv1.TaskType_TASK_TYPE_INIT || len(first.GetEvents()) != 1 ||
+		string(first.GetResponse()) != "did a" {
 		t.Errorf("trace: got %v", first)
 	}
 	for _, request := range []*progressorv1.AwaitTaskRequest{
 		{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: first.GetTaskId()}},
-		{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "key-" + id}},
+		{Namespace: "n", ProcessId: id,
+			Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "key-" + id}},
 	} {
 		task, err := client.AwaitTask(ctx, request)
-		if err != nil || task.GetTask().GetTaskId() != first.GetTaskId() || task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
+		if err != nil || task.GetTask().GetTaskId() != first.GetTaskId() ||
+			task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_FINISHED {
 			t.Errorf("await: got %v, %v", task, err)
 		}
 	}
-	_, err = client.AwaitTask(ctx, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 1 << 40}})
+	_, err = client.AwaitTask(ctx,
+		&progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id,
+			Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 1 << 40}})
 	requireReason(t, err, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND, id)
 }
 
@@ -282,7 +296,8 @@ func looked(t *testing.T, client progressorv1connect.ProcessServiceClient, id st
 func removed(t *testing.T, client progressorv1connect.ProcessServiceClient, id string) {
 	t.Helper()
 	ctx := t.Context()
-	if _, err := client.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
+	if _, err := client.RemoveProcess(ctx,
+		&progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := client.GetProcess(ctx, &progressorv1.GetProcessRequest{Namespace: "n", ProcessId: id})
@@ -309,7 +324,8 @@ func removed(t *testing.T, client progressorv1connect.ProcessServiceClient, id s
 	if len(p.GetHistory()) != 2 || len(p.GetTimers()) != 1 || !p.GetTimers()[0].GetFireTime().AsTime().Equal(due) {
 		t.Errorf("put: got %v", p)
 	}
-	if _, err := client.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
+	if _, err := client.RemoveProcess(ctx,
+		&progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -330,7 +346,8 @@ func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
 	if d.GetTaskId() == 0 {
 		t.Fatalf("got %s, want a task_id", text(d))
 	}
-	await := &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id, Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: d.GetTaskId()}}
+	await := &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: id,
+		Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: d.GetTaskId()}}
 	task, err := client.AwaitTask(t.Context(), await)
 	if err != nil || task.GetTask().GetStatus() != progressorv1.TaskStatus_TASK_STATUS_RUNNING {
 		t.Fatalf("await at once: got %v, %v", task, err)
@@ -341,7 +358,9 @@ func TestAWaitThatEndsBeforeItsTask(t *testing.T) {
 	if err != nil || string(task.GetTask().GetResponse()) != "did hold" {
 		t.Fatalf("await: got %v, %v", task, err)
 	}
-	accepted, err := client.Call(t.Context(), &progressorv1.CallRequest{Namespace: "n", ProcessId: id, Args: []byte("later"), Wait: progressorv1.Wait_WAIT_ACCEPTED})
+	accepted, err := client.Call(t.Context(),
+		&progressorv1.CallRequest{Namespace: "n", ProcessId: id, Args: []byte("later"),
+			Wait: progressorv1.Wait_WAIT_ACCEPTED})
 	if err != nil || accepted.GetTaskId() == 0 || len(accepted.GetResponse()) != 0 {
 		t.Fatalf("accepted: got %v, %v", accepted, err)
 	}
@@ -361,18 +380,22 @@ func TestNamespacesAndTheirErrors(t *testing.T) {
 	if err != nil || !got.GetNamespace().GetPaused() {
 		t.Errorf("pause: got %v, %v", got, err)
 	}
-	if got, err := client.ResumeNamespace(ctx, &progressorv1.ResumeNamespaceRequest{Namespace: "n"}); err != nil || got.GetNamespace().GetPaused() {
+	if got, err := client.ResumeNamespace(ctx, &progressorv1.ResumeNamespaceRequest{Namespace: "n"}); err != nil ||
+		got.GetNamespace().GetPaused() {
 		t.Errorf("resume: got %v, %v", got, err)
 	}
-	if list, err := client.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{}); err != nil || len(list.GetNamespaces()) != 1 {
+	if list, err := client.ListNamespaces(ctx, &progressorv1.ListNamespacesRequest{}); err != nil ||
+		len(list.GetNamespaces()) != 1 {
 		t.Errorf("list: got %v, %v", list, err)
 	}
-	if got, err := client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "n"}); err != nil || got.GetNamespace().GetNamespace() != "n" {
+	if got, err := client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "n"}); err != nil ||
+		got.GetNamespace().GetNamespace() != "n" {
 		t.Errorf("get: got %v, %v", got, err)
 	}
 	_, err = client.GetNamespace(ctx, &progressorv1.GetNamespaceRequest{Namespace: "nowhere"})
 	requireCode(t, err, connect.CodeNotFound)
-	if d := detailOf(err); d.GetReason() != progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND || d.GetNamespace() != "nowhere" {
+	if d := detailOf(err); d.GetReason() != progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND ||
+		d.GetNamespace() != "nowhere" {
 		t.Errorf("get: got %s", text(d))
 	}
 	_, err = protocols(w.url)["connect"].Start(ctx, &progressorv1.StartRequest{Namespace: "nowhere", ProcessId: "p"})
@@ -383,12 +406,16 @@ func TestCurlAndPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path := w.url + "/progressor.v1.ProcessService/"
-	status, body := post(t, path+"Start", "application/json", `{"namespace":"n","process_id":"p","args":"`+base64.StdEncoding.EncodeToString([]byte("hi"))+`"}`)
-	if want := base64.StdEncoding.EncodeToString([]byte("did hi")); status != http.StatusOK || !strings.Contains(body, want) {
+	status, body := post(t, path+"Start", "application/json",
+		`{"namespace":"n","process_id":"p","args":"`+base64.StdEncoding.EncodeToString([]byte("hi"))+`"}`)
+	if want := base64.StdEncoding.EncodeToString([]byte("did hi")); status != http.StatusOK ||
+		!strings.Contains(body, want) {
 		t.Errorf("start: got %d %s", status, body)
 	}
-	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","filter":"status = ERROR AND detial = x"}`)
-	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"filter"`) || !strings.Contains(body, "at character 20: there is no field") {
+	status, body = post(t, path+"ListProcesses", "application/json",
+		`{"namespace":"n","filter":"status = ERROR AND detial = x"}`)
+	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"filter"`) ||
+		!strings.Contains(body, "at character 20: there is no field") {
 		t.Errorf("list: got %d %s", status, body)
 	}
 	status, body = post(t, path+"ListProcesses", "application/json", `{"namespace":"n","pageToken":"nonsense"}`)
@@ -399,7 +426,8 @@ func TestCurlAndPages(t *testing.T) {
 	if status != http.StatusBadRequest || !strings.Contains(body, `"field":"order_by"`) {
 		t.Errorf("order: got %d %s", status, body)
 	}
-	status, body = post(t, w.url+"/progressor.v1.InsightService/CountProcesses", "application/json", `{"namespace":"n"}`)
+	status, body = post(t, w.url+"/progressor.v1.InsightService/CountProcesses", "application/json",
+		`{"namespace":"n"}`)
 	if status != http.StatusOK || !strings.Contains(body, `"running":"1"`) {
 		t.Errorf("count: got %d %s", status, body)
 	}
@@ -411,7 +439,9 @@ func TestCurlAndPages(t *testing.T) {
 }
 
 // requireReason checks the code of an error, and the reason and the process in its detail.
-func requireReason(t *testing.T, err error, code connect.Code, reason progressorv1.ErrorDetail_Reason, id string) *progressorv1.ErrorDetail {
+func requireReason(
+	t *testing.T, err error, code connect.Code, reason progressorv1.ErrorDetail_Reason, id string,
+) *progressorv1.ErrorDetail {
 	t.Helper()
 	requireCode(t, err, code)
 	d := detailOf(err)

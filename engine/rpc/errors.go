@@ -115,7 +115,8 @@ func jobText(text string, request any) string {
 
 // isOfCron reports whether an error is about a cron.
 func isOfCron(err error) bool {
-	return errors.Is(err, process.ErrCronNotFound) || errors.Is(err, process.ErrCronExists) || errors.Is(err, process.ErrStaleEtag) || errors.Is(err, process.ErrNamespacePaused)
+	return errors.Is(err, process.ErrCronNotFound) || errors.Is(err, process.ErrCronExists) ||
+		errors.Is(err, process.ErrStaleEtag) || errors.Is(err, process.ErrNamespacePaused)
 }
 
 // answerOf maps the errors of package process and of the engine. An unknown error becomes INTERNAL,
@@ -147,7 +148,8 @@ func answerOf(err error) (a answer, known bool) {
 		return answer{code: connect.CodeInvalidArgument, detail: detail, text: invalid.Error()}, true
 	}
 	if overload, ok := errors.AsType[*process.OverloadError](err); ok {
-		return answer{connect.CodeResourceExhausted, &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED}, overload.Error(), true}, true
+		return answer{connect.CodeResourceExhausted,
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_OVERLOADED}, overload.Error(), true}, true
 	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
@@ -190,7 +192,8 @@ func taskAnswer(e *engine.TaskError) answer {
 		a.text = task + "did not end in time: it continues, and AwaitTask can wait for it"
 	case e.Lost:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
-		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be repeated"
+		a.text = task + "was lost by a failover of the database: nothing of it is stored, and the request can be " +
+			"repeated"
 	case e.Draining:
 		a.code, a.detail.Reason = connect.CodeUnavailable, progressorv1.ErrorDetail_REASON_UNAVAILABLE
 		a.text = task + "continues, but this node is stopping: wait for it on another node"

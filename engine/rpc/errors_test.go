@@ -29,42 +29,62 @@ var errorTable = []struct {
 	detail *progressorv1.ErrorDetail
 	text   string
 }{
-	{process.ErrNamespaceNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND), "namespace not found: n"},
-	{process.ErrProcessNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND), "process not found: n/p"},
-	{process.ErrTaskNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND), "task not found: n/p"},
-	{process.ErrProcessExists, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "process already exists: n/p"},
-	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH), "another request: n/p"},
-	{process.ErrOverloaded, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded"},
-	{&process.OverloadError{Bound: "max_waiting"}, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded (max_waiting)"},
-	{fmt.Errorf("%w: %w", process.ErrCronNotFound, process.ErrProcessNotFound), connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND), "cron not found: n/p"},
-	{fmt.Errorf("%w: %w", process.ErrCronExists, process.ErrProcessExists), connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "cron already exists: n/p"},
-	{process.ErrStaleEtag, connect.CodeAborted, reason(progressorv1.ErrorDetail_REASON_STALE_ETAG), "the etag is not the newest"},
-	{process.ErrNamespacePaused, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED), "resume it first: n/p"},
-	{process.ErrUnavailable, connect.CodeUnavailable, reason(progressorv1.ErrorDetail_REASON_UNAVAILABLE), "idempotency key"},
-	{process.ErrFenced, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_LEASE_LOST), "the attempt is over"},
-	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT), "the wait is over"},
-	{&process.WrongStatusError{Key: errorKey, Status: process.StatusError, Reason: "repair it first"}, connect.CodeFailedPrecondition, &progressorv1.ErrorDetail{
-		Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "n", ProcessId: "p",
-		ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
-	}, "process n/p is ERROR: repair it first"},
-	{&process.InvalidError{Field: "page_token", Message: "is none of this list"}, connect.CodeInvalidArgument, &progressorv1.ErrorDetail{
-		Reason: progressorv1.ErrorDetail_REASON_INVALID, Namespace: "n", ProcessId: "p", Field: "page_token",
-	}, "page_token: is none of this list"},
-	{&process.InvalidError{Field: "args", Message: "is too large", TooLarge: true}, connect.CodeInvalidArgument, &progressorv1.ErrorDetail{
-		Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Namespace: "n", ProcessId: "p", Field: "args",
-	}, "args: is too large"},
-	{&process.InvalidError{Field: "payload.n", Message: "is no number", Schema: true}, connect.CodeInvalidArgument, &progressorv1.ErrorDetail{
-		Reason: progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA, Namespace: "n", ProcessId: "p", Field: "payload.n",
-	}, "payload.n: is no number"},
+	{process.ErrNamespaceNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND),
+		"namespace not found: n"},
+	{process.ErrProcessNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND),
+		"process not found: n/p"},
+	{process.ErrTaskNotFound, connect.CodeNotFound, reason(progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND),
+		"task not found: n/p"},
+	{process.ErrProcessExists, connect.CodeAlreadyExists, reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS),
+		"process already exists: n/p"},
+	{process.ErrIdempotencyMismatch, connect.CodeAlreadyExists,
+		reason(progressorv1.ErrorDetail_REASON_IDEMPOTENCY_MISMATCH), "another request: n/p"},
+	{process.ErrOverloaded, connect.CodeResourceExhausted, reason(progressorv1.ErrorDetail_REASON_OVERLOADED),
+		"overloaded"},
+	{&process.OverloadError{Bound: "max_waiting"}, connect.CodeResourceExhausted,
+		reason(progressorv1.ErrorDetail_REASON_OVERLOADED), "overloaded (max_waiting)"},
+	{fmt.Errorf("%w: %w", process.ErrCronNotFound, process.ErrProcessNotFound), connect.CodeNotFound,
+		reason(progressorv1.ErrorDetail_REASON_CRON_NOT_FOUND), "cron not found: n/p"},
+	{fmt.Errorf("%w: %w", process.ErrCronExists, process.ErrProcessExists), connect.CodeAlreadyExists,
+		reason(progressorv1.ErrorDetail_REASON_PROCESS_EXISTS), "cron already exists: n/p"},
+	{process.ErrStaleEtag, connect.CodeAborted, reason(progressorv1.ErrorDetail_REASON_STALE_ETAG),
+		"the etag is not the newest"},
+	{process.ErrNamespacePaused, connect.CodeFailedPrecondition,
+		reason(progressorv1.ErrorDetail_REASON_NAMESPACE_PAUSED), "resume it first: n/p"},
+	{process.ErrUnavailable, connect.CodeUnavailable, reason(progressorv1.ErrorDetail_REASON_UNAVAILABLE),
+		"idempotency key"},
+	{process.ErrFenced, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_LEASE_LOST),
+		"the attempt is over"},
+	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT),
+		"the wait is over"},
+	{&process.WrongStatusError{Key: errorKey, Status: process.StatusError, Reason: "repair it first"},
+		connect.CodeFailedPrecondition, &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "n", ProcessId: "p",
+			ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
+		}, "process n/p is ERROR: repair it first"},
+	{&process.InvalidError{Field: "page_token", Message: "is none of this list"}, connect.CodeInvalidArgument,
+		&progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_INVALID, Namespace: "n", ProcessId: "p", Field: "page_token",
+		}, "page_token: is none of this list"},
+	{&process.InvalidError{Field: "args", Message: "is too large", TooLarge: true}, connect.CodeInvalidArgument,
+		&progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_TOO_LARGE, Namespace: "n", ProcessId: "p", Field: "args",
+		}, "args: is too large"},
+	{&process.InvalidError{Field: "payload.n", Message: "is no number", Schema: true}, connect.CodeInvalidArgument,
+		&progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_PAYLOAD_SCHEMA, Namespace: "n", ProcessId: "p", Field: "payload.n",
+		}, "payload.n: is no number"},
 	{
-		&engine.TaskError{Key: errorKey, TaskID: 7, Failure: failure, ProcessStatus: process.StatusError}, connect.CodeAborted,
+		&engine.TaskError{Key: errorKey, TaskID: 7, Failure: failure, ProcessStatus: process.StatusError},
+		connect.CodeAborted,
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_TASK_FAILED, Namespace: "n", ProcessId: "p", TaskId: 7,
 			ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, Failure: failure,
 		}, "task 7 of n/p failed: no_stock: none left",
 	},
 	{
-		&engine.TaskError{Key: errorKey, TaskID: 8, Rejection: refusal, ProcessStatus: process.StatusRunning}, connect.CodeFailedPrecondition,
+		&engine.TaskError{Key: errorKey, TaskID: 8, Rejection: refusal, ProcessStatus: process.StatusRunning},
+		connect.CodeFailedPrecondition,
 		&progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_TASK_REJECTED, Namespace: "n", ProcessId: "p", TaskId: 8,
 			ProcessStatus: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, Rejection: refusal,
@@ -72,22 +92,28 @@ var errorTable = []struct {
 	},
 	{
 		&engine.TaskError{Key: errorKey, TaskID: 9, Cancelled: true}, connect.CodeAborted,
-		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TASK_CANCELLED, Namespace: "n", ProcessId: "p", TaskId: 9},
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TASK_CANCELLED, Namespace: "n",
+			ProcessId: "p", TaskId: 9},
 		"task 9 of n/p was cancelled",
 	},
 	{
-		&engine.TaskError{Key: process.Key{Namespace: "n", ProcessID: "chosen"}, TaskID: 10, WaitTimeout: true}, connect.CodeDeadlineExceeded,
-		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "n", ProcessId: "chosen", TaskId: 10},
+		&engine.TaskError{Key: process.Key{Namespace: "n", ProcessID: "chosen"}, TaskID: 10, WaitTimeout: true},
+		connect.CodeDeadlineExceeded,
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "n",
+			ProcessId: "chosen", TaskId: 10},
 		"AwaitTask",
 	},
 	{
 		&engine.TaskError{Key: errorKey, TaskID: 11, Draining: true}, connect.CodeUnavailable,
-		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE, Namespace: "n", ProcessId: "p", TaskId: 11},
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_UNAVAILABLE, Namespace: "n", ProcessId: "p",
+			TaskId: 11},
 		"task 11 of n/p continues",
 	},
 	{context.Canceled, connect.CodeCanceled, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "closed the request"},
-	{context.DeadlineExceeded, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT), "deadline"},
-	{errors.New("ERROR: syntax error at SELECT secret"), connect.CodeInternal, reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "internal error"},
+	{context.DeadlineExceeded, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT),
+		"deadline"},
+	{errors.New("ERROR: syntax error at SELECT secret"), connect.CodeInternal,
+		reason(progressorv1.ErrorDetail_REASON_UNSPECIFIED), "internal error"},
 }
 
 func reason(r progressorv1.ErrorDetail_Reason) *progressorv1.ErrorDetail {
@@ -115,7 +141,8 @@ func TestEveryErrorHasItsCodeAndDetail(t *testing.T) {
 		if got.Code() != c.code || !proto.Equal(detail, c.detail) {
 			t.Errorf("%v: got %v %s, want %v %s", c.err, got.Code(), text(detail), c.code, text(c.detail))
 		}
-		if !strings.Contains(got.Message(), c.text) || strings.Contains(got.Message(), "insert into") || strings.Contains(got.Message(), "SELECT") {
+		if !strings.Contains(got.Message(), c.text) || strings.Contains(got.Message(), "insert into") ||
+			strings.Contains(got.Message(), "SELECT") {
 			t.Errorf("%v: got the text %q, want %q in it", c.err, got.Message(), c.text)
 		}
 		if internal != (c.code == connect.CodeInternal) {
@@ -138,9 +165,15 @@ func TestAnErrorNamesWhatWasNotFound(t *testing.T) {
 		request any
 		want    string
 	}{
-		{process.ErrTaskNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p", Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 9}}, "task 9 not found: n/p"},
-		{process.ErrTaskNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p", Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "k"}}, `task of idempotency key "k" not found: n/p`},
-		{process.ErrNamespaceNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"}, "namespace not found: n"},
+		{process.ErrTaskNotFound,
+			&progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p",
+				Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: 9}}, "task 9 not found: n/p"},
+		{process.ErrTaskNotFound,
+			&progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p",
+				Key: &progressorv1.AwaitTaskRequest_IdempotencyKey{IdempotencyKey: "k"}},
+			`task of idempotency key "k" not found: n/p`},
+		{process.ErrNamespaceNotFound, &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"},
+			"namespace not found: n"},
 		{process.ErrNodeNotFound, &progressorv1.DrainNodeRequest{NodeId: "9"}, "node not found: 9"},
 		{process.ErrCronNotFound, &progressorv1.GetCronRequest{Namespace: "n", CronId: "c"}, "cron not found: n/c"},
 	} {
@@ -152,11 +185,13 @@ func TestAnErrorNamesWhatWasNotFound(t *testing.T) {
 
 func TestAnErrorKnowsItsRequest(t *testing.T) {
 	t.Parallel()
-	got, _ := toConnect(process.ErrNamespaceNotFound, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "m"}})
+	got, _ := toConnect(process.ErrNamespaceNotFound,
+		&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "m"}})
 	if d := detailOf(got); d.GetNamespace() != "m" || got.Message() != "namespace not found: m" {
 		t.Errorf("got %s %s", got.Message(), text(d))
 	}
-	got, _ = toConnect(connect.NewError(connect.CodeUnimplemented, errors.New("later")), &progressorv1.WatchProcessRequest{Namespace: "n"})
+	got, _ = toConnect(connect.NewError(connect.CodeUnimplemented, errors.New("later")),
+		&progressorv1.WatchProcessRequest{Namespace: "n"})
 	if d := detailOf(got); got.Code() != connect.CodeUnimplemented || d.GetNamespace() != "n" {
 		t.Errorf("got %v %s", got, text(d))
 	}
@@ -173,6 +208,7 @@ func TestLongTextsAreCutBetweenCharacters(t *testing.T) {
 	whole := &progressorv1.Failure{Reason: "r", Message: strings.Repeat("m", 5000)}
 	got, _ := toConnect(&engine.TaskError{Key: errorKey, TaskID: 1, Failure: whole}, nil)
 	if len(got.Message()) > 1100 || !proto.Equal(detailOf(got).GetFailure(), whole) {
-		t.Errorf("text of %d bytes, detail whole %v", len(got.Message()), proto.Equal(detailOf(got).GetFailure(), whole))
+		t.Errorf("text of %d bytes, detail whole %v", len(got.Message()),
+			proto.Equal(detailOf(got).GetFailure(), whole))
 	}
 }

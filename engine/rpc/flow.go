@@ -16,17 +16,23 @@ type flowService struct {
 }
 
 // PutTemplate stores the next version of a template.
-func (s *flowService) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
+func (s *flowService) PutTemplate(
+	ctx context.Context, r *progressorv1.PutTemplateRequest,
+) (*progressorv1.PutTemplateResponse, error) {
 	return s.flows.PutTemplate(ctx, r, actorOf(ctx))
 }
 
 // GetTemplate returns a version of a template.
-func (s *flowService) GetTemplate(ctx context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
+func (s *flowService) GetTemplate(
+	ctx context.Context, r *progressorv1.GetTemplateRequest,
+) (*progressorv1.GetTemplateResponse, error) {
 	return s.flows.GetTemplate(ctx, r)
 }
 
 // ListTemplates returns a page of templates.
-func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (*progressorv1.ListTemplatesResponse, error) {
+func (s *flowService) ListTemplates(
+	ctx context.Context, r *progressorv1.ListTemplatesRequest,
+) (*progressorv1.ListTemplatesResponse, error) {
 	list, next, err := s.flows.ListTemplates(ctx, r)
 	if err != nil {
 		return nil, err
@@ -35,7 +41,9 @@ func (s *flowService) ListTemplates(ctx context.Context, r *progressorv1.ListTem
 }
 
 // EnableTemplate enables new runs.
-func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.EnableTemplateRequest) (*progressorv1.EnableTemplateResponse, error) {
+func (s *flowService) EnableTemplate(
+	ctx context.Context, r *progressorv1.EnableTemplateRequest,
+) (*progressorv1.EnableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), true, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -44,7 +52,9 @@ func (s *flowService) EnableTemplate(ctx context.Context, r *progressorv1.Enable
 }
 
 // DisableTemplate disables new runs.
-func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.DisableTemplateRequest) (*progressorv1.DisableTemplateResponse, error) {
+func (s *flowService) DisableTemplate(
+	ctx context.Context, r *progressorv1.DisableTemplateRequest,
+) (*progressorv1.DisableTemplateResponse, error) {
 	t, err := s.flows.EnableTemplate(ctx, r.GetNamespace(), r.GetType(), false, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -53,7 +63,9 @@ func (s *flowService) DisableTemplate(ctx context.Context, r *progressorv1.Disab
 }
 
 // DeleteTemplate deletes a template with all its versions.
-func (s *flowService) DeleteTemplate(ctx context.Context, r *progressorv1.DeleteTemplateRequest) (*progressorv1.DeleteTemplateResponse, error) {
+func (s *flowService) DeleteTemplate(
+	ctx context.Context, r *progressorv1.DeleteTemplateRequest,
+) (*progressorv1.DeleteTemplateResponse, error) {
 	if err := s.flows.DeleteTemplate(ctx, r.GetNamespace(), r.GetType(), actorOf(ctx)); err != nil {
 		return nil, err
 	}
@@ -61,7 +73,9 @@ func (s *flowService) DeleteTemplate(ctx context.Context, r *progressorv1.Delete
 }
 
 // StartRun starts a run, or returns the existing one.
-func (s *flowService) StartRun(ctx context.Context, r *progressorv1.StartRunRequest) (*progressorv1.StartRunResponse, error) {
+func (s *flowService) StartRun(
+	ctx context.Context, r *progressorv1.StartRunRequest,
+) (*progressorv1.StartRunResponse, error) {
 	if err := refuseOwn("run_id", r.GetRunId()); err != nil {
 		return nil, err
 	}
@@ -78,7 +92,9 @@ func (s *flowService) GetRun(ctx context.Context, r *progressorv1.GetRunRequest)
 }
 
 // ListRuns returns a page of runs.
-func (s *flowService) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (*progressorv1.ListRunsResponse, error) {
+func (s *flowService) ListRuns(
+	ctx context.Context, r *progressorv1.ListRunsRequest,
+) (*progressorv1.ListRunsResponse, error) {
 	list, next, err := s.flows.ListRuns(ctx, r)
 	if err != nil {
 		return nil, err
@@ -87,7 +103,9 @@ func (s *flowService) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequ
 }
 
 // ListSteps returns a page of the steps of a run and their items.
-func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRequest) (*progressorv1.ListStepsResponse, error) {
+func (s *flowService) ListSteps(
+	ctx context.Context, r *progressorv1.ListStepsRequest,
+) (*progressorv1.ListStepsResponse, error) {
 	steps, next, err := s.flows.ListSteps(ctx, r)
 	if err != nil {
 		return nil, err
@@ -96,7 +114,9 @@ func (s *flowService) ListSteps(ctx context.Context, r *progressorv1.ListStepsRe
 }
 
 // ListOpenWaits returns a page of open waits.
-func (s *flowService) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (*progressorv1.ListOpenWaitsResponse, error) {
+func (s *flowService) ListOpenWaits(
+	ctx context.Context, r *progressorv1.ListOpenWaitsRequest,
+) (*progressorv1.ListOpenWaitsResponse, error) {
 	list, next, err := s.flows.ListOpenWaits(ctx, r)
 	if err != nil {
 		return nil, err
@@ -105,7 +125,9 @@ func (s *flowService) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpe
 }
 
 // ReportStep stores the progress of a wait.
-func (s *flowService) ReportStep(ctx context.Context, r *progressorv1.ReportStepRequest) (*progressorv1.ReportStepResponse, error) {
+func (s *flowService) ReportStep(
+	ctx context.Context, r *progressorv1.ReportStepRequest,
+) (*progressorv1.ReportStepResponse, error) {
 	d, err := s.flows.Report(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -114,7 +136,9 @@ func (s *flowService) ReportStep(ctx context.Context, r *progressorv1.ReportStep
 }
 
 // CancelRun cancels a run.
-func (s *flowService) CancelRun(ctx context.Context, r *progressorv1.CancelRunRequest) (*progressorv1.CancelRunResponse, error) {
+func (s *flowService) CancelRun(
+	ctx context.Context, r *progressorv1.CancelRunRequest,
+) (*progressorv1.CancelRunResponse, error) {
 	run, err := s.flows.Cancel(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -123,7 +147,9 @@ func (s *flowService) CancelRun(ctx context.Context, r *progressorv1.CancelRunRe
 }
 
 // RetryRun continues a run that has ended without success.
-func (s *flowService) RetryRun(ctx context.Context, r *progressorv1.RetryRunRequest) (*progressorv1.RetryRunResponse, error) {
+func (s *flowService) RetryRun(
+	ctx context.Context, r *progressorv1.RetryRunRequest,
+) (*progressorv1.RetryRunResponse, error) {
 	run, err := s.flows.Retry(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -132,7 +158,9 @@ func (s *flowService) RetryRun(ctx context.Context, r *progressorv1.RetryRunRequ
 }
 
 // RepeatRun starts a new run with the payload of an old one.
-func (s *flowService) RepeatRun(ctx context.Context, r *progressorv1.RepeatRunRequest) (*progressorv1.RepeatRunResponse, error) {
+func (s *flowService) RepeatRun(
+	ctx context.Context, r *progressorv1.RepeatRunRequest,
+) (*progressorv1.RepeatRunResponse, error) {
 	run, err := s.flows.Repeat(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -141,7 +169,9 @@ func (s *flowService) RepeatRun(ctx context.Context, r *progressorv1.RepeatRunRe
 }
 
 // RemoveRun removes a run that has ended.
-func (s *flowService) RemoveRun(ctx context.Context, r *progressorv1.RemoveRunRequest) (*progressorv1.RemoveRunResponse, error) {
+func (s *flowService) RemoveRun(
+	ctx context.Context, r *progressorv1.RemoveRunRequest,
+) (*progressorv1.RemoveRunResponse, error) {
 	if err := s.flows.Remove(ctx, r.GetNamespace(), r.GetRunId(), actorOf(ctx)); err != nil {
 		return nil, err
 	}
@@ -149,7 +179,9 @@ func (s *flowService) RemoveRun(ctx context.Context, r *progressorv1.RemoveRunRe
 }
 
 // CompleteStep answers a wait.
-func (s *flowService) CompleteStep(ctx context.Context, r *progressorv1.CompleteStepRequest) (*progressorv1.CompleteStepResponse, error) {
+func (s *flowService) CompleteStep(
+	ctx context.Context, r *progressorv1.CompleteStepRequest,
+) (*progressorv1.CompleteStepResponse, error) {
 	run, err := s.flows.Complete(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -158,7 +190,9 @@ func (s *flowService) CompleteStep(ctx context.Context, r *progressorv1.Complete
 }
 
 // SkipStep skips a step.
-func (s *flowService) SkipStep(ctx context.Context, r *progressorv1.SkipStepRequest) (*progressorv1.SkipStepResponse, error) {
+func (s *flowService) SkipStep(
+	ctx context.Context, r *progressorv1.SkipStepRequest,
+) (*progressorv1.SkipStepResponse, error) {
 	run, err := s.flows.Skip(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -174,14 +208,17 @@ func flowAnswer(err error) (a answer, known bool) {
 		}, text: scope.Error()}, true
 	}
 	if template, ok := errors.AsType[*flows.TemplateError](err); ok {
-		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED}, text: template.Error()}, true
+		return answer{code: connect.CodeFailedPrecondition,
+			detail: &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED},
+			text:   template.Error()}, true
 	}
 	if status, ok := errors.AsType[*flows.StatusError](err); ok {
 		reason := progressorv1.ErrorDetail_REASON_PROCESS_STATUS
 		if status.Cancel {
 			reason = progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE
 		}
-		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: reason}, text: status.Error()}, true
+		return answer{code: connect.CodeFailedPrecondition, detail: &progressorv1.ErrorDetail{Reason: reason},
+			text: status.Error()}, true
 	}
 	return answer{}, false
 }

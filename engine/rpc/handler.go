@@ -55,8 +55,10 @@ type Config struct {
 
 // services are the served services.
 var services = []string{
-	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName, progressorv1connect.InsightServiceName,
-	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName, progressorv1connect.JobEventServiceName,
+	progressorv1connect.ProcessServiceName, progressorv1connect.NamespaceServiceName,
+	progressorv1connect.InsightServiceName,
+	progressorv1connect.BulkServiceName, progressorv1connect.CronServiceName, progressorv1connect.JobServiceName,
+	progressorv1connect.JobEventServiceName,
 	progressorv1connect.WorkerServiceName, progressorv1connect.FlowServiceName,
 }
 
@@ -78,8 +80,10 @@ func NewHandler(cfg Config) http.Handler {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}
 	s := served{
-		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e}, progressorv1connect.UnimplementedBulkServiceHandler{},
-		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{}, &jobEventService{engine: e}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
+		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e},
+		progressorv1connect.UnimplementedBulkServiceHandler{},
+		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{},
+		&jobEventService{engine: e}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
@@ -158,7 +162,8 @@ func newHandler(cfg Config, s served, ready func() error) (http.Handler, error) 
 	mount(progressorv1connect.NewJobServiceHandler(s.job, options))
 	mount(progressorv1connect.NewFlowServiceHandler(s.flow, options))
 	mount(progressorv1connect.NewJobEventServiceHandler(s.jobEvent, options))
-	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options, connect.WithCompressMinBytes(workerCompressMinBytes)))
+	mount(progressorv1connect.NewWorkerServiceHandler(s.worker, options,
+		connect.WithCompressMinBytes(workerCompressMinBytes)))
 	mount(grpchealth.NewHandler(&health{ready, s.namespace}, connect.WithReadMaxBytes(process.MaxMessageBytes)))
 	reflector := grpcreflect.NewStaticReflector(append([]string{grpchealth.HealthV1ServiceName}, services...)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(process.MaxMessageBytes)))
@@ -181,7 +186,8 @@ func mountPages(mux *http.ServeMux, cfg Config, ready func() error) error {
 	})
 	if cfg.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{
-			Registry: cfg.Registerer, EnableOpenMetrics: true, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
+			Registry: cfg.Registerer, EnableOpenMetrics: true,
+			ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelWarn),
 		}))
 	}
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {

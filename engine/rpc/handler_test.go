@@ -25,7 +25,8 @@ import (
 )
 
 // open has the methods for which an empty request is valid. They have no implementation here.
-var open = map[string]bool{"CountProcesses": true, "GetNamespaceHealth": true, "GetOverview": true, "ListErrors": true, "ListAudit": true, "ListBulks": true, "ListNamespaces": true}
+var open = map[string]bool{"CountProcesses": true, "GetNamespaceHealth": true, "GetOverview": true, "ListErrors": true,
+	"ListAudit": true, "ListBulks": true, "ListNamespaces": true}
 
 func TestEveryMethodIsServed(t *testing.T) {
 	t.Parallel()
@@ -49,7 +50,8 @@ func TestEveryMethodIsServed(t *testing.T) {
 				}
 			} else if method.Input().Fields().Len() > 0 {
 				status, body := post(t, s.url+path, "application/json", `{}`)
-				if status != http.StatusBadRequest || !strings.Contains(body, `"reason":"REASON_INVALID"`) || !strings.Contains(body, `is required`) && !strings.Contains(body, `must contain at least 1 item`) {
+				if status != http.StatusBadRequest || !strings.Contains(body, `"reason":"REASON_INVALID"`) ||
+					!strings.Contains(body, `is required`) && !strings.Contains(body, `must contain at least 1 item`) {
 					t.Errorf("%s: got %d %s", path, status, body)
 				}
 			}
@@ -62,10 +64,13 @@ func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
 	s := newSite(t, &processes{})
 	for method, rest := range map[string]string{
 		"Start": ``, "Call": ``, "Repair": `,"simple":{}`, "AwaitTask": `,"taskId":1`,
-		"PutProcess": `,"status":"PROCESS_STATUS_RUNNING"`, "RemoveProcess": ``, "CancelProcess": ``, "SuspendProcess": ``, "ResumeProcess": ``,
+		"PutProcess": `,"status":"PROCESS_STATUS_RUNNING"`, "RemoveProcess": ``, "CancelProcess": ``,
+		"SuspendProcess": ``, "ResumeProcess": ``,
 	} {
-		status, body := post(t, s.url+"/progressor.v1.ProcessService/"+method, "application/json", `{"namespace":"n","processId":"~cron/x"`+rest+`}`)
-		if status != http.StatusBadRequest || !strings.Contains(body, `"field":"process_id"`) || !strings.Contains(body, "~") {
+		status, body := post(t, s.url+"/progressor.v1.ProcessService/"+method, "application/json",
+			`{"namespace":"n","processId":"~cron/x"`+rest+`}`)
+		if status != http.StatusBadRequest || !strings.Contains(body, `"field":"process_id"`) ||
+			!strings.Contains(body, "~") {
 			t.Errorf("%s: got %d %s", method, status, body)
 		}
 	}
@@ -75,14 +80,16 @@ func TestIDsOfTheEngineAreOnlyRead(t *testing.T) {
 // the command to use instead of RetryJob.
 func TestCommandsForJobsOfTheEngine(t *testing.T) {
 	t.Parallel()
-	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false, "~flow/r1": false, "~run/x": false} {
+	for id, want := range map[string]bool{"a": true, "~job/r1/a": true, "~job/r1/a.undo~2": true, "~job/~/g/w": false,
+		"~flow/r1": false, "~run/x": false} {
 		if err := refuseOwnJob(id); (err == nil) != want {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
 	for id, want := range map[string]string{
-		"~job/r1/a.2": `job_id: is the job of a step (r1/a.2), whose run continued without it: retry the run (RetryRun, progressor run retry)`,
-		"~job/~/g/w":  `must not begin with "~"`,
+		"~job/r1/a.2": `job_id: is the job of a step (r1/a.2), ` +
+			`whose run continued without it: retry the run (RetryRun, progressor run retry)`,
+		"~job/~/g/w": `must not begin with "~"`,
 	} {
 		if err := refuseRetry(id); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", id, err)
@@ -102,12 +109,14 @@ func TestPanicsAndInternalErrorsStayInside(t *testing.T) {
 	s := newSite(t, h)
 	for _, id := range []string{"panic", "error"} {
 		status, body := post(t, s.url+callPath, "application/json", `{"namespace":"n","processId":"`+id+`"}`)
-		if status != http.StatusInternalServerError || strings.Contains(body, "secret") || !strings.Contains(body, internalText) {
+		if status != http.StatusInternalServerError || strings.Contains(body, "secret") ||
+			!strings.Contains(body, internalText) {
 			t.Errorf("%s: got %d %s", id, status, body)
 		}
 	}
 	log := s.log.String()
-	for _, want := range []string{`level=ERROR`, `panic=secret`, `handler_test.go`, `level=WARN`, `error="SELECT secret"`, `process_id=error`} {
+	for _, want := range []string{`level=ERROR`, `panic=secret`, `handler_test.go`, `level=WARN`,
+		`error="SELECT secret"`, `process_id=error`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has no %s:\n%s", want, log)
 		}
@@ -117,7 +126,8 @@ func TestPanicsAndInternalErrorsStayInside(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
-	if status, _ := post(t, s.url+callPath, "application/json", `{"namespace":"n","processId":"p"}`); status != http.StatusOK {
+	if status, _ := post(t, s.url+callPath, "application/json",
+		`{"namespace":"n","processId":"p"}`); status != http.StatusOK {
 		t.Fatalf("call: %d", status)
 	}
 	if status, _ := post(t, s.url+callPath, "application/json", `{}`); status != http.StatusBadRequest {
@@ -154,7 +164,8 @@ func TestReadinessOfTheProgram(t *testing.T) {
 	for _, c := range []struct {
 		engine, program func() error
 		want            error
-	}{{is(nil), nil, nil}, {is(away), nil, away}, {is(nil), is(nil), nil}, {is(nil), is(crons), crons}, {is(away), is(crons), away}} {
+	}{{is(nil), nil, nil}, {is(away), nil, away}, {is(nil), is(nil), nil}, {is(nil), is(crons), crons},
+		{is(away), is(crons), away}} {
 		if got := readiness(c.engine, c.program)(); !errors.Is(got, c.want) {
 			t.Errorf("%v, want %v", got, c.want)
 		}
@@ -253,12 +264,14 @@ func TestReflectionTellsTheContract(t *testing.T) {
 
 func TestListenOnLoopbackOnly(t *testing.T) {
 	t.Parallel()
-	for _, addr := range []string{"127.0.0.1:0", "127.8.9.1:7070", "localhost:7070", "[::1]:7070", "[::ffff:127.0.0.1]:1"} {
+	for _, addr := range []string{"127.0.0.1:0", "127.8.9.1:7070", "localhost:7070", "[::1]:7070",
+		"[::ffff:127.0.0.1]:1"} {
 		if err := CheckListen(addr, false); err != nil {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
-	for _, addr := range []string{":7070", "0.0.0.0:7070", "[::]:7070", "192.168.1.2:7070", "example.com:7070", "localhost.example.com:1"} {
+	for _, addr := range []string{":7070", "0.0.0.0:7070", "[::]:7070", "192.168.1.2:7070", "example.com:7070",
+		"localhost.example.com:1"} {
 		if err := CheckListen(addr, false); err == nil || !strings.Contains(err.Error(), "--insecure") {
 			t.Errorf("%s: got %v", addr, err)
 		}

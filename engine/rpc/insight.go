@@ -13,12 +13,16 @@ type insights struct {
 }
 
 // ExplainProcess reports where the time of a process went, what it waits for, and what comes next.
-func (s *insights) ExplainProcess(ctx context.Context, r *progressorv1.ExplainProcessRequest) (*progressorv1.ExplainProcessResponse, error) {
+func (s *insights) ExplainProcess(
+	ctx context.Context, r *progressorv1.ExplainProcessRequest,
+) (*progressorv1.ExplainProcessResponse, error) {
 	return s.engine.ExplainProcess(ctx, keyOf(r))
 }
 
 // ListNodes lists the nodes.
-func (s *insights) ListNodes(ctx context.Context, _ *progressorv1.ListNodesRequest) (*progressorv1.ListNodesResponse, error) {
+func (s *insights) ListNodes(
+	ctx context.Context, _ *progressorv1.ListNodesRequest,
+) (*progressorv1.ListNodesResponse, error) {
 	nodes, err := s.engine.ListNodes(ctx)
 	if err != nil {
 		return nil, err
@@ -27,7 +31,9 @@ func (s *insights) ListNodes(ctx context.Context, _ *progressorv1.ListNodesReque
 }
 
 // DrainNode requests that a node takes no new tasks and finishes the running ones.
-func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeRequest) (*progressorv1.DrainNodeResponse, error) {
+func (s *insights) DrainNode(
+	ctx context.Context, r *progressorv1.DrainNodeRequest,
+) (*progressorv1.DrainNodeResponse, error) {
 	node, err := s.engine.DrainNode(ctx, r.GetNodeId(), actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -36,7 +42,9 @@ func (s *insights) DrainNode(ctx context.Context, r *progressorv1.DrainNodeReque
 }
 
 // ListErrors groups the processes in ERROR by their errors.
-func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsRequest) (*progressorv1.ListErrorsResponse, error) {
+func (s *insights) ListErrors(
+	ctx context.Context, r *progressorv1.ListErrorsRequest,
+) (*progressorv1.ListErrorsResponse, error) {
 	groups, next, err := s.engine.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -45,12 +53,16 @@ func (s *insights) ListErrors(ctx context.Context, r *progressorv1.ListErrorsReq
 }
 
 // GetOverview summarizes one or all namespaces, and the nodes.
-func (s *insights) GetOverview(ctx context.Context, r *progressorv1.GetOverviewRequest) (*progressorv1.GetOverviewResponse, error) {
+func (s *insights) GetOverview(
+	ctx context.Context, r *progressorv1.GetOverviewRequest,
+) (*progressorv1.GetOverviewResponse, error) {
 	return s.engine.GetOverview(ctx, r.GetNamespace())
 }
 
 // ListAudit lists audit entries.
-func (s *insights) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) (*progressorv1.ListAuditResponse, error) {
+func (s *insights) ListAudit(
+	ctx context.Context, r *progressorv1.ListAuditRequest,
+) (*progressorv1.ListAuditResponse, error) {
 	entries, next, err := s.engine.ListAudit(ctx, r)
 	if err != nil {
 		return nil, err

@@ -108,6 +108,7 @@ func (i *interceptor) caught(ctx context.Context, procedure string, r any) error
 	if r == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
 		panic(r)
 	}
-	i.log.ErrorContext(ctx, "request panicked", "method", procedure, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	i.log.ErrorContext(ctx, "request panicked", "method", procedure, "panic", fmt.Sprint(r), "stack",
+		string(debug.Stack()))
 	return connect.NewError(connect.CodeInternal, errors.New(internalText))
 }

@@ -31,17 +31,21 @@ func refuseOwnJob(id string) error {
 	return refuseOwn("job_id", id)
 }
 
-// refuseRetry rejects a retry of the engine's own jobs. The next attempt of the job of a step can begin now.
+// refuseRetry rejects a retry of the engine's own jobs. The next attempt of the job of a step can
+// begin now.
 func refuseRetry(id string) error {
 	if name, ok := process.StepJob(id); ok {
 		return &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
-			"is the job of a step (%s), whose run continued without it: retry the run (RetryRun, progressor run retry)", name)}
+			"is the job of a step (%s), whose run continued without it: retry the run (RetryRun, progressor run retry)",
+			name)}
 	}
 	return refuseOwn("job_id", id)
 }
 
 // Enqueue creates a job.
-func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
+func (s *jobService) Enqueue(
+	ctx context.Context, r *progressorv1.EnqueueRequest,
+) (*progressorv1.EnqueueResponse, error) {
 	if err := refuseOwn("job_id", r.GetJobId()); err != nil {
 		return nil, err
 	}
@@ -49,7 +53,9 @@ func (s *jobService) Enqueue(ctx context.Context, r *progressorv1.EnqueueRequest
 }
 
 // EnqueueBatch creates all jobs or none.
-func (s *jobService) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
+func (s *jobService) EnqueueBatch(
+	ctx context.Context, r *progressorv1.EnqueueBatchRequest,
+) (*progressorv1.EnqueueBatchResponse, error) {
 	for n, j := range r.GetJobs() {
 		if err := refuseOwn("jobs["+strconv.Itoa(n)+"].job_id", j.GetJobId()); err != nil {
 			return nil, err
@@ -68,7 +74,9 @@ func (s *jobService) GetJob(ctx context.Context, r *progressorv1.GetJobRequest) 
 }
 
 // ListJobs lists jobs that match a filter.
-func (s *jobService) ListJobs(ctx context.Context, r *progressorv1.ListJobsRequest) (*progressorv1.ListJobsResponse, error) {
+func (s *jobService) ListJobs(
+	ctx context.Context, r *progressorv1.ListJobsRequest,
+) (*progressorv1.ListJobsResponse, error) {
 	list, next, err := s.jobs.List(ctx, r)
 	if err != nil {
 		return nil, err
@@ -77,12 +85,16 @@ func (s *jobService) ListJobs(ctx context.Context, r *progressorv1.ListJobsReque
 }
 
 // FetchResult returns a kept result once.
-func (s *jobService) FetchResult(ctx context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
+func (s *jobService) FetchResult(
+	ctx context.Context, r *progressorv1.FetchResultRequest,
+) (*progressorv1.FetchResultResponse, error) {
 	return s.jobs.FetchResult(ctx, jobKey(r), r.GetAwaitEnd().AsDuration())
 }
 
 // UpdateJob changes options of a job.
-func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
+func (s *jobService) UpdateJob(
+	ctx context.Context, r *progressorv1.UpdateJobRequest,
+) (*progressorv1.UpdateJobResponse, error) {
 	if err := refuseOwnJob(r.GetJobId()); err != nil {
 		return nil, err
 	}
@@ -94,7 +106,9 @@ func (s *jobService) UpdateJob(ctx context.Context, r *progressorv1.UpdateJobReq
 }
 
 // RemoveJob deletes a job that has ended.
-func (s *jobService) RemoveJob(ctx context.Context, r *progressorv1.RemoveJobRequest) (*progressorv1.RemoveJobResponse, error) {
+func (s *jobService) RemoveJob(
+	ctx context.Context, r *progressorv1.RemoveJobRequest,
+) (*progressorv1.RemoveJobResponse, error) {
 	if name, ok := process.StepJob(r.GetJobId()); ok {
 		return nil, &process.InvalidError{Field: "job_id", Message: fmt.Sprintf(
 			"is the job of a step (%s): it is removed with its run", name)}
@@ -106,7 +120,9 @@ func (s *jobService) RemoveJob(ctx context.Context, r *progressorv1.RemoveJobReq
 }
 
 // CancelJob cancels a job.
-func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
+func (s *jobService) CancelJob(
+	ctx context.Context, r *progressorv1.CancelJobRequest,
+) (*progressorv1.CancelJobResponse, error) {
 	if err := refuseOwnJob(r.GetJobId()); err != nil {
 		return nil, err
 	}
@@ -118,7 +134,9 @@ func (s *jobService) CancelJob(ctx context.Context, r *progressorv1.CancelJobReq
 }
 
 // PutConstraint stores a constraint.
-func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConstraintRequest) (*progressorv1.PutConstraintResponse, error) {
+func (s *jobService) PutConstraint(
+	ctx context.Context, r *progressorv1.PutConstraintRequest,
+) (*progressorv1.PutConstraintResponse, error) {
 	c, err := s.jobs.PutConstraint(ctx, r.GetConstraint(), actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -127,7 +145,9 @@ func (s *jobService) PutConstraint(ctx context.Context, r *progressorv1.PutConst
 }
 
 // ListConstraints returns the constraints of a namespace with their current use.
-func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListConstraintsRequest) (*progressorv1.ListConstraintsResponse, error) {
+func (s *jobService) ListConstraints(
+	ctx context.Context, r *progressorv1.ListConstraintsRequest,
+) (*progressorv1.ListConstraintsResponse, error) {
 	all, err := s.jobs.ListConstraints(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -136,7 +156,9 @@ func (s *jobService) ListConstraints(ctx context.Context, r *progressorv1.ListCo
 }
 
 // DeleteConstraint deletes a constraint.
-func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.DeleteConstraintRequest) (*progressorv1.DeleteConstraintResponse, error) {
+func (s *jobService) DeleteConstraint(
+	ctx context.Context, r *progressorv1.DeleteConstraintRequest,
+) (*progressorv1.DeleteConstraintResponse, error) {
 	if err := s.jobs.DeleteConstraint(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx)); err != nil {
 		return nil, err
 	}
@@ -144,12 +166,16 @@ func (s *jobService) DeleteConstraint(ctx context.Context, r *progressorv1.Delet
 }
 
 // GetQueueStats returns the number of jobs of a namespace by name and state.
-func (s *jobService) GetQueueStats(ctx context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
+func (s *jobService) GetQueueStats(
+	ctx context.Context, r *progressorv1.GetQueueStatsRequest,
+) (*progressorv1.GetQueueStatsResponse, error) {
 	return s.jobs.Stats(ctx, r.GetNamespace())
 }
 
 // RetryJob runs a job again that has ended, or makes the next attempt of a job in backoff now.
-func (s *jobService) RetryJob(ctx context.Context, r *progressorv1.RetryJobRequest) (*progressorv1.RetryJobResponse, error) {
+func (s *jobService) RetryJob(
+	ctx context.Context, r *progressorv1.RetryJobRequest,
+) (*progressorv1.RetryJobResponse, error) {
 	if refused := refuseRetry(r.GetJobId()); refused != nil {
 		if _, step := process.StepJob(r.GetJobId()); !step {
 			return nil, refused

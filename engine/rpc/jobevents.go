@@ -15,7 +15,9 @@ type jobEventService struct {
 }
 
 // ListJobEvents lists events of jobs, runs and steps.
-func (s *jobEventService) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
+func (s *jobEventService) ListJobEvents(
+	ctx context.Context, r *progressorv1.ListJobEventsRequest,
+) (*progressorv1.ListJobEventsResponse, error) {
 	events, next, err := s.engine.ListJobEvents(ctx, r)
 	if err != nil {
 		return nil, err
@@ -24,6 +26,9 @@ func (s *jobEventService) ListJobEvents(ctx context.Context, r *progressorv1.Lis
 }
 
 // WatchJobEvents streams the events of a namespace.
-func (s *jobEventService) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, stream *connect.ServerStream[progressorv1.WatchJobEventsResponse]) error {
+func (s *jobEventService) WatchJobEvents(
+	ctx context.Context, r *progressorv1.WatchJobEventsRequest,
+	stream *connect.ServerStream[progressorv1.WatchJobEventsResponse],
+) error {
 	return s.engine.WatchJobEvents(ctx, r, stream.Send)
 }

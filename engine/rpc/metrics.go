@@ -24,8 +24,9 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, version string, services ...string) (*metrics, error) {
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "progressor_rpc_duration_seconds",
-			Help:    "Duration of requests in seconds, from the decoded request to its response or error, including waits.",
+			Name: "progressor_rpc_duration_seconds",
+			Help: "Duration of requests in seconds, from the decoded request to its response or error, " +
+				"including waits.",
 			Buckets: []float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60},
 		}, []string{"method", "code"}),
 		answered: map[string]prometheus.Observer{},

@@ -110,7 +110,8 @@ func (w *errorWriter) finish() {
 		body = []byte(`{"code":"unimplemented","message":"` + onlyUnary + `"}`)
 		// Connect lists every codec for every protocol.
 		accepted := strings.Split(w.Header().Get("Accept-Post"), ", ")
-		accepted = slices.DeleteFunc(accepted, func(name string) bool { return name == "" || strings.HasSuffix(name, "+"+codecMsgpack) })
+		accepted = slices.DeleteFunc(accepted,
+			func(name string) bool { return name == "" || strings.HasSuffix(name, "+"+codecMsgpack) })
 		if w.Header().Del("Accept-Post"); len(accepted) > 0 {
 			w.Header().Set("Accept-Post", strings.Join(accepted, ", "))
 		}
@@ -149,8 +150,9 @@ func errorValue(body []byte) (value *structpb.Value, ok bool) {
 			return nil, false
 		}
 		detail := map[string]*structpb.Value{
-			"type":  structpb.NewStringValue(d.Type),
-			"value": object(map[string]*structpb.Value{"$bin": structpb.NewStringValue(base64.StdEncoding.EncodeToString(b))}),
+			"type": structpb.NewStringValue(d.Type),
+			"value": object(
+				map[string]*structpb.Value{"$bin": structpb.NewStringValue(base64.StdEncoding.EncodeToString(b))}),
 		}
 		if debug, ok := debugValue(d.Type, b); ok {
 			detail["debug"] = debug

@@ -65,7 +65,8 @@ func TestMessagePackBothWays(t *testing.T) {
 		}
 		return v
 	}
-	odd := value(`{"n":{"$int":"9007199254740993"},"f":{"$float":1},"z":{"$float":"-0"},"b":{"$bin":"/w=="},"e":{"$ext":[-1,"AAAAAQ=="]},
+	odd := value(`{"n":{"$int":"9007199254740993"},"f":{"$float":1},"z":{"$float":"-0"},"b":{"$bin":"/w=="},
+		"e":{"$ext":[-1,"AAAAAQ=="]},
 		"m":{"$map":[[1,"a"],[{"$bin":"AQ=="},null]]},"u":{"$$int":"5"}}`)
 	url, began, closed := packedWorker(t, odd)
 	ask := func(method string, request, answer proto.Message) (status int, failed *structpb.Value) {
@@ -96,12 +97,17 @@ func TestMessagePackBothWays(t *testing.T) {
 			t.Fatalf("%s: %d %v", method, status, failed)
 		}
 	}
-	ok("NamespaceService/PutNamespace", value(`{"namespace":{"namespace":"packed","stepTimeout":0.3,"retryPolicy":{"maxAttempts":1},
-		"processor":{"connect":{"url":"`+url+`","encoding":"ENCODING_MSGPACK"}}}}`), &progressorv1.PutNamespaceResponse{})
+	ok("NamespaceService/PutNamespace",
+		value(`{"namespace":{"namespace":"packed","stepTimeout":0.3,"retryPolicy":{"maxAttempts":1},
+		"processor":{"connect":{"url":"`+url+`","encoding":"ENCODING_MSGPACK"}}}}`),
+		&progressorv1.PutNamespaceResponse{})
 
-	metadata := value(`{"n":{"$int":"18446744073709551615"},"b":{"$bin":"AQI="},"price":1,"schema":{"$ref":"#/a"}}`).GetStructValue()
+	metadata := value(`{"n":{"$int":"18446744073709551615"},"b":{"$bin":"AQI="},"price":1,
+		"schema":{"$ref":"#/a"}}`).GetStructValue()
 	started := &progressorv1.StartResponse{}
-	ok("ProcessService/Start", &progressorv1.StartRequest{Namespace: "packed", ProcessId: "p", Args: []byte{0, 0xff}, Metadata: metadata}, started)
+	ok("ProcessService/Start",
+		&progressorv1.StartRequest{Namespace: "packed", ProcessId: "p", Args: []byte{0, 0xff}, Metadata: metadata},
+		started)
 	if string(started.GetResponse()) != "\x00\xff" {
 		t.Errorf("response %q", started.GetResponse())
 	}
@@ -110,8 +116,10 @@ func TestMessagePackBothWays(t *testing.T) {
 	if !proto.Equal(got.GetProcess().GetMetadata(), metadata) {
 		t.Errorf("metadata %v, want %v", got.GetProcess().GetMetadata(), metadata)
 	}
-	status, failed := ask("ProcessService/Call", &progressorv1.CallRequest{Namespace: "packed", ProcessId: "p", Args: []byte("fail")}, nil)
-	debug := failed.GetStructValue().GetFields()["details"].GetListValue().GetValues()[0].GetStructValue().GetFields()["debug"]
+	status, failed := ask("ProcessService/Call",
+		&progressorv1.CallRequest{Namespace: "packed", ProcessId: "p", Args: []byte("fail")}, nil)
+	detail := failed.GetStructValue().GetFields()["details"].GetListValue().GetValues()[0]
+	debug := detail.GetStructValue().GetFields()["debug"]
 	details := debug.GetStructValue().GetFields()["failure"].GetStructValue().GetFields()["details"]
 	if status != http.StatusConflict || !proto.Equal(details, odd) {
 		t.Errorf("%d, details %v, want %v", status, details, odd)
@@ -128,12 +136,14 @@ func TestMessagePackBothWays(t *testing.T) {
 		t.Errorf("closed %s", id)
 	}
 	ok("NamespaceService/PutNamespace", value(`{"namespace":{"namespace":"slow","stepTimeout":3600,
-		"processor":{"connect":{"url":"`+url+`","encoding":"ENCODING_MSGPACK"}}}}`), &progressorv1.PutNamespaceResponse{})
+		"processor":{"connect":{"url":"`+url+`","encoding":"ENCODING_MSGPACK"}}}}`),
+		&progressorv1.PutNamespaceResponse{})
 	ok("ProcessService/Start", &progressorv1.StartRequest{
 		Namespace: "slow", ProcessId: "gone", Args: []byte("hang"), Wait: progressorv1.Wait_WAIT_ACCEPTED,
 	}, started)
 	<-began
-	ok("ProcessService/CancelProcess", value(`{"namespace":"slow","processId":"gone","grace":0}`), &progressorv1.CancelProcessResponse{})
+	ok("ProcessService/CancelProcess", value(`{"namespace":"slow","processId":"gone","grace":0}`),
+		&progressorv1.CancelProcessResponse{})
 	if id := <-closed; id != "gone" {
 		t.Errorf("closed %s", id)
 	}
@@ -141,7 +151,8 @@ func TestMessagePackBothWays(t *testing.T) {
 		Namespace: "slow", ProcessId: "removed", Args: []byte("hang"), Wait: progressorv1.Wait_WAIT_ACCEPTED,
 	}, started)
 	<-began
-	ok("ProcessService/RemoveProcess", &progressorv1.RemoveProcessRequest{Namespace: "slow", ProcessId: "removed"}, &progressorv1.RemoveProcessResponse{})
+	ok("ProcessService/RemoveProcess", &progressorv1.RemoveProcessRequest{Namespace: "slow", ProcessId: "removed"},
+		&progressorv1.RemoveProcessResponse{})
 	if id := <-closed; id != "removed" {
 		t.Errorf("closed %s", id)
 	}

@@ -82,14 +82,20 @@ func TestMessagePack(t *testing.T) {
 	}{
 		{"call", pack(t, &progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Args: []byte("hi")}), 200,
 			[]string{`"response":{"$bin":"aGk="}`, `"taskId":{"$int":"1152921504606846976"}`}},
-		{"unknown field", object(`{"nonsense":1}`), 400, []string{`"code":"invalid_argument"`, `nonsense: unknown field: known: namespace, `}},
+		{"unknown field", object(`{"nonsense":1}`), 400,
+			[]string{`"code":"invalid_argument"`, `nonsense: unknown field: known: namespace, `}},
 		{"rule", object(`{"namespace":"n"}`), 400,
-			[]string{`"code":"invalid_argument"`, `"reason":"REASON_INVALID"`, `"field":"process_id"`, `"type":"progressor.v1.ErrorDetail"`, `"value":{"$bin":"`}},
-		{"number of an enum", object(`{"namespace":"n","processId":"p","wait":77}`), 400, []string{`wait: must be one of WAIT_UNSPECIFIED`}},
-		{"NUL", object(`{"namespace":"n","processId":"a\u0000"}`), 400, []string{`process_id: must not contain the character NUL`}},
-		{"engine", object(`{"namespace":"n","processId":"gone"}`), 404, []string{`"code":"not_found"`, `"reason":"REASON_PROCESS_NOT_FOUND"`, `"processId":"gone"`}},
+			[]string{`"code":"invalid_argument"`, `"reason":"REASON_INVALID"`, `"field":"process_id"`,
+				`"type":"progressor.v1.ErrorDetail"`, `"value":{"$bin":"`}},
+		{"number of an enum", object(`{"namespace":"n","processId":"p","wait":77}`), 400,
+			[]string{`wait: must be one of WAIT_UNSPECIFIED`}},
+		{"NUL", object(`{"namespace":"n","processId":"a\u0000"}`), 400,
+			[]string{`process_id: must not contain the character NUL`}},
+		{"engine", object(`{"namespace":"n","processId":"gone"}`), 404,
+			[]string{`"code":"not_found"`, `"reason":"REASON_PROCESS_NOT_FOUND"`, `"processId":"gone"`}},
 		{"panic", object(`{"namespace":"n","processId":"panic"}`), 500, []string{`"code":"internal"`, internalText}},
-		{"too large", pack(t, &progressorv1.CallRequest{Args: make([]byte, 17<<20)}), 429, []string{`"code":"resource_exhausted"`}},
+		{"too large", pack(t, &progressorv1.CallRequest{Args: make([]byte, 17<<20)}), 429,
+			[]string{`"code":"resource_exhausted"`}},
 		{"empty body", nil, 400, []string{`an empty body is not a MessagePack map`}},
 	} {
 		status, contentType, text := postPacked(t, s.url+callPath, typeMsgpack, c.body)
@@ -110,12 +116,15 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, echo())
 	for path, contentTypes := range map[string][]string{
-		"/progressor.v1.ProcessService/WatchProcess": {typeMsgpack, "application/connect+msgpack", "application/grpc+msgpack", "application/grpc-web+msgpack"},
+		"/progressor.v1.ProcessService/WatchProcess": {typeMsgpack, "application/connect+msgpack",
+			"application/grpc+msgpack", "application/grpc-web+msgpack"},
 		callPath: {"application/connect+msgpack", "application/grpc+msgpack", "Application/MSGPACK; charset=utf-8"},
 	} {
 		for _, contentType := range contentTypes {
 			status, answered, text := postPacked(t, s.url+path, contentType, []byte{0x80})
-			if status != http.StatusUnsupportedMediaType || answered != typeMsgpack || !strings.Contains(text, `"code":"unimplemented"`) || !strings.Contains(text, "application/connect+json") {
+			if status != http.StatusUnsupportedMediaType || answered != typeMsgpack ||
+				!strings.Contains(text, `"code":"unimplemented"`) ||
+				!strings.Contains(text, "application/connect+json") {
 				t.Errorf("%s, %s: got %d %s %s", path, contentType, status, answered, text)
 			}
 		}
@@ -125,7 +134,8 @@ func TestMessagePackHasNoStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = stream.Body.Close()
-	if accepted := stream.Header.Get("Accept-Post"); strings.Contains(accepted, "msgpack") || !strings.Contains(accepted, "application/connect+json,") {
+	if accepted := stream.Header.Get("Accept-Post"); strings.Contains(accepted, "msgpack") ||
+		!strings.Contains(accepted, "application/connect+json,") {
 		t.Errorf("Accept-Post: %s", accepted)
 	}
 	// Errors of HTTP itself have no encoding.
@@ -157,7 +167,8 @@ func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 		methods := d.(protoreflect.ServiceDescriptor).Methods()
 		for i := range methods.Len() {
 			method := methods.Get(i)
-			status, contentType, text := postPacked(t, s.url+"/"+service+"/"+string(method.Name()), typeMsgpack, []byte{0x80})
+			status, contentType, text := postPacked(t, s.url+"/"+service+"/"+string(method.Name()), typeMsgpack,
+				[]byte{0x80})
 			known := status == http.StatusBadRequest || status == http.StatusNotImplemented || status == http.StatusOK
 			if method.IsStreamingServer() {
 				known = status == http.StatusUnsupportedMediaType
@@ -172,13 +183,18 @@ func TestEveryMethodSpeaksMessagePack(t *testing.T) {
 // TestErrorsOfOthers checks that errors that are not from Connect pass unchanged.
 func TestErrorsOfOthers(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{``, `page not found`, `{}`, `[]`, `{"code":"internal","details":[{"type":"x","value":"?"}]}`} {
+	for _, body := range []string{``, `page not found`, `{}`, `[]`,
+		`{"code":"internal","details":[{"type":"x","value":"?"}]}`} {
 		if v, ok := errorValue([]byte(body)); ok {
 			t.Errorf("%s: got %v", body, v)
 		}
 	}
-	v, ok := errorValue([]byte(`{"code":"internal","details":[{"type":"of.nobody","value":"AQI"},{"type":"progressor.v1.ErrorDetail","value":"/w"}]}`))
-	if details := v.GetStructValue().GetFields()["details"].GetListValue().GetValues(); !ok || len(details) != 2 || details[0].GetStructValue().GetFields()["debug"] != nil || details[1].GetStructValue().GetFields()["debug"] != nil {
+	v, ok := errorValue([]byte(
+		`{"code":"internal","details":[{"type":"of.nobody","value":"AQI"},` +
+			`{"type":"progressor.v1.ErrorDetail","value":"/w"}]}`))
+	if details := v.GetStructValue().GetFields()["details"].GetListValue().GetValues(); !ok || len(details) != 2 ||
+		details[0].GetStructValue().GetFields()["debug"] != nil ||
+		details[1].GetStructValue().GetFields()["debug"] != nil {
 		t.Errorf("details of an unknown type: got %v, %v", v, ok)
 	}
 }

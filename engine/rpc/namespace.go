@@ -13,7 +13,9 @@ type namespaces struct {
 }
 
 // PutNamespace creates a namespace or replaces its settings.
-func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
+func (s *namespaces) PutNamespace(
+	ctx context.Context, r *progressorv1.PutNamespaceRequest,
+) (*progressorv1.PutNamespaceResponse, error) {
 	ns, err := s.engine.PutNamespace(ctx, r.GetNamespace(), actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -22,7 +24,9 @@ func (s *namespaces) PutNamespace(ctx context.Context, r *progressorv1.PutNamesp
 }
 
 // GetNamespace returns a namespace.
-func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamespaceRequest) (*progressorv1.GetNamespaceResponse, error) {
+func (s *namespaces) GetNamespace(
+	ctx context.Context, r *progressorv1.GetNamespaceRequest,
+) (*progressorv1.GetNamespaceResponse, error) {
 	ns, err := s.engine.GetNamespace(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, err
@@ -31,7 +35,9 @@ func (s *namespaces) GetNamespace(ctx context.Context, r *progressorv1.GetNamesp
 }
 
 // ListNamespaces returns a page of the namespaces.
-func (s *namespaces) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
+func (s *namespaces) ListNamespaces(
+	ctx context.Context, r *progressorv1.ListNamespacesRequest,
+) (*progressorv1.ListNamespacesResponse, error) {
 	list, next, err := s.engine.ListNamespaces(ctx, r)
 	if err != nil {
 		return nil, err
@@ -51,7 +57,9 @@ func (s *namespaces) GetNamespaceHealth(
 }
 
 // PauseNamespace pauses a namespace.
-func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
+func (s *namespaces) PauseNamespace(
+	ctx context.Context, r *progressorv1.PauseNamespaceRequest,
+) (*progressorv1.PauseNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), true, actorOf(ctx))
 	if err != nil {
 		return nil, err
@@ -60,7 +68,9 @@ func (s *namespaces) PauseNamespace(ctx context.Context, r *progressorv1.PauseNa
 }
 
 // ResumeNamespace resumes a namespace.
-func (s *namespaces) ResumeNamespace(ctx context.Context, r *progressorv1.ResumeNamespaceRequest) (*progressorv1.ResumeNamespaceResponse, error) {
+func (s *namespaces) ResumeNamespace(
+	ctx context.Context, r *progressorv1.ResumeNamespaceRequest,
+) (*progressorv1.ResumeNamespaceResponse, error) {
 	ns, err := s.engine.SetNamespacePaused(ctx, r.GetNamespace(), false, actorOf(ctx))
 	if err != nil {
 		return nil, err

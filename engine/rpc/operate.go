@@ -8,7 +8,9 @@ import (
 )
 
 // CancelProcess requests the end of a process and returns when the request is stored.
-func (s *processes) CancelProcess(ctx context.Context, r *progressorv1.CancelProcessRequest) (*progressorv1.CancelProcessResponse, error) {
+func (s *processes) CancelProcess(
+	ctx context.Context, r *progressorv1.CancelProcessRequest,
+) (*progressorv1.CancelProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -26,7 +28,9 @@ func (s *processes) CancelProcess(ctx context.Context, r *progressorv1.CancelPro
 }
 
 // SuspendProcess suspends a process until ResumeProcess.
-func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendProcessRequest) (*progressorv1.SuspendProcessResponse, error) {
+func (s *processes) SuspendProcess(
+	ctx context.Context, r *progressorv1.SuspendProcessRequest,
+) (*progressorv1.SuspendProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -39,7 +43,9 @@ func (s *processes) SuspendProcess(ctx context.Context, r *progressorv1.SuspendP
 }
 
 // RestartHistory starts a new history of a process.
-func (s *processes) RestartHistory(ctx context.Context, r *progressorv1.RestartHistoryRequest) (*progressorv1.RestartHistoryResponse, error) {
+func (s *processes) RestartHistory(
+	ctx context.Context, r *progressorv1.RestartHistoryRequest,
+) (*progressorv1.RestartHistoryResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -52,7 +58,9 @@ func (s *processes) RestartHistory(ctx context.Context, r *progressorv1.RestartH
 }
 
 // ResumeProcess resumes a suspended process.
-func (s *processes) ResumeProcess(ctx context.Context, r *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
+func (s *processes) ResumeProcess(
+	ctx context.Context, r *progressorv1.ResumeProcessRequest,
+) (*progressorv1.ResumeProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err

@@ -113,7 +113,9 @@ func (s *processes) Repair(ctx context.Context, r *progressorv1.RepairRequest) (
 }
 
 // AwaitTask waits for a task.
-func (s *processes) AwaitTask(ctx context.Context, r *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+func (s *processes) AwaitTask(
+	ctx context.Context, r *progressorv1.AwaitTaskRequest,
+) (*progressorv1.AwaitTaskResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -131,7 +133,9 @@ func (s *processes) AwaitTask(ctx context.Context, r *progressorv1.AwaitTaskRequ
 }
 
 // GetProcess returns a process with a part of its history.
-func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
+func (s *processes) GetProcess(
+	ctx context.Context, r *progressorv1.GetProcessRequest,
+) (*progressorv1.GetProcessResponse, error) {
 	p, err := s.engine.GetProcess(ctx, keyOf(r), r.GetRange(), durationOf(r.GetAwaitInit()))
 	if err != nil {
 		return nil, err
@@ -140,7 +144,9 @@ func (s *processes) GetProcess(ctx context.Context, r *progressorv1.GetProcessRe
 }
 
 // ListProcesses returns a page of the processes of a namespace.
-func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
+func (s *processes) ListProcesses(
+	ctx context.Context, r *progressorv1.ListProcessesRequest,
+) (*progressorv1.ListProcessesResponse, error) {
 	list, next, err := s.engine.ListProcesses(ctx, r)
 	if err != nil {
 		return nil, err
@@ -149,12 +155,16 @@ func (s *processes) ListProcesses(ctx context.Context, r *progressorv1.ListProce
 }
 
 // TraceProcess returns a page of the tasks of a process, each with its events.
-func (s *processes) TraceProcess(ctx context.Context, r *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
+func (s *processes) TraceProcess(
+	ctx context.Context, r *progressorv1.TraceProcessRequest,
+) (*progressorv1.TraceProcessResponse, error) {
 	return s.engine.TraceProcess(ctx, keyOf(r), int(r.GetPageSize()), r.GetPageToken())
 }
 
 // PutProcess imports a process with its history.
-func (s *processes) PutProcess(ctx context.Context, r *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {
+func (s *processes) PutProcess(
+	ctx context.Context, r *progressorv1.PutProcessRequest,
+) (*progressorv1.PutProcessResponse, error) {
 	if _, err := ownKey(r); err != nil {
 		return nil, err
 	}
@@ -169,7 +179,9 @@ func (s *processes) PutProcess(ctx context.Context, r *progressorv1.PutProcessRe
 }
 
 // RemoveProcess deletes a process and all of its data.
-func (s *processes) RemoveProcess(ctx context.Context, r *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
+func (s *processes) RemoveProcess(
+	ctx context.Context, r *progressorv1.RemoveProcessRequest,
+) (*progressorv1.RemoveProcessResponse, error) {
 	key, err := ownKey(r)
 	if err != nil {
 		return nil, err
@@ -199,7 +211,8 @@ func ownKey(r keyed) (process.Key, error) {
 // refuseOwn rejects the ID of a process of the engine itself.
 func refuseOwn(field, id string) error {
 	if process.Own(id) {
-		return &process.InvalidError{Field: field, Message: `must not begin with "~": processes of the engine can only be read`}
+		return &process.InvalidError{Field: field,
+			Message: `must not begin with "~": processes of the engine can only be read`}
 	}
 	return nil
 }
@@ -212,7 +225,8 @@ func checkPut(r *progressorv1.PutProcessRequest) error {
 	for i, e := range r.GetHistory() {
 		path := "history[" + strconv.Itoa(i) + "]"
 		if e.GetEventId() != int64(i)+1 {
-			return &process.InvalidError{Field: path + ".event_id", Message: fmt.Sprintf("must be %d: events are numbered 1, 2, 3, … in order", i+1)}
+			return &process.InvalidError{Field: path + ".event_id",
+				Message: fmt.Sprintf("must be %d: events are numbered 1, 2, 3, … in order", i+1)}
 		}
 		if _, err := metadataJSON(path+".metadata", e.GetMetadata()); err != nil {
 			return err
@@ -221,7 +235,8 @@ func checkPut(r *progressorv1.PutProcessRequest) error {
 	names := make(map[string]bool, len(r.GetTimers()))
 	for i, t := range r.GetTimers() {
 		if names[t.GetName()] {
-			return &process.InvalidError{Field: "timers[" + strconv.Itoa(i) + "].name", Message: fmt.Sprintf("must not name a second timer %q", t.GetName())}
+			return &process.InvalidError{Field: "timers[" + strconv.Itoa(i) + "].name",
+				Message: fmt.Sprintf("must not name a second timer %q", t.GetName())}
 		}
 		names[t.GetName()] = true
 	}

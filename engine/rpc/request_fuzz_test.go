@@ -43,13 +43,17 @@ func requestTypes(f *testing.F) []protoreflect.MessageType {
 func FuzzRequest(f *testing.F) {
 	types := requestTypes(f)
 	for _, m := range []proto.Message{
-		&progressorv1.StartRequest{Namespace: "n", ProcessId: "p", Args: []byte("x"), StartTime: timestamppb.Now(), Metadata: &structpb.Struct{
-			Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1), "b": structpb.NewStringValue("\x00")},
-		}},
+		&progressorv1.StartRequest{Namespace: "n", ProcessId: "p", Args: []byte("x"), StartTime: timestamppb.Now(),
+			Metadata: &structpb.Struct{
+				Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(1),
+					"b": structpb.NewStringValue("\x00")},
+			}},
 		&progressorv1.CallRequest{Namespace: "n", ProcessId: "p", Timeout: durationpb.New(-1), Wait: 77},
 		&progressorv1.RepairRequest{Namespace: "n", ProcessId: "~p", How: &progressorv1.RepairRequest_Simple{}},
 		&progressorv1.ListProcessesRequest{Namespace: "n", Filter: `status = "RUNNING"`, PageSize: -1},
-		&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "n", RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: -1}}},
+		&progressorv1.PutNamespaceRequest{
+			Namespace: &progressorv1.Namespace{Namespace: "n",
+				RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: -1}}},
 	} {
 		binary, err := proto.Marshal(m)
 		if err != nil {
@@ -102,7 +106,8 @@ func canBeWritten(t *testing.T, m proto.Message) {
 	again, known, fromJSON := empty(), empty(), empty()
 	b, err := proto.Marshal(m)
 	if err == nil {
-		err = errors.Join((binary{}).Unmarshal(b, again), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, known))
+		err = errors.Join((binary{}).Unmarshal(b, again),
+			proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, known))
 	}
 	if err != nil || !proto.Equal(m, again) {
 		t.Fatalf("%v is read again as %v, %v", m, again, err)

@@ -79,7 +79,8 @@ func CheckListen(addr string, insecure bool) error {
 	if insecure || isLoopback(host) {
 		return nil
 	}
-	return fmt.Errorf("listen address %q is not loopback, and without authentication anyone who can connect has full access: "+
+	return fmt.Errorf("listen address %q is not loopback, and without authentication anyone who can connect has full "+
+		"access: "+
 		"listen on 127.0.0.1, or use --insecure if the network is trusted", addr)
 }
 

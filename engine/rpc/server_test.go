@@ -57,9 +57,11 @@ type site struct {
 // scripted serves only ProcessService, with an implementation of the test.
 func scripted(p progressorv1connect.ProcessServiceHandler) served {
 	return served{
-		p, progressorv1connect.UnimplementedNamespaceServiceHandler{}, progressorv1connect.UnimplementedInsightServiceHandler{},
+		p, progressorv1connect.UnimplementedNamespaceServiceHandler{},
+		progressorv1connect.UnimplementedInsightServiceHandler{},
 		progressorv1connect.UnimplementedBulkServiceHandler{}, progressorv1connect.UnimplementedCronServiceHandler{},
-		progressorv1connect.UnimplementedJobServiceHandler{}, progressorv1connect.UnimplementedJobEventServiceHandler{}, progressorv1connect.UnimplementedWorkerServiceHandler{}, progressorv1connect.UnimplementedFlowServiceHandler{},
+		progressorv1connect.UnimplementedJobServiceHandler{}, progressorv1connect.UnimplementedJobEventServiceHandler{},
+		progressorv1connect.UnimplementedWorkerServiceHandler{}, progressorv1connect.UnimplementedFlowServiceHandler{},
 	}
 }
 

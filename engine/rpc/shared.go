@@ -34,7 +34,8 @@ const (
 )
 
 // sharedCost is how many statements a read costs, if more than 1.
-var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2, "ListSteps": 2, "GetTemplate": 2}
+var sharedCost = map[string]int{"GetOverview": 6, "ExplainProcess": 7, "ListConstraints": 2, "GetRun": 3, "ListRuns": 2,
+	"ListSteps": 2, "GetTemplate": 2}
 
 // shared caches the reads of many viewers, so that they cost as much as those of one. A client that
 // sends `Cache-Control: max-age=SECONDS` accepts answers of that age. A client without the header
@@ -60,20 +61,25 @@ func newShared() *shared {
 }
 
 // unary returns a cached answer, or reads it for all clients with the same request.
-func (s *shared) unary(ctx context.Context, request connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
+func (s *shared) unary(
+	ctx context.Context, request connect.AnyRequest, next connect.UnaryFunc,
+) (connect.AnyResponse, error) {
 	header, procedure := request.Header().Get("Cache-Control"), request.Spec().Procedure
 	age := maxAge(header)
 	message, ok := request.Any().(proto.Message)
 	if age == 0 || !ok || !isRead(procedure) || awaits(message) {
 		return next(ctx, request)
 	}
-	return s.answer(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message, func(ctx context.Context) (connect.AnyResponse, error) { return next(ctx, request) })
+	return s.answer(ctx, age, strings.Contains(header, "max-stale"), methodOf(procedure), message,
+		func(ctx context.Context) (connect.AnyResponse, error) { return next(ctx, request) })
 }
 
 // reading reads an answer.
 type reading func(context.Context) (connect.AnyResponse, error)
 
-func (s *shared) answer(ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading) (connect.AnyResponse, error) {
+func (s *shared) answer(
+	ctx context.Context, age time.Duration, again bool, method string, message proto.Message, read reading,
+) (connect.AnyResponse, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	if err != nil {
 		return read(ctx)

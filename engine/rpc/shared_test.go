@@ -58,7 +58,8 @@ func TestViewersShareTheirReads(t *testing.T) {
 		if n := c.reads.Load(); n < 2 || n > 3 {
 			t.Errorf("50 viewers of ten seconds read %d times", n)
 		}
-		if _, err := s.answer(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{}, c.read); err != nil || c.reads.Load() > 4 {
+		if _, err := s.answer(t.Context(), time.Second, true, "ListNodes", &progressorv1.ListNodesRequest{},
+			c.read); err != nil || c.reads.Load() > 4 {
 			t.Errorf("%v after %d reads", err, c.reads.Load())
 		}
 	})
@@ -71,7 +72,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared(), &counting{}
 		ask := func(limit int) error {
-			_, err := s.answer(t.Context(), 5*time.Second, true, "ListProcesses", &progressorv1.ListProcessesRequest{PageSize: int32(limit)}, c.read)
+			_, err := s.answer(t.Context(), 5*time.Second, true, "ListProcesses",
+				&progressorv1.ListProcessesRequest{PageSize: int32(limit)}, c.read)
 			return err
 		}
 		began := time.Now()
@@ -104,7 +106,8 @@ func TestDifferentViewsArePaced(t *testing.T) {
 		if err := ask(int(answered.Load())); err != nil || c.reads.Load() != read {
 			t.Errorf("%v: the database was asked %d times more", err, c.reads.Load()-read)
 		}
-		if _, err := s.answer(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{}, c.read); err != nil || c.reads.Load() != read+1 {
+		if _, err := s.answer(t.Context(), time.Second, false, "ListProcesses", &progressorv1.ListProcessesRequest{},
+			c.read); err != nil || c.reads.Load() != read+1 {
 			t.Errorf("%v: a first read was not answered at once", err)
 		}
 		time.Sleep(2 * time.Minute)
@@ -135,13 +138,16 @@ func TestSharedAnswersAreWrittenSideBySide(t *testing.T) {
 // A panic of a shared read is an error for all clients. For the log, it has the stack.
 func TestPanicsOfSharedReads(t *testing.T) {
 	t.Parallel()
-	_, err := newShared().answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, func(context.Context) (connect.AnyResponse, error) {
-		panic("odd row")
-	})
-	if err == nil || !strings.Contains(err.Error(), "odd row") || !strings.Contains(err.Error(), "TestPanicsOfSharedReads") {
+	_, err := newShared().answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
+		func(context.Context) (connect.AnyResponse, error) {
+			panic("odd row")
+		})
+	if err == nil || !strings.Contains(err.Error(), "odd row") ||
+		!strings.Contains(err.Error(), "TestPanicsOfSharedReads") {
 		t.Errorf("%v", err)
 	}
-	if answered, internal := toConnect(err, &progressorv1.ListNodesRequest{}); !internal || answered.Message() != internalText {
+	if answered, internal := toConnect(err, &progressorv1.ListNodesRequest{}); !internal ||
+		answered.Message() != internalText {
 		t.Errorf("a client gets %q", answered.Message())
 	}
 }
@@ -152,10 +158,11 @@ func TestFailuresAreNotShared(t *testing.T) {
 	s, failed := newShared(), errors.New("no")
 	for range 2 {
 		reads := 0
-		_, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{}, func(context.Context) (connect.AnyResponse, error) {
-			reads++
-			return nil, failed
-		})
+		_, err := s.answer(t.Context(), time.Minute, false, "ListNodes", &progressorv1.ListNodesRequest{},
+			func(context.Context) (connect.AnyResponse, error) {
+				reads++
+				return nil, failed
+			})
 		if !errors.Is(err, failed) || reads != 1 {
 			t.Errorf("%v after %d reads", err, reads)
 		}
@@ -165,7 +172,8 @@ func TestFailuresAreNotShared(t *testing.T) {
 func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]time.Duration{
-		"": 0, "no-cache": 0, "max-age=0": 0, "max-age=5": 5 * time.Second, "no-transform, max-age=10": 10 * time.Second, "max-age=3600": time.Minute, "max-age=-1": 0, "max-age=x": 0,
+		"": 0, "no-cache": 0, "max-age=0": 0, "max-age=5": 5 * time.Second,
+		"no-transform, max-age=10": 10 * time.Second, "max-age=3600": time.Minute, "max-age=-1": 0, "max-age=x": 0,
 	} {
 		if got := maxAge(header); got != want {
 			t.Errorf("%q: %s, want %s", header, got, want)

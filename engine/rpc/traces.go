@@ -26,7 +26,9 @@ func newTraces(p trace.TracerProvider) *traces {
 
 // begin starts the span of a request. The span is nil if there is none. Reads and the requests of
 // workers start no trace; they only continue one.
-func (t *traces) begin(ctx context.Context, procedure, protocol string, header http.Header) (context.Context, trace.Span) {
+func (t *traces) begin(
+	ctx context.Context, procedure, protocol string, header http.Header,
+) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -38,7 +40,8 @@ func (t *traces) begin(ctx context.Context, procedure, protocol string, header h
 	name := strings.TrimPrefix(procedure, "/")
 	service, method, _ := strings.Cut(name, "/")
 	traced, span := t.tracer.Start(asked, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.String("rpc.system", protocol), attribute.String("rpc.service", service), attribute.String("rpc.method", method)))
+		attribute.String("rpc.system", protocol), attribute.String("rpc.service", service),
+		attribute.String("rpc.method", method)))
 	if !given && !span.SpanContext().IsSampled() {
 		return ctx, nil // a trace that is not recorded is not passed on to its tasks
 	}
@@ -80,7 +83,8 @@ func endSpan(span trace.Span, request any, response any, err error) {
 	code := connect.CodeOf(err)
 	span.SetAttributes(attribute.String("rpc.connect_rpc.error_code", code.String()))
 	switch code {
-	case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss, connect.CodeDeadlineExceeded, connect.CodeUnimplemented:
+	case connect.CodeUnknown, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss,
+		connect.CodeDeadlineExceeded, connect.CodeUnimplemented:
 		span.SetStatus(codes.Error, code.String()) // other codes are errors of the client
 	}
 }

@@ -32,7 +32,8 @@ func start(change func(*progressorv1.StartRequest)) proto.Message {
 }
 
 func put(change func(*progressorv1.PutProcessRequest)) proto.Message {
-	r := &progressorv1.PutProcessRequest{Namespace: "n", ProcessId: "p", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
+	r := &progressorv1.PutProcessRequest{Namespace: "n", ProcessId: "p",
+		Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING}
 	change(r)
 	return r
 }
@@ -55,23 +56,38 @@ func TestRequestsThatBreakARule(t *testing.T) {
 		{"args", call(func(r *progressorv1.CallRequest) { r.Args = mib }), "args", true},
 		{"context", call(func(r *progressorv1.CallRequest) { r.Context = mib }), "context", true},
 		{"no namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = "" }), "namespace", false},
-		{"characters of a namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = "a b" }), "namespace", false},
-		{"long namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = strings.Repeat("a", 129) }), "namespace", true},
+		{"characters of a namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = "a b" }), "namespace",
+			false},
+		{"long namespace", call(func(r *progressorv1.CallRequest) { r.Namespace = strings.Repeat("a", 129) }),
+			"namespace", true},
 		{"no process_id", call(func(r *progressorv1.CallRequest) { r.ProcessId = "" }), "process_id", false},
-		{"bytes of a process_id", call(func(r *progressorv1.CallRequest) { r.ProcessId = strings.Repeat("é", 129) }), "process_id", true},
-		{"idempotency_key", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }), "idempotency_key", true},
+		{"bytes of a process_id", call(func(r *progressorv1.CallRequest) { r.ProcessId = strings.Repeat("é", 129) }),
+			"process_id", true},
+		{"idempotency_key", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }),
+			"idempotency_key", true},
 		{"wait", call(func(r *progressorv1.CallRequest) { r.Wait = 9 }), "wait", false},
-		{"direction", call(func(r *progressorv1.CallRequest) { r.Range = &progressorv1.HistoryRange{Direction: 9} }), "range.direction", false},
-		{"limit", call(func(r *progressorv1.CallRequest) { r.Range = &progressorv1.HistoryRange{Limit: proto.Int32(-1)} }), "range.limit", false},
-		{"negative timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(-time.Second) }), "timeout", false},
-		{"broken timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = &durationpb.Duration{Nanos: 2e9} }), "timeout", false},
-		{"long timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(process.MaxDuration + 1) }), "timeout", false},
-		{"longest timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(process.MaxDuration) }), "", false},
+		{"direction", call(func(r *progressorv1.CallRequest) { r.Range = &progressorv1.HistoryRange{Direction: 9} }),
+			"range.direction", false},
+		{"limit", call(func(r *progressorv1.CallRequest) {
+			r.Range = &progressorv1.HistoryRange{Limit: proto.Int32(-1)}
+		}), "range.limit", false},
+		{"negative timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(-time.Second) }),
+			"timeout", false},
+		{"broken timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = &durationpb.Duration{Nanos: 2e9} }),
+			"timeout", false},
+		{"long timeout", call(func(r *progressorv1.CallRequest) {
+			r.Timeout = durationpb.New(process.MaxDuration + 1)
+		}), "timeout", false},
+		{"longest timeout", call(func(r *progressorv1.CallRequest) { r.Timeout = durationpb.New(process.MaxDuration) }),
+			"", false},
 		{"NUL", call(func(r *progressorv1.CallRequest) { r.IdempotencyKey = "\x00" }), "idempotency_key", false},
 		{"no process_id to start", start(func(*progressorv1.StartRequest) {}), "", false},
-		{"early", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }), "start_time", false},
+		{"early", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }),
+			"start_time", false},
 		{"earliest", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{} }), "", false},
-		{"late", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: maxTimestamp} }), "start_time", false},
+		{"late", start(func(r *progressorv1.StartRequest) {
+			r.StartTime = &timestamppb.Timestamp{Seconds: maxTimestamp}
+		}), "start_time", false},
 		{"latest", start(func(r *progressorv1.StartRequest) {
 			r.StartTime = timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 		}), "", false},
@@ -81,7 +97,9 @@ func TestRequestsThatBreakARule(t *testing.T) {
 		{"no value", start(func(r *progressorv1.StartRequest) {
 			r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": {}}}
 		}), "metadata.a", false},
-		{"status", put(func(r *progressorv1.PutProcessRequest) { r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_INIT }), "status", false},
+		{"status", put(func(r *progressorv1.PutProcessRequest) {
+			r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_INIT
+		}), "status", false},
 		{"timers", put(func(r *progressorv1.PutProcessRequest) {
 			for range 101 {
 				r.Timers = append(r.Timers, &progressorv1.Timer{FireTime: timestamppb.Now()})
@@ -102,7 +120,8 @@ func TestRequestsThatBreakARule(t *testing.T) {
 				Connect: &progressorv1.ConnectProcessor{Url: "http://localhost", Headers: map[string]string{"A": "\x00"}},
 			}},
 		}}, `namespace.processor.connect.headers["A"]`, false},
-		{"no processor", &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "n"}}, "namespace.processor", false},
+		{"no processor", &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "n"}},
+			"namespace.processor", false},
 		{"await nothing", &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"}, "key", false},
 	} {
 		err := valid.check(c.request)
@@ -126,10 +145,12 @@ func TestARuleOnAnEnumTellsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, request := range map[string]proto.Message{
-		"status: must be one of PROCESS_STATUS_RUNNING, PROCESS_STATUS_ERROR": put(func(r *progressorv1.PutProcessRequest) {
-			r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
-		}),
-		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, BULK_VERB_REMOVE, BULK_VERB_RETRY": &progressorv1.StartBulkRequest{
+		"status: must be one of PROCESS_STATUS_RUNNING, PROCESS_STATUS_ERROR": put(
+			func(r *progressorv1.PutProcessRequest) {
+				r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
+			}),
+		"verb: must be one of BULK_VERB_SIMPLE_REPAIR, BULK_VERB_SUSPEND, BULK_VERB_RESUME, BULK_VERB_CANCEL, " +
+			"BULK_VERB_REMOVE, BULK_VERB_RETRY": &progressorv1.StartBulkRequest{
 			Namespace: "n", Filter: "status = ERROR",
 		},
 	} {
@@ -147,8 +168,10 @@ func TestARequiredChoiceIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, request := range map[string]proto.Message{
-		"key: is required: set one of task_id, idempotency_key": &progressorv1.AwaitTaskRequest{Namespace: "n", ProcessId: "p"},
-		"namespace.processor.transport: is required: set one of connect, pull, builtin": &progressorv1.PutNamespaceRequest{
+		"key: is required: set one of task_id, idempotency_key": &progressorv1.AwaitTaskRequest{Namespace: "n",
+			ProcessId: "p"},
+		"namespace.processor.transport: is required: set one of connect, " +
+			"pull, builtin": &progressorv1.PutNamespaceRequest{
 			Namespace: &progressorv1.Namespace{Namespace: "n", Processor: &progressorv1.ProcessorConfig{}},
 		},
 		"how: is required: set one of processor, simple": &progressorv1.RepairRequest{Namespace: "n", ProcessId: "p"},
@@ -174,10 +197,14 @@ func TestImportsAndMetadata(t *testing.T) {
 		field   string
 	}{
 		{"sound", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 2}}}, ""},
-		{"gap", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 3}}}, "history[1].event_id"},
+		{"gap", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1}, {EventId: 3}}},
+			"history[1].event_id"},
 		{"metadata", &progressorv1.PutProcessRequest{Metadata: large}, "metadata"},
-		{"an event's metadata", &progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1, Metadata: large}}}, "history[0].metadata"},
-		{"twin timers", &progressorv1.PutProcessRequest{Timers: []*progressorv1.Timer{{Name: "a"}, {Name: ""}, {Name: "a"}}}, "timers[2].name"},
+		{"an event's metadata",
+			&progressorv1.PutProcessRequest{History: []*progressorv1.Event{{EventId: 1, Metadata: large}}},
+			"history[0].metadata"},
+		{"twin timers", &progressorv1.PutProcessRequest{
+			Timers: []*progressorv1.Timer{{Name: "a"}, {Name: ""}, {Name: "a"}}}, "timers[2].name"},
 	} {
 		invalid, _ := errors.AsType[*process.InvalidError](checkPut(c.request))
 		if c.field == "" && invalid != nil || c.field != "" && (invalid == nil || invalid.Field != c.field) {
@@ -200,11 +227,13 @@ func TestIDsOfTheEngineAreRefused(t *testing.T) {
 		t.Error("~cron/x: got no error")
 	}
 	for _, id := range []string{"", "x", "a~b"} {
-		if key, err := ownKey(&progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil || key.ProcessID != id {
+		if key, err := ownKey(&progressorv1.StartRequest{Namespace: "n", ProcessId: id}); err != nil ||
+			key.ProcessID != id {
 			t.Errorf("%q: got %v, %v", id, key, err)
 		}
 	}
-	batch := &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{JobId: "mail-1"}, {JobId: "~mine"}}}
+	batch := &progressorv1.EnqueueBatchRequest{
+		Jobs: []*progressorv1.EnqueueRequest{{JobId: "mail-1"}, {JobId: "~mine"}}}
 	_, err := (&jobService{}).EnqueueBatch(t.Context(), batch)
 	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "jobs[1].job_id" {
 		t.Errorf("of a batch: %v", err)
@@ -217,8 +246,9 @@ func BenchmarkValidation(b *testing.B) {
 		b.Fatal(err)
 	}
 	r := &progressorv1.CallRequest{
-		Namespace: "bench", ProcessId: "0197a8f2-8d1c-7c3e-9d9e-000000000000", Args: make([]byte, 200), IdempotencyKey: "key-1",
-		Timeout: durationpb.New(time.Minute),
+		Namespace: "bench", ProcessId: "0197a8f2-8d1c-7c3e-9d9e-000000000000", Args: make([]byte, 200),
+		IdempotencyKey: "key-1",
+		Timeout:        durationpb.New(time.Minute),
 	}
 	b.Run("content", func(b *testing.B) {
 		b.ReportAllocs()
@@ -251,7 +281,8 @@ func TestPatternsHaveWords(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, pattern := range []string{rules.GetString().GetPattern(), rules.GetRepeated().GetItems().GetString().GetPattern()} {
+				for _, pattern := range []string{rules.GetString().GetPattern(),
+					rules.GetRepeated().GetItems().GetString().GetPattern()} {
 					if pattern == "" {
 						continue
 					}
@@ -271,7 +302,8 @@ func TestPatternsHaveWords(t *testing.T) {
 		t.Errorf("only %d patterns found", seen)
 	}
 	err := CheckRules(&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "a:b"}})
-	if want := "namespace.namespace: must have only letters from a to z and A to Z, digits and . _ / -, such as shop/orders"; err == nil || err.Error() != want {
+	if want := "namespace.namespace: must have only letters from a to z and A to Z, digits and . _ / -, such as " +
+		"shop/orders"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -9,6 +9,9 @@ import (
 )
 
 // WatchProcess streams the events and the changes of status of a process.
-func (s *processes) WatchProcess(ctx context.Context, r *progressorv1.WatchProcessRequest, stream *connect.ServerStream[progressorv1.WatchProcessResponse]) error {
+func (s *processes) WatchProcess(
+	ctx context.Context, r *progressorv1.WatchProcessRequest,
+	stream *connect.ServerStream[progressorv1.WatchProcessResponse],
+) error {
 	return s.engine.WatchProcess(ctx, keyOf(r), r.GetAfterEventId(), stream.Send)
 }

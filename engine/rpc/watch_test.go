@@ -17,11 +17,13 @@ func TestWatchOverEveryProtocol(t *testing.T) {
 			t.Parallel()
 			ctx, id := t.Context(), strings.ReplaceAll(name, " ", "-")
 			for _, args := range []string{"a", "b"} {
-				if _, err := client.Start(ctx, &progressorv1.StartRequest{Namespace: "n", ProcessId: id + args, Args: []byte(args)}); err != nil {
+				if _, err := client.Start(ctx,
+					&progressorv1.StartRequest{Namespace: "n", ProcessId: id + args, Args: []byte(args)}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			stream, err := client.WatchProcess(ctx, &progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: id + "a"})
+			stream, err := client.WatchProcess(ctx,
+				&progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: id + "a"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,11 +37,13 @@ func TestWatchOverEveryProtocol(t *testing.T) {
 			if p := stream.Receive() && stream.Msg().GetProcess().GetProcessId() == id+"a"; !p {
 				t.Fatalf("got %v, %v, want the process", stream.Msg(), stream.Err())
 			}
-			if _, err := client.Call(ctx, &progressorv1.CallRequest{Namespace: "n", ProcessId: id + "a", Args: []byte("c")}); err != nil {
+			if _, err := client.Call(ctx,
+				&progressorv1.CallRequest{Namespace: "n", ProcessId: id + "a", Args: []byte("c")}); err != nil {
 				t.Fatal(err)
 			}
 			event("c")
-			if _, err := client.RemoveProcess(ctx, &progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id + "a"}); err != nil {
+			if _, err := client.RemoveProcess(ctx,
+				&progressorv1.RemoveProcessRequest{Namespace: "n", ProcessId: id + "a"}); err != nil {
 				t.Fatal(err)
 			}
 			if stream.Receive() || stream.Err() != nil {
@@ -50,8 +54,10 @@ func TestWatchOverEveryProtocol(t *testing.T) {
 				code    connect.Code
 				reason  progressorv1.ErrorDetail_Reason
 			}{
-				{&progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: "nobody"}, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
-				{&progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: id, AfterEventId: -1}, connect.CodeInvalidArgument, progressorv1.ErrorDetail_REASON_INVALID},
+				{&progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: "nobody"}, connect.CodeNotFound,
+					progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
+				{&progressorv1.WatchProcessRequest{Namespace: "n", ProcessId: id, AfterEventId: -1},
+					connect.CodeInvalidArgument, progressorv1.ErrorDetail_REASON_INVALID},
 			} {
 				stream, err := client.WatchProcess(ctx, bad.request)
 				if err == nil {

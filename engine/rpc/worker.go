@@ -34,24 +34,32 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 	return &progressorv1.PollResponse{Leases: leases, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
-func (s *workerService) poll(ctx context.Context, r *progressorv1.PollRequest, wait time.Duration) ([]*progressorv1.Lease, error) {
+func (s *workerService) poll(
+	ctx context.Context, r *progressorv1.PollRequest, wait time.Duration,
+) ([]*progressorv1.Lease, error) {
 	return s.engine.Poll(ctx, engine.PollParams{
-		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(), Max: int(max(r.GetMaxLeases(), 1)),
+		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(),
+		Max:  int(max(r.GetMaxLeases(), 1)),
 		Wait: wait, Lease: r.GetLeaseDuration().AsDuration(),
 	})
 }
 
 // Heartbeat extends leases and returns a directive for each.
-func (s *workerService) Heartbeat(ctx context.Context, r *progressorv1.HeartbeatRequest) (*progressorv1.HeartbeatResponse, error) {
+func (s *workerService) Heartbeat(
+	ctx context.Context, r *progressorv1.HeartbeatRequest,
+) (*progressorv1.HeartbeatResponse, error) {
 	directives, err := s.engine.BeatLeases(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.HeartbeatResponse{Directives: directives, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
+	return &progressorv1.HeartbeatResponse{Directives: directives,
+		Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
 // Complete stores the answer to a lease.
-func (s *workerService) Complete(ctx context.Context, r *progressorv1.CompleteRequest) (*progressorv1.CompleteResponse, error) {
+func (s *workerService) Complete(
+	ctx context.Context, r *progressorv1.CompleteRequest,
+) (*progressorv1.CompleteResponse, error) {
 	a, err := leaseAnswer(r)
 	if err != nil {
 		return nil, err
@@ -84,19 +92,25 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 	case r.GetResponse() != nil:
 		return engine.LeaseAnswer{Response: r.GetResponse()}, nil
 	case r.GetJobResult() != nil:
-		return engine.LeaseAnswer{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
-			JobResult: r.GetJobResult().GetResult(), Action: &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
-		}}}}, nil
+		return engine.LeaseAnswer{
+			Response: &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+					JobResult: r.GetJobResult().GetResult(),
+					Action:    &progressorv1.Result_Complete{Complete: &progressorv1.Complete{}},
+				}}}}, nil
 	case r.GetCancelled() != nil:
 		message := r.GetCancelled().GetMessage()
 		return engine.LeaseAnswer{Acknowledged: &message}, nil
 	default:
-		return engine.LeaseAnswer{}, &process.InvalidError{Field: "answer", Message: "one of response, job_result and cancelled is required"}
+		return engine.LeaseAnswer{},
+			&process.InvalidError{Field: "answer", Message: "one of response, job_result and cancelled is required"}
 	}
 }
 
 // CompleteBatch stores the answers to several leases.
-func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.CompleteBatchRequest) (*progressorv1.CompleteBatchResponse, error) {
+func (s *workerService) CompleteBatch(
+	ctx context.Context, r *progressorv1.CompleteBatchRequest,
+) (*progressorv1.CompleteBatchResponse, error) {
 	if err := engine.DistinctLeases("answers", r.GetAnswers()); err != nil {
 		return nil, err
 	}
@@ -127,12 +141,16 @@ func (s *workerService) CompleteBatch(ctx context.Context, r *progressorv1.Compl
 }
 
 // outcome returns for one answer of a batch what Complete would return.
-func (s *workerService) outcome(ctx context.Context, n int, err error, answer *progressorv1.LeaseAnswer) *progressorv1.AnswerOutcome {
+func (s *workerService) outcome(
+	ctx context.Context, n int, err error, answer *progressorv1.LeaseAnswer,
+) *progressorv1.AnswerOutcome {
 	if err == nil {
 		return &progressorv1.AnswerOutcome{}
 	}
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
-		err = within("answers", within(fmt.Sprintf("[%d]", n), &process.InvalidError{Field: invalid.Field, Message: invalid.Message, TooLarge: invalid.TooLarge}))
+		err = within("answers",
+			within(fmt.Sprintf("[%d]", n),
+				&process.InvalidError{Field: invalid.Field, Message: invalid.Message, TooLarge: invalid.TooLarge}))
 	}
 	connectErr, internal := toConnect(err, answer)
 	if internal {
@@ -148,7 +166,9 @@ func (s *workerService) outcome(ctx context.Context, n int, err error, answer *p
 }
 
 // Release releases leases without an answer.
-func (s *workerService) Release(ctx context.Context, r *progressorv1.ReleaseRequest) (*progressorv1.ReleaseResponse, error) {
+func (s *workerService) Release(
+	ctx context.Context, r *progressorv1.ReleaseRequest,
+) (*progressorv1.ReleaseResponse, error) {
 	if err := s.engine.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration()); err != nil {
 		return nil, err
 	}
@@ -156,7 +176,9 @@ func (s *workerService) Release(ctx context.Context, r *progressorv1.ReleaseRequ
 }
 
 // ListWorkers lists the workers of a namespace.
-func (s *workerService) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (*progressorv1.ListWorkersResponse, error) {
+func (s *workerService) ListWorkers(
+	ctx context.Context, r *progressorv1.ListWorkersRequest,
+) (*progressorv1.ListWorkersResponse, error) {
 	list, next, err := s.engine.ListWorkers(ctx, r)
 	if err != nil {
 		return nil, err
@@ -165,7 +187,9 @@ func (s *workerService) ListWorkers(ctx context.Context, r *progressorv1.ListWor
 }
 
 // StopWorker tells a worker to take no new tasks, or also to stop.
-func (s *workerService) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest) (*progressorv1.StopWorkerResponse, error) {
+func (s *workerService) StopWorker(
+	ctx context.Context, r *progressorv1.StopWorkerRequest,
+) (*progressorv1.StopWorkerResponse, error) {
 	w, err := s.engine.StopWorker(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err

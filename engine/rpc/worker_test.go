@@ -19,22 +19,26 @@ func TestCompleteBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(ctx, &progressorv1.PutNamespaceRequest{
-		Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
-			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
-		}},
-	})
+	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(ctx,
+		&progressorv1.PutNamespaceRequest{
+			Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+				Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+			}},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	processes := protocols(w.url)["connect"]
 	for n := range 7 {
-		if _, err := processes.Start(ctx, &progressorv1.StartRequest{Namespace: "pull", ProcessId: fmt.Sprint(n), Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
+		if _, err := processes.Start(ctx,
+			&progressorv1.StartRequest{Namespace: "pull", ProcessId: fmt.Sprint(n),
+				Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	workers := progressorv1connect.NewWorkerServiceClient(http.DefaultClient, w.url)
-	poll := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w", MaxLeases: 6, Wait: durationpb.New(60e9)}
+	poll := &progressorv1.PollRequest{Namespaces: []string{"pull"}, WorkerId: "w", MaxLeases: 6,
+		Wait: durationpb.New(60e9)}
 	polled, err := workers.Poll(ctx, poll)
 	if err != nil || len(polled.GetLeases()) != 6 {
 		t.Fatalf("%v, %v", polled, err)
@@ -44,16 +48,19 @@ func TestCompleteBatch(t *testing.T) {
 		if !l.GetLeasedTime().AsTime().Before(l.GetExpiresTime().AsTime()) {
 			t.Errorf("leased at %v, expires at %v", l.GetLeasedTime(), l.GetExpiresTime())
 		}
-		answers[n] = &progressorv1.LeaseAnswer{LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.LeaseAnswer_Response{Response: &progressorv1.ProcessResponse{
-			Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{Response: []byte("done")}},
-		}}}
+		answers[n] = &progressorv1.LeaseAnswer{LeaseToken: l.GetLeaseToken(),
+			Answer: &progressorv1.LeaseAnswer_Response{Response: &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{Response: []byte("done")}},
+			}}}
 	}
 	answers[1].Answer = nil
 	answers[2].LeaseToken = "no token"
-	answers[4].Answer = &progressorv1.LeaseAnswer_Response{Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
-		Failure: &progressorv1.Failure{Reason: "a\x00b"},
-	}}}
-	if _, err := workers.Release(ctx, &progressorv1.ReleaseRequest{WorkerId: "w", LeaseTokens: []string{answers[3].GetLeaseToken()}}); err != nil {
+	answers[4].Answer = &progressorv1.LeaseAnswer_Response{
+		Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{
+			Failure: &progressorv1.Failure{Reason: "a\x00b"},
+		}}}
+	if _, err := workers.Release(ctx,
+		&progressorv1.ReleaseRequest{WorkerId: "w", LeaseTokens: []string{answers[3].GetLeaseToken()}}); err != nil {
 		t.Fatal(err)
 	}
 	none := progressorv1.ErrorDetail_REASON_UNSPECIFIED
@@ -61,7 +68,8 @@ func TestCompleteBatch(t *testing.T) {
 	want := []struct {
 		reason progressorv1.ErrorDetail_Reason
 		field  string
-	}{{none, ""}, {invalid, "answers[1].answer"}, {invalid, "answers[2].lease_token"}, {lost, ""}, {invalid, "answers[4].response.failure.reason"}, {none, ""}}
+	}{{none, ""}, {invalid, "answers[1].answer"}, {invalid, "answers[2].lease_token"}, {lost, ""},
+		{invalid, "answers[4].response.failure.reason"}, {none, ""}}
 	for round := range 2 { // repeated answers are the same answers
 		resp, err := workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: poll})
 		if err != nil || len(resp.GetOutcomes()) != len(answers) {
@@ -69,7 +77,8 @@ func TestCompleteBatch(t *testing.T) {
 		}
 		for n, o := range resp.GetOutcomes() {
 			d := o.GetError().GetDetail()
-			if (o.GetError() == nil) != (want[n].reason == none) || d.GetReason() != want[n].reason || d.GetField() != want[n].field {
+			if (o.GetError() == nil) != (want[n].reason == none) || d.GetReason() != want[n].reason ||
+				d.GetField() != want[n].field {
 				t.Errorf("round %d, answer %d: %v", round, n, o)
 			}
 		}
@@ -81,19 +90,23 @@ func TestCompleteBatch(t *testing.T) {
 	// A lease must not have two answers in a batch, because the order would decide.
 	// that answer was invalid, so its lease remains
 	twice := &progressorv1.LeaseAnswer{LeaseToken: answers[1].GetLeaseToken(), Answer: answers[0].GetAnswer()}
-	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})
+	_, err = workers.CompleteBatch(ctx,
+		&progressorv1.CompleteBatchRequest{Answers: []*progressorv1.LeaseAnswer{twice, answers[2], answers[2], twice}})
 	requireCode(t, err, connect.CodeInvalidArgument)
 	if d := detailOf(err); d.GetField() != "answers[3].lease_token" {
 		t.Errorf("%v", d)
 	}
-	beat, err := workers.Heartbeat(ctx, &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: twice.GetLeaseToken()}}})
+	beat, err := workers.Heartbeat(ctx,
+		&progressorv1.HeartbeatRequest{WorkerId: "w",
+			Beats: []*progressorv1.LeaseBeat{{LeaseToken: twice.GetLeaseToken()}}})
 	if err != nil || beat.GetDirectives()[0].GetDirective() != progressorv1.LeaseDirective_DIRECTIVE_CONTINUE {
 		t.Errorf("it was answered all the same: %v, %v", beat, err)
 	}
 	// An invalid next poll does not hide that the answer is stored.
 	pushed := &progressorv1.PollRequest{Namespaces: []string{"n"}, WorkerId: "w"}
 	one, err := workers.Complete(ctx, &progressorv1.CompleteRequest{
-		LeaseToken: answers[0].GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{Response: answers[0].GetResponse()}, Next: pushed,
+		LeaseToken: answers[0].GetLeaseToken(),
+		Answer:     &progressorv1.CompleteRequest_Response{Response: answers[0].GetResponse()}, Next: pushed,
 	})
 	if err != nil || len(one.GetNext()) != 0 {
 		t.Errorf("%v, %v", one, err)
@@ -102,7 +115,8 @@ func TestCompleteBatch(t *testing.T) {
 	if err != nil || len(batch.GetNext()) != 0 || batch.GetOutcomes()[0].GetError() != nil {
 		t.Errorf("%v, %v", batch, err)
 	}
-	_, err = workers.CompleteBatch(ctx, &progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
+	_, err = workers.CompleteBatch(ctx,
+		&progressorv1.CompleteBatchRequest{Answers: answers, Next: &progressorv1.PollRequest{WorkerId: "w"}})
 	requireCode(t, err, connect.CodeInvalidArgument)
 }
 
@@ -111,19 +125,22 @@ func TestCompleteBatch(t *testing.T) {
 func TestLeasesAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{
-		Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
-			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
-		}},
-	})
+	_, err := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url).PutNamespace(t.Context(),
+		&progressorv1.PutNamespaceRequest{
+			Namespace: &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{
+				Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
+			}},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p", Args: make([]byte, 4*compressMinBytes), Wait: progressorv1.Wait_WAIT_ACCEPTED}
+	large := &progressorv1.StartRequest{Namespace: "pull", ProcessId: "p", Args: make([]byte, 4*compressMinBytes),
+		Wait: progressorv1.Wait_WAIT_ACCEPTED}
 	if _, err := protocols(w.url)["connect"].Start(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+progressorv1connect.WorkerServicePollProcedure,
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		w.url+progressorv1connect.WorkerServicePollProcedure,
 		strings.NewReader(`{"namespaces": ["pull"], "workerId": "w", "wait": "60s"}`))
 	if err != nil {
 		t.Fatal(err)

@@ -28,9 +28,11 @@ const (
 
 // The statements of PrepareInit and PrepareCall.
 const (
-	baselineInsertProcess = `INSERT INTO processes (process_id, status, detail, aux_state, metadata) VALUES ($1, $2, $3, $4, $5)`
-	baselineInsertTask    = `
-INSERT INTO tasks (process_id, task_type, status, scheduled_time, running_time, args, metadata, idempotency_key, blocked_task,
+	baselineInsertProcess = `INSERT INTO processes (process_id, status, detail, aux_state, metadata) ` +
+		`VALUES ($1, $2, $3, $4, $5)`
+	baselineInsertTask = `
+INSERT INTO tasks (process_id, task_type, status, scheduled_time, running_time, args, metadata,
+  idempotency_key, blocked_task,
                    response, last_retry_interval, attempts_count, context)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING task_id`
 	baselineInsertRunning = `
@@ -38,20 +40,26 @@ INSERT INTO running (task_id, process_id, task_type, status, scheduled_time, run
                      last_retry_interval, attempts_count, context)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (process_id) DO NOTHING RETURNING task_id`
 	baselineInsertSchedule = `
-INSERT INTO schedule (task_id, process_id, task_type, status, scheduled_time, args, metadata, last_retry_interval, attempts_count, context)
+INSERT INTO schedule (task_id, process_id, task_type, status, scheduled_time, args, metadata,
+  last_retry_interval, attempts_count, context)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 	baselineBlockTimers = `
-UPDATE schedule SET status = 'blocked' WHERE task_type IN ('timeout', 'remove') AND process_id = $1 AND status = 'waiting' RETURNING task_id`
+UPDATE schedule SET status = 'blocked' WHERE task_type IN ('timeout', 'remove') AND process_id = $1
+  AND status = 'waiting' RETURNING task_id`
 )
 
 // The statements of SaveResult.
 const (
-	baselineReadHistory   = `SELECT event_id, "timestamp", metadata, payload FROM events WHERE process_id = $1 ORDER BY event_id`
-	baselineUpdateProcess = `UPDATE processes SET status = $1, detail = $2, aux_state = $3, corrupted_by = $4 WHERE process_id = $5`
-	baselineInsertEvent   = `INSERT INTO events (process_id, task_id, event_id, "timestamp", payload, metadata) VALUES ($1, $2, $3, $4, $5, $6)`
-	baselineCancelTimers  = `
+	baselineReadHistory = `SELECT event_id, "timestamp", metadata, payload ` +
+		`FROM events WHERE process_id = $1 ORDER BY event_id`
+	baselineUpdateProcess = `UPDATE processes SET status = $1, detail = $2, aux_state = $3, corrupted_by = $4 ` +
+		`WHERE process_id = $5`
+	baselineInsertEvent = `INSERT INTO events (process_id, task_id, event_id, "timestamp", payload, metadata) ` +
+		`VALUES ($1, $2, $3, $4, $5, $6)`
+	baselineCancelTimers = `
 WITH gone AS (
-  DELETE FROM schedule WHERE process_id = $1 AND task_type IN ('timeout', 'remove') AND status IN ('waiting', 'blocked') RETURNING task_id)
+  DELETE FROM schedule WHERE process_id = $1 AND task_type IN ('timeout', 'remove')
+    AND status IN ('waiting', 'blocked') RETURNING task_id)
 MERGE INTO tasks USING gone ON tasks.task_id = gone.task_id WHEN MATCHED THEN UPDATE SET status = 'cancelled'`
 	baselineFinishTask = `
 WITH gone AS (DELETE FROM running WHERE process_id = $4)
@@ -59,7 +67,8 @@ UPDATE tasks SET status = $1, response = $2, finished_time = $3 WHERE task_id = 
 	baselineNextCall = `
 WITH postponed AS (
   DELETE FROM schedule WHERE task_id = (
-      SELECT min(task_id) FROM schedule WHERE process_id = $1 AND status = 'waiting' AND task_type IN ('call', 'repair'))
+      SELECT min(task_id) FROM schedule WHERE process_id = $1 AND status = 'waiting'
+        AND task_type IN ('call', 'repair'))
   RETURNING task_id, process_id, task_type, 'running'::task_status, scheduled_time, $2::timestamptz, args, metadata,
             last_retry_interval, attempts_count, context)
 INSERT INTO running (task_id, process_id, task_type, status, scheduled_time, running_time, args, metadata,
@@ -70,7 +79,8 @@ SELECT * FROM postponed RETURNING task_id`
 	// one that has become due.
 	baselineUnlockTimers = `
 WITH unblocked AS (
-  UPDATE schedule SET status = 'waiting' WHERE process_id = $1 AND status = 'blocked' AND scheduled_time > $2 RETURNING *),
+  UPDATE schedule SET status = 'waiting' WHERE process_id = $1 AND status = 'blocked' AND scheduled_time > $2
+    RETURNING *),
 delayed AS (
   DELETE FROM schedule WHERE process_id = $1 AND status = 'blocked' AND scheduled_time <= $2
   RETURNING task_id, process_id, task_type, 'running'::task_status, scheduled_time, $2::timestamptz, args, metadata,
@@ -175,7 +185,9 @@ func (b *baseline) call(ctx context.Context, id string, key *string) error {
 
 // prepareCall queues the call if the process is busy. Then answer is closed when the call has been
 // performed.
-func (b *baseline) prepareCall(ctx context.Context, id string, key *string, answer chan struct{}) (task int64, running bool, err error) {
+func (b *baseline) prepareCall(
+	ctx context.Context, id string, key *string, answer chan struct{},
+) (task int64, running bool, err error) {
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) (err error) {
 		if task, err = b.insertTask(ctx, tx, id, "call", "running", key); err != nil {
 			return err
@@ -198,16 +210,22 @@ func (b *baseline) prepareCall(ctx context.Context, id string, key *string, answ
 	return task, running, err
 }
 
-func (b *baseline) insertTask(ctx context.Context, tx pgx.Tx, id, taskType, status string, key *string) (task int64, err error) {
+func (b *baseline) insertTask(
+	ctx context.Context, tx pgx.Tx, id, taskType, status string, key *string,
+) (task int64, err error) {
 	now := time.Now()
-	err = tx.QueryRow(ctx, baselineInsertTask, id, taskType, status, now, now, b.args, nil, key, nil, nil, 0, 0, nil).Scan(&task)
+	err = tx.QueryRow(ctx, baselineInsertTask, id, taskType, status, now, now, b.args, nil, key, nil, nil, 0, 0,
+		nil).Scan(&task)
 	return task, err
 }
 
 // insertRunning reports whether the task became the running task of its process.
-func (b *baseline) insertRunning(ctx context.Context, tx pgx.Tx, id, taskType string, task int64) (running bool, err error) {
+func (b *baseline) insertRunning(
+	ctx context.Context, tx pgx.Tx, id, taskType string, task int64,
+) (running bool, err error) {
 	now := time.Now()
-	err = tx.QueryRow(ctx, baselineInsertRunning, task, id, taskType, "running", now, now, b.args, nil, 0, 0, nil).Scan(&task)
+	err = tx.QueryRow(ctx, baselineInsertRunning, task, id, taskType, "running", now, now, b.args, nil, 0, 0,
+		nil).Scan(&task)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -264,7 +282,9 @@ func (b *baseline) save(ctx context.Context, id string, task int64, zeroTimer bo
 	return next, nil
 }
 
-func (b *baseline) saveIn(ctx context.Context, tx pgx.Tx, id string, task int64, event int32, zeroTimer bool) (next int64, err error) {
+func (b *baseline) saveIn(
+	ctx context.Context, tx pgx.Tx, id string, task int64, event int32, zeroTimer bool,
+) (next int64, err error) {
 	now := time.Now()
 	if _, err := tx.Exec(ctx, baselineUpdateProcess, "running", nil, b.state, nil, id); err != nil {
 		return 0, err
@@ -312,7 +332,8 @@ func (b *baseline) readHistory(ctx context.Context, id string) error {
 		at                time.Time
 		metadata, payload []byte
 	}
-	_, err = pgx.ForEachRow(rows, []any{&event.id, &event.at, &event.metadata, &event.payload}, func() error { return nil })
+	_, err = pgx.ForEachRow(rows, []any{&event.id, &event.at, &event.metadata, &event.payload},
+		func() error { return nil })
 	if err != nil {
 		return fmt.Errorf("baseline history: %w", err)
 	}

@@ -1,5 +1,6 @@
--- The schema of valitydev/progressor, the reference, as its priv/schemas/postgres-schema.sql has it for one namespace: its
--- tables, columns, foreign keys and indexes. Only event_id is wider here (integer), for loops of more than 32,767 steps.
+-- The schema of valitydev/progressor, the reference, as its priv/schemas/postgres-schema.sql has it
+-- for one namespace: its tables, columns, foreign keys and indexes. Only event_id is wider here
+-- (integer), for loops of more than 32,767 steps.
 CREATE TYPE process_status AS ENUM ('init', 'running', 'error');
 CREATE TYPE task_status AS ENUM ('waiting', 'running', 'blocked', 'error', 'finished', 'cancelled');
 CREATE TYPE task_type AS ENUM ('init', 'timeout', 'call', 'notify', 'repair', 'remove');

@@ -61,7 +61,9 @@ func (r *runner) baselineLoad(ctx context.Context, d *scratch, b *baseline, v va
 }
 
 // baselineOperation returns the operation that each client repeats.
-func (r *runner) baselineOperation(ctx context.Context, b *baseline, v variant) (func(context.Context, *client) error, error) {
+func (r *runner) baselineOperation(
+	ctx context.Context, b *baseline, v variant,
+) (func(context.Context, *client) error, error) {
 	var sequence atomic.Uint64
 	key := func() *string {
 		if !v.keys {

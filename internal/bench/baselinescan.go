@@ -15,7 +15,8 @@ const (
 WITH claimed AS (
   DELETE FROM schedule WHERE task_id IN (
       SELECT min(task_id) FROM schedule
-       WHERE status = 'waiting' AND task_type IN ('init', 'call', 'repair') AND process_id NOT IN (SELECT process_id FROM running)
+       WHERE status = 'waiting' AND task_type IN ('init', 'call', 'repair')
+         AND process_id NOT IN (SELECT process_id FROM running)
        GROUP BY process_id ORDER BY min(task_id) LIMIT $2)
   RETURNING task_id, process_id, task_type, 'running'::task_status, scheduled_time, $1::timestamptz, args, metadata,
             last_retry_interval, attempts_count, context)
@@ -38,7 +39,8 @@ SELECT * FROM claimed RETURNING task_id, process_id, scheduled_time`
 INSERT INTO processes (process_id, status, aux_state, metadata)
 SELECT id, 'running', $2, $3::jsonb FROM unnest($1::text[]) AS id`
 	baselineFillTasks = `
-INSERT INTO tasks (process_id, task_type, status, scheduled_time, running_time, finished_time, args, response, last_retry_interval, attempts_count)
+INSERT INTO tasks (process_id, task_type, status, scheduled_time, running_time, finished_time, args, response,
+  last_retry_interval, attempts_count)
 SELECT process_id, 'init', 'finished', now(), now(), now(), $1, $2, 0, 0 FROM processes`
 	baselineFillEvents = `
 INSERT INTO events (process_id, task_id, event_id, payload)

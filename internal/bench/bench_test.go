@@ -15,10 +15,14 @@ import (
 
 // short makes a bench do everything, but only for a moment. The figures mean nothing.
 var short = []string{
-	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4", "--timers=100",
-	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4", "--flat-warmup=0s",
-	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--jobs=1000", "--crons-every=1s", "--crons-fires=2", "--crons-down=5",
-	"--neighbor-namespaces=3", "--neighbor-large-calls=7", "--neighbor-queue=3000", "--neighbor-backlog=100", "--neighbor-clients=50",
+	"--duration=300ms", "--warmup=0s", "--clients=1,20", "--processes=50", "--events=5", "--rpc-clients=4",
+	"--timers=100",
+	"--spread-timers=20", "--spread=100ms", "--flat-processes=20", "--flat-tasks=60", "--flat-clients=4",
+	"--flat-warmup=0s",
+	"--in-flight=5", "--waiting=20", "--idle=100ms", "--crons=20", "--jobs=1000", "--crons-every=1s", "--crons-fires=2",
+	"--crons-down=5",
+	"--neighbor-namespaces=3", "--neighbor-large-calls=7", "--neighbor-queue=3000", "--neighbor-backlog=100",
+	"--neighbor-clients=50",
 }
 
 func runShort(t *testing.T, args ...string) *Report {
@@ -48,7 +52,8 @@ func noScratch(t *testing.T, dsn string) {
 	}
 	defer conn.Close(t.Context())
 	var left int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_database WHERE datname LIKE 'progressor_bench_%'`).Scan(&left); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		`SELECT count(*) FROM pg_database WHERE datname LIKE 'progressor_bench_%'`).Scan(&left); err != nil {
 		t.Fatal(err)
 	}
 	if left != 0 {
@@ -71,7 +76,8 @@ func TestCronsDown(t *testing.T) {
 }
 
 func TestWorkloadsInOneProcess(t *testing.T) {
-	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,crons,flat,search", "--history=none,full", "--metadata")
+	report := runShort(t, "--workloads=start,call,hot,hot-snapshot,loop,timers,crons,flat,search",
+		"--history=none,full", "--metadata")
 	// start 4, call 8, hot 2, hot-snapshot 1, loop 2, timers 2, crons 1, flat 4, search 10
 	if len(report.Rows) != 34 {
 		t.Errorf("%d rows, want 34", len(report.Rows))
@@ -151,7 +157,8 @@ func TestOverload(t *testing.T) {
 		figures[f.Name] = f.Value
 	}
 	if figures["peak"] == 0 || figures["offered"] == 0 || figures["done"] == 0 ||
-		figures["goodput, within 1 s"] == 0 || figures["goodput, within 1 s"] > figures["done"] || figures["leases lost and results refused"] != 0 {
+		figures["goodput, within 1 s"] == 0 || figures["goodput, within 1 s"] > figures["done"] ||
+		figures["leases lost and results refused"] != 0 {
 		t.Errorf("figures %v", figures)
 	}
 	if _, told := figures["latency normal again after"]; !told {
@@ -178,7 +185,8 @@ func TestNeighbors(t *testing.T) {
 			t.Errorf("%s: nothing was measured: %+v", row.Workload, row)
 		}
 		for _, name := range []string{"peak", "offered", "done while the tenant is quiet", "latency of calls, p99",
-			"lateness of timers, p99", "lateness of timers, p99, while the tenant is quiet", "lateness of SQL messages, p99"} {
+			"lateness of timers, p99", "lateness of timers, p99, while the tenant is quiet",
+			"lateness of SQL messages, p99"} {
 			if figures[name] <= 0 {
 				t.Errorf("%s: no %s: %v", row.Workload, name, figures)
 			}
@@ -200,8 +208,10 @@ func TestBaseline(t *testing.T) {
 	}()
 	r := &runner{command: c, env: Environment{Stderr: io.Discard}, server: server, bar: progressbar.DefaultSilent(1)}
 	for _, v := range []variant{
-		{"start", 4, true, historyNone, true, "", ""}, {"call", 4, true, historyNone, false, "", ""}, {"call", 4, false, historyFull, false, "", ""},
-		{"hot", 20, false, historyNone, false, "", ""}, {"hot-snapshot", 4, false, historyNone, false, "", ""}, {"loop", 4, false, historyNone, false, "", ""},
+		{"start", 4, true, historyNone, true, "", ""}, {"call", 4, true, historyNone, false, "", ""},
+		{"call", 4, false, historyFull, false, "", ""},
+		{"hot", 20, false, historyNone, false, "", ""}, {"hot-snapshot", 4, false, historyNone, false, "", ""},
+		{"loop", 4, false, historyNone, false, "", ""},
 		{"timers", 0, false, historyNone, false, "", ""},
 	} {
 		row, err := r.baseline(t.Context(), v)

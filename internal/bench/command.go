@@ -118,7 +118,8 @@ func (c *Command) check() error {
 	}
 	for _, state := range c.NeighborStates {
 		if _, ok := neighborStates[state]; !ok {
-			return fmt.Errorf("--neighbor-states: unknown state %q; known: %s", state, strings.Join(neighborNames, ", "))
+			return fmt.Errorf("--neighbor-states: unknown state %q; known: %s", state,
+				strings.Join(neighborNames, ", "))
 		}
 	}
 	if c.DSN != "" {
@@ -127,10 +128,14 @@ func (c *Command) check() error {
 		}
 	}
 	counts := map[string][]int{
-		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers}, "crons": {c.Crons}, "crons-fires": {c.CronsFires}, "crons-down": {c.CronsDown},
-		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks}, "flat-clients": {c.FlatClients},
-		"in-flight": {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes}, "neighbor-timers": {c.NeighborTimers}, "neighbor-namespaces": {c.NeighborNamespaces},
-		"neighbor-large-calls": {c.NeighborLargeCalls}, "neighbor-queue": {c.NeighborQueue}, "neighbor-backlog": {c.NeighborBacklog},
+		"clients": c.Clients, "processes": {c.Processes}, "rpc-clients": {c.RPCClients}, "timers": {c.Timers},
+		"crons": {c.Crons}, "crons-fires": {c.CronsFires}, "crons-down": {c.CronsDown},
+		"spread-timers": {c.SpreadTimers}, "flat-processes": {c.FlatProcesses}, "flat-tasks": {c.FlatTasks},
+		"flat-clients": {c.FlatClients},
+		"in-flight":    {c.InFlight}, "ended": {c.Ended}, "waiting": {c.Waiting}, "lanes": {c.Lanes},
+		"neighbor-timers": {c.NeighborTimers}, "neighbor-namespaces": {c.NeighborNamespaces},
+		"neighbor-large-calls": {c.NeighborLargeCalls}, "neighbor-queue": {c.NeighborQueue},
+		"neighbor-backlog": {c.NeighborBacklog},
 		"neighbor-clients": {c.NeighborClients}, "events": {c.Events}, "rounds": {c.Rounds},
 	}
 	for name, values := range counts {

@@ -27,7 +27,8 @@ func TestFlagDefaults(t *testing.T) {
 	if err := c.check(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.Clients, []int{1, 32, 128, 512}) || c.Duration != 10*time.Second || c.Warmup != 2*time.Second || !c.Baseline || c.Role != roleBench {
+	if !slices.Equal(c.Clients, []int{1, 32, 128, 512}) || c.Duration != 10*time.Second || c.Warmup != 2*time.Second ||
+		!c.Baseline || c.Role != roleBench {
 		t.Errorf("defaults: %+v", c)
 	}
 	cases := map[string]int{}
@@ -46,7 +47,8 @@ func TestFlagDefaults(t *testing.T) {
 }
 
 func TestPlanFollowsFlags(t *testing.T) {
-	c := parse(t, "--workload", "call,hot-snapshot", "--clients", "512,64", "--keys", "on", "--history", "none,full", "--metadata")
+	c := parse(t, "--workload", "call,hot-snapshot", "--clients", "512,64", "--keys", "on", "--history", "none,full",
+		"--metadata")
 	var got []string
 	for _, p := range c.plan() {
 		got = append(got, p.variant.String())
@@ -74,7 +76,8 @@ func TestCheckRefuses(t *testing.T) {
 		"--lanes=0":                 "--lanes",
 		"--neighbor-states=noisy":   `unknown state "noisy"`,
 		"--neighbor-queue=0":        "--neighbor-queue",
-		"--dsn=host=x port=secret1": "--dsn: not a connection string", "--flat-database=x": "--flat-database requires --dsn",
+		"--dsn=host=x port=secret1": "--dsn: not a connection string",
+		"--flat-database=x":         "--flat-database requires --dsn",
 	} {
 		err := parse(t, flags).check()
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret1") {
@@ -103,7 +106,8 @@ func TestDSNOfAnotherDatabase(t *testing.T) {
 func TestPayload(t *testing.T) {
 	p := newPayload(t.Context())
 	for name, sizes := range map[string][2]int{
-		"args": {len(p.args), 200}, "event": {len(p.event), 200}, "state": {len(p.state), 200}, "response": {len(p.response), 100},
+		"args": {len(p.args), 200}, "event": {len(p.event), 200}, "state": {len(p.state), 200},
+		"response": {len(p.response), 100},
 	} {
 		if sizes[0] != sizes[1] {
 			t.Errorf("%s has %d bytes, want %d", name, sizes[0], sizes[1])
@@ -126,7 +130,8 @@ func TestParseProcStat(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	for _, broken := range []string{"", "42 postgres S", "42 (postgres) S 7", "42 (p) S x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"} {
+	for _, broken := range []string{"", "42 postgres S", "42 (postgres) S 7",
+		"42 (p) S x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"} {
 		if _, err := parseProcStat([]byte(broken)); err == nil {
 			t.Errorf("%q was read", broken)
 		}

@@ -58,14 +58,17 @@ func (r *runner) fireCrons(ctx context.Context, d *scratch, s *site, row *Row) e
 	}
 	needed := time.Since(begin) * time.Duration(c.Crons) / cronsGauge
 	err = each(ctx, cronsGauge, fillers, func(ctx context.Context, i int) error {
-		return s.crons.Delete(ctx, &progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("gauge", i)}, process.Actor{})
+		return s.crons.Delete(ctx,
+			&progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("gauge", i)}, process.Actor{})
 	})
 	if err != nil {
 		return err
 	}
 	first := time.Now().Add(ahead + needed*3/2 + 3*time.Second).Truncate(time.Second).Add(time.Second)
-	f := cronFires{crons: c.Crons, every: c.CronsEvery, first: first, last: first.Add(c.CronsEvery * time.Duration(c.CronsFires-1))}
-	row.Note = fmt.Sprintf("%d crons, every %s, %d times; latency is decided_time - fire_time", f.crons, f.every, f.times())
+	f := cronFires{crons: c.Crons, every: c.CronsEvery, first: first,
+		last: first.Add(c.CronsEvery * time.Duration(c.CronsFires-1))}
+	row.Note = fmt.Sprintf("%d crons, every %s, %d times; latency is decided_time - fire_time", f.crons, f.every,
+		f.times())
 	if err := makeCrons(ctx, s, "cron", f.crons, f); err != nil {
 		return err
 	}
@@ -102,12 +105,14 @@ func cronID(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i
 // makeCrons creates n crons that fire from the first to the last time, concurrently.
 func makeCrons(ctx context.Context, s *site, prefix string, n int, f cronFires) error {
 	spec := &progressorv1.CronSpec{
-		Expressions: []string{"@every " + f.every.String()}, StartTime: timestamppb.New(f.first), EndTime: timestamppb.New(f.last),
+		Expressions: []string{"@every " + f.every.String()}, StartTime: timestamppb.New(f.first),
+		EndTime: timestamppb.New(f.last),
 	}
 	return each(ctx, n, fillers, func(ctx context.Context, i int) error {
 		_, err := s.crons.Create(ctx, &progressorv1.CreateCronRequest{Cron: &progressorv1.Cron{
 			Namespace: namespaceName, CronId: cronID(prefix, i), Spec: spec,
-			Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}},
+			Target: &progressorv1.CronTarget{
+				Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}},
 		}}, process.Actor{})
 		return err
 	})
@@ -145,7 +150,8 @@ SELECT count(*), count(*) FILTER (WHERE decision = 'FIRED'), count(*) FILTER (WH
 // reads how late that was.
 func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent spent) error {
 	var decided, fired, succeeded, rows, runs int64
-	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired, &succeeded); err != nil {
+	if err := conn.QueryRow(ctx, countDecided, namespaceName, f.first, f.last, f.every).Scan(&decided, &fired,
+		&succeeded); err != nil {
 		return fmt.Errorf("count what was decided: %w", err)
 	}
 	if err := conn.QueryRow(ctx, countFires, namespaceName).Scan(&rows); err != nil {
@@ -155,7 +161,8 @@ func (f cronFires) measure(ctx context.Context, conn *pgx.Conn, row *Row, spent 
 		return fmt.Errorf("count the runs: %w", err)
 	}
 	if decided != f.total() || rows != f.total() || runs != fired || succeeded != fired {
-		return fmt.Errorf("of %d fires %d were decided, in %d rows of the ledger; %d were FIRED, and there are %d runs, of which %d succeeded",
+		return fmt.Errorf("of %d fires %d were decided, in %d rows of the ledger; %d were FIRED, and there are %d "+
+			"runs, of which %d succeeded",
 			f.total(), decided, rows, fired, runs, succeeded)
 	}
 	latencies, busy, err := f.lateness(ctx, conn)

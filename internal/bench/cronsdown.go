@@ -30,11 +30,13 @@ const (
 func (r *runner) cronsDown(ctx context.Context, v variant) error {
 	for _, policy := range []*progressorv1.CronPolicy{
 		{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_FIRE_NOW},
-		{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP, MisfireThreshold: durationpb.New(5 * time.Second)},
+		{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_SKIP,
+			MisfireThreshold: durationpb.New(5 * time.Second)},
 		{MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, CatchupLimit: downCatchUp},
 	} {
 		row := v.row(subjectEngine)
-		row.Note = strings.TrimPrefix(policy.GetMisfirePolicy().String(), "MISFIRE_POLICY_") + fmt.Sprintf(": %d crons of every minute, down for %s", r.command.CronsDown, downFor)
+		row.Note = strings.TrimPrefix(policy.GetMisfirePolicy().String(), "MISFIRE_POLICY_") +
+			fmt.Sprintf(": %d crons of every minute, down for %s", r.command.CronsDown, downFor)
 		if err := r.inScratch(ctx, func(d *scratch) error { return r.catchUp(ctx, d, row, policy) }); err != nil {
 			return err
 		}
@@ -53,8 +55,10 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	if _, err = s.engine.PutNamespace(ctx, builtinNamespace(namespaceName, historyNone)); err == nil {
 		err = each(ctx, r.command.CronsDown, fillers, func(ctx context.Context, i int) error {
 			_, err := s.crons.Create(ctx, &progressorv1.CreateCronRequest{Cron: &progressorv1.Cron{
-				Namespace: namespaceName, CronId: cronID("cron", i), Spec: &progressorv1.CronSpec{Expressions: []string{"* * * * *"}}, Policy: policy,
-				Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}},
+				Namespace: namespaceName, CronId: cronID("cron", i),
+				Spec: &progressorv1.CronSpec{Expressions: []string{"* * * * *"}}, Policy: policy,
+				Target: &progressorv1.CronTarget{
+					Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}},
 			}}, process.Actor{})
 			return err
 		})
@@ -84,7 +88,8 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 	}
 	if err == nil { // waiting for the next minute is fine, but the database is checked for what is left
 		err = each(ctx, r.command.CronsDown, fillers, func(ctx context.Context, i int) error {
-			return s.crons.Delete(ctx, &progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("cron", i)}, process.Actor{})
+			return s.crons.Delete(ctx,
+				&progressorv1.DeleteCronRequest{Namespace: namespaceName, CronId: cronID("cron", i)}, process.Actor{})
 		})
 	}
 	if err == nil {
@@ -100,7 +105,8 @@ func (r *runner) catchUp(ctx context.Context, d *scratch, row *Row, policy *prog
 // ago: when they were created, what they have decided, and when they fire next.
 func putBack(ctx context.Context, conn *pgx.Conn) error {
 	states := map[string][]byte{}
-	rows, err := conn.Query(ctx, `SELECT process_id, aux_state FROM processes WHERE namespace = $1 AND kind = 'cron'`, namespaceName)
+	rows, err := conn.Query(ctx, `SELECT process_id, aux_state FROM processes WHERE namespace = $1 AND kind = 'cron'`,
+		namespaceName)
 	if err != nil {
 		return err
 	}
@@ -114,10 +120,13 @@ func putBack(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var b pgx.Batch
 	for id, text := range states {
-		b.Queue(`UPDATE processes SET aux_state = $3, created_time = created_time - $4::interval WHERE namespace = $1 AND process_id = $2`, namespaceName, id, text, downFor)
+		b.Queue(`UPDATE processes SET aux_state = $3, `+
+			`created_time = created_time - $4::interval WHERE namespace = $1 AND process_id = $2`, namespaceName, id,
+			text, downFor)
 	}
 	b.Queue(`DELETE FROM cron_fires WHERE namespace = $1`, namespaceName) // fires of a minute that has just passed
-	b.Queue(`UPDATE schedule SET scheduled_time = scheduled_time - $2::interval WHERE namespace = $1 AND starts_with(process_id, '~cron/')`, namespaceName, downFor)
+	b.Queue(`UPDATE schedule SET scheduled_time = scheduled_time - $2::interval WHERE namespace = $1 AND `+
+		`starts_with(process_id, '~cron/')`, namespaceName, downFor)
 	return conn.SendBatch(ctx, &b).Close()
 }
 
@@ -148,12 +157,15 @@ const (
 	// countLate counts the crons that have something to do. The others wait for a future time.
 	countLate = `
 SELECT count(*) FROM processes p WHERE p.namespace = $1 AND p.kind = 'cron' AND NOT EXISTS (
-  SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.timer_name = '' AND s.scheduled_time > clock_timestamp())`
+  SELECT 1 FROM schedule s WHERE s.namespace = p.namespace AND s.process_id = p.process_id
+    AND s.timer_name = '' AND s.scheduled_time > clock_timestamp())`
 	// readCaughtUp: the key of the ledger contains the fire time. Each cron must have a row for
 	// every minute from the first one after its creation to the last one.
 	readCaughtUp = `
-SELECT count(*) FILTER (WHERE n = minutes), coalesce(sum(n), 0)::bigint, coalesce(sum(fired), 0)::bigint, coalesce(sum(missed), 0)::bigint FROM (
-  SELECT count(*) AS n, count(*) FILTER (WHERE f.decision = 'FIRED') AS fired, count(*) FILTER (WHERE f.decision = 'MISSED') AS missed,
+SELECT count(*) FILTER (WHERE n = minutes), coalesce(sum(n), 0)::bigint, coalesce(sum(fired), 0)::bigint,
+  coalesce(sum(missed), 0)::bigint FROM (
+  SELECT count(*) AS n, count(*) FILTER (WHERE f.decision = 'FIRED') AS fired,
+    count(*) FILTER (WHERE f.decision = 'MISSED') AS missed,
          (extract(epoch FROM max(f.fire_time) - date_trunc('minute', min(p.created_time))) / 60)::bigint AS minutes
     FROM processes p JOIN cron_fires f ON f.namespace = p.namespace AND '~cron/' || f.cron_id = p.process_id
    WHERE p.namespace = $1 AND p.kind = 'cron' AND f.count = 1

@@ -19,13 +19,16 @@ SELECT e.namespace, e.process_id, number, e.task_id, e.attempt, e."timestamp", $
 
 	fillOtherProcesses = `
 INSERT INTO processes (namespace, process_id, status, previous_status, last_event_id, aux_state)
-SELECT $1, 'p-' || substr(md5(n::text), 1, 16), 'RUNNING', 'INIT', $4::bigint, $5 FROM generate_series($2::bigint, $3::bigint) AS n`
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), 'RUNNING', 'INIT', $4::bigint, $5
+  FROM generate_series($2::bigint, $3::bigint) AS n`
 	fillOtherCounts = `
 INSERT INTO status_counts (namespace, status, n) VALUES ($1, 'RUNNING', $2)
 ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`
 	fillOtherTasks = `
-INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time, running_time, finished_time, args, response)
-SELECT $1, 'p-' || substr(md5(n::text), 1, 16), $4::bigint + n * $5::bigint + k, (CASE k WHEN 1 THEN 'INIT' ELSE 'CALL' END)::task_type, 'FINISHED', 1,
+INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, fencing_token, scheduled_time,
+  running_time, finished_time, args, response)
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), $4::bigint + n * $5::bigint + k,
+  (CASE k WHEN 1 THEN 'INIT' ELSE 'CALL' END)::task_type, 'FINISHED', 1,
        $4::bigint + n * $5::bigint + k, statement_timestamp(), statement_timestamp(), statement_timestamp(), $6, $7
   FROM generate_series($2::bigint, $3::bigint) AS n CROSS JOIN generate_series(1, $5::bigint) AS k`
 	fillOtherEvents = `
@@ -56,7 +59,9 @@ func (d *scratch) addEvents(ctx context.Context, n int, payload []byte) error {
 // addOthers creates processes that are not part of the workload, each with the same number of
 // finished tasks and an event for each task. Their IDs are spread among those of the workload. done
 // of them exist already. A chunk is created completely or not at all.
-func (d *scratch) addOthers(ctx context.Context, done, processes, perProcess int, p payload, progress func(done int)) error {
+func (d *scratch) addOthers(
+	ctx context.Context, done, processes, perProcess int, p payload, progress func(done int),
+) error {
 	conn, err := d.connect(ctx, engineSchema)
 	if err != nil {
 		return err

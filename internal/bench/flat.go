@@ -58,7 +58,8 @@ func (r *runner) onFlat(ctx context.Context, v variant, note string, use func(si
 	checked := v.row(subjectEngine)
 	err := r.onEngine(ctx, v.history, processor.BenchNoop(), checked, func(d *scratch, s *site) (acknowledged, error) {
 		side.scratch = d
-		side.operations = &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+		side.operations = &operations{site: s, variant: v, payload: newPayload(ctx),
+			processes: uint64(r.command.Processes)}
 		side.done = acknowledged{process.TaskInit: int64(side.processes)}
 		if err := side.fill(ctx, d, 1); err != nil {
 			return nil, err
@@ -79,7 +80,8 @@ func (r *runner) callFlat(ctx context.Context, v variant, side *flatSide) (*Row,
 	if err := r.settle(ctx, side.scratch.analyze); err != nil {
 		return nil, err
 	}
-	w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration, do: side.call}.run(ctx, r.meterOf(side.site))
+	w, err := load{clients: v.clients, warmup: r.command.FlatWarmup, duration: r.command.Duration,
+		do: side.call}.run(ctx, r.meterOf(side.site))
 	if err != nil {
 		return nil, err
 	}

@@ -44,13 +44,19 @@ func (p *stepper) Process(_ context.Context, r *progressorv1.ProcessRequest) (*p
 // flows measures how many runs of three steps in sequence end per second, how many steps of
 // graphs and items of a for_each end per second, and how soon a step begins after the previous one.
 func (r *runner) flows(ctx context.Context, v variant) error {
-	line, graph, items, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
+	line, graph, items, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine),
+		v.row(subjectEngine)
 	n := r.command.Runs
 	graphs := max(1, n/500)
-	line.Workload, line.Note = v.workload+": line", fmt.Sprintf("%d runs of %d steps, started by %d clients", n, lineSteps, flowClients)
-	graph.Workload, graph.Note = v.workload+": graph", fmt.Sprintf("%d runs of %d steps that depend on nothing, one run at a time; operations are steps", graphs, graphSteps)
-	items.Workload, items.Note = v.workload+": for_each", fmt.Sprintf("one run with %d items; operations are items", eachItems)
-	latency.Workload, latency.Note = v.workload+": latency", "one run at a time; latency is from one step's begin to the next one's"
+	line.Workload, line.Note = v.workload+": line",
+		fmt.Sprintf("%d runs of %d steps, started by %d clients", n, lineSteps, flowClients)
+	graph.Workload, graph.Note = v.workload+": graph",
+		fmt.Sprintf("%d runs of %d steps that depend on nothing, one run at a time; operations are steps", graphs,
+			graphSteps)
+	items.Workload, items.Note = v.workload+": for_each",
+		fmt.Sprintf("one run with %d items; operations are items", eachItems)
+	latency.Workload, latency.Note = v.workload+": latency",
+		"one run at a time; latency is from one step's begin to the next one's"
 	p := &stepper{begins: map[string]time.Time{}}
 	err := r.onEngine(ctx, v.history, p, line, func(d *scratch, s *site) (acknowledged, error) {
 		for _, t := range flowTemplates() {
@@ -59,10 +65,12 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 			}
 		}
 		err := r.runsOf(ctx, d, s, "line", int64(n), line, func(ctx context.Context) error {
-			return each(ctx, n, flowClients, func(ctx context.Context, _ int) error { return s.startRun(ctx, "line", "", nil) })
+			return each(ctx, n, flowClients,
+				func(ctx context.Context, _ int) error { return s.startRun(ctx, "line", "", nil) })
 		})
 		if err == nil {
-			err = r.runsOf(ctx, d, s, "graph", int64(graphs)*graphSteps, graph, func(ctx context.Context) error { return s.startGraphs(ctx, d, graphs) })
+			err = r.runsOf(ctx, d, s, "graph", int64(graphs)*graphSteps, graph,
+				func(ctx context.Context) error { return s.startGraphs(ctx, d, graphs) })
 		}
 		if err == nil {
 			list := make([]*structpb.Value, eachItems)
@@ -76,7 +84,9 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 		if err == nil {
 			err = r.oneRun(ctx, d, s, p, latency)
 		}
-		return acknowledged{process.TaskInit: int64(n)*(lineSteps+1) + int64(graphs)*(graphSteps+1) + eachItems + 1 + lonelyRuns*(lineSteps+1)}, err
+		return acknowledged{
+			process.TaskInit: int64(n)*(lineSteps+1) + int64(graphs)*(graphSteps+1) + eachItems + 1 +
+				lonelyRuns*(lineSteps+1)}, err
 	})
 	for _, row := range []*Row{graph, items, latency} {
 		row.Checked = line.Checked
@@ -87,23 +97,28 @@ func (r *runner) flows(ctx context.Context, v variant) error {
 
 func flowTemplates() []*progressorv1.Template {
 	job := func(id string) *progressorv1.StepTemplate {
-		return &progressorv1.StepTemplate{StepId: id, Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{Name: "step"}}}
+		return &progressorv1.StepTemplate{StepId: id,
+			Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{Name: "step"}}}
 	}
 	line := &progressorv1.Template{Namespace: namespaceName, Type: "line"}
 	for i := range lineSteps {
 		line.Steps = append(line.Steps, job(fmt.Sprintf("s%d", i)))
 	}
-	graph := &progressorv1.Template{Namespace: namespaceName, Type: "graph", StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
+	graph := &progressorv1.Template{Namespace: namespaceName, Type: "graph",
+		StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
 	for i := range graphSteps {
 		graph.Steps = append(graph.Steps, job(fmt.Sprintf("s%d", i)))
 	}
 	items := job("items")
 	items.ForEach = &progressorv1.ForEach{Items: "payload"}
-	return []*progressorv1.Template{line, graph, {Namespace: namespaceName, Type: "each", Steps: []*progressorv1.StepTemplate{items}}}
+	return []*progressorv1.Template{line, graph,
+		{Namespace: namespaceName, Type: "each", Steps: []*progressorv1.StepTemplate{items}}}
 }
 
 func (s *site) startRun(ctx context.Context, templateType, runID string, payload *structpb.Value) error {
-	_, err := s.flows.Start(ctx, &progressorv1.StartRunRequest{Namespace: namespaceName, Type: templateType, RunId: runID, Payload: payload}, process.Actor{})
+	_, err := s.flows.Start(ctx,
+		&progressorv1.StartRunRequest{Namespace: namespaceName, Type: templateType, RunId: runID, Payload: payload},
+		process.Actor{})
 	return err
 }
 
@@ -123,7 +138,10 @@ func (s *site) startGraphs(ctx context.Context, d *scratch, n int) error {
 }
 
 // runsOf starts runs and waits until none is open.
-func (r *runner) runsOf(ctx context.Context, d *scratch, s *site, name string, operations int64, row *Row, start func(context.Context) error) error {
+func (r *runner) runsOf(
+	ctx context.Context, d *scratch, s *site, name string, operations int64, row *Row,
+	start func(context.Context) error,
+) error {
 	r.step("flows, " + name)
 	return r.spentOn(ctx, d, s, operations, row, func() error {
 		if err := start(ctx); err != nil {
@@ -135,7 +153,8 @@ func (r *runner) runsOf(ctx context.Context, d *scratch, s *site, name string, o
 
 // waitRuns waits until no run is open.
 func (d *scratch) waitRuns(ctx context.Context) error {
-	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)::int")
+	return d.waitNone(ctx, flowsAtMost, 5*time.Millisecond,
+		"SELECT EXISTS (SELECT 1 FROM flow_runs WHERE finished_time IS NULL)::int")
 }
 
 // oneRun executes one run after the other.

@@ -53,7 +53,9 @@ func (r *runner) idle(ctx context.Context, v variant) error {
 	return errors.Join(err, d.drop(ctx))
 }
 
-func (r *runner) watchIdle(ctx context.Context, server *server, d *scratch, e *spawned, preloaded bool, row *Row) error {
+func (r *runner) watchIdle(
+	ctx context.Context, server *server, d *scratch, e *spawned, preloaded bool, row *Row,
+) error {
 	count, unit, err := queryCounter(ctx, server, d, preloaded)
 	if err != nil {
 		return err
@@ -98,12 +100,15 @@ func (r *runner) watchIdle(ctx context.Context, server *server, d *scratch, e *s
 }
 
 const (
-	countStatements = `SELECT coalesce(sum(s.calls), 0)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = $1`
-	countCommits    = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`
+	countStatements = `SELECT coalesce(sum(s.calls), 0)::bigint ` +
+		`FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = $1`
+	countCommits = `SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1`
 )
 
 // queryCounter returns a counter of the queries of a database, and its unit.
-func queryCounter(ctx context.Context, server *server, d *scratch, preloaded bool) (func(context.Context) (int64, error), string, error) {
+func queryCounter(
+	ctx context.Context, server *server, d *scratch, preloaded bool,
+) (func(context.Context) (int64, error), string, error) {
 	sql, unit := countCommits, "transactions"
 	if preloaded {
 		if _, err := server.admin.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`); err != nil {
@@ -111,7 +116,8 @@ func queryCounter(ctx context.Context, server *server, d *scratch, preloaded boo
 		}
 	}
 	var counted bool
-	err := server.admin.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_extension WHERE extname = 'pg_stat_statements'`).Scan(&counted)
+	err := server.admin.QueryRow(ctx,
+		`SELECT count(*) > 0 FROM pg_extension WHERE extname = 'pg_stat_statements'`).Scan(&counted)
 	if err != nil {
 		return nil, "", fmt.Errorf("count queries: %w", err)
 	}

@@ -78,7 +78,8 @@ const (
 func (r *runner) jobs(ctx context.Context, v variant) error {
 	enqueue, drain, latency := v.row(subjectEngine), v.row(subjectEngine), v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
-	enqueue.Workload, enqueue.Note = v.name()+": enqueue", fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
+	enqueue.Workload, enqueue.Note = v.name()+": enqueue",
+		fmt.Sprintf("%d in batches of %d, %d clients; latency is of a batch", n, jobBatch, jobClients)
 	drain.Workload, drain.Note = v.name()+": drain", fmt.Sprintf("%d that wait, by a processor in the same program", n)
 	latency.Workload, latency.Note = v.name()+": latency", "one at a time; latency is enqueued → started"
 	f := newForeman(n)
@@ -90,7 +91,9 @@ func (r *runner) jobs(ctx context.Context, v variant) error {
 		}
 		if v.workload == jobsKeys {
 			drain.Note += fmt.Sprintf(", with %d keys", keysOfJobs)
-			if _, err := s.jobs.PutConstraint(ctx, &progressorv1.Constraint{Namespace: namespaceName, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: jobsOfAKey}); err != nil {
+			if _, err := s.jobs.PutConstraint(ctx,
+				&progressorv1.Constraint{Namespace: namespaceName, Name: "to", Match: `job.name == "send_mail"`,
+					Key: "job.args.to", MaxRunning: jobsOfAKey}); err != nil {
 				return nil, err
 			}
 		}
@@ -151,14 +154,16 @@ func (r *runner) enqueueJobs(ctx context.Context, s *site, n int, row *Row) erro
 // jobArgs returns args that are about as long as those of other workloads.
 func jobArgs(n int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"to": structpb.NewStringValue(fmt.Sprintf("somebody%03d@example.org", n%keysOfJobs)), "template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
+		"to":       structpb.NewStringValue(fmt.Sprintf("somebody%03d@example.org", n%keysOfJobs)),
+		"template": structpb.NewStringValue("welcome"), "attempt": structpb.NewNumberValue(1),
 	}})
 }
 
 func jobsOf(n int) *progressorv1.EnqueueBatchRequest {
 	batch := &progressorv1.EnqueueBatchRequest{}
 	for k := range n {
-		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: namespaceName, Name: "send_mail", Args: jobArgs(k)})
+		batch.Jobs = append(batch.Jobs,
+			&progressorv1.EnqueueRequest{Namespace: namespaceName, Name: "send_mail", Args: jobArgs(k)})
 	}
 	return batch
 }
@@ -193,7 +198,9 @@ func (r *runner) oneJob(ctx context.Context, s *site, f *foreman, row *Row) (int
 		f.started[id] = taken
 		f.mu.Unlock()
 		began := time.Now()
-		if _, err := s.jobs.Enqueue(ctx, &progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail", Args: jobArgs(i)}); err != nil {
+		if _, err := s.jobs.Enqueue(ctx,
+			&progressorv1.EnqueueRequest{Namespace: namespaceName, JobId: id, Name: "send_mail",
+				Args: jobArgs(i)}); err != nil {
 			return 0, err
 		}
 		select {

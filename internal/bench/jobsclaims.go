@@ -47,7 +47,9 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 		tokens := map[string][]string{}
 		err := r.inTurn(ctx, s, n, add, "claim", func(ctx context.Context, namespace string) error {
 			for range claimRound / claimBatch {
-				leases, err := s.engine.Poll(ctx, engine.PollParams{Namespaces: []string{namespace}, WorkerID: "bench", Max: claimBatch, Lease: time.Hour})
+				leases, err := s.engine.Poll(ctx,
+					engine.PollParams{Namespaces: []string{namespace}, WorkerID: "bench", Max: claimBatch,
+						Lease: time.Hour})
 				if err != nil {
 					return err
 				}
@@ -98,7 +100,8 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 			return err
 		}
 	}
-	c := &progressorv1.Constraint{Namespace: keyedNamespace, Name: "to", Match: `job.name == "send_mail"`, Key: "job.args.to", MaxRunning: int32(n)}
+	c := &progressorv1.Constraint{Namespace: keyedNamespace, Name: "to", Match: `job.name == "send_mail"`,
+		Key: "job.args.to", MaxRunning: int32(n)}
 	if _, err := s.jobs.PutConstraint(ctx, c); err != nil {
 		return err
 	}
@@ -120,13 +123,18 @@ func (r *runner) enqueueKeyed(ctx context.Context, d *scratch, s *site, v varian
 		if _, err := s.engine.SetNamespacePaused(ctx, keyedNamespace, false); err != nil {
 			return err
 		}
-		return d.waitNone(ctx, time.Minute, 2*time.Millisecond, "SELECT EXISTS (SELECT 1 FROM schedule WHERE waits_for = 'constraint')::int")
+		return d.waitNone(ctx, time.Minute, 2*time.Millisecond,
+			"SELECT EXISTS (SELECT 1 FROM schedule WHERE waits_for = 'constraint')::int")
 	})
 }
 
 // inTurn processes claimRound jobs of one namespace, then of the other, until n of each are done.
-func (r *runner) inTurn(ctx context.Context, s *site, n int, add func(name, note string) *Row, name string, do func(ctx context.Context, namespace string) error) error {
-	plain, keyed := add(name, "without keys"), add(name, fmt.Sprintf("each holds one of %d keys; in turn with those without", keysOfJobs))
+func (r *runner) inTurn(
+	ctx context.Context, s *site, n int, add func(name, note string) *Row, name string,
+	do func(ctx context.Context, namespace string) error,
+) error {
+	plain, keyed := add(name, "without keys"),
+		add(name, fmt.Sprintf("each holds one of %d keys; in turn with those without", keysOfJobs))
 	r.step(keyed.Workload)
 	m := r.meterOf(s)
 	var elapsed [2]time.Duration

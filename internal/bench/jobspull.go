@@ -27,7 +27,8 @@ const (
 func (r *runner) pulled(ctx context.Context, v variant) error {
 	row := v.row(subjectEngine)
 	n := r.command.Jobs / jobBatch * jobBatch
-	row.Workload, row.Note = v.name()+": pull", fmt.Sprintf("%d by %d workers over RPC, %d at a time", n, pullWorkers, pullBatch)
+	row.Workload, row.Note = v.name()+": pull",
+		fmt.Sprintf("%d by %d workers over RPC, %d at a time", n, pullWorkers, pullBatch)
 	ns := &progressorv1.Namespace{Namespace: namespaceName, Processor: &progressorv1.ProcessorConfig{
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}}
@@ -36,7 +37,8 @@ func (r *runner) pulled(ctx context.Context, v variant) error {
 		return err
 	}
 	err = r.inScratch(ctx, func(d *scratch) error {
-		e, err := r.spawn(ctx, roleEngine, order{DSN: d.dsn, Lanes: r.command.Lanes, Namespaces: []json.RawMessage{text}})
+		e, err := r.spawn(ctx, roleEngine,
+			order{DSN: d.dsn, Lanes: r.command.Lanes, Namespaces: []json.RawMessage{text}})
 		if err != nil {
 			return err
 		}
@@ -93,7 +95,8 @@ func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.C
 // pull is a worker that completes jobs without doing anything, until there are none.
 func pull(ctx context.Context, api *sdk.Client, id string, answered func(time.Duration, int)) error {
 	next := &progressorv1.PollRequest{
-		Namespaces: []string{namespaceName}, WorkerId: id, MaxLeases: pullBatch, Wait: durationpb.New(100 * time.Millisecond),
+		Namespaces: []string{namespaceName}, WorkerId: id, MaxLeases: pullBatch,
+		Wait: durationpb.New(100 * time.Millisecond),
 	}
 	for {
 		polled, err := api.Worker.Poll(ctx, next)
@@ -108,7 +111,8 @@ func pull(ctx context.Context, api *sdk.Client, id string, answered func(time.Du
 			batch := &progressorv1.CompleteBatchRequest{Next: next}
 			for _, l := range leases {
 				batch.Answers = append(batch.Answers, &progressorv1.LeaseAnswer{
-					LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}},
+					LeaseToken: l.GetLeaseToken(),
+					Answer:     &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}},
 				})
 			}
 			begin := time.Now()

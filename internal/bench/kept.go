@@ -18,10 +18,12 @@ func (s *server) kept(ctx context.Context, name string) (*scratch, error) {
 		return nil, err
 	}
 	var there bool
-	if err := s.admin.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&there); err != nil || there {
+	if err := s.admin.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`,
+		name).Scan(&there); err != nil || there {
 		return d, err
 	}
-	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0"); err != nil {
+	if _, err := s.admin.Exec(ctx,
+		"CREATE DATABASE "+pgx.Identifier{name}.Sanitize()+" TEMPLATE template0"); err != nil {
 		return nil, fmt.Errorf("create the database of --flat-database (its role needs CREATEDB): %w", err)
 	}
 	return d, nil
@@ -69,7 +71,8 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 	}
 	row, err := r.callFlat(ctx, v, &flatSide{
 		operations: o, scratch: d, done: acknowledged{},
-		note: fmt.Sprintf("in database %s, among %d processes with %d tasks", d.name, r.command.FlatProcesses, r.command.FlatTasks),
+		note: fmt.Sprintf("in database %s, among %d processes with %d tasks", d.name, r.command.FlatProcesses,
+			r.command.FlatTasks),
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 
 func TestRetention(t *testing.T) {
 	report := runShort(t, "--workloads=retention", "--ended=200")
-	if len(report.Rows) != 2 || report.Rows[0].Operations == 0 || report.Rows[1].Operations == 0 || report.Rows[1].Checked["counts_agree"] == 0 {
+	if len(report.Rows) != 2 || report.Rows[0].Operations == 0 || report.Rows[1].Operations == 0 ||
+		report.Rows[1].Checked["counts_agree"] == 0 {
 		t.Errorf("%+v", report.Rows)
 	}
 	if !strings.Contains(report.Rows[1].Note, "of 200 removed") {
@@ -28,7 +29,8 @@ func TestFlatDatabase(t *testing.T) {
 		var stdout bytes.Buffer
 		var stderr lockedBuffer
 		c := parse(t, append(append([]string{"--dsn", dsn}, short...), "--workloads=flat", "--flat-database="+name)...)
-		if err := c.Run(t.Context(), Environment{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); err != nil {
+		if err := c.Run(t.Context(),
+			Environment{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr}); err != nil {
 			t.Fatalf("%v\n%s", err, &stderr)
 		}
 		return stdout.String()

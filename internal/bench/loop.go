@@ -71,7 +71,8 @@ func (r *runner) loop(ctx context.Context, v variant) error {
 		}
 		err := each(ctx, v.clients, fillers, func(ctx context.Context, i int) error {
 			_, err := s.engine.Start(ctx, engine.StartParams{
-				Key: process.Key{Namespace: namespaceName, ProcessID: processID(uint64(i))}, Args: processor.LoopArgs(math.MaxUint64),
+				Key:  process.Key{Namespace: namespaceName, ProcessID: processID(uint64(i))},
+				Args: processor.LoopArgs(math.MaxUint64),
 			})
 			return err
 		})

@@ -39,7 +39,8 @@ func (s *server) describe(ctx context.Context, version string) (*Machine, error)
 		{"wal_init_zero", &m.WALInitZero}, {"shared_buffers", &m.SharedBuffers},
 	}
 	for _, setting := range settings {
-		if err := s.admin.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), 'unknown')`, setting.name).Scan(setting.into); err != nil {
+		if err := s.admin.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), 'unknown')`,
+			setting.name).Scan(setting.into); err != nil {
 			return nil, fmt.Errorf("read setting %s: %w", setting.name, err)
 		}
 	}

@@ -43,7 +43,8 @@ func (r *runner) memory(ctx context.Context, v variant) error {
 		if err := errors.Join(err, g.close()); err != nil {
 			return err
 		}
-		return r.verify(ctx, d, row, acknowledged{process.TaskInit: int64(r.command.InFlight), process.TaskCall: int64(row.Clients)})
+		return r.verify(ctx, d, row,
+			acknowledged{process.TaskInit: int64(r.command.InFlight), process.TaskCall: int64(row.Clients)})
 	})
 	r.report.Rows = append(r.report.Rows, row)
 	return err
@@ -57,7 +58,8 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	held := r.command.InFlight
-	if err := each(ctx, held, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), false) }); err != nil {
+	if err := each(ctx, held, 64,
+		func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), false) }); err != nil {
 		return err
 	}
 	read := func(name string) error {
@@ -84,7 +86,9 @@ func (r *runner) crowd(ctx context.Context, d *scratch, g *rig, row *Row) error 
 }
 
 // fillCrowd makes the calls, and releases them at the end. A call that fails cancels ctx.
-func (r *runner) fillCrowd(ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error) error {
+func (r *runner) fillCrowd(
+	ctx context.Context, conn *pgx.Conn, g *rig, cancel context.CancelCauseFunc, read func(name string) error,
+) error {
 	held, waiting := r.command.InFlight, r.command.Waiting
 	answered := make(chan error, held+waiting)
 	// The calls come in waves, because no real clients open ten thousand connections at once.
@@ -161,7 +165,8 @@ func enoughFiles(n int) error {
 		return fmt.Errorf("read the limit on open files: %w", err)
 	}
 	if limit.Cur < uint64(n) {
-		return fmt.Errorf("%d connections need %d open files, and the limit is %d: raise it (ulimit -n), or take fewer --waiting", n, n, limit.Cur)
+		return fmt.Errorf("%d connections need %d open files, and the limit is %d: raise it (ulimit -n), or take "+
+			"fewer --waiting", n, n, limit.Cur)
 	}
 	return nil
 }

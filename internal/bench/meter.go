@@ -66,7 +66,8 @@ func (m *meter) end(ctx context.Context) (spent, error) {
 
 func (m *meter) sample(ctx context.Context) (sample, error) {
 	s := sample{wal: -1, postgres: -1, engine: -1}
-	if err := m.conn.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint`).Scan(&s.wal); err != nil {
+	if err := m.conn.QueryRow(ctx,
+		`SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint`).Scan(&s.wal); err != nil {
 		return s, fmt.Errorf("read the position of the log: %w", err)
 	}
 	if m.postmaster != 0 {
@@ -117,7 +118,9 @@ func flushesOf(gatherer prometheus.Gatherer) func() (items, flushes float64, err
 }
 
 // spentOn measures the cost of some work, starting from an idle database.
-func (r *runner) spentOn(ctx context.Context, d *scratch, s *site, operations int64, row *Row, work func() error) error {
+func (r *runner) spentOn(
+	ctx context.Context, d *scratch, s *site, operations int64, row *Row, work func() error,
+) error {
 	if err := r.settle(ctx, d.analyze); err != nil {
 		return err
 	}

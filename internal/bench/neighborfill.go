@@ -24,8 +24,8 @@ const (
 	clearPause      = 100 * time.Millisecond
 )
 
-// The rows of a tenant, as they would be after its clients have made many requests. All take the tenant's namespace, or
-// the namespaces tenant1, tenant2, … as the first parameter.
+// The rows of a tenant, as they would be after its clients have made many requests. All take the
+// tenant's namespace, or the namespaces tenant1, tenant2, … as the first parameter.
 const (
 	fillNamespaces = `
 INSERT INTO namespaces (namespace, config, paused)

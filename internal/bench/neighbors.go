@@ -33,7 +33,8 @@ const (
 	armTime = 200 * time.Millisecond
 )
 
-// neighborhood is an engine with a tenant and another namespace, namespaceName. It is the processor of both.
+// neighborhood is an engine with a tenant and another namespace, namespaceName. It is the processor
+// of both.
 type neighborhood struct {
 	processor.Processor
 	*operations
@@ -70,7 +71,8 @@ const (
 	argsHoldFail = "hold, then fail"
 )
 
-// Process measures the lateness of timers and messages of the other namespace, and holds tasks of the tenant.
+// Process measures the lateness of timers and messages of the other namespace, and holds tasks of
+// the tenant.
 func (n *neighborhood) Process(
 	ctx context.Context, req *progressorv1.ProcessRequest,
 ) (*progressorv1.ProcessResponse, error) {
@@ -104,7 +106,8 @@ func (r *runner) neighbors(ctx context.Context, v variant) error {
 	if err != nil {
 		return err
 	}
-	n := &neighborhood{Processor: processor.BenchNoop(), command: r.command, ahead: ahead, gate: newGate(), stopClients: func() {}}
+	n := &neighborhood{Processor: processor.BenchNoop(), command: r.command, ahead: ahead, gate: newGate(),
+		stopClients: func() {}}
 	n.clock.Store(newAlarmClock(ahead, 0))
 	err = r.onEngine(ctx, v.history, n, row, func(d *scratch, s *site) (acknowledged, error) {
 		n.database = d
@@ -129,7 +132,8 @@ func (r *runner) neighbors(ctx context.Context, v variant) error {
 	return err
 }
 
-// besideTenant measures the peak, then windows in which the tenant is quiet, in its state, and quiet.
+// besideTenant measures the peak, then windows in which the tenant is quiet, in its state, and
+// quiet.
 func (r *runner) besideTenant(ctx context.Context, n *neighborhood, state neighborState, row *Row) error {
 	prefix := n.variant.String() + ": "
 	r.step(prefix + "the peak")

@@ -92,7 +92,9 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 
 // calmDown offers the normal rate, second by second, until a second is as before (nothing is
 // rejected, and the 99th percentile is at most 50 % higher), or until calm is over.
-func (r *runner) calmDown(ctx context.Context, normal flood, before *flooded, ended time.Time) (again time.Duration, calls int64, err error) {
+func (r *runner) calmDown(
+	ctx context.Context, normal flood, before *flooded, ended time.Time,
+) (again time.Duration, calls int64, err error) {
 	limit := before.done.quantile(0.99) * 3 / 2
 	normal.duration = min(normal.duration, time.Second)
 	for {

@@ -25,7 +25,8 @@ func newPayload(ctx context.Context) payload {
 		panic(fmt.Sprintf("bench: the no-op processor fails: %v", err))
 	}
 	result := answer.GetResult()
-	return payload{args: noise(argsBytes), event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(), response: result.GetResponse()}
+	return payload{args: noise(argsBytes), event: result.GetEvents()[0].GetPayload(), state: result.GetAuxState(),
+		response: result.GetResponse()}
 }
 
 // noise returns the given number of bytes, a multiple of 8, that PostgreSQL cannot compress.

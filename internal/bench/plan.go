@@ -55,7 +55,8 @@ func (v variant) name() string {
 }
 
 func (v variant) row(subject string) *Row {
-	return &Row{Workload: v.name(), Subject: subject, Clients: v.clients, Keys: v.keys, History: v.history, Metadata: v.metadata}
+	return &Row{Workload: v.name(), Subject: subject, Clients: v.clients, Keys: v.keys, History: v.history,
+		Metadata: v.metadata}
 }
 
 // workload is a kind of load.
@@ -140,7 +141,8 @@ func requestVariants(c *Command, name string) []variant {
 	for _, history := range histories {
 		for _, keys := range c.keys() {
 			for _, clients := range c.Clients {
-				variants = append(variants, variant{workload: name, clients: clients, keys: keys, history: history, metadata: c.Metadata})
+				variants = append(variants,
+					variant{workload: name, clients: clients, keys: keys, history: history, metadata: c.Metadata})
 			}
 		}
 	}
@@ -172,7 +174,8 @@ func snapshotVariants(c *Command, name string) []variant {
 func rpcVariants(c *Command, name string) []variant {
 	var variants []variant
 	for _, keys := range c.keys() {
-		variants = append(variants, variant{workload: name, clients: c.RPCClients, keys: keys, history: historyNone, metadata: c.Metadata})
+		variants = append(variants,
+			variant{workload: name, clients: c.RPCClients, keys: keys, history: historyNone, metadata: c.Metadata})
 	}
 	return variants
 }

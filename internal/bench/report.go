@@ -25,7 +25,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 	r.Machine.write(&b)
 	rates := newTable()
 	rates.AppendHeader(table.Row{
-		"workload", "subject", "clients", "keys", "history", "ops/s", "p50 ms", "p99 ms", "WAL B/op", "PG µs/op", "engine µs/op", "batch", "ratio", "note",
+		"workload", "subject", "clients", "keys", "history", "ops/s", "p50 ms", "p99 ms", "WAL B/op", "PG µs/op",
+		"engine µs/op", "batch", "ratio", "note",
 	})
 	figures := newTable()
 	figures.AppendHeader(table.Row{"workload", "clients", "figure", "value", "unit"})
@@ -43,7 +44,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 	}
 	if !r.Machine.Durable() {
-		b.WriteString("\nNo ratio: fsync, synchronous_commit or full_page_writes is off, and the server's commits are worth nothing.\n")
+		b.WriteString("\nNo ratio: fsync, synchronous_commit or full_page_writes is off, and the server's commits " +
+			"are worth nothing.\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -83,8 +85,10 @@ func (r *Row) cells() table.Row {
 		notes = append(notes, fmt.Sprintf("%d refused", r.Refused))
 	}
 	return table.Row{
-		r.Workload, r.Subject, r.clients(), keys, history, number(&r.OpsPerSecond, 0), number(r.P50Millis, 2), number(r.P99Millis, 2),
-		number(r.WALBytes, 0), number(r.PostgresCPU, 0), number(r.EngineCPU, 0), number(r.FlushItems, 1), ratio, strings.Join(notes, ", "),
+		r.Workload, r.Subject, r.clients(), keys, history, number(&r.OpsPerSecond, 0), number(r.P50Millis, 2),
+		number(r.P99Millis, 2),
+		number(r.WALBytes, 0), number(r.PostgresCPU, 0), number(r.EngineCPU, 0), number(r.FlushItems, 1), ratio,
+		strings.Join(notes, ", "),
 	}
 }
 
@@ -127,7 +131,8 @@ func newTable() table.Writer {
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	var columns []table.ColumnConfig
-	for _, name := range []string{"clients", "ops/s", "p50 ms", "p99 ms", "WAL B/op", "PG µs/op", "engine µs/op", "batch", "value"} {
+	for _, name := range []string{"clients", "ops/s", "p50 ms", "p99 ms", "WAL B/op", "PG µs/op", "engine µs/op",
+		"batch", "value"} {
 		columns = append(columns, table.ColumnConfig{Name: name, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
 	t.SetColumnConfigs(columns)

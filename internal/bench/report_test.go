@@ -14,7 +14,8 @@ func sampleReport(fsync string) *Report {
 		latencies.add(8 * time.Millisecond)
 	}
 	w := &window{latencies: latencies, elapsed: 500 * time.Millisecond, refused: 3, spent: spent{
-		walBytes: new(2_000_000.0), postgresTime: new(65 * time.Millisecond), engineTime: new(40 * time.Millisecond), flushItems: new(31.25),
+		walBytes: new(2_000_000.0), postgresTime: new(65 * time.Millisecond), engineTime: new(40 * time.Millisecond),
+		flushItems: new(31.25),
 	}}
 	v := variant{workload: "call", clients: 128, keys: true, history: historyNone, metadata: true}
 	engine, base := v.row(subjectEngine), v.row(subjectBaseline)
@@ -25,8 +26,9 @@ func sampleReport(fsync string) *Report {
 	idle := variant{workload: "idle", history: historyNone}.row(subjectEngine)
 	idle.figure("queries", 4.1, "1/s")
 	return &Report{
-		Machine: Machine{Cores: 2, PostgreSQL: "15.18", Fsync: fsync, SynchronousCommit: "on", FullPageWrites: "on", WALInitZero: "off", FdatasyncMillis: new(0.11)},
-		Rows:    []*Row{engine, base, idle},
+		Machine: Machine{Cores: 2, PostgreSQL: "15.18", Fsync: fsync, SynchronousCommit: "on", FullPageWrites: "on",
+			WALInitZero: "off", FdatasyncMillis: new(0.11)},
+		Rows: []*Row{engine, base, idle},
 	}
 }
 
@@ -116,9 +118,11 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{
-		"workload": "call", "subject": "progressor", "clients": 128.0, "keys": true, "operations": 1000.0, "seconds": 0.5,
-		"ops_per_second": 2000.0, "wal_bytes_per_op": 2000.0, "postgres_cpu_us_per_op": 65.0, "engine_cpu_us_per_op": 40.0,
-		"flush_items": 31.25, "ratio": 2.0, "ratio_to": "baseline", "refused": 3.0,
+		"workload": "call", "subject": "progressor", "clients": 128.0, "keys": true, "operations": 1000.0,
+		"seconds":        0.5,
+		"ops_per_second": 2000.0, "wal_bytes_per_op": 2000.0, "postgres_cpu_us_per_op": 65.0,
+		"engine_cpu_us_per_op": 40.0,
+		"flush_items":          31.25, "ratio": 2.0, "ratio_to": "baseline", "refused": 3.0,
 	}
 	for name, value := range want {
 		if got.Rows[0][name] != value {
@@ -139,7 +143,8 @@ func TestNumber(t *testing.T) {
 		decimals int
 		want     string
 	}{
-		{nil, 2, ""}, {new(0.0), 0, "0"}, {new(999.4), 0, "999"}, {new(1000.0), 0, "1,000"}, {new(1234567.891), 2, "1,234,567.89"}, {new(-12345.0), 0, "-12,345"},
+		{nil, 2, ""}, {new(0.0), 0, "0"}, {new(999.4), 0, "999"}, {new(1000.0), 0, "1,000"},
+		{new(1234567.891), 2, "1,234,567.89"}, {new(-12345.0), 0, "-12,345"},
 	} {
 		if got := number(c.value, c.decimals); got != c.want {
 			t.Errorf("number is %q, want %q", got, c.want)

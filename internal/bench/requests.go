@@ -38,7 +38,8 @@ func (r *runner) requests(ctx context.Context, v variant) error {
 		if err := r.settle(ctx, d.analyze); err != nil {
 			return nil, err
 		}
-		w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx, r.meterOf(s))
+		w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx,
+			r.meterOf(s))
 		if err != nil {
 			return nil, err
 		}

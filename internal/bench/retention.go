@@ -27,28 +27,31 @@ UPDATE processes SET status = 'COMPLETED', previous_status = 'RUNNING', status_c
 func (r *runner) retention(ctx context.Context, v variant) error {
 	before, meanwhile := v.row(subjectEngine), v.row(subjectEngine)
 	before.Note = fmt.Sprintf("among %d processes at their end", r.command.Ended)
-	err := r.onEngine(ctx, v.history, processor.BenchNoop(), meanwhile, func(d *scratch, s *site) (acknowledged, error) {
-		o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
-		progress := func(made int) { r.step(fmt.Sprintf("retention, filling: %d of %d processes", made, r.command.Ended)) }
-		if err := d.addOthers(ctx, 0, r.command.Ended, endedTasks, o.payload, progress); err != nil {
-			return nil, err
-		}
-		if err := d.execute(ctx, statement{fillEnded, nil}, statement{fillEndedCounts, nil}); err != nil {
-			return nil, err
-		}
-		if err := o.fill(ctx, d, 1); err != nil {
-			return nil, err
-		}
-		for _, row := range []*Row{before, meanwhile} {
-			if err := r.settle(ctx, d.analyze); err != nil {
+	err := r.onEngine(ctx, v.history, processor.BenchNoop(), meanwhile,
+		func(d *scratch, s *site) (acknowledged, error) {
+			o := &operations{site: s, variant: v, payload: newPayload(ctx), processes: uint64(r.command.Processes)}
+			progress := func(made int) {
+				r.step(fmt.Sprintf("retention, filling: %d of %d processes", made, r.command.Ended))
+			}
+			if err := d.addOthers(ctx, 0, r.command.Ended, endedTasks, o.payload, progress); err != nil {
 				return nil, err
 			}
-			if err := r.callsBeside(ctx, d, o, row, row == meanwhile); err != nil {
+			if err := d.execute(ctx, statement{fillEnded, nil}, statement{fillEndedCounts, nil}); err != nil {
 				return nil, err
 			}
-		}
-		return acknowledged{}, nil // removed tasks cannot be counted
-	})
+			if err := o.fill(ctx, d, 1); err != nil {
+				return nil, err
+			}
+			for _, row := range []*Row{before, meanwhile} {
+				if err := r.settle(ctx, d.analyze); err != nil {
+					return nil, err
+				}
+				if err := r.callsBeside(ctx, d, o, row, row == meanwhile); err != nil {
+					return nil, err
+				}
+			}
+			return acknowledged{}, nil // removed tasks cannot be counted
+		})
 	if err != nil {
 		return err
 	}
@@ -68,7 +71,8 @@ func (r *runner) callsBeside(ctx context.Context, d *scratch, o *operations, row
 			return err
 		}
 	}
-	w, err := load{clients: o.variant.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: o.call}.run(ctx, r.meterOf(o.site))
+	w, err := load{clients: o.variant.clients, warmup: r.command.Warmup, duration: r.command.Duration,
+		do: o.call}.run(ctx, r.meterOf(o.site))
 	if err != nil {
 		return err
 	}

@@ -116,15 +116,16 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 // holdCalls holds every CALL in the processor until release.
 func holdCalls(p processor.Processor) (holding processor.Processor, release func()) {
 	gate := make(chan struct{})
-	holding = processor.Func(func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-		if req.GetType() == progressorv1.TaskType_TASK_TYPE_CALL {
-			select {
-			case <-gate:
-			case <-ctx.Done():
-				return nil, ctx.Err()
+	holding = processor.Func(
+		func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+			if req.GetType() == progressorv1.TaskType_TASK_TYPE_CALL {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
 			}
-		}
-		return p.Process(ctx, req)
-	})
+			return p.Process(ctx, req)
+		})
 	return holding, sync.OnceFunc(func() { close(gate) })
 }

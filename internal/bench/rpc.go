@@ -29,7 +29,9 @@ type rig struct {
 }
 
 // openRig starts the processes. change edits the namespace before it is put.
-func (r *runner) openRig(ctx context.Context, d *scratch, hold bool, change func(*progressorv1.Namespace)) (*rig, error) {
+func (r *runner) openRig(
+	ctx context.Context, d *scratch, hold bool, change func(*progressorv1.Namespace),
+) (*rig, error) {
 	p, err := r.spawn(ctx, roleProcessor, order{Hold: hold})
 	if err != nil {
 		return nil, err
@@ -89,7 +91,8 @@ func asOverload(err error) error {
 // newHTTPClient returns a client that keeps every connection. There are never more connections than
 // clients.
 func newHTTPClient() *http.Client {
-	return &http.Client{Transport: onewrite.Transport{Next: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}}
+	return &http.Client{Transport: onewrite.Transport{
+		Next: &http.Transport{MaxIdleConns: 100_000, MaxIdleConnsPerHost: 100_000, DisableCompression: true}}}
 }
 
 // rpc measures calls over Connect to an engine that calls its processor over Connect.
@@ -104,7 +107,8 @@ func (r *runner) rpc(ctx context.Context, v variant) error {
 		if err := errors.Join(err, g.close()); err != nil {
 			return err
 		}
-		return r.verify(ctx, d, row, acknowledged{process.TaskInit: int64(r.command.Processes), process.TaskCall: calls})
+		return r.verify(ctx, d, row,
+			acknowledged{process.TaskInit: int64(r.command.Processes), process.TaskCall: calls})
 	})
 	if err != nil {
 		return err
@@ -114,7 +118,8 @@ func (r *runner) rpc(ctx context.Context, v variant) error {
 }
 
 func (r *runner) loadRig(ctx context.Context, d *scratch, g *rig, v variant, row *Row) (calls int64, err error) {
-	err = each(ctx, r.command.Processes, 64, func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), v.metadata) })
+	err = each(ctx, r.command.Processes, 64,
+		func(ctx context.Context, i int) error { return g.start(ctx, uint64(i), v.metadata) })
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +133,8 @@ func (r *runner) loadRig(ctx context.Context, d *scratch, g *rig, v variant, row
 		}
 		return g.call(ctx, c.random.Uint64N(uint64(r.command.Processes)), key, nil)
 	}
-	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: g.engine.cpu, flushes: g.engine.flushes}
+	m := &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: g.engine.cpu,
+		flushes: g.engine.flushes}
 	w, err := load{clients: v.clients, warmup: r.command.Warmup, duration: r.command.Duration, do: do}.run(ctx, m)
 	if err != nil {
 		return 0, err

@@ -33,7 +33,8 @@ func (r *runner) measure(ctx context.Context) error {
 	if r.env.Terminal {
 		bar = r.env.Stderr
 	}
-	r.bar = progressbar.NewOptions(len(plan)*r.command.Rounds, progressbar.OptionSetWriter(bar), progressbar.OptionSetWidth(20),
+	r.bar = progressbar.NewOptions(len(plan)*r.command.Rounds, progressbar.OptionSetWriter(bar),
+		progressbar.OptionSetWidth(20),
 		progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	for _, p := range plan {
 		if err := r.rounds(ctx, p); err != nil {

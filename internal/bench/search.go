@@ -15,19 +15,26 @@ import (
 // thousand. One process was created per second, the newest one a moment ago.
 const (
 	fillSearched = `
-INSERT INTO processes (namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, created_time,
+INSERT INTO processes (namespace, process_id, status, previous_status, status_changed_time, attention,
+  attention_time, detail, corrupted_by, created_time,
                        aux_state, metadata)
-SELECT $1, 'p-' || substr(md5(n::text), 1, 16), s, CASE s WHEN 'RUNNING' THEN 'INIT' ELSE 'RUNNING' END::process_status, t, NULLIF(s, 'RUNNING'),
-       CASE WHEN s <> 'RUNNING' THEN t END, CASE s WHEN 'ERROR' THEN CASE n % 300 WHEN 0 THEN 'out of stock' ELSE 'the goods broke' END END,
+SELECT $1, 'p-' || substr(md5(n::text), 1, 16), s,
+       CASE s WHEN 'RUNNING' THEN 'INIT' ELSE 'RUNNING' END::process_status, t, NULLIF(s, 'RUNNING'),
+       CASE WHEN s <> 'RUNNING' THEN t END,
+       CASE s WHEN 'ERROR' THEN CASE n % 300 WHEN 0 THEN 'out of stock' ELSE 'the goods broke' END END,
        CASE s WHEN 'ERROR' THEN 0 END, t, $5,
-       jsonb_build_object('tenant', 't' || n % 1000, 'region', (ARRAY['eu', 'us', 'asia', 'africa', 'oceania'])[n % 5 + 1], 'order', n,
-         'amount', n * 7919 % 10000, 'customer', jsonb_build_object('vip', n % 10000 = 7), 'tags', jsonb_build_array('web', 'batch-' || n / 500))
+       jsonb_build_object('tenant', 't' || n % 1000,
+         'region', (ARRAY['eu', 'us', 'asia', 'africa', 'oceania'])[n % 5 + 1], 'order', n,
+         'amount', n * 7919 % 10000, 'customer', jsonb_build_object('vip', n % 10000 = 7),
+         'tags', jsonb_build_array('web', 'batch-' || n / 500))
   FROM (SELECT n, now() - ($4::bigint - n) * interval '1 second' AS t,
-               CASE WHEN n % 100 = 0 THEN 'ERROR' WHEN n % 200 = 33 THEN 'SUSPENDED' WHEN n % 200 = 77 THEN 'COMPLETED' ELSE 'RUNNING' END::process_status AS s
+               CASE WHEN n % 100 = 0 THEN 'ERROR' WHEN n % 200 = 33 THEN 'SUSPENDED'
+                   WHEN n % 200 = 77 THEN 'COMPLETED' ELSE 'RUNNING' END::process_status AS s
           FROM generate_series($2::bigint, $3::bigint) AS n) x`
 	fillSearchedCounts = `
 INSERT INTO status_counts (namespace, status, n)
-SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes GROUP BY namespace, coalesce(attention, 'RUNNING')`
+SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes
+  GROUP BY namespace, coalesce(attention, 'RUNNING')`
 )
 
 // searches returns filters of every kind: none, filters that match many, few and one, filters that
@@ -43,12 +50,14 @@ func searches(now time.Time, processes int) []*progressorv1.ListProcessesRequest
 		{"metadata.order = " + strconv.Itoa(processes/3), "created_time"},
 		{"metadata.customer.vip = true OR metadata.tags:batch-1", ""},
 		{`process_id = "p-0f*" AND status != COMPLETED`, "process_id desc"},
-		{fmt.Sprintf("created_time > %q AND created_time < %q", middle.Format(time.RFC3339), middle.Add(time.Hour).Format(time.RFC3339)), ""},
+		{fmt.Sprintf("created_time > %q AND created_time < %q", middle.Format(time.RFC3339),
+			middle.Add(time.Hour).Format(time.RFC3339)), ""},
 		{"metadata.amount < 3 AND NOT status = ERROR", ""},
 	}
 	var requests []*progressorv1.ListProcessesRequest
 	for _, one := range list {
-		requests = append(requests, &progressorv1.ListProcessesRequest{Namespace: namespaceName, Filter: one.filter, OrderBy: one.order})
+		requests = append(requests,
+			&progressorv1.ListProcessesRequest{Namespace: namespaceName, Filter: one.filter, OrderBy: one.order})
 	}
 	return requests
 }
@@ -86,7 +95,9 @@ func (r *runner) fillSearched(ctx context.Context, d *scratch) error {
 	total := r.command.Processes
 	for done := 0; done < total; done += fillChunk {
 		r.step(fmt.Sprintf("search, filling: %d of %d processes", done, total))
-		if err := d.execute(ctx, statement{fillSearched, []any{namespaceName, done + 1, min(done+fillChunk, total), total, state}}); err != nil {
+		if err := d.execute(ctx,
+			statement{fillSearched, []any{namespaceName, done + 1, min(done+fillChunk, total), total,
+				state}}); err != nil {
 			return err
 		}
 	}
@@ -116,6 +127,7 @@ func (r *runner) pages(ctx context.Context, s *site, request *progressorv1.ListP
 	if request.GetOrderBy() != "" {
 		row.Note += " by " + request.GetOrderBy()
 	}
-	row.Note += fmt.Sprintf(", %.1f found a page, longest %.1f ms", float64(found)/float64(latencies.n), millis(longest))
+	row.Note += fmt.Sprintf(", %.1f found a page, longest %.1f ms", float64(found)/float64(latencies.n),
+		millis(longest))
 	return nil
 }

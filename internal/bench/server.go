@@ -81,7 +81,8 @@ func (s *server) createScratch(ctx context.Context) (*scratch, error) {
 	if d.dsn, err = dsnWith(s.dsn, d.name); err != nil {
 		return nil, err
 	}
-	if _, err := s.admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{d.name}.Sanitize()+" TEMPLATE template0"); err != nil {
+	if _, err := s.admin.Exec(ctx,
+		"CREATE DATABASE "+pgx.Identifier{d.name}.Sanitize()+" TEMPLATE template0"); err != nil {
 		return nil, fmt.Errorf("create a database for the bench (its role needs CREATEDB): %w", err)
 	}
 	return d, nil

@@ -48,7 +48,8 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	}
 	s := &site{registry: prometheus.NewRegistry(), ended: make(chan error, 1)}
 	var err error
-	if s.store, err = storage.Open(ctx, storage.Config{DSN: dsn, Lanes: lanes, Logger: log, Registerer: s.registry}); err != nil {
+	if s.store, err = storage.Open(ctx,
+		storage.Config{DSN: dsn, Lanes: lanes, Logger: log, Registerer: s.registry}); err != nil {
 		return nil, err
 	}
 	s.engine, err = engine.New(ctx, engine.Config{
@@ -112,5 +113,6 @@ func (r *runner) onEngine(ctx context.Context, history string, p processor.Proce
 }
 
 func (r *runner) meterOf(s *site) *meter {
-	return &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: ownCPU, flushes: flushesOf(s.registry)}
+	return &meter{conn: r.server.admin, postmaster: r.server.postmaster, engineCPU: ownCPU,
+		flushes: flushesOf(s.registry)}
 }

@@ -64,7 +64,9 @@ func newAlarmClock(ahead time.Duration, want int) *alarmClock {
 }
 
 // Process answers as BenchNoop does, and sets the timer.
-func (a *alarmClock) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (a *alarmClock) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	if req.GetType() == progressorv1.TaskType_TASK_TYPE_TIMEOUT {
 		a.add(time.Since(req.GetScheduledTime().AsTime()) + a.ahead)
 	}
@@ -126,7 +128,9 @@ const (
 
 // drainBurst starts processes whose timers are all due at the same moment, after the last of them
 // was started.
-func (r *runner) drainBurst(ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row) (acknowledged, error) {
+func (r *runner) drainBurst(
+	ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row,
+) (acknowledged, error) {
 	begin := time.Now()
 	if err := startAlarms(ctx, s, gaugeFirst, gauge, func(int) []byte { return nil }); err != nil {
 		return nil, err
@@ -162,11 +166,14 @@ func (r *runner) drainBurst(ctx context.Context, d *scratch, s *site, clock *ala
 		return nil, err
 	}
 	row.fill(int64(r.command.Timers), elapsed, &clock.lateness, spent)
-	return acknowledged{process.TaskInit: int64(r.command.Timers) + gauge, process.TaskTimeout: int64(r.command.Timers)}, nil
+	return acknowledged{process.TaskInit: int64(r.command.Timers) + gauge,
+		process.TaskTimeout: int64(r.command.Timers)}, nil
 }
 
 // drainSpread starts processes whose timers are due one after the other.
-func (r *runner) drainSpread(ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row) (acknowledged, error) {
+func (r *runner) drainSpread(
+	ctx context.Context, d *scratch, s *site, clock *alarmClock, row *Row,
+) (acknowledged, error) {
 	n := r.command.SpreadTimers
 	first := time.Now().Add(2*time.Second + time.Duration(n)*time.Millisecond/2)
 	err := startAlarms(ctx, s, 0, n, func(i int) []byte {

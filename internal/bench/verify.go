@@ -20,12 +20,14 @@ type acknowledged map[process.TaskType]int64
 
 const (
 	countFinished = `SELECT count(*) FROM tasks WHERE task_type = $1::text::task_type AND status = 'FINISHED'`
-	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`
+	countStanding = `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + ` +
+		`(SELECT count(*) FROM messages)`
 	// A process numbers its tasks in the order in which they were accepted, and handles them in
 	// that order.
 	countDisorder = `
 SELECT count(*) FROM (
-  SELECT task_id < lag(task_id) OVER (PARTITION BY namespace, process_id ORDER BY event_id) AS early FROM events) AS ordered
+  SELECT task_id < lag(task_id) OVER (PARTITION BY namespace, process_id ORDER BY event_id) AS early
+    FROM events) AS ordered
 WHERE early`
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/internal/pgembed"
 )
 
-// chaosRun is a run of TestChaos: three engines, each behind its own proxy, one PostgreSQL, and many
-// clients.
+// chaosRun is a run of TestChaos: three engines, each behind its own proxy, one PostgreSQL, and
+// many clients.
 type chaosRun struct {
 	t       testing.TB
 	seed    uint64
@@ -55,7 +55,8 @@ var counted = []struct{ what, metric string }{
 	{"flushes recovered after a broken connection", "progressor_flush_recoveries_total"},
 	{"attempts cancelled by an engine that was frozen or cut off", "progressor_attempts_fenced_total"},
 	{"items that did not wait for a locked row", "progressor_flush_contended_total"},
-	{"messages held for a suspended process", `progressor_messages_total{kind="notify",namespace="chain",outcome="held"}`},
+	{"messages held for a suspended process",
+		`progressor_messages_total{kind="notify",namespace="chain",outcome="held"}`},
 }
 
 // faults are the faults of a chaos run. Each one is over when its function returns.
@@ -178,8 +179,8 @@ func (s *chaosRun) addCounters(n *node) {
 	}
 }
 
-// awaitBusy holds the processor until it works on two calls of an engine. It gives up after two seconds,
-// because all clients may be waiting for other engines.
+// awaitBusy holds the processor until it works on two calls of an engine. It gives up after two
+// seconds, because all clients may be waiting for other engines.
 func (s *chaosRun) awaitBusy(i int) {
 	conn := observe(s.t, s.dsn)
 	defer conn.Close(s.t.Context())
@@ -361,10 +362,11 @@ func (s *chaosRun) finish() {
 	entries := s.load.finish()
 	conn := observe(s.t, s.dsn)
 	await(s.t, testTimeout, "no process is suspended", func() bool { return s.resumeAll(conn) == 0 })
-	await(s.t, testTimeout+time.Minute, "leases from before a backward step of the clock have begun again", func() bool {
-		return count(s.t, conn, `SELECT count(*) FROM leases
+	await(s.t, testTimeout+time.Minute, "leases from before a backward step of the clock have begun again",
+		func() bool {
+			return count(s.t, conn, `SELECT count(*) FROM leases
 			WHERE expires_time > statement_timestamp() + interval '1 minute'`) == 0
-	})
+		})
 	s.crons.end(s.load, conn)
 	runs := s.flows.end(conn)
 	jobs := s.jobs.end(conn)
@@ -377,7 +379,8 @@ func (s *chaosRun) finish() {
 	messages, wrongMessages := delivered(histories, childStatuses(s.t, conn), s.load.orders.cancelled)
 	rejected, wrongCalls := held(s.load.orders.windows, entries)
 	fires, wrongFires := s.crons.ledger(s.crons.rows(conn), s.crons.runs(conn))
-	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs), s.flows.defects(runs), s.tenants.defects(others)) {
+	for _, w := range slices.Concat(wrongMessages, wrongCalls, wrongFires, s.jobs.defects(jobs), s.flows.defects(runs),
+		s.tenants.defects(others)) {
 		s.t.Error(w)
 	}
 	replay(s.t, s.fleet, entries)

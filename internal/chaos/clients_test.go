@@ -60,8 +60,10 @@ func (f *fleet) at(i int) *client.Client {
 func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespace)) {
 	t.Helper()
 	ns := &progressorv1.Namespace{
-		Namespace: namespace, StepTimeout: durationpb.New(10 * time.Second), HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_NONE,
-		RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(50 * time.Millisecond), MaxAttempts: 100},
+		Namespace: namespace, StepTimeout: durationpb.New(10 * time.Second),
+		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_NONE,
+		RetryPolicy: &progressorv1.RetryPolicy{InitialInterval: durationpb.New(50 * time.Millisecond),
+			MaxAttempts: 100},
 		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{
 			Connect: &progressorv1.ConnectProcessor{Url: c.url},
 		}},
@@ -69,7 +71,8 @@ func putChain(t testing.TB, n *node, c *chain, change func(*progressorv1.Namespa
 	if change != nil {
 		change(ns)
 	}
-	if _, err := one(n).Namespace.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+	if _, err := one(n).Namespace.PutNamespace(t.Context(),
+		&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,7 +100,8 @@ type entry struct {
 // request sends the operation to one engine, once. The operation is its own idempotency key, unless
 // unkeyed is set.
 func (e *entry) request(ctx context.Context, c *client.Client) ([]byte, error) {
-	req := &progressorv1.CallRequest{Namespace: namespace, ProcessId: e.process, Args: []byte(e.op), IdempotencyKey: e.op}
+	req := &progressorv1.CallRequest{Namespace: namespace, ProcessId: e.process, Args: []byte(e.op),
+		IdempotencyKey: e.op}
 	if e.unkeyed {
 		req.IdempotencyKey = ""
 	}
@@ -208,7 +212,8 @@ func (f *fleet) start(processes int) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(f.t.Context(), testTimeout)
 			defer cancel()
-			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: processID(i), Args: []byte("init"), IdempotencyKey: "init"}
+			req := &progressorv1.StartRequest{Namespace: namespace, ProcessId: processID(i), Args: []byte("init"),
+				IdempotencyKey: "init"}
 			if _, err := f.at(i).Start(ctx, req); err != nil {
 				f.t.Errorf("start process p%d: %v", i, err)
 			}
@@ -357,7 +362,8 @@ func (l *load) repair(ctx context.Context, process string, first int) {
 	limit, cancel := context.WithTimeout(ctx, l.fleet.try)
 	defer cancel()
 	_, err := l.fleet.at(first).Process.Repair(limit, &progressorv1.RepairRequest{
-		Namespace: namespace, ProcessId: process, How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}},
+		Namespace: namespace, ProcessId: process,
+		How: &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}},
 	})
 	if err == nil {
 		l.repairs.Add(1)

@@ -55,7 +55,9 @@ func (o *orders) hold(process string) *hold {
 // order sends a command until an engine has answered it, and returns the answer, or errBroken if
 // the status of the process does not allow the command. unsure means that an earlier try may have
 // been executed, or may still be.
-func (l *load) order(ctx context.Context, first int, give func(context.Context, *client.Client) error) (unsure bool, err error) {
+func (l *load) order(
+	ctx context.Context, first int, give func(context.Context, *client.Client) error,
+) (unsure bool, err error) {
 	pause := time.NewTicker(20 * time.Millisecond)
 	defer pause.Stop()
 	for try := first; ; try++ {
@@ -81,7 +83,8 @@ func (l *load) order(ctx context.Context, first int, give func(context.Context, 
 
 func (l *load) resume(ctx context.Context, process string, first int) (unsure bool, err error) {
 	return l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Process.ResumeProcess(ctx, &progressorv1.ResumeProcessRequest{Namespace: namespace, ProcessId: process})
+		_, err := c.Process.ResumeProcess(ctx,
+			&progressorv1.ResumeProcessRequest{Namespace: namespace, ProcessId: process})
 		return err
 	})
 }
@@ -96,7 +99,8 @@ func (l *load) suspend(process string, first int) {
 	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
 	_, err := l.order(ctx, first, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Process.SuspendProcess(ctx, &progressorv1.SuspendProcessRequest{Namespace: namespace, ProcessId: process, Reason: "chaos"})
+		_, err := c.Process.SuspendProcess(ctx,
+			&progressorv1.SuspendProcessRequest{Namespace: namespace, ProcessId: process, Reason: "chaos"})
 		return err
 	})
 	w := window{process: process, from: time.Now()}
@@ -149,7 +153,8 @@ func (l *load) life(parent string, number, seq int, command bool) {
 	ctx, cancel := context.WithTimeout(l.ctx, testTimeout)
 	defer cancel()
 	unsure, err := l.order(ctx, number, func(ctx context.Context, c *client.Client) error {
-		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{Namespace: namespace, ProcessId: child, Reason: "chaos"})
+		_, err := c.Process.CancelProcess(ctx,
+			&progressorv1.CancelProcessRequest{Namespace: namespace, ProcessId: child, Reason: "chaos"})
 		return err
 	})
 	if unsure && errors.Is(err, errBroken) {
@@ -195,7 +200,8 @@ func held(windows []window, entries []*entry) (turnedAway int, wrong []string) {
 				continue
 			}
 			if e.outcome == acked {
-				wrong = append(wrong, fmt.Sprintf("%s of %s was acknowledged while the process was suspended", e.op, e.process))
+				wrong = append(wrong,
+					fmt.Sprintf("%s of %s was acknowledged while the process was suspended", e.op, e.process))
 				continue
 			}
 			turnedAway++

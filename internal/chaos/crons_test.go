@@ -18,8 +18,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// cronNamespace contains the crons of a chaos run and their runs. The runs use the same processor, and
-// no client calls them.
+// cronNamespace contains the crons of a chaos run and their runs. The runs use the same processor,
+// and no client calls them.
 const cronNamespace = "ticks"
 
 // triggered is the cron that fires only when it is triggered.
@@ -40,9 +40,11 @@ var cronKinds = []cronKind{
 	{id: triggered, decisions: []string{"FIRED"}, statuses: []string{"SUCCESS"}, change: func(c *progressorv1.Cron) {
 		c.Spec.Expressions = []string{"@yearly"}
 	}},
-	{id: "queued", decisions: []string{"FIRED", "QUEUED"}, statuses: []string{"SUCCESS"}, single: true, change: func(c *progressorv1.Cron) {
-		c.Policy.MaxConcurrency, c.Policy.ConcurrencyPolicy = 1, progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
-	}},
+	{id: "queued", decisions: []string{"FIRED", "QUEUED"}, statuses: []string{"SUCCESS"}, single: true,
+		change: func(c *progressorv1.Cron) {
+			c.Policy.MaxConcurrency, c.Policy.ConcurrencyPolicy = 1,
+				progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_QUEUE
+		}},
 	{id: "replaced", decisions: []string{"FIRED"}, statuses: []string{"CANCELLED"}, change: func(c *progressorv1.Cron) {
 		c.Policy.MaxConcurrency, c.Policy.OverlapAction = 1, progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV
 		c.Target.GetStartProcess().Args = []byte(born)
@@ -97,7 +99,9 @@ func (w *cronWatch) definition(k cronKind) *progressorv1.Cron {
 	c := &progressorv1.Cron{
 		Namespace: cronNamespace, CronId: k.id, Spec: &progressorv1.CronSpec{Expressions: []string{"* * * * * *"}},
 		Policy: &progressorv1.CronPolicy{MaxConcurrency: 3000},
-		Target: &progressorv1.CronTarget{Target: &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{Args: []byte(bornToEnd)}}},
+		Target: &progressorv1.CronTarget{
+			Target: &progressorv1.CronTarget_StartProcess{
+				StartProcess: &progressorv1.StartProcessTarget{Args: []byte(bornToEnd)}}},
 	}
 	if k.id == "asked" {
 		c.Target.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: w.url}}
@@ -119,7 +123,8 @@ func (w *cronWatch) trigger(ctx context.Context, f *fleet) {
 		case <-pause.C:
 		}
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.try)
-		answer, err := f.at(try).Cron.TriggerCron(limit, &progressorv1.TriggerCronRequest{Namespace: cronNamespace, CronId: triggered})
+		answer, err := f.at(try).Cron.TriggerCron(limit,
+			&progressorv1.TriggerCronRequest{Namespace: cronNamespace, CronId: triggered})
 		cancel()
 		w.mutex.Lock()
 		w.tries++
@@ -139,10 +144,13 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	w.group.Wait()
 	healed := count(w.t, conn, `SELECT floor(extract(epoch FROM statement_timestamp()))::int`)
 	await(w.t, testTimeout, "no cron is behind", func() bool {
-		return count(w.t, conn, `SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING max(fire_time) >= to_timestamp($1)) c`,
+		return count(w.t, conn,
+			`SELECT count(*) FROM (SELECT cron_id FROM cron_fires WHERE NOT manual GROUP BY cron_id HAVING `+
+				`max(fire_time) >= to_timestamp($1)) c`,
 			healed) == len(cronKinds)-1
 	})
-	await(w.t, testTimeout, "no fire waits for the run before it", func() bool { // the end of a paused cron's run would not start it
+	// The end of a paused cron's run would not start it.
+	await(w.t, testTimeout, "no fire waits for the run before it", func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
 	})
 	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)
@@ -157,12 +165,14 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 		}
 	}
 	var last string
-	const newest = `SELECT coalesce(max(process_id), '') FROM cron_fires WHERE cron_id = 'replaced' AND status = 'RUNNING'`
+	const newest = `SELECT coalesce(max(process_id), '') ` +
+		`FROM cron_fires WHERE cron_id = 'replaced' AND status = 'RUNNING'`
 	if err := conn.QueryRow(ctx, newest).Scan(&last); err != nil {
 		w.t.Fatal(err)
 	}
 	_, err := l.order(ctx, 0, func(ctx context.Context, c *client.Client) error { // no other run replaces it
-		_, err := c.Process.CancelProcess(ctx, &progressorv1.CancelProcessRequest{Namespace: cronNamespace, ProcessId: last, Reason: "the end"})
+		_, err := c.Process.CancelProcess(ctx,
+			&progressorv1.CancelProcessRequest{Namespace: cronNamespace, ProcessId: last, Reason: "the end"})
 		return err
 	})
 	if err != nil && connect.CodeOf(err) != connect.CodeFailedPrecondition {
@@ -181,12 +191,15 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 // stands lists rows without an end, with the state of their runs and crons.
 func (w *cronWatch) stands(conn *pgx.Conn) (list string) {
 	w.t.Helper()
-	err := conn.QueryRow(w.t.Context(), `SELECT coalesce(string_agg(format(E'\n%s of %s, its run is %s since %s; its cron is %s, with %s tasks to come and state %s',
+	err := conn.QueryRow(w.t.Context(),
+		`SELECT coalesce(string_agg(format(E'\n%s of %s, its run is %s since %s; its cron is %s, '
+				|| 'with %s tasks to come and state %s',
 			f.status, f.process_id, coalesce(p.status::text, 'not there'), p.status_changed_time, c.status,
 			(SELECT count(*) FROM schedule s WHERE s.namespace = c.namespace AND s.process_id = c.process_id),
 			encode(substring(c.aux_state FOR position('\x0a'::bytea IN c.aux_state)), 'escape')), ''), '')
 		FROM cron_fires f JOIN processes c ON c.namespace = f.namespace AND c.process_id = '~cron/' || f.cron_id
-		LEFT JOIN processes p ON p.namespace = f.namespace AND p.process_id = f.process_id WHERE f.ended_time IS NULL`).Scan(&list)
+		LEFT JOIN processes p ON p.namespace = f.namespace AND p.process_id = f.process_id
+		  WHERE f.ended_time IS NULL`).Scan(&list)
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -210,17 +223,22 @@ type cronRun struct {
 
 func (w *cronWatch) rows(conn *pgx.Conn) (rows []fireRow) {
 	w.t.Helper()
-	found, err := conn.Query(w.t.Context(), `SELECT cron_id, decision::text, status::text, coalesce(process_id, ''), fire_time, coalesce(started_time, 'epoch'),
-		coalesce(ended_time, 'epoch'), manual, attempt FROM cron_fires WHERE namespace = $1 ORDER BY cron_id, fire_time`, cronNamespace)
+	found, err := conn.Query(w.t.Context(),
+		`SELECT cron_id, decision::text, status::text, coalesce(process_id, ''), fire_time,
+		  coalesce(started_time, 'epoch'),
+		coalesce(ended_time, 'epoch'), manual, attempt FROM cron_fires WHERE namespace = $1
+		  ORDER BY cron_id, fire_time`, cronNamespace)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var r fireRow
-	_, err = pgx.ForEachRow(found, []any{&r.cron, &r.decision, &r.status, &r.process, &r.fire, &r.started, &r.ended, &r.manual, &r.attempt}, func() error {
-		r.fire = r.fire.UTC()
-		rows = append(rows, r)
-		return nil
-	})
+	_, err = pgx.ForEachRow(found,
+		[]any{&r.cron, &r.decision, &r.status, &r.process, &r.fire, &r.started, &r.ended, &r.manual, &r.attempt},
+		func() error {
+			r.fire = r.fire.UTC()
+			rows = append(rows, r)
+			return nil
+		})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -230,7 +248,8 @@ func (w *cronWatch) rows(conn *pgx.Conn) (rows []fireRow) {
 func (w *cronWatch) runs(conn *pgx.Conn) map[string]cronRun {
 	w.t.Helper()
 	found, err := conn.Query(w.t.Context(), `SELECT p.process_id, p.status::text, p.created_time, p.status_changed_time,
-		ARRAY(SELECT convert_from(e.payload, 'UTF8') FROM events e WHERE e.namespace = p.namespace AND e.process_id = p.process_id ORDER BY e.event_id)
+		ARRAY(SELECT convert_from(e.payload, 'UTF8') FROM events e WHERE e.namespace = p.namespace
+		  AND e.process_id = p.process_id ORDER BY e.event_id)
 		FROM processes p WHERE p.namespace = $1 AND p.process_id NOT LIKE '~cron/%'`, cronNamespace)
 	if err != nil {
 		w.t.Fatal(err)

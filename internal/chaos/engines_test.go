@@ -99,7 +99,8 @@ func TestKilledEngine(t *testing.T) {
 	l := startLoad(f, plan{clients: 32, processes: 40, calls: 1000, seed: 1})
 	await(t, testTimeout, "400 calls are answered", func() bool { return l.acked.Load() >= 400 })
 	g := c.hold(nil)
-	await(t, testTimeout, "the engine holds calls", func() bool { return running(t, conn, a) >= 5 && g.arrived.Load() >= 8 })
+	await(t, testTimeout, "the engine holds calls",
+		func() bool { return running(t, conn, a) >= 5 && g.arrived.Load() >= 8 })
 	held := running(t, conn, a)
 	died := time.Now()
 	a.kill()
@@ -120,7 +121,8 @@ func TestKilledEngine(t *testing.T) {
 	// The number may differ a little from what it held: it took tasks until it died, and PostgreSQL
 	// may commit a result that it had sent before.
 	if zombies == 0 || again != zombies || c.repeated.Load() == 0 {
-		t.Errorf("%d tasks held by the dead engine, %d zombies, %d second attempts, %d seen by the processor", held, zombies, again, c.repeated.Load())
+		t.Errorf("%d tasks held by the dead engine, %d zombies, %d second attempts, %d seen by the processor", held,
+			zombies, again, c.repeated.Load())
 	}
 	if takeover > 4*time.Second {
 		t.Errorf("taken over after %s", takeover)
@@ -160,9 +162,12 @@ func TestStoppedEngine(t *testing.T) {
 	await(t, testTimeout, "the processor has answered", func() bool { return c.inFlight.Load() == 1 })
 	a.signal(syscall.SIGCONT)
 	awake := time.Now()
-	await(t, testTimeout, "both late results are counted", func() bool { return a.metric("progressor_stale_results_total") == 2 })
-	t.Logf("taken over after %s; late results refused %s after the engine went on", takeover.Round(time.Millisecond), time.Since(awake).Round(time.Millisecond))
-	if n := count(t, conn, `SELECT count(*) FROM events WHERE payload = 'runs'`) + count(t, conn, `SELECT count(*) FROM tasks WHERE args = 'runs'`); n != 0 {
+	await(t, testTimeout, "both late results are counted",
+		func() bool { return a.metric("progressor_stale_results_total") == 2 })
+	t.Logf("taken over after %s; late results refused %s after the engine went on", takeover.Round(time.Millisecond),
+		time.Since(awake).Round(time.Millisecond))
+	if n := count(t, conn, `SELECT count(*) FROM events WHERE payload = 'runs'`) +
+		count(t, conn, `SELECT count(*) FROM tasks WHERE args = 'runs'`); n != 0 {
 		t.Error("something of a late result is stored, while the attempt that took its place runs")
 	}
 	gates["runs"][1].open()
@@ -203,7 +208,8 @@ func TestFrozenEngineCancelsItsAttempts(t *testing.T) {
 	a.signal(syscall.SIGSTOP)
 	await(t, testTimeout, "the other engine has taken over", func() bool { return gates[1].arrived.Load() == 1 })
 	a.signal(syscall.SIGCONT)
-	await(t, testTimeout, "the first attempt is cancelled", func() bool { return a.metric("progressor_attempts_fenced_total") == 1 })
+	await(t, testTimeout, "the first attempt is cancelled",
+		func() bool { return a.metric("progressor_attempts_fenced_total") == 1 })
 	gates[1].open()
 	got := <-end
 	if got.err != nil {

@@ -75,7 +75,8 @@ func failoverThatLosesTheTail(t *testing.T) {
 		if e.outcome != acked {
 			continue
 		}
-		if !slices.ContainsFunc(f.chain.told[e.process+" "+e.op], func(a []byte) bool { return bytes.Equal(a, e.answer) }) {
+		if !slices.ContainsFunc(f.chain.told[e.process+" "+e.op],
+			func(a []byte) bool { return bytes.Equal(a, e.answer) }) {
 			t.Errorf("%s of %s was answered %x, which the processor never returned to it", e.op, e.process, e.answer)
 		}
 		mayBeLost := e.ended.After(replicated) && e.begun.Before(failed)
@@ -85,7 +86,8 @@ func failoverThatLosesTheTail(t *testing.T) {
 		}
 	}
 	verify(t, f.DSN, entries)
-	t.Logf("%d calls answered, %d of them lost by the failover, %.0f reported as lost; 200 more were answered in %s; clients saw %v",
+	t.Logf("%d calls answered, %d of them lost by the failover, %.0f reported as lost; 200 more were answered in %s; "+
+		"clients saw %v",
 		f.load.acked.Load(), lost, f.metric("progressor_tasks_lost_total"), took.Round(time.Millisecond), &f.load.seen)
 	if lost == 0 {
 		t.Error("the failover lost nothing: this test has seen no lost tail")
@@ -107,7 +109,8 @@ func failoverThatLosesNothing(t *testing.T) {
 	f.load = startLoad(f.fleet, plan{clients: 24, processes: 20, seed: 21})
 	f.more(200)
 	f.Detach()
-	f.Await(`SELECT count(*) >= 2 FROM pg_stat_activity WHERE application_name = 'progressor lane' AND wait_event = 'SyncRep'`)
+	f.Await(`SELECT count(*) >= 2 FROM pg_stat_activity ` +
+		`WHERE application_name = 'progressor lane' AND wait_event = 'SyncRep'`)
 	f.FailOver()
 	took := f.more(200)
 	entries := f.load.finish()
@@ -115,5 +118,6 @@ func failoverThatLosesNothing(t *testing.T) {
 	settle(t, f.DSN)
 	verify(t, f.DSN, entries)
 	replay(t, f.fleet, entries)
-	t.Logf("%d calls answered; 200 more in %s after the failover; clients saw %v", f.load.acked.Load(), took.Round(time.Millisecond), &f.load.seen)
+	t.Logf("%d calls answered; 200 more in %s after the failover; clients saw %v", f.load.acked.Load(),
+		took.Round(time.Millisecond), &f.load.seen)
 }

@@ -21,7 +21,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// flowNamespace contains the runs of a chaos run and the jobs of their steps. Its workers pull them.
+// flowNamespace contains the runs of a chaos run and the jobs of their steps. Its workers pull
+// them.
 const flowNamespace = "streams"
 
 // The templates of runs. A step is retried until it succeeds, so every run succeeds.
@@ -29,18 +30,23 @@ const (
 	streamTemplate = `{"namespace": "streams", "type": "stream", "step_order": "STEP_ORDER_GRAPH", "steps": [
 		{"step_id": "a", "job": {"options": OPTIONS}},
 		{"step_id": "b", "job": {"options": OPTIONS}, "depends_on": ["a"], "input": "${steps.a.result}"},
-		{"step_id": "each", "job": {"options": OPTIONS}, "depends_on": ["a"], "for_each": {"items": "[0, 1, 2]", "max_running": 2}},
-		{"step_id": "pause", "wait": {"due": "0.05s", "due_action": "DUE_ACTION_SUCCEED", "due_result": "late"}, "depends_on": ["a"]},
+		{"step_id": "each", "job": {"options": OPTIONS}, "depends_on": ["a"],
+			"for_each": {"items": "[0, 1, 2]", "max_running": 2}},
+		{"step_id": "pause", "wait": {"due": "0.05s", "due_action": "DUE_ACTION_SUCCEED",
+			"due_result": "late"}, "depends_on": ["a"]},
 		{"step_id": "sub", "run": {"type": "inner"}, "depends_on": ["b"]},
-		{"step_id": "last", "job": {"options": OPTIONS}, "depends_on": ["each", "pause", "sub"], "input": "${steps.sub.result}"}]}`
-	innerTemplate = `{"namespace": "streams", "type": "inner", "steps": [{"step_id": "only", "job": {"options": OPTIONS}}]}`
-	stepOptions   = `{"max_retry": 1000, "max_takeovers": 1000, "backoff": {"steps": ["0.02s"]}}`
+		{"step_id": "last", "job": {"options": OPTIONS}, "depends_on": ["each", "pause", "sub"],
+			"input": "${steps.sub.result}"}]}`
+	innerTemplate = `{"namespace": "streams", "type": "inner", "steps": [{"step_id": "only", ` +
+		`"job": {"options": OPTIONS}}]}`
+	stepOptions = `{"max_retry": 1000, "max_takeovers": 1000, "backoff": {"steps": ["0.02s"]}}`
 )
 
 // streamNeeds contains the steps of a run, and of the run in it, with the steps that each one
 // needs. "each.0" is an item.
 var streamNeeds = map[string][]string{
-	"a": nil, "b": {"a"}, "each": {"a"}, "each.0": {"a"}, "each.1": {"a"}, "each.2": {"a"}, "pause": {"a"}, "sub": {"b"}, "last": {"each", "pause", "sub"},
+	"a": nil, "b": {"a"}, "each": {"a"}, "each.0": {"a"}, "each.1": {"a"}, "each.2": {"a"}, "pause": {"a"},
+	"sub": {"b"}, "last": {"each", "pause", "sub"},
 	"sub/only": {"b"},
 }
 
@@ -63,10 +69,12 @@ type flowWatch struct {
 // startFlows starts runs until stop. The workers of the jobs execute their steps.
 func startFlows(f *fleet, n *node, jobs *jobWatch) *flowWatch {
 	w := &flowWatch{t: f.t, fleet: f, jobs: jobs, started: map[string]bool{}}
-	ns := &progressorv1.Namespace{Namespace: flowNamespace, Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
-		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
-	}}}
-	if _, err := one(n).Namespace.PutNamespace(f.t.Context(), &progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+	ns := &progressorv1.Namespace{Namespace: flowNamespace,
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
+			Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
+		}}}
+	if _, err := one(n).Namespace.PutNamespace(f.t.Context(),
+		&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
 		f.t.Fatal(err)
 	}
 	for _, text := range []string{innerTemplate, streamTemplate} {
@@ -97,7 +105,8 @@ func (w *flowWatch) start(ctx context.Context) {
 		w.mutex.Unlock()
 		err := w.jobs.ask(context.WithoutCancel(ctx), number, func(ctx context.Context, c *client.Client) error {
 			resp, err := c.Flow.StartRun(ctx, &progressorv1.StartRunRequest{
-				Namespace: flowNamespace, Type: "stream", RunId: id, IdempotencyKey: id, Payload: structpb.NewStringValue(id),
+				Namespace: flowNamespace, Type: "stream", RunId: id, IdempotencyKey: id,
+				Payload: structpb.NewStringValue(id),
 			})
 			if connect.CodeOf(err) == connect.CodeAborted {
 				w.t.Errorf("start %s: %v", id, err)
@@ -133,12 +142,17 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 			w.t.Fatal(err)
 		}
 		var process string
-		err = tx.QueryRow(ctx, `SELECT p.process_id FROM flow_runs r JOIN processes p ON p.namespace = r.namespace AND p.process_id = '~flow/' || r.run_id
-			WHERE r.namespace = $1 AND r.finished_time IS NULL ORDER BY r.created_time DESC LIMIT 1 FOR UPDATE OF r`, flowNamespace).Scan(&process)
+		err = tx.QueryRow(ctx,
+			`SELECT p.process_id FROM flow_runs r JOIN processes p ON p.namespace = r.namespace
+			  AND p.process_id = '~flow/' || r.run_id
+			WHERE r.namespace = $1 AND r.finished_time IS NULL ORDER BY r.created_time DESC LIMIT 1 FOR UPDATE OF r`,
+			flowNamespace).Scan(&process)
 		met := err == nil && soon(500*time.Millisecond, func() bool {
-			return count(w.t, conn, `SELECT (SELECT count(*) FROM messages WHERE namespace = $1 AND process_id = $2 AND kind = 'child_end')
+			return count(w.t, conn,
+				`SELECT (SELECT count(*) FROM messages WHERE namespace = $1 AND process_id = $2 AND kind = 'child_end')
 				+ (SELECT count(*) FROM running WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')
-				+ (SELECT count(*) FROM schedule WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')`, flowNamespace, process) > 0
+				+ (SELECT count(*) FROM schedule WHERE namespace = $1 AND process_id = $2 AND task_type = 'NOTIFY')`,
+				flowNamespace, process) > 0
 		})
 		if met {
 			w.between++
@@ -164,20 +178,32 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	w.t.Helper()
 	w.group.Wait()
 	if !soon(testTimeout, func() bool {
-		return count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace) == 0
+		return count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`,
+			flowNamespace) == 0
 	}) {
-		w.t.Errorf("%d runs have not ended within %s", count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`, flowNamespace), testTimeout)
+		w.t.Errorf("%d runs have not ended within %s",
+			count(w.t, conn, `SELECT count(*) FROM flow_runs WHERE namespace = $1 AND finished_time IS NULL`,
+				flowNamespace), testTimeout)
 	}
-	found, err := conn.Query(w.t.Context(), `SELECT split_part(f.run_id, '/', 1), CASE WHEN f.run_id LIKE '%/sub' THEN 'sub/' ELSE '' END || f.step_id || CASE WHEN f.index >= 0 THEN '.' || f.index ELSE '' END,
+	found, err := conn.Query(w.t.Context(),
+		`SELECT split_part(f.run_id, '/', 1), CASE WHEN f.run_id LIKE '%/sub' THEN 'sub/'
+		  ELSE '' END || f.step_id || CASE WHEN f.index >= 0 THEN '.' || f.index ELSE '' END,
 			f.status::text, coalesce(f.result::text, ''), f.attempt,
-			coalesce((SELECT p.created_time FROM processes p WHERE p.namespace = f.namespace AND p.process_id = f.process_id),
+			coalesce((SELECT p.created_time FROM processes p WHERE p.namespace = f.namespace
+			  AND p.process_id = f.process_id),
 				f.running_time, 'epoch'), coalesce(f.finished_time, 'epoch'),
-			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index
+			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id)
+			  AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id
+			  AND coalesce(e.index, -1) = f.index
 			   AND (e.type = 'step_queued' OR e.to_status = 'running')),
-			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id) AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id AND coalesce(e.index, -1) = f.index AND e.to_status = 'succeeded'),
-			(SELECT count(*) FROM tasks k WHERE k.namespace = f.namespace AND k.process_id = f.process_id AND k.task_type = 'INIT' AND k.status = 'FINISHED')
+			(SELECT count(*) FROM job_events e WHERE hashtext(e.job_id) = hashtext(f.run_id)
+			  AND e.namespace = f.namespace AND e.job_id = f.run_id AND e.step_id = f.step_id
+			  AND coalesce(e.index, -1) = f.index AND e.to_status = 'succeeded'),
+			(SELECT count(*) FROM tasks k WHERE k.namespace = f.namespace AND k.process_id = f.process_id
+			  AND k.task_type = 'INIT' AND k.status = 'FINISHED')
 		FROM flow_steps f WHERE f.namespace = $1
-		UNION ALL SELECT r.run_id, '', r.status::text, coalesce(r.result::text, r.failure::text, ''), r.attempt, coalesce(r.running_time, 'epoch'), coalesce(r.finished_time, 'epoch'), 1, 1, 1
+		UNION ALL SELECT r.run_id, '', r.status::text, coalesce(r.result::text, r.failure::text, ''),
+		  r.attempt, coalesce(r.running_time, 'epoch'), coalesce(r.finished_time, 'epoch'), 1, 1, 1
 		FROM flow_runs r WHERE r.namespace = $1 AND r.run_id NOT LIKE '%/sub'`, flowNamespace)
 	if err != nil {
 		w.t.Fatal(err)
@@ -185,22 +211,24 @@ func (w *flowWatch) end(conn *pgx.Conn) map[string]map[string]flowRow {
 	rows := map[string]map[string]flowRow{}
 	var run, step string
 	var r flowRow
-	_, err = pgx.ForEachRow(found, []any{&run, &step, &r.status, &r.result, &r.attempt, &r.created, &r.stopped, &r.begun, &r.ended, &r.ends}, func() error {
-		if rows[run] == nil {
-			rows[run] = map[string]flowRow{}
-		}
-		rows[run][step] = r
-		return nil
-	})
+	_, err = pgx.ForEachRow(found,
+		[]any{&run, &step, &r.status, &r.result, &r.attempt, &r.created, &r.stopped, &r.begun, &r.ended, &r.ends},
+		func() error {
+			if rows[run] == nil {
+				rows[run] = map[string]flowRow{}
+			}
+			rows[run][step] = r
+			return nil
+		})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return rows
 }
 
-// defects returns the defects of runs: a run that is lost or has not ended; a step that is lost, has
-// begun or ended twice, has begun before the steps that it needs had ended, or has the result of an
-// answer that was rejected.
+// defects returns the defects of runs: a run that is lost or has not ended; a step that is lost,
+// has begun or ended twice, has begun before the steps that it needs had ended, or has the result
+// of an answer that was rejected.
 func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.started {
@@ -219,7 +247,8 @@ func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string)
 		for step, needs := range streamNeeds {
 			r, there := steps[step]
 			if !there || r.status != "succeeded" || r.attempt != 1 || r.begun != 1 || r.ended != 1 {
-				say("step %s of %s is %q: it has begun %d times, which %d events say, and succeeded %d times", step, id, r.status, r.attempt, r.begun, r.ended)
+				say("step %s of %s is %q: it has begun %d times, which %d events say, and succeeded %d times", step, id,
+					r.status, r.attempt, r.begun, r.ended)
 			}
 			for _, need := range needs {
 				if r.created.Before(steps[need].stopped) {
@@ -254,7 +283,8 @@ func (w *flowWatch) figures(rows map[string]map[string]flowRow) []figure {
 	for _, of := range rows {
 		steps += len(of) - 1
 	}
-	return []figure{{"runs of templates done, each once", len(rows)}, {"steps and items of runs, each once", steps}, {"engines killed between two steps of a run", w.between}}
+	return []figure{{"runs of templates done, each once", len(rows)}, {"steps and items of runs, each once", steps},
+		{"engines killed between two steps of a run", w.between}}
 }
 
 // Each defect of runs is detected.
@@ -272,28 +302,36 @@ func TestFlowsAreJudged(t *testing.T) {
 		change func(*flowWatch, map[string]map[string]flowRow)
 		wrong  int
 	}{
-		"nothing":              {func(*flowWatch, map[string]map[string]flowRow) {}, 0},
-		"a run is lost":        {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows, "x") }, 1},
-		"nobody knows whether": {func(w *flowWatch, rows map[string]map[string]flowRow) { w.started["x"] = false; delete(rows, "x") }, 0},
-		"a run of nobody":      {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
-		"it goes on":           {change("", func(r *flowRow) { r.status = "active" }), 1},
-		"a step is lost":       {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") }, 2},
-		"an item began twice":  {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},
-		"told twice":           {change("b", func(r *flowRow) { r.begun = 2 }), 1},
-		"ended twice":          {change("b", func(r *flowRow) { r.ended = 2 }), 1},
-		"its job ended twice":  {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
-		"too early":            {change("last", func(r *flowRow) { r.created = began }), 3},
-		"a result of nobody":   {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
-		"another one counted":  {func(w *flowWatch, _ map[string]map[string]flowRow) { w.jobs.accepted["~job/x/a"] = []string{"other"} }, 1},
+		"nothing":       {func(*flowWatch, map[string]map[string]flowRow) {}, 0},
+		"a run is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows, "x") }, 1},
+		"nobody knows whether": {func(w *flowWatch, rows map[string]map[string]flowRow) {
+			w.started["x"] = false
+			delete(rows, "x")
+		}, 0},
+		"a run of nobody": {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
+		"it goes on":      {change("", func(r *flowRow) { r.status = "active" }), 1},
+		"a step is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") },
+			2},
+		"an item began twice": {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},
+		"told twice":          {change("b", func(r *flowRow) { r.begun = 2 }), 1},
+		"ended twice":         {change("b", func(r *flowRow) { r.ended = 2 }), 1},
+		"its job ended twice": {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
+		"too early":           {change("last", func(r *flowRow) { r.created = began }), 3},
+		"a result of nobody":  {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
+		"another one counted": {func(w *flowWatch, _ map[string]map[string]flowRow) {
+			w.jobs.accepted["~job/x/a"] = []string{"other"}
+		}, 1},
 	} {
-		w := &flowWatch{started: map[string]bool{"x": true}, jobs: &jobWatch{answers: map[string][]string{}, accepted: map[string][]string{}}}
+		w := &flowWatch{started: map[string]bool{"x": true},
+			jobs: &jobWatch{answers: map[string][]string{}, accepted: map[string][]string{}}}
 		steps := map[string]flowRow{"": {status: "succeeded", result: `"by last"`}}
 		for step := range streamNeeds {
 			at := began
 			for range depth(step) {
 				at = at.Add(time.Minute)
 			}
-			steps[step] = flowRow{status: "succeeded", result: `"by ` + step + `"`, attempt: 1, begun: 1, ended: 1, ends: 1, created: at, stopped: at.Add(time.Second)}
+			steps[step] = flowRow{status: "succeeded", result: `"by ` + step + `"`, attempt: 1, begun: 1, ended: 1,
+				ends: 1, created: at, stopped: at.Add(time.Second)}
 			w.jobs.answers["~job/x/"+step] = []string{"other", "by " + step}
 		}
 		rows := map[string]map[string]flowRow{"x": steps}

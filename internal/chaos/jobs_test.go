@@ -49,11 +49,14 @@ type jobWatch struct {
 
 // startJobs enqueues jobs and starts workers, until end.
 func startJobs(f *fleet, n *node, seed uint64) *jobWatch {
-	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{}, accepted: map[string][]string{}}
-	ns := &progressorv1.Namespace{Namespace: jobNamespace, Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
-		Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
-	}}}
-	if _, err := one(n).Namespace.PutNamespace(f.t.Context(), &progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
+	w := &jobWatch{t: f.t, fleet: f, enqueued: map[string]bool{}, answers: map[string][]string{},
+		accepted: map[string][]string{}}
+	ns := &progressorv1.Namespace{Namespace: jobNamespace,
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{
+			Pull: &progressorv1.PullProcessor{LeaseDuration: durationpb.New(leaseTime)},
+		}}}
+	if _, err := one(n).Namespace.PutNamespace(f.t.Context(),
+		&progressorv1.PutNamespaceRequest{Namespace: ns}); err != nil {
 		f.t.Fatal(err)
 	}
 	var pushing, working context.Context
@@ -90,8 +93,10 @@ func (w *jobWatch) enqueue(ctx context.Context, pusher int) {
 			_, err := c.Job.Enqueue(ctx, &progressorv1.EnqueueRequest{
 				Namespace: jobNamespace, JobId: id, Name: "toil", Args: structpb.NewStringValue(id), IdempotencyKey: id,
 				Options: &progressorv1.JobOptions{
-					KeepResult: true, ResultTtl: durationpb.New(24 * time.Hour), MaxRetry: 1000, MaxTakeovers: new(int32(1000)),
-					Backoff: &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(20 * time.Millisecond)}},
+					KeepResult: true, ResultTtl: durationpb.New(24 * time.Hour), MaxRetry: 1000,
+					MaxTakeovers: new(int32(1000)),
+					Backoff: &progressorv1.Backoff{
+						Steps: []*durationpb.Duration{durationpb.New(20 * time.Millisecond)}},
 				},
 			})
 			return err
@@ -126,7 +131,8 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	for try := 0; ctx.Err() == nil; try++ {
 		limit, over := context.WithTimeout(ctx, w.fleet.try)
 		resp, err := w.fleet.at(random.IntN(100)).Worker.Poll(limit, &progressorv1.PollRequest{
-			Namespaces: []string{jobNamespace, flowNamespace}, WorkerId: id, MaxLeases: 3, Wait: durationpb.New(500 * time.Millisecond),
+			Namespaces: []string{jobNamespace, flowNamespace}, WorkerId: id, MaxLeases: 3,
+			Wait: durationpb.New(500 * time.Millisecond),
 		})
 		over()
 		if err != nil {
@@ -150,24 +156,33 @@ func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lea
 		w.answer(ctx, l, nonce, random)
 	case what < 12:
 		w.count(&w.released)
-		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // the response for a lost lease says nothing
-			_, err := c.Worker.Release(ctx, &progressorv1.ReleaseRequest{WorkerId: worker, LeaseTokens: []string{l.GetLeaseToken()}})
+		// The response for a lost lease says nothing.
+		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
+			_, err := c.Worker.Release(ctx,
+				&progressorv1.ReleaseRequest{WorkerId: worker, LeaseTokens: []string{l.GetLeaseToken()}})
 			return err
 		})
 	case what < 22:
 		w.count(&w.failed)
 		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // likewise
-			_, err := c.Worker.Complete(ctx, &progressorv1.CompleteRequest{LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{
-				Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: &progressorv1.Failure{Reason: "flaky"}}},
-			}})
+			_, err := c.Worker.Complete(ctx,
+				&progressorv1.CompleteRequest{LeaseToken: l.GetLeaseToken(),
+					Answer: &progressorv1.CompleteRequest_Response{
+						Response: &progressorv1.ProcessResponse{
+							Outcome: &progressorv1.ProcessResponse_Failure{
+								Failure: &progressorv1.Failure{Reason: "flaky"}}},
+					}})
 			return err
 		})
 	case what < 40: // it takes a while and sends heartbeats
 		soon(100*time.Millisecond, func() bool { return false })
-		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error { // the answer shows whether the lease was lost
-			_, err := c.Worker.Heartbeat(ctx, &progressorv1.HeartbeatRequest{WorkerId: worker, Beats: []*progressorv1.LeaseBeat{
-				{LeaseToken: l.GetLeaseToken(), Progress: &progressorv1.Progress{Percent: 50, Summary: "half of it"}},
-			}})
+		// The answer shows whether the lease was lost.
+		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
+			_, err := c.Worker.Heartbeat(ctx,
+				&progressorv1.HeartbeatRequest{WorkerId: worker, Beats: []*progressorv1.LeaseBeat{
+					{LeaseToken: l.GetLeaseToken(),
+						Progress: &progressorv1.Progress{Percent: 50, Summary: "half of it"}},
+				}})
 			return err
 		})
 		fallthrough
@@ -189,9 +204,11 @@ func (w *jobWatch) answer(ctx context.Context, l *progressorv1.Lease, nonce stri
 	w.answers[job] = append(w.answers[job], nonce)
 	w.mutex.Unlock()
 	err := w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
-		_, err := c.Worker.Complete(ctx, &progressorv1.CompleteRequest{LeaseToken: l.GetLeaseToken(), Answer: &progressorv1.CompleteRequest_JobResult{
-			JobResult: &progressorv1.JobResult{Result: structpb.NewStringValue(nonce)},
-		}})
+		_, err := c.Worker.Complete(ctx,
+			&progressorv1.CompleteRequest{LeaseToken: l.GetLeaseToken(),
+				Answer: &progressorv1.CompleteRequest_JobResult{
+					JobResult: &progressorv1.JobResult{Result: structpb.NewStringValue(nonce)},
+				}})
 		return err
 	})
 	w.mutex.Lock()
@@ -218,12 +235,15 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	w.stopPushing()
 	w.pushers.Wait()
 	await(w.t, testTimeout, "all jobs have ended", func() bool {
-		return count(w.t, conn, `SELECT count(*) FROM processes WHERE namespace = $1 AND status <> 'COMPLETED'`, jobNamespace) == 0
+		return count(w.t, conn, `SELECT count(*) FROM processes WHERE namespace = $1 AND status <> 'COMPLETED'`,
+			jobNamespace) == 0
 	})
 	w.stopWorking()
 	w.workers.Wait()
-	found, err := conn.Query(w.t.Context(), `SELECT p.process_id, p.status::text, coalesce(convert_from(j.result, 'UTF8'), ''),
-		(SELECT count(*) FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id AND k.status = 'FINISHED')
+	found, err := conn.Query(w.t.Context(),
+		`SELECT p.process_id, p.status::text, coalesce(convert_from(j.result, 'UTF8'), ''),
+		(SELECT count(*) FROM tasks k WHERE k.namespace = p.namespace AND k.process_id = p.process_id
+		  AND k.status = 'FINISHED')
 		FROM processes p JOIN jobs j USING (namespace, process_id) WHERE p.namespace = $1`, jobNamespace)
 	if err != nil {
 		w.t.Fatal(err)
@@ -231,7 +251,8 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 	rows := map[string]jobRow{}
 	var id string
 	var r jobRow
-	if _, err = pgx.ForEachRow(found, []any{&id, &r.status, &r.result, &r.ends}, func() error { rows[id] = r; return nil }); err != nil {
+	if _, err = pgx.ForEachRow(found, []any{&id, &r.status, &r.result, &r.ends},
+		func() error { rows[id] = r; return nil }); err != nil {
 		w.t.Fatal(err)
 	}
 	return rows
@@ -296,13 +317,22 @@ func TestJobsAreJudged(t *testing.T) {
 		change func(*jobWatch, map[string]jobRow)
 		wrong  int
 	}{
-		"nothing":               {func(*jobWatch, map[string]jobRow) {}, 0},
-		"a job is lost":         {func(_ *jobWatch, rows map[string]jobRow) { delete(rows, "a") }, 1},
-		"nobody knows whether":  {func(w *jobWatch, rows map[string]jobRow) { w.enqueued["a"] = false; delete(rows, "a") }, 0},
-		"a job of nobody":       {func(_ *jobWatch, rows map[string]jobRow) { rows["c"] = jobRow{status: "INIT"} }, 1},
-		"two ends":              {func(_ *jobWatch, rows map[string]jobRow) { rows["a"] = jobRow{"COMPLETED", `"1"`, 2} }, 1},
-		"a result of nobody":    {func(_ *jobWatch, rows map[string]jobRow) { rows["a"] = jobRow{"COMPLETED", `"3"`, 1} }, 1},
-		"another one counted":   {func(_ *jobWatch, rows map[string]jobRow) { rows["a"] = jobRow{"COMPLETED", `"2"`, 1} }, 1},
+		"nothing":       {func(*jobWatch, map[string]jobRow) {}, 0},
+		"a job is lost": {func(_ *jobWatch, rows map[string]jobRow) { delete(rows, "a") }, 1},
+		"nobody knows whether": {func(w *jobWatch, rows map[string]jobRow) {
+			w.enqueued["a"] = false
+			delete(rows, "a")
+		}, 0},
+		"a job of nobody": {func(_ *jobWatch, rows map[string]jobRow) { rows["c"] = jobRow{status: "INIT"} }, 1},
+		"two ends": {func(_ *jobWatch, rows map[string]jobRow) {
+			rows["a"] = jobRow{"COMPLETED", `"1"`, 2}
+		}, 1},
+		"a result of nobody": {func(_ *jobWatch, rows map[string]jobRow) {
+			rows["a"] = jobRow{"COMPLETED", `"3"`, 1}
+		}, 1},
+		"another one counted": {func(_ *jobWatch, rows map[string]jobRow) {
+			rows["a"] = jobRow{"COMPLETED", `"2"`, 1}
+		}, 1},
 		"two were accepted":     {func(w *jobWatch, _ map[string]jobRow) { w.accepted["a"] = []string{"1", "2"} }, 1},
 		"accepted and not done": {func(_ *jobWatch, rows map[string]jobRow) { rows["a"] = jobRow{status: "INIT"} }, 1},
 	} {

@@ -28,7 +28,8 @@ func TestLedger(t *testing.T) {
 					w.triggers[fire.Format(time.RFC3339Nano)] = 1
 				}
 				id := k.id + "/" + fire.Format(time.RFC3339Nano)
-				run := cronRun{status: "COMPLETED", stands: []string{bornToEnd}, created: fire, ended: fire.Add(time.Millisecond)}
+				run := cronRun{status: "COMPLETED", stands: []string{bornToEnd}, created: fire,
+					ended: fire.Add(time.Millisecond)}
 				switch {
 				case k.id == "asked":
 					w.asked[id], run.stands, id = 1, nil, "~run/"+id
@@ -37,7 +38,8 @@ func TestLedger(t *testing.T) {
 				}
 				runs[id] = run
 				rows = append(rows, fireRow{
-					cron: k.id, decision: k.decisions[len(k.decisions)-1], status: k.statuses[0], process: id, fire: fire, started: fire, ended: run.ended,
+					cron: k.id, decision: k.decisions[len(k.decisions)-1], status: k.statuses[0], process: id,
+					fire: fire, started: fire, ended: run.ended,
 					manual: k.id == triggered, attempt: 1,
 				})
 			}
@@ -119,7 +121,8 @@ func TestLedger(t *testing.T) {
 		w, rows, runs := good()
 		rows = tt.plant(w, rows, runs)
 		n, wrong := w.ledger(rows, runs)
-		if tt.want == "" && (len(wrong) > 0 || n != cronCounts{fires: 18, triggers: 3, queued: 3, cancelled: 3, timeouts: 3, requests: 3}) {
+		if tt.want == "" && (len(wrong) > 0 ||
+			n != cronCounts{fires: 18, triggers: 3, queued: 3, cancelled: 3, timeouts: 3, requests: 3}) {
 			t.Errorf("%s: %+v, %q", tt.name, n, wrong)
 		}
 		if tt.want != "" && !strings.Contains(strings.Join(wrong, "\n"), tt.want) {

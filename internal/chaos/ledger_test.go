@@ -68,7 +68,9 @@ func (w *cronWatch) eachSecond(id string, rows []fireRow) (wrong []string) {
 	due := w.created[id].Truncate(time.Second).Add(time.Second)
 	for _, r := range rows {
 		if !r.fire.Equal(due) {
-			wrong = append(wrong, fmt.Sprintf("%s: a row of %s where that of %s was to come", id, r.fire.Format(time.RFC3339Nano), due.Format(time.RFC3339Nano)))
+			wrong = append(wrong,
+				fmt.Sprintf("%s: a row of %s where that of %s was to come", id, r.fire.Format(time.RFC3339Nano),
+					due.Format(time.RFC3339Nano)))
 		}
 		due = r.fire.Add(time.Second)
 	}
@@ -88,7 +90,8 @@ func (w *cronWatch) fired(rows []fireRow) (wrong []string) {
 	}
 	for fire, times := range left {
 		if times > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: the trigger of %s was answered and has not fired %d times", triggered, fire, times))
+			wrong = append(wrong,
+				fmt.Sprintf("%s: the trigger of %s was answered and has not fired %d times", triggered, fire, times))
 		}
 	}
 	if len(rows) > w.tries {

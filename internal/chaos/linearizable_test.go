@@ -19,7 +19,9 @@ func TestLinearizable(t *testing.T) {
 	type call struct {
 		op           string
 		begun, ended int64
-		chain        []string // in the response; without a response, the position in the chain, or nil if it is not in the chain
+		// In the response; without a response, the position in the chain, or nil if it is not in
+		// the chain.
+		chain []string
 	}
 	read := func(chain ...string) call { return call{"", 100, 101, chain} }
 	tests := []struct {
@@ -27,18 +29,25 @@ func TestLinearizable(t *testing.T) {
 		calls []call
 		legal bool
 	}{
-		{"one after the other", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "b"}}, read("a", "b")}, true},
-		{"side by side, in either order", []call{{"b", 1, 3, []string{"b"}}, {"a", 0, 5, []string{"b", "a"}}, read("b", "a")}, true},
-		{"before one that was answered when it began", []call{{"b", 2, 3, []string{"b"}}, {"a", 0, 1, []string{"b", "a"}}, read("b", "a")}, false},
-		{"two are answered the same place", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"b"}}, read("a")}, false},
+		{"one after the other", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "b"}}, read("a", "b")},
+			true},
+		{"side by side, in either order",
+			[]call{{"b", 1, 3, []string{"b"}}, {"a", 0, 5, []string{"b", "a"}}, read("b", "a")}, true},
+		{"before one that was answered when it began",
+			[]call{{"b", 2, 3, []string{"b"}}, {"a", 0, 1, []string{"b", "a"}}, read("b", "a")}, false},
+		{"two are answered the same place", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"b"}}, read("a")},
+			false},
 		{"twice", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "a", "b"}}, read("a", "a", "b")}, false},
 		{"answered what does not stand", []call{{"a", 0, 1, []string{"a"}}, read()}, false},
-		{"a place that nobody has", []call{{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "b", "c"}}, read("a", "b", "c")}, false},
+		{"a place that nobody has",
+			[]call{{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "b", "c"}}, read("a", "b", "c")}, false},
 		{"a place that an unanswered one may have", []call{
-			{"a", 0, 1, []string{"a"}}, {"b", 0, unanswered, nil}, {"c", 2, 3, []string{"a", "b", "c"}}, read("a", "b", "c"),
+			{"a", 0, 1, []string{"a"}}, {"b", 0, unanswered, nil}, {"c", 2, 3, []string{"a", "b", "c"}},
+			read("a", "b", "c"),
 		}, true},
 		{"an unanswered one, done late", []call{
-			{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "c"}}, {"b", 0, unanswered, []string{"a", "c", "b"}}, read("a", "c", "b"),
+			{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "c"}}, {"b", 0, unanswered, []string{"a", "c", "b"}},
+			read("a", "c", "b"),
 		}, true},
 		{"an unanswered one, done before it was asked", []call{
 			{"b", 2, unanswered, []string{"b"}}, {"a", 0, 1, []string{"b", "a"}}, read("b", "a"),
@@ -72,7 +81,8 @@ func TestLinearizable(t *testing.T) {
 			continue
 		}
 		page, err := os.ReadFile(path)
-		if err != nil || filepath.Ext(path) != ".html" || !strings.Contains(string(page), `a → 1, `) && !strings.Contains(string(page), `b → 1, `) {
+		if err != nil || filepath.Ext(path) != ".html" ||
+			!strings.Contains(string(page), `a → 1, `) && !strings.Contains(string(page), `b → 1, `) {
 			t.Errorf("%s: the page of %d bytes shows no operation, %v", tt.name, len(page), err)
 		}
 	}
@@ -112,7 +122,9 @@ func TestOperationsOfAProcess(t *testing.T) {
 	entries[2].begun, entries[2].ended = at(-3), at(-2) // b, before the operation that precedes it in the chain
 	check(false)
 	entries[2].begun, entries[2].ended = at(5), at(6)
-	entries[3].begun = at(7) // the sender of a message begins after the response to an operation that follows the message in the chain
+	// The sender of a message begins after the response to an operation that follows the message in
+	// the chain.
+	entries[3].begun = at(7)
 	check(false)
 	entries[3].begun = at(3)
 	entries[2].answer = answered(4)

@@ -88,7 +88,9 @@ type deliveries struct{ told, born, cancelled, ends int }
 // caused. Each command must have arrived once, nothing else may have arrived, and a child must have
 // ended if and only if it should have. cancelled lists the children whose cancel was acknowledged
 // to a client. wrong lists the differences.
-func delivered(histories map[string]*history, statuses map[string]string, cancelled []string) (d deliveries, wrong []string) {
+func delivered(
+	histories map[string]*history, statuses map[string]string, cancelled []string,
+) (d deliveries, wrong []string) {
 	ended := map[string]bool{}
 	for _, child := range cancelled {
 		ended[child] = true
@@ -108,7 +110,8 @@ func delivered(histories map[string]*history, statuses map[string]string, cancel
 					expect(w.target, bornToEnd)
 					expect(process, endOf+w.cause)
 					if statuses[w.target] != "COMPLETED" {
-						wrong = append(wrong, fmt.Sprintf("%s, which ends at once, is %s", w.target, statuses[w.target]))
+						wrong = append(wrong,
+							fmt.Sprintf("%s, which ends at once, is %s", w.target, statuses[w.target]))
 					}
 				case askRaise:
 					d.born++
@@ -145,13 +148,15 @@ func delivered(histories map[string]*history, statuses map[string]string, cancel
 
 func childStatuses(t testing.TB, conn *pgx.Conn) map[string]string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), `SELECT process_id, status::text FROM processes WHERE namespace = $1 AND process_id LIKE 'child-%'`, namespace)
+	rows, err := conn.Query(t.Context(),
+		`SELECT process_id, status::text FROM processes WHERE namespace = $1 AND process_id LIKE 'child-%'`, namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	statuses := map[string]string{}
 	var id, status string
-	if _, err = pgx.ForEachRow(rows, []any{&id, &status}, func() error { statuses[id] = status; return nil }); err != nil {
+	if _, err = pgx.ForEachRow(rows, []any{&id, &status},
+		func() error { statuses[id] = status; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return statuses

@@ -28,13 +28,22 @@ func TestDelivered(t *testing.T) {
 		want  string // part of the defect that is found; "" if there is none
 	}{
 		{"all is well", func(map[string][]string, map[string]string) {}, ""},
-		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] }, "p2: from p1 c1 tell=p2 was executed -1 times more often"},
-		{"a message came twice", func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) }, "p2: from p1 c1 tell=p2 was executed 1 times more often"},
-		{"a message of a result that was not stored", func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) }, "p2: from p1 c1 tell=p2 was executed 1 times more often"},
-		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") }, "child-a: born to end was executed -1 times more often"},
-		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] }, "p1: end of p1 c3 raise=child-b was executed -1 times more often"},
-		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" }, "child-a, which ends at once, is RUNNING"},
-		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" }, "child-b, whose cancel was acknowledged, is RUNNING"},
+		{"a message is lost", func(c map[string][]string, _ map[string]string) { c["p2"] = c["p2"][:1] },
+			"p2: from p1 c1 tell=p2 was executed -1 times more often"},
+		{"a message came twice",
+			func(c map[string][]string, _ map[string]string) { c["p2"] = append(c["p2"], c["p2"][1]) },
+			"p2: from p1 c1 tell=p2 was executed 1 times more often"},
+		{"a message of a result that was not stored",
+			func(c map[string][]string, _ map[string]string) { c["p1"] = slices.Delete(c["p1"], 1, 2) },
+			"p2: from p1 c1 tell=p2 was executed 1 times more often"},
+		{"a child is missing", func(c map[string][]string, _ map[string]string) { delete(c, "child-a") },
+			"child-a: born to end was executed -1 times more often"},
+		{"a parent was not told", func(c map[string][]string, _ map[string]string) { c["p1"] = c["p1"][:6] },
+			"p1: end of p1 c3 raise=child-b was executed -1 times more often"},
+		{"a child did not end", func(_ map[string][]string, s map[string]string) { s["child-a"] = "RUNNING" },
+			"child-a, which ends at once, is RUNNING"},
+		{"a child was not cancelled", func(_ map[string][]string, s map[string]string) { s["child-b"] = "RUNNING" },
+			"child-b, whose cancel was acknowledged, is RUNNING"},
 	}
 	for _, tt := range tests {
 		chains, are := good(), statuses()
@@ -112,12 +121,17 @@ func TestTenantsAreJudged(t *testing.T) {
 		plant func(rows *tenantRows)
 		want  string
 	}{
-		"all is well":            {func(*tenantRows) {}, ""},
-		"a notification is lost": {func(r *tenantRows) { r.ended["q0"] = 9 }, "9 of the 10 notifications of q0 have ended"},
-		"one ended twice":        {func(r *tenantRows) { r.ended["q0"] = 11 }, "11 of the 10 notifications of q0 have ended"},
-		"a row is left":          {func(r *tenantRows) { r.left["q1"] = 1 }, "q1 was removed, but 1 of its rows are left"},
-		"one of a cancelled one": {func(r *tenantRows) { r.left["q0"] = 2 }, "q0 was removed, but 2 of its rows are left"},
-		"a timer is lost":        {func(r *tenantRows) { r.backlog = 29 }, "29 of the 30 tasks of the backlog have finished"},
+		"all is well": {func(*tenantRows) {}, ""},
+		"a notification is lost": {func(r *tenantRows) { r.ended["q0"] = 9 },
+			"9 of the 10 notifications of q0 have ended"},
+		"one ended twice": {func(r *tenantRows) { r.ended["q0"] = 11 },
+			"11 of the 10 notifications of q0 have ended"},
+		"a row is left": {func(r *tenantRows) { r.left["q1"] = 1 },
+			"q1 was removed, but 1 of its rows are left"},
+		"one of a cancelled one": {func(r *tenantRows) { r.left["q0"] = 2 },
+			"q0 was removed, but 2 of its rows are left"},
+		"a timer is lost": {func(r *tenantRows) { r.backlog = 29 },
+			"29 of the 30 tasks of the backlog have finished"},
 	} {
 		rows := tenantRows{ended: map[string]int{"q0": 10}, left: map[string]int{}, backlog: 30}
 		tt.plant(&rows)

@@ -53,7 +53,8 @@ func unavailable(t testing.TB, n *node, seen *sightings) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	began := time.Now()
-	_, err := one(n).Call(ctx, &progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("nobody hears this")})
+	_, err := one(n).Call(ctx,
+		&progressorv1.CallRequest{Namespace: namespace, ProcessId: "p0", Args: []byte("nobody hears this")})
 	seen.note(err, time.Since(began))
 	if connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("a call without a database: %v after %s", err, time.Since(began))
@@ -77,7 +78,8 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		began := time.Now()
 		crash(t, server)
 		if long { // long enough for the engines to cancel what they run
-			await(t, testTimeout, "the engines know that they are cut off", func() bool { return !a.isReady() && !b.isReady() })
+			await(t, testTimeout, "the engines know that they are cut off",
+				func() bool { return !a.isReady() && !b.isReady() })
 			var probes sightings
 			var group sync.WaitGroup
 			for range 8 {
@@ -96,7 +98,8 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		before = l.acked.Load()
 		first := await(t, testTimeout, "a call is answered", func() bool { return l.acked.Load() > before })
 		ready := await(t, testTimeout, "the engines are ready again", func() bool { return a.isReady() && b.isReady() })
-		t.Logf("PostgreSQL was away for %s; the first call was answered %s after it came back; all engines were ready %s later",
+		t.Logf("PostgreSQL was away for %s; the first call was answered %s after it came back; all engines were "+
+			"ready %s later",
 			gone.Round(time.Millisecond), first.Round(time.Millisecond), ready.Round(time.Millisecond))
 	}
 	before := l.acked.Load()
@@ -134,11 +137,13 @@ func backendsTerminated(t *testing.T, server *pgembed.Server) {
 		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+30 })
 		cut += terminateBackends(t, conn)
 		before = l.acked.Load()
-		recovery = max(recovery, await(t, testTimeout, "calls are answered again", func() bool { return l.acked.Load() >= before+10 }))
+		recovery = max(recovery,
+			await(t, testTimeout, "calls are answered again", func() bool { return l.acked.Load() >= before+10 }))
 	}
 	entries := l.finish()
 	worst := longest(entries)
-	t.Logf("%d connections were cut; ten more calls were answered within %s; the longest took %s; clients saw %v; %v adopted", cut,
+	t.Logf("%d connections were cut; ten more calls were answered within %s; the longest took %s; clients saw %v; "+
+		"%v adopted", cut,
 		recovery.Round(time.Millisecond), worst.Round(time.Millisecond), &l.seen,
 		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
 	if worst > standing {

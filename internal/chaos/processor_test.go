@@ -80,11 +80,16 @@ func TestBadProcessors(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that its client has disconnected
 			<-r.Context().Done()
 		}), "timeout"},
-		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")), "bad_response"},
-		{"no processor", badProcessor(t, written(http.StatusOK, "text/html", "<html>It works!</html>")), "bad_response"},
+		{"garbage", badProcessor(t, written(http.StatusOK, "application/proto", "\xff\xff\xffgarbage")),
+			"bad_response"},
+		{"no processor", badProcessor(t, written(http.StatusOK, "text/html", "<html>It works!</html>")),
+			"bad_response"},
 		{"nothing in it", badProcessor(t, written(http.StatusOK, "application/proto", "")), "bad_response"},
 		{"breaks off at once", badProcessor(t, breakOff(t, "")), "unavailable"},
-		{"breaks off in the middle", badProcessor(t, breakOff(t, "HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\nContent-Length: 100\r\n\r\nhalf")), "unavailable"},
+		{"breaks off in the middle",
+			badProcessor(t, breakOff(t,
+				"HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\nContent-Length: 100\r\n\r\nhalf")),
+			"unavailable"},
 	}
 	point(c.url)
 	putHealthy(t, a)
@@ -100,7 +105,8 @@ func TestBadProcessors(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		began := time.Now()
 		_, err := p.Call(ctx, &progressorv1.CallRequest{
-			Namespace: namespace, ProcessId: process, Args: []byte("op"), Timeout: durationpb.New(5 * time.Second), // longer than the step
+			// Longer than the step.
+			Namespace: namespace, ProcessId: process, Args: []byte("op"), Timeout: durationpb.New(5 * time.Second),
 		})
 		cancel()
 		took := time.Since(began)
@@ -115,12 +121,14 @@ func TestBadProcessors(t *testing.T) {
 		if !a.isReady() {
 			t.Errorf("%s: the engine is not ready", tt.name)
 		}
-		if _, err := p.Call(t.Context(), &progressorv1.CallRequest{Namespace: "healthy", ProcessId: "h", Args: []byte(tt.name)}); err != nil {
+		if _, err := p.Call(t.Context(),
+			&progressorv1.CallRequest{Namespace: "healthy", ProcessId: "h", Args: []byte(tt.name)}); err != nil {
 			t.Errorf("%s: another namespace: %v", tt.name, err)
 		}
 		point(c.url)
 		simple := &progressorv1.RepairRequest_Simple{Simple: &progressorv1.RepairRequest_SimpleRepair{}}
-		if _, err := p.Repair(t.Context(), &progressorv1.RepairRequest{Namespace: namespace, ProcessId: process, How: simple}); err != nil {
+		if _, err := p.Repair(t.Context(),
+			&progressorv1.RepairRequest{Namespace: namespace, ProcessId: process, How: simple}); err != nil {
 			t.Errorf("%s: repair: %v", tt.name, err)
 		}
 		end := <-callAside(t, a, process, "after "+tt.name)
@@ -137,13 +145,15 @@ func TestBadProcessors(t *testing.T) {
 func putHealthy(t testing.TB, n *node) {
 	t.Helper()
 	echo := &progressorv1.ProcessorConfig_Builtin{Builtin: &progressorv1.BuiltinProcessor{Name: "echo"}}
-	_, err := one(n).Namespace.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
-		Namespace: "healthy", Processor: &progressorv1.ProcessorConfig{Transport: echo},
-	}})
+	_, err := one(n).Namespace.PutNamespace(t.Context(),
+		&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
+			Namespace: "healthy", Processor: &progressorv1.ProcessorConfig{Transport: echo},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one(n).Start(t.Context(), &progressorv1.StartRequest{Namespace: "healthy", ProcessId: "h"}); err != nil {
+	if _, err := one(n).Start(t.Context(),
+		&progressorv1.StartRequest{Namespace: "healthy", ProcessId: "h"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,19 +185,24 @@ func TestTimersOfADeadEngine(t *testing.T) {
 		}
 	}
 	a.kill()
-	if n := count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > statement_timestamp()`); n != timers {
+	if n := count(t, conn, `SELECT count(*) FROM schedule WHERE waits_for = 'time' AND scheduled_time > `+
+		`statement_timestamp()`); n != timers {
 		t.Fatalf("%d of %d timers are stored after the death of their engine", n, timers)
 	}
 	await(t, testTimeout, "all timers have fired", func() bool {
-		return count(t, conn, `SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`) == timers
+		return count(t, conn,
+			`SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT' AND status = 'FINISHED'`) == timers
 	})
 	var earliest, median, latest float64
-	err := conn.QueryRow(t.Context(), `SELECT min(late), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), max(late) FROM (
-		SELECT extract(epoch FROM running_time - scheduled_time)::float8 * 1000 AS late FROM tasks WHERE task_type = 'TIMEOUT') t`).Scan(&earliest, &median, &latest)
+	err := conn.QueryRow(t.Context(),
+		`SELECT min(late), percentile_cont(0.5) WITHIN GROUP (ORDER BY late), max(late) FROM (
+		SELECT extract(epoch FROM running_time - scheduled_time)::float8 * 1000 AS late FROM tasks
+		  WHERE task_type = 'TIMEOUT') t`).Scan(&earliest, &median, &latest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("timers of the dead engine fired %.1f ms late at the earliest, %.1f ms at the median, %.1f ms at the latest", earliest, median, latest)
+	t.Logf("timers of the dead engine fired %.1f ms late at the earliest, %.1f ms at the median, %.1f ms at the latest",
+		earliest, median, latest)
 	if earliest < 0 {
 		t.Error("a timer fired early")
 	}

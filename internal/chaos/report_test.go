@@ -28,7 +28,8 @@ func (s *chaosRun) figures(conn *pgx.Conn, messages deliveries, rejected int, fi
 		{"attempts that a processor received again", int(s.chain.repeated.Load())},
 		{"tasks that took more than one attempt", rows(`SELECT count(*) FROM tasks WHERE attempt > 1`)},
 		{"tasks rejected", rows(`SELECT count(*) FROM tasks WHERE rejection IS NOT NULL`)},
-		{"tasks that failed their process", rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
+		{"tasks that failed their process",
+			rows(`SELECT count(*) FROM tasks WHERE status = 'ERROR' AND task_type = 'CALL'`)},
 		{"processes repaired", int(s.load.repairs.Load())},
 		{"timers fired", rows(`SELECT count(*) FROM tasks
 			WHERE task_type = 'TIMEOUT' AND status = 'FINISHED' AND namespace = '` + namespace + `'`)},

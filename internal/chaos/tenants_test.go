@@ -144,8 +144,8 @@ SELECT $1 || n, 'RUNNING', $3::int * 2
     ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n`
 )
 
-// endLongQueue sends a process many notifications, suspends it, may resume it, and ends it. Its waiting
-// tasks change their status each time.
+// endLongQueue sends a process many notifications, suspends it, may resume it, and ends it. Its
+// waiting tasks change their status each time.
 func (s *chaosRun) endLongQueue(int) {
 	q := queue{
 		process: fmt.Sprintf("q%d", len(s.tenants.queues)), removed: s.random.IntN(3) == 0,
@@ -290,7 +290,8 @@ func (s *chaosRun) byProcess(conn *pgx.Conn, sql string) map[string]int {
 	counts := map[string]int{}
 	var process string
 	var n int
-	if _, err := pgx.ForEachRow(rows, []any{&process, &n}, func() error { counts[process] = n; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&process, &n},
+		func() error { counts[process] = n; return nil }); err != nil {
 		s.t.Fatal(err)
 	}
 	return counts

@@ -24,7 +24,8 @@ import (
 // additions are what future migrations may do while engines of this version run: one hot table in a
 // transaction, and slow operations outside of one.
 var additions = []string{
-	"ALTER TABLE processes ADD COLUMN next text NOT NULL DEFAULT 'n', ADD CONSTRAINT processes_next CHECK (next <> '') NOT VALID;",
+	"ALTER TABLE processes ADD COLUMN next text NOT NULL DEFAULT 'n', ADD CONSTRAINT processes_next CHECK (next <> " +
+		"'') NOT VALID;",
 	"ALTER TABLE tasks ADD COLUMN next int;",
 	"ALTER TABLE running ADD COLUMN next int;",
 	"ALTER TABLE schedule ADD COLUMN next int NOT NULL DEFAULT 1;",
@@ -57,7 +58,8 @@ func TestMigrationUnderLoad(t *testing.T) {
 	goesOn("calls are answered", 200)
 
 	application := observe(t, dsn)
-	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM processes", "SELECT notify('chain', 'p0', 'from an application')"} {
+	for _, sql := range []string{"BEGIN", "SELECT count(*) FROM processes",
+		"SELECT notify('chain', 'p0', 'from an application')"} {
 		if _, err := application.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +67,8 @@ func TestMigrationUnderLoad(t *testing.T) {
 	tries, ended := make(chan string, 1000), make(chan error, 1)
 	go func() {
 		next := storagetest.NextMigrations(t, additions...)
-		ended <- storage.Migration{DSN: dsn, Files: next, Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
+		ended <- storage.Migration{DSN: dsn, Files: next,
+			Waiting: func(holder string) { tries <- holder }}.Up(t.Context())
 	}()
 	for range 3 {
 		if holder := <-tries; !strings.Contains(holder, "observer") {
@@ -79,7 +82,8 @@ func TestMigrationUnderLoad(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if have := count(t, conn, "SELECT max(version_id) FROM goose_db_version"); int64(have) != storage.SchemaVersion()+int64(len(additions)) {
+	if have := count(t, conn, "SELECT max(version_id) FROM goose_db_version"); int64(have) != storage.SchemaVersion()+
+		int64(len(additions)) {
 		t.Errorf("the schema has version %d", have)
 	}
 	goesOn("calls are answered on the newer schema", 200)
@@ -95,7 +99,8 @@ func TestMigrationUnderLoad(t *testing.T) {
 func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	t.Helper()
 	entries := l.finish()
-	t.Logf("%d calls, the longest took %s; clients saw %v", len(entries), longest(entries).Round(time.Millisecond), &l.seen)
+	t.Logf("%d calls, the longest took %s; clients saw %v", len(entries), longest(entries).Round(time.Millisecond),
+		&l.seen)
 	l.seen.only(t)
 	if int(l.acked.Load()) != len(entries) {
 		t.Errorf("%d of %d calls were answered", l.acked.Load(), len(entries))
@@ -105,7 +110,8 @@ func endUpgrade(t *testing.T, l *load, c *chain, dsn string) {
 	}
 	settle(t, dsn)
 	verify(t, dsn, entries)
-	if n := count(t, observe(t, dsn), `SELECT count(*) FROM tasks WHERE attempt <> 1`); n != 0 || c.repeated.Load() != 0 {
+	if n := count(t, observe(t, dsn), `SELECT count(*) FROM tasks WHERE attempt <> 1`); n != 0 ||
+		c.repeated.Load() != 0 {
 		t.Errorf("%d tasks have used up an attempt, %d were sent to the processor again", n, c.repeated.Load())
 	}
 }
@@ -116,8 +122,8 @@ func TestUpgrade(t *testing.T) {
 	old := previous(t)
 	dsn := storagetest.DSN(t)
 	before := downTo(t, dsn, old)
-	// This program refuses an older schema, and says what to do. The commit that replaced migrations
-	// by the base has the same version as the one before it.
+	// This program refuses an older schema, and says what to do. The commit that replaced
+	// migrations by the base has the same version as the one before it.
 	refuses := func(path, says string, args ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), path, append(args, "--db.dsn", dsn)...).CombinedOutput()
@@ -127,7 +133,9 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	if int64(before) < storage.SchemaVersion() {
-		refuses(program.path(t), fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`", before, storage.SchemaVersion()), "serve", "--listen", "127.0.0.1:0")
+		refuses(program.path(t),
+			fmt.Sprintf("the database has schema version %d, this program needs %d: run `progressor migrate up`",
+				before, storage.SchemaVersion()), "serve", "--listen", "127.0.0.1:0")
 		refuses(program.path(t), "Next: progressor migrate up", "doctor")
 	}
 
@@ -142,7 +150,8 @@ func TestUpgrade(t *testing.T) {
 		await(t, testTimeout, what, func() bool { return l.acked.Load() >= start+200 })
 	}
 	goesOn("calls are answered by the old engines")
-	if out, err := exec.CommandContext(t.Context(), program.path(t), "migrate", "up", "--db.dsn", dsn).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), program.path(t), "migrate", "up", "--db.dsn",
+		dsn).CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, out)
 	}
 	goesOn("calls are answered by the old engines on the new schema")
@@ -198,7 +207,8 @@ if [ -n "$made" ]; then before=$made^; else before=HEAD; fi # a migration that i
 git cat-file -e "$before^{commit}"
 mkdir "$2/src"
 git archive "$before" | tar -x -C "$2/src"`
-	if out, err := exec.CommandContext(t.Context(), "bash", "-c", script, "bash", names[len(names)-1], dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "bash", "-c", script, "bash", names[len(names)-1],
+		dir).CombinedOutput(); err != nil {
 		t.Skipf("needs the repository's history back to the commit before %s: %v\n%s", names[len(names)-1], err, out)
 	}
 	path := filepath.Join(dir, "progressor")

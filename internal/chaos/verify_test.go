@@ -24,7 +24,9 @@ func settle(t testing.TB, dsn string) {
 	defer func() { t.Logf("settled and examined in %s", time.Since(began).Round(time.Millisecond)) }()
 	conn := observe(t, dsn)
 	if !soon(testTimeout, func() bool {
-		return count(t, conn, `SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM messages)`) == 0
+		return count(t, conn,
+			`SELECT (SELECT count(*) FROM running) + (SELECT count(*) FROM schedule) + (SELECT count(*) FROM `+
+				`messages)`) == 0
 	}) {
 		t.Errorf("not all tasks and messages come to their end within %s: %s", testTimeout, leftOver(t, conn))
 	}
@@ -41,11 +43,17 @@ func settle(t testing.TB, dsn string) {
 // leftOver lists tasks that have not ended, with the ended tasks of the same numbers.
 func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
-	err := conn.QueryRow(t.Context(), `SELECT coalesce(string_agg(format(E'\n%s of %s/%s, %s, %s: %s', x.task_id, x.namespace, x.process_id, x.task_type, x.stands,
-			coalesce((SELECT format('ended %s as %s, attempt %s, at %s', t.task_type, t.status, t.attempt, t.finished_time)
-				FROM tasks t WHERE (t.namespace, t.process_id, t.task_id) = (x.namespace, x.process_id, x.task_id)), 'not ended')), '' ORDER BY x.task_id), 'none')
-		FROM (SELECT namespace, process_id, task_id, task_type, format('runs, attempt %s, token %s, since %s', attempt, fencing_token, running_time) AS stands FROM running
-			UNION ALL SELECT namespace, process_id, task_id, task_type, format('waits for %s, attempt %s', waits_for, attempt) FROM schedule) x`).Scan(&list)
+	err := conn.QueryRow(t.Context(),
+		`SELECT coalesce(string_agg(format(E'\n%s of %s/%s, %s, %s: %s', x.task_id, x.namespace, x.process_id,
+		  x.task_type, x.stands,
+			coalesce((SELECT format('ended %s as %s, attempt %s, at %s', t.task_type, t.status, t.attempt,
+			  t.finished_time)
+				FROM tasks t WHERE (t.namespace, t.process_id, t.task_id) = (x.namespace, x.process_id,
+				  x.task_id)), 'not ended')), '' ORDER BY x.task_id), 'none')
+		FROM (SELECT namespace, process_id, task_id, task_type,
+		  format('runs, attempt %s, token %s, since %s', attempt, fencing_token, running_time) AS stands FROM running
+			UNION ALL SELECT namespace, process_id, task_id, task_type,
+			  format('waits for %s, attempt %s', waits_for, attempt) FROM schedule) x`).Scan(&list)
 	if err != nil {
 		t.Error(err)
 	}
@@ -69,7 +77,9 @@ type stand struct {
 func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 	t.Helper()
 	histories := map[string]*history{}
-	rows, err := conn.Query(t.Context(), `SELECT process_id, event_id, attempt, payload FROM events WHERE namespace = $1 ORDER BY process_id, event_id`, namespace)
+	rows, err := conn.Query(t.Context(),
+		`SELECT process_id, event_id, attempt, payload FROM events WHERE namespace = $1 ORDER BY process_id, event_id`,
+		namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +141,8 @@ func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 			}
 		}
 		var state []byte
-		if err := conn.QueryRow(t.Context(), `SELECT aux_state FROM processes WHERE namespace = $1 AND process_id = $2`, namespace, id).Scan(&state); err != nil {
+		if err := conn.QueryRow(t.Context(), `SELECT aux_state FROM processes WHERE namespace = $1 AND process_id = $2`,
+			namespace, id).Scan(&state); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(state, h.last.bytes()) {
@@ -159,7 +170,8 @@ func replay(t testing.TB, f *fleet, entries []*entry) {
 				err := f.do(ctx, again, i, &sightings{})
 				cancel()
 				if err != nil || again.outcome != e.outcome || !bytes.Equal(again.answer, e.answer) {
-					t.Errorf("%s of %s was answered %d %x, and now %d %x, %v", e.op, e.process, e.outcome, e.answer, again.outcome, again.answer, err)
+					t.Errorf("%s of %s was answered %d %x, and now %d %x, %v", e.op, e.process, e.outcome, e.answer,
+						again.outcome, again.answer, err)
 				}
 			}
 		})

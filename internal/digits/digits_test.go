@@ -12,8 +12,9 @@ import (
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`9007199254740993`:                                                   "the integer 9007199254740993 is beyond 2^53 and would lose digits: write it as a string",
-		`{"a b": [1, -9007199254740993]}`:                                    `NAME["a b"][1]: the integer -9007199254740993 is beyond 2^53`,
+		`9007199254740993`: "the integer 9007199254740993 is beyond 2^53 and would lose digits: write it as a string",
+		`{"a b": [1, ` +
+			`-9007199254740993]}`: `NAME["a b"][1]: the integer -9007199254740993 is beyond 2^53`,
 		`[9007199254740993]`:                                                 "NAME[0]: the integer",
 		`{"a":[{"b":-9007199254740993}]}`:                                    "NAME.a[0].b: ",
 		`{"a":123456789012345678901234567890}`:                               "NAME.a: ",

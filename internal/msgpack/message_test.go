@@ -47,7 +47,8 @@ func draw(t *rapid.T, m protoreflect.Message, depth int) {
 	proto.Reset(m.Interface()) // of a map whose key is drawn twice
 	switch m := m.Interface().(type) {
 	case *timestamppb.Timestamp:
-		at := time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(t, "seconds"), rapid.Int64Range(0, 999999999).Draw(t, "nanos"))
+		at := time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(t, "seconds"),
+			rapid.Int64Range(0, 999999999).Draw(t, "nanos"))
 		proto.Merge(m, timestamppb.New(at))
 		return
 	case *durationpb.Duration:
@@ -160,7 +161,8 @@ func TestReading(t *testing.T) {
 		from object
 		json string
 	}{
-		{"both kinds of names", object{"process_id": "p", "idempotencyKey": "k"}, `{"processId":"p","idempotencyKey":"k"}`},
+		{"both kinds of names", object{"process_id": "p", "idempotencyKey": "k"},
+			`{"processId":"p","idempotencyKey":"k"}`},
 		{"nil", object{"namespace": nil, "range": nil, "metadata": nil, "args": nil}, `{}`},
 		{"bytes", object{"args": []byte{1, 2}}, `{"args":"AQI="}`},
 		{"seconds", object{"timeout": 5}, `{"timeout":"5s"}`},
@@ -171,14 +173,18 @@ func TestReading(t *testing.T) {
 		{"duration", object{"timeout": "1.000000001s"}, `{"timeout":"1.000000001s"}`},
 		{"time", object{"startTime": "2026-11-20T12:00:00.5+02:00"}, `{"startTime":"2026-11-20T10:00:00.5Z"}`},
 		{"time of 4 bytes", object{"startTime": ext(0, 0, 0, 60)}, `{"startTime":"1970-01-01T00:01:00Z"}`},
-		{"time of 8 bytes", object{"startTime": ext(0, 0, 0, 4, 0, 0, 0, 60)}, `{"startTime":"1970-01-01T00:01:00.000000001Z"}`},
-		{"time of 12 bytes", object{"startTime": ext(0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)}, `{"startTime":"1969-12-31T23:59:59.000000001Z"}`},
+		{"time of 8 bytes", object{"startTime": ext(0, 0, 0, 4, 0, 0, 0, 60)},
+			`{"startTime":"1970-01-01T00:01:00.000000001Z"}`},
+		{"time of 12 bytes", object{"startTime": ext(0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)},
+			`{"startTime":"1969-12-31T23:59:59.000000001Z"}`},
 		{"time of Go", object{"startTime": time.Unix(60, 0)}, `{"startTime":"1970-01-01T00:01:00Z"}`},
 		{"enum", object{"wait": "WAIT_ACCEPTED"}, `{"wait":"WAIT_ACCEPTED"}`},
 		{"enum by number", object{"wait": 2}, `{"wait":"WAIT_ACCEPTED"}`},
 		{"an int of 32 bits as a float", object{"priority": 7.0}, `{"priority":7}`},
-		{"an int of 64 bits as text", object{"range": object{"offset": "9007199254740993"}}, `{"range":{"offset":"9007199254740993"}}`},
-		{"an int of 64 bits", object{"range": object{"offset": uint64(math.MaxInt64)}}, `{"range":{"offset":"9223372036854775807"}}`},
+		{"an int of 64 bits as text", object{"range": object{"offset": "9007199254740993"}},
+			`{"range":{"offset":"9007199254740993"}}`},
+		{"an int of 64 bits", object{"range": object{"offset": uint64(math.MaxInt64)}},
+			`{"range":{"offset":"9223372036854775807"}}`},
 		{"empty within", object{"range": object{}}, `{"range":{}}`},
 	} {
 		want, got := &progressorv1.StartRequest{}, &progressorv1.StartRequest{}
@@ -190,7 +196,8 @@ func TestReading(t *testing.T) {
 		}
 	}
 	mask := &progressorv1.UpdateJobRequest{}
-	if err := Unmarshal(pack(t, object{"updateMask": "priority,maxRetry"}), mask); err != nil || strings.Join(mask.GetUpdateMask().GetPaths(), " ") != "priority max_retry" {
+	if err := Unmarshal(pack(t, object{"updateMask": "priority,maxRetry"}), mask); err != nil ||
+		strings.Join(mask.GetUpdateMask().GetPaths(), " ") != "priority max_retry" {
 		t.Errorf("field mask: %v, %v", mask, err)
 	}
 }
@@ -207,61 +214,101 @@ func TestReadingIsStrict(t *testing.T) {
 		from any
 		want string
 	}{
-		{"unknown field", &progressorv1.HistoryRange{}, object{"limt": 1}, `limt: unknown field: known: offset, limit, direction`},
-		{"unknown field within", &progressorv1.CallRequest{}, object{"range": object{"a b": 1}}, `range["a b"]: unknown field`},
-		{"unknown field of none", &progressorv1.UnsetTimer{}, object{"x": 1}, `x: unknown field: this message has none`},
-		{"name that is no text", &progressorv1.CallRequest{}, map[int]int{1: 1}, `must be the name of a field, a str, not an int`},
-		{"field twice by both names", &progressorv1.CallRequest{}, raw("82 a9 70726f636573734964 a1 61 aa 70726f636573735f6964 a1 61"), `process_id: must not be given twice`},
-		{"nil twice", &progressorv1.CallRequest{}, raw("82 a4 61726773 c0 a4 61726773 c0"), `args: must not be given twice`},
-		{"two of one choice", &progressorv1.RepairRequest{}, raw("82 a6 73696d706c65 80 a9 70726f636573736f72 80"), `must not be set together with simple`},
+		{"unknown field", &progressorv1.HistoryRange{}, object{"limt": 1},
+			`limt: unknown field: known: offset, limit, direction`},
+		{"unknown field within", &progressorv1.CallRequest{}, object{"range": object{"a b": 1}},
+			`range["a b"]: unknown field`},
+		{"unknown field of none", &progressorv1.UnsetTimer{}, object{"x": 1},
+			`x: unknown field: this message has none`},
+		{"name that is no text", &progressorv1.CallRequest{}, map[int]int{1: 1},
+			`must be the name of a field, a str, not an int`},
+		{"field twice by both names", &progressorv1.CallRequest{},
+			raw("82 a9 70726f636573734964 a1 61 aa 70726f636573735f6964 a1 61"), `process_id: must not be given twice`},
+		{"nil twice", &progressorv1.CallRequest{}, raw("82 a4 61726773 c0 a4 61726773 c0"),
+			`args: must not be given twice`},
+		{"two of one choice", &progressorv1.RepairRequest{}, raw("82 a6 73696d706c65 80 a9 70726f636573736f72 80"),
+			`must not be set together with simple`},
 		{"no map", &progressorv1.CallRequest{}, []int{1}, `must be a map of fields, not an array`},
 		{"nothing", &progressorv1.CallRequest{}, raw(""), `an empty body is not a MessagePack map: send the byte 0x80`},
 		{"nil", &progressorv1.CallRequest{}, nil, `must be a map of fields, not nil`},
 		{"no end", &progressorv1.CallRequest{}, raw("81 a4 617267"), `the body ends in the middle of the message`},
-		{"no value", &progressorv1.CallRequest{}, raw("81 a4 61726773"), `args: the body ends in the middle of the message`},
-		{"a length that is not true", &progressorv1.CallRequest{}, raw("81 a4 61726773 c6 ffffffff 00"), `args: the body ends`},
-		{"elements that are not there", &progressorv1.PollRequest{}, raw("81 aa 6e616d65737061636573 dd ffffffff"), `namespaces[0]: the body ends`},
+		{"no value", &progressorv1.CallRequest{}, raw("81 a4 61726773"),
+			`args: the body ends in the middle of the message`},
+		{"a length that is not true", &progressorv1.CallRequest{}, raw("81 a4 61726773 c6 ffffffff 00"),
+			`args: the body ends`},
+		{"elements that are not there", &progressorv1.PollRequest{}, raw("81 aa 6e616d65737061636573 dd ffffffff"),
+			`namespaces[0]: the body ends`},
 		{"bytes behind", &progressorv1.CallRequest{}, raw("80 c0c0"), `must be a single message: 2 bytes follow it`},
-		{"no MessagePack", &progressorv1.CallRequest{}, raw("81 a4 61726773 c1"), `args: the byte 0xc1, which is not valid in MessagePack`},
-		{"bin for text", &progressorv1.CallRequest{}, object{"processId": []byte("p")}, `process_id: must be a str, not bin`},
+		{"no MessagePack", &progressorv1.CallRequest{}, raw("81 a4 61726773 c1"),
+			`args: the byte 0xc1, which is not valid in MessagePack`},
+		{"bin for text", &progressorv1.CallRequest{}, object{"processId": []byte("p")},
+			`process_id: must be a str, not bin`},
 		{"text for bin", &progressorv1.CallRequest{}, object{"args": "aGk="}, `args: must be bin (bytes), not a str`},
 		{"bad UTF-8", &progressorv1.CallRequest{}, object{"processId": "a\xff"}, `process_id: must be valid UTF-8`},
-		{"bad UTF-8 within", &progressorv1.StartRequest{}, object{"metadata": object{"a": []any{"\xff"}}}, `metadata.a[0]: must be valid UTF-8`},
+		{"bad UTF-8 within", &progressorv1.StartRequest{}, object{"metadata": object{"a": []any{"\xff"}}},
+			`metadata.a[0]: must be valid UTF-8`},
 		{"bool", &progressorv1.SetTimer{}, object{"remove": 1}, `remove: must be true or false, not an int`},
-		{"int of 32 bits", &progressorv1.CallRequest{}, object{"priority": int64(1) << 31}, `priority: must be an int from -2147483648 up to 2147483647, not 2147483648`},
-		{"int with a fraction", &progressorv1.CallRequest{}, object{"priority": 1.5}, `priority: must be an int from -2147483648 up to 2147483647, not 1.5`},
-		{"int of 64 bits", &progressorv1.AwaitTaskRequest{}, object{"taskId": uint64(1) << 63}, `task_id: must be an int from`},
+		{"int of 32 bits", &progressorv1.CallRequest{}, object{"priority": int64(1) << 31},
+			`priority: must be an int from -2147483648 up to 2147483647, not 2147483648`},
+		{"int with a fraction", &progressorv1.CallRequest{}, object{"priority": 1.5},
+			`priority: must be an int from -2147483648 up to 2147483647, not 1.5`},
+		{"int of 64 bits", &progressorv1.AwaitTaskRequest{}, object{"taskId": uint64(1) << 63},
+			`task_id: must be an int from`},
 		{"float past 2^53", &progressorv1.AwaitTaskRequest{}, object{"taskId": 1e17}, `task_id: must be an int from`},
 		{"text for an int", &progressorv1.AwaitTaskRequest{}, object{"taskId": "1e3"}, `not the str "1e3"`},
 		{"double", &progressorv1.Progress{}, object{"percent": "1"}, `percent: must be a number, not a str`},
-		{"long int for a double", &progressorv1.Progress{}, object{"percent": int64(1)<<53 + 1}, `percent: the integer 9007199254740993 is beyond 2^53`},
-		{"enum", &progressorv1.CallRequest{}, object{"wait": "WAIT_FOREVER"}, `wait: must be one of WAIT_UNSPECIFIED, WAIT_COMPLETED, WAIT_ACCEPTED, not "WAIT_FOREVER"`},
-		{"enum of another type", &progressorv1.CallRequest{}, object{"wait": true}, `wait: must be the name of an enum's value, a str, not a bool`},
-		{"duration", &progressorv1.CallRequest{}, object{"timeout": "1m"}, `timeout: must be a duration: a number of seconds, or text such as "1.5s", not "1m"`},
-		{"duration without an end", &progressorv1.CallRequest{}, object{"timeout": math.Inf(1)}, `timeout: must be a duration`},
+		{"long int for a double", &progressorv1.Progress{}, object{"percent": int64(1)<<53 + 1},
+			`percent: the integer 9007199254740993 is beyond 2^53`},
+		{"enum", &progressorv1.CallRequest{}, object{"wait": "WAIT_FOREVER"},
+			`wait: must be one of WAIT_UNSPECIFIED, WAIT_COMPLETED, WAIT_ACCEPTED, not "WAIT_FOREVER"`},
+		{"enum of another type", &progressorv1.CallRequest{}, object{"wait": true},
+			`wait: must be the name of an enum's value, a str, not a bool`},
+		{"duration", &progressorv1.CallRequest{}, object{"timeout": "1m"},
+			`timeout: must be a duration: a number of seconds, or text such as "1.5s", not "1m"`},
+		{"duration without an end", &progressorv1.CallRequest{}, object{"timeout": math.Inf(1)},
+			`timeout: must be a duration`},
 		{"no duration", &progressorv1.CallRequest{}, object{"timeout": math.NaN()}, `timeout: must be a duration`},
 		{"long duration", &progressorv1.CallRequest{}, object{"timeout": 1e15}, `of at most 10,000 years, not 1e+15`},
-		{"duration of another type", &progressorv1.CallRequest{}, object{"timeout": []int{}}, `timeout: must be a duration: a number of seconds, or text such as "1.5s", not an array`},
-		{"time without a zone", &progressorv1.StartRequest{}, object{"startTime": "2026-11-20T12:00:00"}, `start_time: must be a time: text such as "2026-11-20T12:00:00Z", or the timestamp extension (-1), not "2026-11-20T12:00:00"`},
-		{"time as a number", &progressorv1.StartRequest{}, object{"startTime": 1}, `start_time: must be a time: text such as "2026-11-20T12:00:00Z", or the timestamp extension (-1), not an int`},
-		{"time of another extension", &progressorv1.StartRequest{}, object{"startTime": raw("d6 05 00000000")}, `not the extension 5`},
-		{"time of 1 byte", &progressorv1.StartRequest{}, object{"startTime": raw("d4 ff 00")}, `of 4, 8 or 12 bytes, not 1`},
-		{"time past its year", &progressorv1.StartRequest{}, object{"startTime": raw("c7 0c ff 00000000 7fffffffffffffff")}, `of the years 1 to 9999`},
-		{"time with too many nanoseconds", &progressorv1.StartRequest{}, object{"startTime": raw("c7 0c ff ffffffff 0000000000000000")}, `less than 1e9 nanoseconds`},
-		{"element", &progressorv1.PollRequest{}, object{"namespaces": []any{"a", nil}}, `namespaces[1]: must be a str, not nil`},
-		{"message in a list", &progressorv1.Result{}, object{"events": []any{object{}, 5}}, `events[1]: must be a map of fields, not an int`},
+		{"duration of another type", &progressorv1.CallRequest{}, object{"timeout": []int{}},
+			`timeout: must be a duration: a number of seconds, or text such as "1.5s", not an array`},
+		{"time without a zone", &progressorv1.StartRequest{}, object{"startTime": "2026-11-20T12:00:00"},
+			`start_time: must be a time: text such as "2026-11-20T12:00:00Z", or the timestamp extension (-1), ` +
+				`not "2026-11-20T12:00:00"`},
+		{"time as a number", &progressorv1.StartRequest{}, object{"startTime": 1},
+			`start_time: must be a time: text such as "2026-11-20T12:00:00Z", or the timestamp extension (-1), ` +
+				`not an int`},
+		{"time of another extension", &progressorv1.StartRequest{}, object{"startTime": raw("d6 05 00000000")},
+			`not the extension 5`},
+		{"time of 1 byte", &progressorv1.StartRequest{}, object{"startTime": raw("d4 ff 00")},
+			`of 4, 8 or 12 bytes, not 1`},
+		{"time past its year", &progressorv1.StartRequest{},
+			object{"startTime": raw("c7 0c ff 00000000 7fffffffffffffff")}, `of the years 1 to 9999`},
+		{"time with too many nanoseconds", &progressorv1.StartRequest{},
+			object{"startTime": raw("c7 0c ff ffffffff 0000000000000000")}, `less than 1e9 nanoseconds`},
+		{"element", &progressorv1.PollRequest{}, object{"namespaces": []any{"a", nil}},
+			`namespaces[1]: must be a str, not nil`},
+		{"message in a list", &progressorv1.Result{}, object{"events": []any{object{}, 5}},
+			`events[1]: must be a map of fields, not an int`},
 		{"no list", &progressorv1.Result{}, object{"events": object{}}, `events: must be an array, not a map`},
-		{"entry", &progressorv1.ConnectProcessor{}, object{"headers": object{"X-A": 1}}, `headers.X-A: must be a str, not an int`},
-		{"entry twice", &progressorv1.ConnectProcessor{}, raw("81 a7 68656164657273 82 a1 61 a1 62 a1 61 a1 62"), `headers.a: must not be given twice`},
-		{"key twice", &progressorv1.StartRequest{}, raw("81 a8 6d65746164617461 82 a1 61 01 a1 61 02"), `metadata.a: must not be given twice`},
-		{"key twice within", &progressorv1.StartRequest{}, object{"metadata": object{"a": raw("82 a1 61 01 a1 61 02")}}, `metadata.a.a: must not be given twice`},
-		{"number twice as a key", &progressorv1.JobResult{}, object{"result": raw("82 01 c0 cc 01 c0")}, `result[1]: must not be given twice`},
-		{"key of an object", &progressorv1.StartRequest{}, object{"metadata": map[int]int{1: 1}}, `metadata: must be a str, as every key of an object, not an int`},
+		{"entry", &progressorv1.ConnectProcessor{}, object{"headers": object{"X-A": 1}},
+			`headers.X-A: must be a str, not an int`},
+		{"entry twice", &progressorv1.ConnectProcessor{}, raw("81 a7 68656164657273 82 a1 61 a1 62 a1 61 a1 62"),
+			`headers.a: must not be given twice`},
+		{"key twice", &progressorv1.StartRequest{}, raw("81 a8 6d65746164617461 82 a1 61 01 a1 61 02"),
+			`metadata.a: must not be given twice`},
+		{"key twice within", &progressorv1.StartRequest{}, object{"metadata": object{"a": raw("82 a1 61 01 a1 61 02")}},
+			`metadata.a.a: must not be given twice`},
+		{"number twice as a key", &progressorv1.JobResult{}, object{"result": raw("82 01 c0 cc 01 c0")},
+			`result[1]: must not be given twice`},
+		{"key of an object", &progressorv1.StartRequest{}, object{"metadata": map[int]int{1: 1}},
+			`metadata: must be a str, as every key of an object, not an int`},
 		{"deep", &progressorv1.JobResult{}, object{"result": deep(300)}, `nested deeper than 200 maps and arrays`},
-		{"deep metadata", &progressorv1.StartRequest{}, object{"metadata": object{"a": deep(300)}}, `nested deeper than 200 maps and arrays`},
+		{"deep metadata", &progressorv1.StartRequest{}, object{"metadata": object{"a": deep(300)}},
+			`nested deeper than 200 maps and arrays`},
 	} {
 		err := Unmarshal(pack(t, c.from), c.m)
-		if _, ok := err.(*Error); !ok || !strings.Contains(err.Error(), c.want) { //nolint:errorlint // it is one, not wrapped
+		_, ok := err.(*Error) //nolint:errorlint // it is one, not wrapped
+		if !ok || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
 		}
 	}
@@ -270,13 +317,22 @@ func TestReadingIsStrict(t *testing.T) {
 // TestWritingRefuses checks that values that cannot be encoded are errors that name them.
 func TestWritingRefuses(t *testing.T) {
 	for want, m := range map[string]proto.Message{
-		"process_id: must be valid UTF-8":            &progressorv1.CallRequest{ProcessId: "\xff"},
-		"timeout: not a valid google.protobuf.Durat": &progressorv1.CallRequest{Timeout: &durationpb.Duration{Nanos: -1, Seconds: 1}},
-		"result: not a JSON value":                   &progressorv1.JobResult{Result: &structpb.Value{}},
-		`metadata["\xff"]: must be valid UTF-8`:      &progressorv1.StartRequest{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"\xff": structpb.NewNullValue()}}},
-		"metadata.a[0]: not a JSON value":            &progressorv1.StartRequest{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})}}},
-		"leases[0].namespace: must be valid UTF-8":   &progressorv1.PollResponse{Leases: []*progressorv1.Lease{{Namespace: "\xff"}}},
-		"processor.connect.headers.a: must be valid": &progressorv1.Namespace{Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Headers: map[string]string{"a": "\xff"}}}}},
+		"process_id: must be valid UTF-8": &progressorv1.CallRequest{ProcessId: "\xff"},
+		"timeout: not a valid google.protobuf.Durat": &progressorv1.CallRequest{
+			Timeout: &durationpb.Duration{Nanos: -1, Seconds: 1}},
+		"result: not a JSON value": &progressorv1.JobResult{Result: &structpb.Value{}},
+		`metadata["\xff"]: must be valid UTF-8`: &progressorv1.StartRequest{
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"\xff": structpb.NewNullValue()}}},
+		"metadata.a[0]: not a JSON value": &progressorv1.StartRequest{
+			Metadata: &structpb.Struct{
+				Fields: map[string]*structpb.Value{
+					"a": structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{nil}})}}},
+		"leases[0].namespace: must be valid UTF-8": &progressorv1.PollResponse{
+			Leases: []*progressorv1.Lease{{Namespace: "\xff"}}},
+		"processor.connect.headers.a: must be valid": &progressorv1.Namespace{
+			Processor: &progressorv1.ProcessorConfig{
+				Transport: &progressorv1.ProcessorConfig_Connect{
+					Connect: &progressorv1.ConnectProcessor{Headers: map[string]string{"a": "\xff"}}}}},
 	} {
 		if _, err := Marshal(m); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -292,7 +348,9 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add(uint16(n), []byte{0x80})
 		switch typ.Descriptor().Name() {
 		case "StartRequest":
-			f.Add(uint16(n), pack(f, object{"namespace": "n", "args": []byte("x"), "startTime": time.Unix(1, 2), "timeout": 1.5, "metadata": object{"a": []any{1, 1.0, nil}}}))
+			f.Add(uint16(n),
+				pack(f, object{"namespace": "n", "args": []byte("x"), "startTime": time.Unix(1, 2), "timeout": 1.5,
+					"metadata": object{"a": []any{1, 1.0, nil}}}))
 		case "EnqueueRequest", "JobResult", "Job":
 			for _, c := range values {
 				f.Add(uint16(n), append(unhex(f, "81 a6 726573756c74"), unhex(f, c.packed)...))

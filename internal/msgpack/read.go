@@ -28,7 +28,8 @@ const (
 )
 
 func (k kind) String() string {
-	return [...]string{"the byte 0xc1, which is not valid in MessagePack", "nil", "a bool", "an int", "a float", "a str", "bin", "an array", "a map", "an extension"}[k]
+	return [...]string{"the byte 0xc1, which is not valid in MessagePack", "nil", "a bool", "an int", "a float",
+		"a str", "bin", "an array", "a map", "an extension"}[k]
 }
 
 func kindOf(c byte) kind {

@@ -63,7 +63,8 @@ var values = []struct{ name, packed, json string }{
 	{"empty map", "80", `{}`},
 	{"map", "82 a1 61 01 a1 62 91 02", `{"a":1,"b":[2]}`},
 	{"keys that are ints", "82 02 a1 62 01 a1 61", `{"$map":[[2,"b"],[1,"a"]]}`},
-	{"keys of all kinds", "84 a1 61 01 c0 02 cb 3ff0000000000000 03 01 04", `{"$map":[["a",1],[null,2],[{"$float":1},3],[1,4]]}`},
+	{"keys of all kinds", "84 a1 61 01 c0 02 cb 3ff0000000000000 03 01 04",
+		`{"$map":[["a",1],[null,2],[{"$float":1},3],[1,4]]}`},
 	{"a map as a key", "81 81 a1 61 01 c2", `{"$map":[[{"a":1},false]]}`},
 	{"bin as a key", "81 c4 01 61 01", `{"$map":[[{"$bin":"YQ=="},1]]}`},
 	{"a user's own", "81 a4 24696e74 a1 35", `{"$$int":"5"}`},
@@ -96,10 +97,14 @@ func TestValues(t *testing.T) {
 // TestOtherWidths checks that longer encodings are decoded like the shortest one.
 func TestOtherWidths(t *testing.T) {
 	for packed, want := range map[string]string{
-		"cc 01": `1`, "cd 0001": `1`, "ce 00000001": `1`, "cf 0000000000000001": `1`, "d0 01": `1`, "d1 0001": `1`, "d2 ffffffff": `-1`,
-		"d3 0000000000000001": `1`, "ca 3fc00000": `1.5`, "ca 3f800000": `{"$float":1}`, "d9 01 61": `"a"`, "da 0001 61": `"a"`, "db 00000001 61": `"a"`,
-		"c5 0001 01": `{"$bin":"AQ=="}`, "c6 00000001 01": `{"$bin":"AQ=="}`, "dc 0001 01": `[1]`, "dd 00000001 01": `[1]`,
-		"de 0001 a1 61 01": `{"a":1}`, "df 00000001 a1 61 01": `{"a":1}`, "c7 01 05 01": `{"$ext":[5,"AQ=="]}`, "c8 0001 05 01": `{"$ext":[5,"AQ=="]}`,
+		"cc 01": `1`, "cd 0001": `1`, "ce 00000001": `1`, "cf 0000000000000001": `1`, "d0 01": `1`, "d1 0001": `1`,
+		"d2 ffffffff":         `-1`,
+		"d3 0000000000000001": `1`, "ca 3fc00000": `1.5`, "ca 3f800000": `{"$float":1}`, "d9 01 61": `"a"`,
+		"da 0001 61": `"a"`, "db 00000001 61": `"a"`,
+		"c5 0001 01": `{"$bin":"AQ=="}`, "c6 00000001 01": `{"$bin":"AQ=="}`, "dc 0001 01": `[1]`,
+		"dd 00000001 01":   `[1]`,
+		"de 0001 a1 61 01": `{"a":1}`, "df 00000001 a1 61 01": `{"a":1}`, "c7 01 05 01": `{"$ext":[5,"AQ=="]}`,
+		"c8 0001 05 01":     `{"$ext":[5,"AQ=="]}`,
 		"c9 00000001 05 01": `{"$ext":[5,"AQ=="]}`, "d4 05 01": `{"$ext":[5,"AQ=="]}`,
 	} {
 		got := &structpb.Value{}
@@ -112,8 +117,10 @@ func TestOtherWidths(t *testing.T) {
 // TestNotWhatItLooksLike checks that an object that only resembles a marker is encoded as a map.
 func TestNotWhatItLooksLike(t *testing.T) {
 	for _, text := range []string{
-		`{"$int":5}`, `{"$int":"05"}`, `{"$int":"+5"}`, `{"$int":"18446744073709551616"}`, `{"$int":""}`, `{"$float":"1"}`, `{"$float":true}`,
-		`{"$bin":"?"}`, `{"$bin":"AQJ="}`, `{"$bin":"AQ\nI="}`, `{"$bin":null}`, `{"$ext":[128,""]}`, `{"$ext":[-129,""]}`, `{"$ext":[1.5,""]}`, `{"$ext":["1",""]}`,
+		`{"$int":5}`, `{"$int":"05"}`, `{"$int":"+5"}`, `{"$int":"18446744073709551616"}`, `{"$int":""}`,
+		`{"$float":"1"}`, `{"$float":true}`,
+		`{"$bin":"?"}`, `{"$bin":"AQJ="}`, `{"$bin":"AQ\nI="}`, `{"$bin":null}`, `{"$ext":[128,""]}`,
+		`{"$ext":[-129,""]}`, `{"$ext":[1.5,""]}`, `{"$ext":["1",""]}`,
 		`{"$ext":[1]}`, `{"$map":{}}`, `{"$map":[[1]]}`, `{"$map":[[1,2],3]}`, `{"$ref":"x"}`, `{"$":1}`,
 	} {
 		packed, err := Marshal(jsonValue(t, text))
@@ -177,7 +184,8 @@ func anyPacked(depth int) *rapid.Generator[[]byte] {
 		case 3:
 			return written(t, func(e *encoder) error { return e.low.EncodeUint(rapid.Uint64().Draw(t, "uint")) })
 		case 4:
-			f := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, -3, 1 << 53, 1 << 54, math.Inf(1), math.NaN()}))
+			f := rapid.OneOf(rapid.Float64(),
+				rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, -3, 1 << 53, 1 << 54, math.Inf(1), math.NaN()}))
 			return written(t, func(e *encoder) error { return e.low.EncodeFloat64(f.Draw(t, "float")) })
 		case 5:
 			return written(t, func(e *encoder) error { return e.text(rapid.String().Draw(t, "str")) })
@@ -204,14 +212,17 @@ func anyPacked(depth int) *rapid.Generator[[]byte] {
 // names draws keys of an object.
 func names() *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
-		name := rapid.OneOf(rapid.SampledFrom([]string{"$", "$int", "$$int", "$float", "$bin", "$ext", "$map", "$x", "a"}), rapid.String())
+		name := rapid.OneOf(
+			rapid.SampledFrom([]string{"$", "$int", "$$int", "$float", "$bin", "$ext", "$map", "$x", "a"}),
+			rapid.String())
 		return written(t, func(e *encoder) error { return e.text(name.Draw(t, "name")) })
 	})
 }
 
 func packedMap(t *rapid.T, keys *rapid.Generator[[]byte], depth int) []byte {
 	drawn := rapid.SliceOfNDistinct(keys, 0, 3, identity).Draw(t, "keys")
-	slices.SortFunc(drawn, func(a, b []byte) int { return strings.Compare(nameOf(a), nameOf(b)) }) // in the order in which an object is encoded
+	// In the order in which an object is encoded.
+	slices.SortFunc(drawn, func(a, b []byte) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	packed := written(t, func(e *encoder) error { return e.low.EncodeMapLen(len(drawn)) })
 	for _, key := range drawn {
 		packed = append(append(packed, key...), anyPacked(depth-1).Draw(t, "value")...)

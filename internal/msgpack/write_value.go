@@ -146,7 +146,8 @@ func extOf(v *structpb.Value) (extType int8, b []byte, ok bool) {
 	}
 	number, isNumber := parts[0].GetKind().(*structpb.Value_NumberValue)
 	b, ok = bytesOf(parts[1])
-	if !isNumber || !ok || number.NumberValue != math.Trunc(number.NumberValue) || math.Abs(number.NumberValue+0.5) > 127.5 {
+	if !isNumber || !ok || number.NumberValue != math.Trunc(number.NumberValue) ||
+		math.Abs(number.NumberValue+0.5) > 127.5 {
 		return 0, nil, false
 	}
 	return int8(number.NumberValue), b, true

@@ -109,7 +109,8 @@ func TestOtherRequests(t *testing.T) {
 // A body can be read again, for a retry on a new connection. The original request does not change.
 func TestBodyIsReadAgain(t *testing.T) {
 	t.Parallel()
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", &opaque{Reader: strings.NewReader("hello")})
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/",
+		&opaque{Reader: strings.NewReader("hello")})
 	req.ContentLength = 5
 	given := req.Body
 	whole, err := onewrite.Request(req)
@@ -138,7 +139,8 @@ func TestBodyThatBreaks(t *testing.T) {
 		body io.Reader
 		want string
 	}{
-		{strings.NewReader("hel"), "Content-Length is 5, and it has 3 bytes"}, {strings.NewReader("hello!"), "Content-Length is 5, and it has 6 bytes"},
+		{strings.NewReader("hel"), "Content-Length is 5, and it has 3 bytes"},
+		{strings.NewReader("hello!"), "Content-Length is 5, and it has 6 bytes"},
 		{io.MultiReader(strings.NewReader("he"), readError{broken}), "broken"},
 	} {
 		url, transport, writes := echoing(t)

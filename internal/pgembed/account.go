@@ -24,7 +24,8 @@ type account struct {
 
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
-		return account{name: "uid " + strconv.Itoa(os.Geteuid()), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())}, nil
+		return account{name: "uid " + strconv.Itoa(os.Geteuid()), uid: uint32(os.Geteuid()), gid: uint32(os.Getegid())},
+			nil
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		found, err := user.Lookup(name)
@@ -107,8 +108,11 @@ func (a account) openWay(dir string) error {
 			return err
 		}
 		if !opened {
-			return fmt.Errorf("PostgreSQL runs as user %[1]s here (it refuses to run as root), and that user may not enter %[2]s: "+
-				"choose a directory elsewhere, such as /var/lib/progressor, or allow it with: chgrp %[3]d %[2]s && chmod g+x %[2]s",
+			return fmt.Errorf(
+				"PostgreSQL runs as user %[1]s here (it refuses to run as root), and that user may not enter %[2]s: "+
+					"choose a directory elsewhere, such as /var/lib/progressor, or allow it with: chgrp %[3]d "+
+					"%[2]s && "+
+					"chmod g+x %[2]s",
 				a.name, barrier, a.gid)
 		}
 	}

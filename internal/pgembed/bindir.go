@@ -56,7 +56,8 @@ func FindBinDir() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w in $PG_BINDIR, pg_config --bindir, /usr/lib/postgresql/*/bin and similar: install them "+
-		"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; Alpine: apk add postgresql; "+
+		"(Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; Alpine: apk add "+
+		"postgresql; "+
 		"macOS: brew install postgresql@18) or set PG_BINDIR to the directory of postgres and initdb", ErrNoBinaries)
 }
 

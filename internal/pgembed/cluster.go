@@ -45,7 +45,8 @@ func (p place) prepare(ctx context.Context, major int, unsafe bool) error {
 		return fmt.Errorf("read the cluster's version: %w", err)
 	}
 	if made := strings.TrimSpace(string(version)); made != strconv.Itoa(major) {
-		return fmt.Errorf("%w: it was created by PostgreSQL %s, and the binaries in %s are PostgreSQL %d: set PG_BINDIR to the "+
+		return fmt.Errorf("%w: it was created by PostgreSQL %s, and the binaries in %s are PostgreSQL %d: set "+
+			"PG_BINDIR to the "+
 			"binaries of version %s, or use another directory", ErrVersion, made, p.binDir, major, made)
 	}
 	if err := p.waitUnused(ctx); err != nil {
@@ -99,7 +100,8 @@ func (p place) waitUnused(ctx context.Context) error {
 			patience = stoppingWait
 		}
 		if time.Since(begin) > patience {
-			return fmt.Errorf("%w: a PostgreSQL server with process id %d runs in %s: stop it, or use another directory",
+			return fmt.Errorf(
+				"%w: a PostgreSQL server with process id %d runs in %s: stop it, or use another directory",
 				ErrInUse, pid, p.clusterDir())
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Makes sure that PostgreSQL's server binaries are on this machine: `make test` and `make run` start a private server
-# from them. It looks where pgembed.FindBinDir looks, and does nothing where it finds them. Elsewhere it installs
-# Debian's package on Debian and its relatives, without a cluster or a service, and on other systems says what to install.
+# Installs the server binaries of PostgreSQL, from which `make test` and `make run` start a private
+# server. If they are where pgembed.FindBinDir searches, it does nothing. On Debian and similar
+# systems, it installs Debian's package, without a cluster or a service. On other systems, it says
+# what to install.
 set -euo pipefail
 
 holds_server() { [ -f "$1/postgres" ] && [ -x "$1/postgres" ] && [ -x "$1/initdb" ]; }
@@ -50,14 +51,15 @@ as_root() {
 
 install_debian() {
   echo "installing PostgreSQL's server from the distribution's packages" >&2
-  # While the package is set up it must not create a cluster of its own: nothing here needs one, and with none no
-  # service starts. The setting leaves with this script, and one that the machine's owner made is not touched.
+  # The package must not create a cluster, because nothing here needs one, and without a cluster no
+  # service starts. This setting is removed at the end. Other settings of the machine are kept.
   local setting=/etc/postgresql-common/createcluster.d/progressor-no-cluster.conf
   as_root mkdir -p "${setting%/*}"
   echo 'create_main_cluster = false' | as_root tee "$setting" >/dev/null
   trap "as_root rm -f '$setting'" EXIT
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql </dev/null
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq install -y --no-install-recommends postgresql </dev/null
 }
 
 found && exit 0

@@ -150,7 +150,8 @@ func (s *Server) launch(ctx context.Context) error {
 func (s *Server) watch(child *child) {
 	<-child.done
 	if !child.asked.Load() {
-		s.config.Logger.Error("PostgreSQL exited", "dir", s.place.dir, "pid", child.pid(), "how", child.how, "log", s.place.logPath())
+		s.config.Logger.Error("PostgreSQL exited", "dir", s.place.dir, "pid", child.pid(), "how", child.how, "log",
+			s.place.logPath())
 	}
 	s.markDead()
 }

@@ -170,7 +170,8 @@ func TestDeadIsClosedWhenTheServerEndsByItself(t *testing.T) {
 func TestDefaultsAreDurable(t *testing.T) {
 	dsn := start(t, small(filepath.Join(t.TempDir(), "pg"))).DSN()
 	for name, want := range map[string]string{
-		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "wal_init_zero": "off", "shared_buffers": "16MB",
+		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "wal_init_zero": "off",
+		"shared_buffers":   "16MB",
 		"listen_addresses": "", "server_encoding": "UTF8", "TimeZone": "UTC", "max_wal_size": "4GB",
 	} {
 		if got := query(t, dsn, "show "+name); got != want {
@@ -183,7 +184,8 @@ func TestDefaultsAreDurable(t *testing.T) {
 }
 
 func TestEphemeralServerIsRemoved(t *testing.T) {
-	server := start(t, pgembed.Config{Ephemeral: true, Unsafe: true, Settings: map[string]string{"shared_buffers": "16MB"}})
+	server := start(t, pgembed.Config{Ephemeral: true, Unsafe: true,
+		Settings: map[string]string{"shared_buffers": "16MB"}})
 	if got := query(t, server.DSN(), "show fsync"); got != "off" {
 		t.Errorf("fsync is %q", got)
 	}

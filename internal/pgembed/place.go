@@ -97,7 +97,8 @@ var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._+-]+$`)
 func (p *place) makeSocketDir() error {
 	sum := sha256.Sum256([]byte(p.dir))
 	name := "pgembed-" + hex.EncodeToString(sum[:6])
-	for _, dir := range []string{filepath.Join(p.dir, "run"), filepath.Join(os.TempDir(), name), filepath.Join("/tmp", name)} {
+	for _, dir := range []string{filepath.Join(p.dir, "run"), filepath.Join(os.TempDir(), name),
+		filepath.Join("/tmp", name)} {
 		if len(dir) > maxSocketDir || !plainPath.MatchString(dir) {
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 
 // known contains the JSON types of well-known messages.
 var known = map[protoreflect.FullName]string{
-	"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "time", "google.protobuf.Struct": "JSON object", "google.protobuf.Value": "any JSON",
+	"google.protobuf.Duration": "duration", "google.protobuf.Timestamp": "time",
+	"google.protobuf.Struct": "JSON object", "google.protobuf.Value": "any JSON",
 	"google.protobuf.FieldMask": "names of fields", "google.protobuf.Empty": "{}",
 }
 

@@ -92,12 +92,14 @@ func Ladder(packages []Package) []string {
 			continue
 		}
 		if groupOf(from) == "" {
-			violations = append(violations, fmt.Sprintf("%s has no level: add it to groupLevels in internal/tidy/ladder.go", from))
+			violations = append(violations,
+				fmt.Sprintf("%s has no level: add it to groupLevels in internal/tidy/ladder.go", from))
 			continue
 		}
 		for _, imported := range pkg.Imports {
 			if why := forbidden(from, imported); why != "" {
-				violations = append(violations, fmt.Sprintf("%s imports %s: %s", from, strings.TrimPrefix(imported, module+"/"), why))
+				violations = append(violations,
+					fmt.Sprintf("%s imports %s: %s", from, strings.TrimPrefix(imported, module+"/"), why))
 			}
 		}
 	}

@@ -20,9 +20,11 @@ func TestText(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "json": `{"traceparent": "` + parent + `"}`, "longer": parent + "x", "shorter": parent[:54], "no hex": strings.Replace(parent, "0af", "0ag", 1),
+		"nothing": "", "json": `{"traceparent": "` + parent + `"}`, "longer": parent + "x", "shorter": parent[:54],
+		"no hex":   strings.Replace(parent, "0af", "0ag", 1),
 		"no trace": "00-00000000000000000000000000000000-b7ad6b7169203331-01", "no version": "ff" + parent[2:],
-		"binary": strings.Repeat("\x00", 55), "dashes": strings.Repeat("-", 55), "a long state": parent + "\na=" + strings.Repeat("x", maxState),
+		"binary": strings.Repeat("\x00", 55), "dashes": strings.Repeat("-", 55),
+		"a long state": parent + "\na=" + strings.Repeat("x", maxState),
 	} {
 		if sc := OfText([]byte(text)); sc.IsValid() {
 			t.Errorf("%s: taken for a trace: %v", name, sc)
@@ -84,7 +86,8 @@ func TestIDs(t *testing.T) {
 	}
 	id := AttemptID(traceID, "ns", "p", 7)
 	for name, other := range map[string]trace.SpanID{
-		"token": AttemptID(traceID, "ns", "p", 8), "process": AttemptID(traceID, "ns", "q", 7), "namespace": AttemptID(traceID, "n", "sp", 7), "trace": AttemptID(trace.TraceID{1}, "ns", "p", 7),
+		"token": AttemptID(traceID, "ns", "p", 8), "process": AttemptID(traceID, "ns", "q", 7),
+		"namespace": AttemptID(traceID, "n", "sp", 7), "trace": AttemptID(trace.TraceID{1}, "ns", "p", 7),
 	} {
 		if other == id || !other.IsValid() {
 			t.Errorf("another %s has the id %v", name, other)

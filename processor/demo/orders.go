@@ -83,7 +83,7 @@ type repair struct {
 //
 // Try:
 //
-//	start  {"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}],"pay_within":"15m"}
+//	start  {"order":"A-7","items":[{"sku":"tea","quantity":2}],"pay_within":"15m"}
 //	call   {"status":true}      the order; nothing is stored
 //	call   {"pay":200}          cents; another amount is rejected
 //	call   {"cancel":true}

@@ -53,7 +53,8 @@ func expect(t *testing.T, p *processortest.Process, status process.Status, state
 		}
 		types = append(types, e.Type)
 	}
-	if p.Status() != status || kept.State != state || p.Metadata()["state"] != state || strings.Join(types, " ") != events {
+	if p.Status() != status || kept.State != state || p.Metadata()["state"] != state ||
+		strings.Join(types, " ") != events {
 		t.Errorf("%s, %s, %v, %v: want %s, %s, %s", p.Status(), kept.State, p.Metadata(), types, status, state, events)
 	}
 }

@@ -78,7 +78,8 @@ func (p *Process) takeDue() *task {
 func (p *Process) takeEnding() *task {
 	if !p.now.Before(p.graceEnd) {
 		failure := processor.Fail(process.ReasonGraceExpired, "%s", process.GraceExpiredMessage).Failure
-		p.trace(p.ending, progressorv1.TaskStatus_TASK_STATUS_ERROR, func(ended *progressorv1.Task) { ended.Failure = failure })
+		p.trace(p.ending, progressorv1.TaskStatus_TASK_STATUS_ERROR,
+			func(ended *progressorv1.Task) { ended.Failure = failure })
 		p.endWith(process.StatusCancelled)
 		return nil
 	}
@@ -148,7 +149,8 @@ func (p *Process) processRequest(t *task) *progressorv1.ProcessRequest {
 	shown := p.snapshot()
 	shown.History, shown.Range = p.shownHistory(t.request.historyRange), t.request.historyRange
 	req := &progressorv1.ProcessRequest{
-		Type: t.kind, Args: slices.Clone(t.args), Process: shown, TaskId: t.id, Attempt: t.attempt, FencingToken: p.fencing,
+		Type: t.kind, Args: slices.Clone(t.args), Process: shown, TaskId: t.id, Attempt: t.attempt,
+		FencingToken:   p.fencing,
 		IdempotencyKey: t.request.idempotencyKey, Context: slices.Clone(t.request.context), TimerName: t.timerName,
 		Deadline: timestamppb.New(p.now.Add(process.DefaultStepTimeout)), ScheduledTime: timestamppb.New(t.due),
 		Child: proto.CloneOf(t.child),
@@ -195,7 +197,8 @@ func (p *Process) appendEvents(t *task, result *progressorv1.Result) []*progress
 	made := result.GetEvents()
 	events := make([]*progressorv1.Event, len(made))
 	if result.GetRestartHistory() {
-		p.history, p.state.FirstEventId, p.state.HistoryRestartedTime = nil, p.state.GetLastEventId()+1, timestamppb.New(p.now)
+		p.history, p.state.FirstEventId, p.state.HistoryRestartedTime = nil, p.state.GetLastEventId()+1,
+			timestamppb.New(p.now)
 	}
 	for i, event := range made {
 		timestamp := event.GetTimestamp()
@@ -263,11 +266,13 @@ func (p *Process) overTimers(result *progressorv1.Result) *progressorv1.Failure 
 	if len(names) <= process.MaxTimers {
 		return nil
 	}
-	return processor.Fail(process.ReasonBadResponse, "%d timers pending, at most %d", len(names), process.MaxTimers).Failure
+	return processor.Fail(process.ReasonBadResponse, "%d timers pending, at most %d", len(names),
+		process.MaxTimers).Failure
 }
 
 func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
-	p.trace(t, progressorv1.TaskStatus_TASK_STATUS_FINISHED, func(ended *progressorv1.Task) { ended.Rejection = rejection })
+	p.trace(t, progressorv1.TaskStatus_TASK_STATUS_FINISHED,
+		func(ended *progressorv1.Task) { ended.Rejection = rejection })
 	if t.kind == progressorv1.TaskType_TASK_TYPE_INIT {
 		p.remove()
 	}
@@ -339,5 +344,6 @@ func (p *Process) remove() {
 	p.exists, p.status, p.previous = false, "", ""
 	p.timers, p.waiting, p.broken, p.history, p.ending = nil, nil, nil, nil, nil
 	clear(p.answers)
-	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(), FirstEventId: 1}
+	p.state = &progressorv1.Process{Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(),
+		FirstEventId: 1}
 }

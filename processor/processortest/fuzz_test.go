@@ -31,7 +31,8 @@ func (s *scripted) Process(context.Context, *progressorv1.ProcessRequest) (*prog
 	s.script = s.script[1:]
 	switch next % 10 {
 	case 0:
-		return processor.Result().Event([]byte("e")).AuxState([]byte{next}).SetTimerAfter(time.Duration(next) * time.Millisecond).Done()
+		return processor.Result().Event([]byte("e")).AuxState([]byte{next}).SetTimerAfter(
+			time.Duration(next) * time.Millisecond).Done()
 	case 1:
 		return processor.Result().SetNamedTimerAfter("a", 0).UnsetNamedTimer("b").Done()
 	case 2:
@@ -56,11 +57,13 @@ func (s *scripted) Process(context.Context, *progressorv1.ProcessRequest) (*prog
 // FuzzProcess runs random operations on a process with random answers of its processor. It must not
 // panic, and the resulting state must be valid.
 func FuzzProcess(f *testing.F) {
-	odd, err := proto.Marshal(&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
-		Events: []*progressorv1.NewEvent{{Payload: []byte("odd")}}, Action: &progressorv1.Result_SetTimer{SetTimer: &progressorv1.SetTimer{
-			When: &progressorv1.SetTimer_After{After: &durationpb.Duration{Seconds: -5}},
-		}},
-	}}})
+	odd, err := proto.Marshal(
+		&progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{
+			Events: []*progressorv1.NewEvent{{Payload: []byte("odd")}},
+			Action: &progressorv1.Result_SetTimer{SetTimer: &progressorv1.SetTimer{
+				When: &progressorv1.SetTimer_After{After: &durationpb.Duration{Seconds: -5}},
+			}},
+		}}})
 	if err != nil {
 		f.Fatal(err)
 	}

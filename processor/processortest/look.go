@@ -118,9 +118,11 @@ func (p *Process) shownHistory(r *progressorv1.HistoryRange) []*progressorv1.Eve
 // trace records the end of a task.
 func (p *Process) trace(t *task, status progressorv1.TaskStatus, more func(*progressorv1.Task)) {
 	ended := &progressorv1.Task{
-		TaskId: t.id, Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(), Type: t.kind, Status: status,
-		ScheduledTime: timestamppb.New(t.due), RunningTime: timestamppb.New(p.now), FinishedTime: timestamppb.New(p.now),
-		Args: t.args, Context: t.request.context, IdempotencyKey: t.request.idempotencyKey, Attempt: t.attempt,
+		TaskId: t.id, Namespace: p.state.GetNamespace(), ProcessId: p.state.GetProcessId(), Type: t.kind,
+		Status:        status,
+		ScheduledTime: timestamppb.New(t.due), RunningTime: timestamppb.New(p.now),
+		FinishedTime: timestamppb.New(p.now),
+		Args:         t.args, Context: t.request.context, IdempotencyKey: t.request.idempotencyKey, Attempt: t.attempt,
 		TimerName: t.timerName,
 	}
 	more(ended)

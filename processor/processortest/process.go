@@ -224,7 +224,8 @@ func (p *Process) Cancel(ctx context.Context, reason string) error {
 		return nil
 	}
 	if p.ending == nil {
-		p.ending, p.graceEnd = p.newTask(progressorv1.TaskType_TASK_TYPE_CANCEL, nil, request{}), p.now.Add(process.DefaultCancelGrace)
+		p.ending, p.graceEnd = p.newTask(progressorv1.TaskType_TASK_TYPE_CANCEL, nil, request{}),
+			p.now.Add(process.DefaultCancelGrace)
 	}
 	return p.drive(ctx)
 }
@@ -314,7 +315,8 @@ func (p *Process) allow(statuses ...process.Status) error {
 		return fmt.Errorf("%s: %w", p.key(), process.ErrProcessNotFound)
 	}
 	if !slices.Contains(statuses, p.status) {
-		return &process.WrongStatusError{Key: p.key(), Status: p.status, Reason: fmt.Sprintf("must be one of %v", statuses)}
+		return &process.WrongStatusError{Key: p.key(), Status: p.status,
+			Reason: fmt.Sprintf("must be one of %v", statuses)}
 	}
 	return nil
 }

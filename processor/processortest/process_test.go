@@ -56,7 +56,8 @@ func ran(r *processortest.Recorder) string {
 func TestResults(t *testing.T) {
 	p, recorder := started(t, processortest.WithKey("shop", "order-1"))
 	recorder.Script(
-		result(processor.Result().Event([]byte("a")).Event([]byte("b")).AuxState([]byte("s1")).Metadata(map[string]any{"k": "v"}).
+		result(processor.Result().Event([]byte("a")).Event([]byte("b")).AuxState([]byte("s1")).Metadata(
+			map[string]any{"k": "v"}).
 			Response([]byte("one")).Notify("", "other", []byte("hi"))),
 		result(processor.Result().EventWith([]byte("c"), map[string]any{"format_version": 2})),
 	)
@@ -71,13 +72,15 @@ func TestResults(t *testing.T) {
 		t.Errorf("%v", p.Snapshot())
 	}
 	last := recorder.Requests()[2]
-	if last.GetProcess().GetNamespace() != "shop" || len(last.GetProcess().GetHistory()) != 2 || last.GetFencingToken() != 3 {
+	if last.GetProcess().GetNamespace() != "shop" || len(last.GetProcess().GetHistory()) != 2 ||
+		last.GetFencingToken() != 3 {
 		t.Errorf("the last request %v", last)
 	}
 	if got := string(recorder.Requests()[1].GetContext()); got != "trace" {
 		t.Errorf("context %q", got)
 	}
-	if trace := p.Trace(); len(trace) != 3 || len(trace[1].GetEvents()) != 2 || string(trace[1].GetResponse()) != "one" {
+	if trace := p.Trace(); len(trace) != 3 || len(trace[1].GetEvents()) != 2 ||
+		string(trace[1].GetResponse()) != "one" {
 		t.Errorf("trace %v", trace)
 	}
 }
@@ -86,14 +89,16 @@ func TestTimers(t *testing.T) {
 	p, recorder := started(t)
 	begin := p.Now()
 	recorder.Script(
-		result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("b", 2*time.Minute).SetNamedTimerAt("a", begin.Add(time.Minute))),
+		result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("b", 2*time.Minute).SetNamedTimerAt("a",
+			begin.Add(time.Minute))),
 		result(processor.Result().SetTimerAfter(3*time.Minute)), // a
 		// b: b is gone already; the default runs at once
 		result(processor.Result().UnsetNamedTimer("b").SetTimerAfter(-1)),
 		result(processor.Result().SetTimerAt(begin).SetNamedTimerAfter("c", 0)), // "": both at once
 	)
 	call(t, p)
-	if timers := p.Timers(); len(timers) != 3 || timers[0].GetName() != "a" || timers[2].GetFireTime().AsTime() != begin.Add(time.Hour) {
+	if timers := p.Timers(); len(timers) != 3 || timers[0].GetName() != "a" ||
+		timers[2].GetFireTime().AsTime() != begin.Add(time.Hour) {
 		t.Errorf("timers %v", timers)
 	}
 	if err := p.Advance(t.Context(), time.Minute-1); err != nil || len(recorder.Requests()) != 2 {
@@ -102,7 +107,8 @@ func TestTimers(t *testing.T) {
 	if err := p.Advance(t.Context(), 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := ran(recorder), "INIT:1:1 CALL:2:1 TIMEOUT:5:1a TIMEOUT:4:1b TIMEOUT:7:1 TIMEOUT:8:1 TIMEOUT:9:1c"; got != want {
+	if got, want := ran(recorder),
+		"INIT:1:1 CALL:2:1 TIMEOUT:5:1a TIMEOUT:4:1b TIMEOUT:7:1 TIMEOUT:8:1 TIMEOUT:9:1c"; got != want {
 		t.Errorf("ran %s\nwant %s", got, want)
 	}
 	if got := recorder.Requests()[3].GetScheduledTime().AsTime(); got != begin.Add(2*time.Minute) {
@@ -127,7 +133,8 @@ func TestActions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, recorder := started(t)
-			recorder.Script(result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("n", time.Hour)), result(test.action))
+			recorder.Script(result(processor.Result().SetTimerAfter(time.Hour).SetNamedTimerAfter("n", time.Hour)),
+				result(test.action))
 			call(t, p)
 			call(t, p)
 			if p.Status() != test.status || len(p.Timers()) != test.timers {
@@ -165,10 +172,12 @@ func TestFailures(t *testing.T) {
 				processortest.Err(processor.Fail("a", "one")), processortest.Err(errors.New("two")),
 				processortest.Err(processor.Fail("c", "three")))
 			call(t, p)
-			if err := p.Advance(t.Context(), time.Second); err != nil || len(recorder.Requests()) != 4 || p.Status() != process.StatusRunning {
+			if err := p.Advance(t.Context(), time.Second); err != nil || len(recorder.Requests()) != 4 ||
+				p.Status() != process.StatusRunning {
 				t.Errorf("%v %s", err, ran(recorder))
 			}
-			if err := p.Advance(t.Context(), 2*time.Second); err != nil || p.Status() != process.StatusError || p.Detail() != "three" {
+			if err := p.Advance(t.Context(), 2*time.Second); err != nil || p.Status() != process.StatusError ||
+				p.Detail() != "three" {
 				t.Errorf("%v %s %s", err, p.Status(), p.Detail())
 			}
 			if p.Now() != begin.Add(3*time.Second) || p.Snapshot().GetCorruptedBy() != 3 || len(p.Timers()) != 0 {
@@ -182,10 +191,12 @@ func TestFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			last := recorder.Requests()[len(recorder.Requests())-1]
-			if last.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT || last.GetAttempt() != 1 || last.GetTaskId() <= 4 {
+			if last.GetType() != progressorv1.TaskType_TASK_TYPE_TIMEOUT || last.GetAttempt() != 1 ||
+				last.GetTaskId() <= 4 {
 				t.Errorf("after the repair: %s", ran(recorder))
 			}
-			if p.Status() != process.StatusRunning || p.Detail() != "" || len(p.Timers()) != 1 || p.Timers()[0].GetName() != "later" {
+			if p.Status() != process.StatusRunning || p.Detail() != "" || len(p.Timers()) != 1 ||
+				p.Timers()[0].GetName() != "later" {
 				t.Errorf("%v", p.Snapshot())
 			}
 		})
@@ -201,17 +212,21 @@ func TestFailedCall(t *testing.T) {
 		processortest.Respond(make([]byte, process.MaxPayloadBytes+1)),
 		processortest.Err(processor.Fail("again", "the repair failed")),
 		result(processor.Result().AuxState([]byte("repaired"))))
-	if _, ok := errors.AsType[*processor.RejectionError](second(p.Call(t.Context(), nil))); !ok || p.Status() != process.StatusRunning {
+	if _, ok := errors.AsType[*processor.RejectionError](second(p.Call(t.Context(), nil))); !ok ||
+		p.Status() != process.StatusRunning {
 		t.Error("a rejection changed the process")
 	}
 	failure, ok := errors.AsType[*processor.FailureError](second(p.Call(t.Context(), nil)))
-	if !ok || failure.Failure.GetReason() != process.ReasonBadResponse || !strings.Contains(p.Detail(), "result.response") {
+	if !ok || failure.Failure.GetReason() != process.ReasonBadResponse ||
+		!strings.Contains(p.Detail(), "result.response") {
 		t.Errorf("%v %s", failure, p.Detail())
 	}
-	if err := second(p.Repair(t.Context(), nil)); err == nil || p.Status() != process.StatusError || !strings.Contains(p.Detail(), "result.response") {
+	if err := second(p.Repair(t.Context(), nil)); err == nil || p.Status() != process.StatusError ||
+		!strings.Contains(p.Detail(), "result.response") {
 		t.Errorf("a failed repair: %v %s", err, p.Detail())
 	}
-	if err := second(p.Repair(t.Context(), nil)); err != nil || p.Status() != process.StatusRunning || string(p.State()) != "repaired" {
+	if err := second(p.Repair(t.Context(), nil)); err != nil || p.Status() != process.StatusRunning ||
+		string(p.State()) != "repaired" {
 		t.Errorf("%v %s", err, p.Status())
 	}
 }
@@ -222,13 +237,16 @@ func TestStart(t *testing.T) {
 	if err := second(p.Start(t.Context(), nil, processortest.IdempotencyKey("k"))); err == nil || p.Status() != "" {
 		t.Errorf("a rejected start leaves %s", p.Status())
 	}
-	if err := second(p.Start(t.Context(), nil, processortest.IdempotencyKey("k"))); err != nil || len(recorder.Requests()) != 2 {
+	if err := second(p.Start(t.Context(), nil, processortest.IdempotencyKey("k"))); err != nil ||
+		len(recorder.Requests()) != 2 {
 		t.Errorf("a new start: %v", err)
 	}
-	if err := second(p.Start(t.Context(), nil, processortest.IdempotencyKey("k"))); err != nil || len(recorder.Requests()) != 2 {
+	if err := second(p.Start(t.Context(), nil, processortest.IdempotencyKey("k"))); err != nil ||
+		len(recorder.Requests()) != 2 {
 		t.Errorf("a repeated start: %v", err)
 	}
-	if err := second(p.Start(t.Context(), []byte("other"), processortest.IdempotencyKey("k"))); !errors.Is(err, process.ErrIdempotencyMismatch) {
+	if err := second(p.Start(t.Context(), []byte("other"), processortest.IdempotencyKey("k"))); !errors.Is(err,
+		process.ErrIdempotencyMismatch) {
 		t.Error(err)
 	}
 	if err := second(p.Start(t.Context(), nil)); !errors.Is(err, process.ErrProcessExists) {
@@ -275,7 +293,8 @@ func TestCancelSuspendNotify(t *testing.T) {
 	if err := p.Advance(t.Context(), 5*time.Second); err != nil || p.Status() != process.StatusCancelled {
 		t.Error(err, p.Status())
 	}
-	if got, want := ran(recorder), "INIT:1:1 CALL:2:1 TIMEOUT:3:1 NOTIFY:4:1 NOTIFY:5:1 NOTIFY:4:2 CANCEL:6:1 CANCEL:6:2"; got != want {
+	if got, want := ran(recorder),
+		"INIT:1:1 CALL:2:1 TIMEOUT:3:1 NOTIFY:4:1 NOTIFY:5:1 NOTIFY:4:2 CANCEL:6:1 CANCEL:6:2"; got != want {
 		t.Errorf("ran %s\nwant %s", got, want)
 	}
 	all := recorder.Requests()
@@ -295,8 +314,10 @@ func TestCancelThatFails(t *testing.T) {
 		advance time.Duration
 		reason  string
 	}{
-		"out of attempts": {process.RetryPolicy{Initial: time.Second, Max: time.Second, Coefficient: 1, MaxAttempts: 2}, time.Second, "odd"},
-		"past the grace":  {process.RetryPolicy{Initial: time.Hour, Max: time.Hour, Coefficient: 1, MaxAttempts: 2}, process.DefaultCancelGrace, process.ReasonGraceExpired},
+		"out of attempts": {process.RetryPolicy{Initial: time.Second, Max: time.Second, Coefficient: 1, MaxAttempts: 2},
+			time.Second, "odd"},
+		"past the grace": {process.RetryPolicy{Initial: time.Hour, Max: time.Hour, Coefficient: 1, MaxAttempts: 2},
+			process.DefaultCancelGrace, process.ReasonGraceExpired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := processortest.New(&processor.Router{
@@ -313,7 +334,8 @@ func TestCancelThatFails(t *testing.T) {
 			if err := p.Cancel(t.Context(), "no more"); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.Advance(t.Context(), test.advance-time.Millisecond); err != nil || p.Status() != process.StatusRunning {
+			if err := p.Advance(t.Context(), test.advance-time.Millisecond); err != nil ||
+				p.Status() != process.StatusRunning {
 				t.Error(err, p.Status())
 			}
 			if err := p.Advance(t.Context(), time.Millisecond); err != nil || p.Status() != process.StatusCancelled {
@@ -336,10 +358,11 @@ func TestHistory(t *testing.T) {
 		r    *progressorv1.HistoryRange
 		want string
 	}{
-		"full":     {process.HistoryFull, nil, "[1 2 3 4 5]"},
-		"none":     {process.HistoryNone, nil, "[]"},
-		"last":     {process.HistoryLast, nil, "[5]"},
-		"forward":  {process.HistoryNone, &progressorv1.HistoryRange{Offset: proto.Int64(2), Limit: proto.Int32(2)}, "[3 4]"},
+		"full": {process.HistoryFull, nil, "[1 2 3 4 5]"},
+		"none": {process.HistoryNone, nil, "[]"},
+		"last": {process.HistoryLast, nil, "[5]"},
+		"forward": {process.HistoryNone, &progressorv1.HistoryRange{Offset: proto.Int64(2), Limit: proto.Int32(2)},
+			"[3 4]"},
 		"backward": {process.HistoryNone, backward, "[3 2]"},
 		"nothing":  {process.HistoryFull, &progressorv1.HistoryRange{Limit: proto.Int32(0)}, "[]"},
 	} {

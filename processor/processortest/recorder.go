@@ -83,7 +83,9 @@ func (r *Recorder) Hold() (release func()) {
 }
 
 // Process records the request and answers it.
-func (r *Recorder) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (r *Recorder) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	key := process.Key{Namespace: req.GetProcess().GetNamespace(), ProcessID: req.GetProcess().GetProcessId()}
 	answer, gate := r.begin(key, req)
 	defer r.end(key)

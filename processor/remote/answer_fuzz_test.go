@@ -19,15 +19,20 @@ import (
 // answer whose integers have lost no digits, or there is an error.
 func FuzzJSONAnswer(f *testing.F) {
 	for _, body := range []string{
-		`{}`, ``, `null`, `[]`, `{"result":{}}`, `{"result":{"events":[{"payload":"aGk=","metadata":{"n":9007199254740993}}]}}`,
-		`{"result":{"metadata":{"n":9007199254740992,"m":-9007199254740993.0}}}`, `{"failure":{"reason":"r","details":[12345678901234567890]}}`,
-		`{"result":{"setTimer":{"after":"1.5s"}}}`, `{"result":{"setTimer":{"at":"2026-01-01T00:00:00Z"}}}`, "{\"rejection\":{\"reason\":\"\xff\"}}",
-		`{"result":{"metadata":` + strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat(`}`, 200) + `}}`, `{"result":{},"failure":{}}`,
+		`{}`, ``, `null`, `[]`, `{"result":{}}`,
+		`{"result":{"events":[{"payload":"aGk=","metadata":{"n":9007199254740993}}]}}`,
+		`{"result":{"metadata":{"n":9007199254740992,"m":-9007199254740993.0}}}`,
+		`{"failure":{"reason":"r","details":[12345678901234567890]}}`,
+		`{"result":{"setTimer":{"after":"1.5s"}}}`, `{"result":{"setTimer":{"at":"2026-01-01T00:00:00Z"}}}`,
+		"{\"rejection\":{\"reason\":\"\xff\"}}",
+		`{"result":{"metadata":` + strings.Repeat(`{"a":`, 200) + `1` + strings.Repeat(`}`, 200) + `}}`,
+		`{"result":{},"failure":{}}`,
 	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		answer, err := jsonEncoding.read(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
+		answer, err := jsonEncoding.read(
+			&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
 		if err != nil {
 			if answer != nil || !processor.BadResponse(err) {
 				t.Fatalf("%v, %v", answer, err)
@@ -69,7 +74,8 @@ func FuzzMsgpackAnswer(f *testing.F) {
 	f.Add([]byte{0x80})
 	f.Add([]byte("\x81\xa6result\x81\xa9jobResult\xcf\x00\x20\x00\x00\x00\x00\x00\x01"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		answer, err := msgpackEncoding.read(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
+		answer, err := msgpackEncoding.read(
+			&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))})
 		if err != nil && (answer != nil || !processor.BadResponse(err)) || err == nil && answer == nil {
 			t.Fatalf("%v, %v", answer, err)
 		}

@@ -70,7 +70,8 @@ func dial(
 	case progressorv1.ConnectProcessor_PROTOCOL_GRPC:
 		grpc = true
 	default:
-		return nil, &process.InvalidError{Field: fieldProtocol, Message: fmt.Sprintf("unknown protocol %d", cfg.GetProtocol())}
+		return nil, &process.InvalidError{Field: fieldProtocol,
+			Message: fmt.Sprintf("unknown protocol %d", cfg.GetProtocol())}
 	}
 	if maxRunning <= 0 {
 		maxRunning = process.DefaultMaxRunning
@@ -81,7 +82,8 @@ func dial(
 		for n, target := range targets {
 			if target.RawQuery != "" {
 				return nil, &process.InvalidError{
-					Field: urlField(n), Message: "must not have a query, unless the encoding is ENCODING_JSON or ENCODING_MSGPACK",
+					Field:   urlField(n),
+					Message: "must not have a query, unless the encoding is ENCODING_JSON or ENCODING_MSGPACK",
 				}
 			}
 		}
@@ -107,7 +109,9 @@ func dial(
 
 // Process sends the request and returns the processor's answer. The package comment describes its
 // errors.
-func (p *Processor) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (p *Processor) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	resp, host, err := p.endpoints.call(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("call processor of %s at %s: %w", p.namespace, host, classify(ctx, err))
@@ -115,8 +119,8 @@ func (p *Processor) Process(ctx context.Context, req *progressorv1.ProcessReques
 	return resp, nil
 }
 
-// Reach opens a connection to the processor and closes it. It sends no request. If the processor has
-// several URLs, one that accepts a connection is enough. The error is that of the last URL: the
+// Reach opens a connection to the processor and closes it. It sends no request. If the processor
+// has several URLs, one that accepts a connection is enough. The error is that of the last URL: the
 // connection or its certificate was rejected.
 func (p *Processor) Reach(ctx context.Context) (err error) {
 	for _, at := range p.endpoints.all {

@@ -52,7 +52,8 @@ func TestDocsExamples(t *testing.T) {
 				t.Skipf("%s is not installed here", run.command)
 			}
 			code := blocks(t, run.language)
-			code = slices.DeleteFunc(code, func(block string) bool { return !strings.Contains(block, "application/"+run.way) })
+			code = slices.DeleteFunc(code,
+				func(block string) bool { return !strings.Contains(block, "application/"+run.way) })
 			if len(code) != 1 {
 				t.Fatalf("%d blocks of %s in %s", len(code), run.language, run.way)
 			}
@@ -105,21 +106,25 @@ func countTogether(ctx context.Context, t *testing.T, p *processortest.Process) 
 	}
 	_, err := p.Call(ctx, []byte(`{"add":1}`))
 	rejection, _ := errors.AsType[*processor.RejectionError](err)
-	if rejection == nil || rejection.Rejection.GetReason() != "too_many" || rejection.Rejection.GetMessage() != "there is room for 0" {
+	if rejection == nil || rejection.Rejection.GetReason() != "too_many" ||
+		rejection.Rejection.GetMessage() != "there is room for 0" {
 		t.Errorf("one too many: %v", err)
 	}
 	if err := p.Advance(ctx, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	response, err := p.Call(ctx, []byte(`{"add":3}`))
-	if got := strings.ReplaceAll(string(response), " ", ""); err != nil || got != `{"count":3}` || len(p.Events()) != 52 {
+	if got := strings.ReplaceAll(string(response), " ", ""); err != nil || got != `{"count":3}` ||
+		len(p.Events()) != 52 {
 		t.Errorf("after the reset: %s, %v, %d events", got, err, len(p.Events()))
 	}
 	_, err = p.Call(ctx, []byte(`{"add":"x"}`))
-	if rejection, _ = errors.AsType[*processor.RejectionError](err); rejection == nil || rejection.Rejection.GetReason() != "bad_args" {
+	if rejection, _ = errors.AsType[*processor.RejectionError](err); rejection == nil ||
+		rejection.Rejection.GetReason() != "bad_args" {
 		t.Errorf("bad args: %v", err)
 	}
-	if err := p.Notify(ctx, []byte(`{"add":4}`)); err != nil || p.Status() != process.StatusRunning || len(p.Events()) != 53 {
+	if err := p.Notify(ctx, []byte(`{"add":4}`)); err != nil || p.Status() != process.StatusRunning ||
+		len(p.Events()) != 53 {
 		t.Error(err, p.Status())
 	}
 	if err := p.Cancel(ctx, "enough"); err != nil || p.Status() != process.StatusCancelled {
@@ -161,7 +166,8 @@ func TestDocsGo(t *testing.T) {
 	unindented := strings.ReplaceAll(string(example), "\n\t", "\n")
 	for _, start := range []string{"type Counter struct", "p := processortest.New("} {
 		for _, block := range blocks(t, "go") {
-			if strings.HasPrefix(block, start) && !strings.Contains(string(example), block) && !strings.Contains(unindented, block) {
+			if strings.HasPrefix(block, start) && !strings.Contains(string(example), block) &&
+				!strings.Contains(unindented, block) {
 				t.Errorf("the block that begins with %q is not in example_test.go", start)
 			}
 		}

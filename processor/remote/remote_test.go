@@ -79,7 +79,8 @@ func dialed(t *testing.T, way *progressorv1.ConnectProcessor, url string) proces
 func request() *progressorv1.ProcessRequest {
 	metadata, _ := structpb.NewStruct(map[string]any{"tenant": "acme", "n": 7.5})
 	return &progressorv1.ProcessRequest{
-		Type: progressorv1.TaskType_TASK_TYPE_CALL, Args: []byte{0, 1, 0xff}, TaskId: 1 << 60, Attempt: 2, FencingToken: 77,
+		Type: progressorv1.TaskType_TASK_TYPE_CALL, Args: []byte{0, 1, 0xff}, TaskId: 1 << 60, Attempt: 2,
+		FencingToken:   77,
 		IdempotencyKey: "key", Context: []byte("ctx"), Deadline: timestamppb.New(time.Unix(1_800_000_000, 5)),
 		Process: &progressorv1.Process{
 			Namespace: "shop", ProcessId: "ord/ä", Status: progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
@@ -177,12 +178,15 @@ func TestOutcomes(t *testing.T) {
 		"panic": {answer: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			panic("oh")
 		}, reason: process.ReasonPanic},
-		"code":        {answer: processortest.Err(connect.NewError(connect.CodeUnavailable, errors.New("another service"))), reason: processor.ReasonError},
-		"unreachable": {answer: processortest.Err(&processor.UnreachableError{Err: errors.New("warming up")}), unreachable: true},
+		"code": {answer: processortest.Err(
+			connect.NewError(connect.CodeUnavailable, errors.New("another service"))), reason: processor.ReasonError},
+		"unreachable": {answer: processortest.Err(&processor.UnreachableError{Err: errors.New("warming up")}),
+			unreachable: true},
 		"nothing": {answer: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 			return nil, nil
 		}, badResponse: true},
-		"too large": {answer: processortest.Respond(make([]byte, process.MaxMessageBytes+1)), reason: process.ReasonBadResponse},
+		"too large": {answer: processortest.Respond(make([]byte, process.MaxMessageBytes+1)),
+			reason: process.ReasonBadResponse},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +227,8 @@ func TestStatuses(t *testing.T) {
 	})
 	server := serve(t, handler)
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
-		for _, status := range []string{"204", "301", "307", "400", "401", "404", "413", "500", "502", "504", "504/json", "502/json"} {
+		for _, status := range []string{"204", "301", "307", "400", "401", "404", "413", "500", "502", "504",
+			"504/json", "502/json"} {
 			_, err := dialed(t, way, server.URL+"/"+status).Process(t.Context(), request())
 			if !processor.BadResponse(err) || processor.Unreachable(err) {
 				t.Errorf("%s: %v", status, err)
@@ -249,12 +254,17 @@ func TestUnreadableJSON(t *testing.T) {
 		"field":        {`{"result":{"respnse":"eA=="}}`, `"respnse"`},
 		"two outcomes": {`{"result":{},"rejection":{}}`, "oneof"},
 		"base64":       {`{"result":{"response":"%"}}`, "invalid value for bytes"},
-		"digits":       {`{"result":{"metadata":{"n":[1,9007199254740993]}}}`, "result.metadata.n[1]: the integer 9007199254740993"},
-		"too large":    {`{"result":{"response":"` + strings.Repeat("A", process.MaxMessageBytes) + `"}}`, "larger than"},
+		"digits": {`{"result":{"metadata":{"n":[1,9007199254740993]}}}`,
+			"result.metadata.n[1]: the integer 9007199254740993"},
+		"too large": {`{"result":{"response":"` + strings.Repeat("A", process.MaxMessageBytes) + `"}}`,
+			"larger than"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, test.answer) }))
+			server := serve(t,
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = io.WriteString(w, test.answer)
+				}))
 			_, err := dialed(t, proto.CloneOf(ways["json"]), server.URL).Process(t.Context(), request())
 			if !processor.BadResponse(err) || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want one that says %q", err, test.says)
@@ -273,7 +283,8 @@ func TestJSONAsItIs(t *testing.T) {
 			http.Error(w, "not the request", http.StatusTeapot)
 			return
 		}
-		if r.Method != http.MethodPost || r.RequestURI != "/hooks/orders?v=2" || r.Header.Get("Content-Type") != "application/json" {
+		if r.Method != http.MethodPost || r.RequestURI != "/hooks/orders?v=2" ||
+			r.Header.Get("Content-Type") != "application/json" {
 			http.Error(w, "not as configured", http.StatusTeapot)
 			return
 		}
@@ -339,7 +350,8 @@ func TestBrokenConnection(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}))
 		_, err := dialed(t, way, server.URL).Process(t.Context(), request())
-		if _, lost := errors.AsType[*processor.LostError](err); !lost || processor.Unreachable(err) || processor.BadResponse(err) {
+		if _, lost := errors.AsType[*processor.LostError](err); !lost || processor.Unreachable(err) ||
+			processor.BadResponse(err) {
 			t.Errorf("error %v", err)
 		}
 		if got := processor.FailureOf(err).GetReason(); got != process.ReasonUnavailable {
@@ -379,7 +391,8 @@ func TestDeadline(t *testing.T) {
 		p := dialed(t, way, serve(t, processor.Handler(recorder)).URL)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer cancel()
-		if _, err := p.Process(ctx, request()); !errors.Is(err, context.DeadlineExceeded) || processor.Unreachable(err) {
+		if _, err := p.Process(ctx, request()); !errors.Is(err, context.DeadlineExceeded) ||
+			processor.Unreachable(err) {
 			t.Errorf("error %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
@@ -444,7 +457,8 @@ func TestConnectionsAreKept(t *testing.T) {
 
 func TestAddressPolicy(t *testing.T) {
 	for addr, want := range map[string]bool{
-		"127.0.0.1": true, "::1": true, "10.1.2.3": true, "192.168.0.9": true, "172.16.0.1": true, "8.8.8.8": true, "fd12::1": true,
+		"127.0.0.1": true, "::1": true, "10.1.2.3": true, "192.168.0.9": true, "172.16.0.1": true, "8.8.8.8": true,
+		"fd12::1":         true,
 		"169.254.169.254": false, "169.254.0.1": false, "fe80::1": false, "fe80::1%eth0": false, "febf::1": false,
 		"::ffff:169.254.169.254": false, "64:ff9b::a9fe:a9fe": false, "fd00:ec2::254": false, "100.100.100.200": false,
 		"168.63.129.16": false, "224.0.0.1": false, "ff02::1": false,

@@ -60,7 +60,8 @@ func rpcError(err error) error {
 			return &processor.BadResponseError{Err: fmt.Errorf("it answered the error %w", err)}
 		}
 	}
-	if _, lost := errors.AsType[*processor.LostError](err); lost || processor.Unreachable(err) || processor.BadResponse(err) {
+	if _, lost := errors.AsType[*processor.LostError](err); lost || processor.Unreachable(err) ||
+		processor.BadResponse(err) {
 		return err
 	}
 	if code == connect.CodeUnavailable {

@@ -58,23 +58,36 @@ func TestLimits(t *testing.T) {
 	}{
 		{"the engine chooses an id", start(func(*progressorv1.StartRequest) {}), "", ""},
 		{"longest id", start(func(r *progressorv1.StartRequest) { r.ProcessId = strings.Repeat("é", 128) }), "", ""},
-		{"id in bytes, not in characters", start(func(r *progressorv1.StartRequest) { r.ProcessId = strings.Repeat("é", 129) }), "process_id", "string.max_bytes"},
+		{"id in bytes, not in characters",
+			start(func(r *progressorv1.StartRequest) { r.ProcessId = strings.Repeat("é", 129) }), "process_id",
+			"string.max_bytes"},
 		{"no id", call(""), "process_id", "string.min_bytes"},
 		{"no namespace", &progressorv1.CallRequest{ProcessId: "1"}, "namespace", "string.pattern"},
-		{"long namespace", start(func(r *progressorv1.StartRequest) { r.Namespace = strings.Repeat("n", 129) }), "namespace", "string.max_len"},
-		{"namespace with a line break", start(func(r *progressorv1.StartRequest) { r.Namespace = "demo\n" }), "namespace", "string.pattern"},
-		{"all that a namespace may hold", start(func(r *progressorv1.StartRequest) { r.Namespace = "a/Z-0_9.b" }), "", ""},
-		{"long key", start(func(r *progressorv1.StartRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }), "idempotency_key", "string.max_bytes"},
+		{"long namespace", start(func(r *progressorv1.StartRequest) { r.Namespace = strings.Repeat("n", 129) }),
+			"namespace", "string.max_len"},
+		{"namespace with a line break", start(func(r *progressorv1.StartRequest) { r.Namespace = "demo\n" }),
+			"namespace", "string.pattern"},
+		{"all that a namespace may hold", start(func(r *progressorv1.StartRequest) { r.Namespace = "a/Z-0_9.b" }), "",
+			""},
+		{"long key", start(func(r *progressorv1.StartRequest) { r.IdempotencyKey = strings.Repeat("k", 257) }),
+			"idempotency_key", "string.max_bytes"},
 		{"largest args", start(func(r *progressorv1.StartRequest) { r.Args = make([]byte, mebibyte) }), "", ""},
-		{"args", start(func(r *progressorv1.StartRequest) { r.Args = make([]byte, mebibyte+1) }), "args", "bytes.max_len"},
-		{"context", start(func(r *progressorv1.StartRequest) { r.Context = make([]byte, mebibyte+1) }), "context", "bytes.max_len"},
+		{"args", start(func(r *progressorv1.StartRequest) { r.Args = make([]byte, mebibyte+1) }), "args",
+			"bytes.max_len"},
+		{"context", start(func(r *progressorv1.StartRequest) { r.Context = make([]byte, mebibyte+1) }), "context",
+			"bytes.max_len"},
 		{"unknown enum", start(func(r *progressorv1.StartRequest) { r.Wait = 99 }), "wait", "enum.defined_only"},
-		{"negative duration", start(func(r *progressorv1.StartRequest) { r.Timeout = durationpb.New(-1) }), "timeout", "duration.gte_lte"},
+		{"negative duration", start(func(r *progressorv1.StartRequest) { r.Timeout = durationpb.New(-1) }), "timeout",
+			"duration.gte_lte"},
 		{"a century", start(func(r *progressorv1.StartRequest) { r.Timeout = durationpb.New(century) }), "", ""},
-		{"more than a century", start(func(r *progressorv1.StartRequest) { r.Timeout = durationpb.New(century + 1) }), "timeout", "duration.gte_lte"},
+		{"more than a century", start(func(r *progressorv1.StartRequest) { r.Timeout = durationpb.New(century + 1) }),
+			"timeout", "duration.gte_lte"},
 		{"1970", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{} }), "", ""},
-		{"1969", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }), "start_time", "timestamp.gte_lte"},
-		{"the year 10000", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: 253402300800} }), "start_time", "timestamp.gte_lte"},
+		{"1969", start(func(r *progressorv1.StartRequest) { r.StartTime = &timestamppb.Timestamp{Seconds: -1} }),
+			"start_time", "timestamp.gte_lte"},
+		{"the year 10000", start(func(r *progressorv1.StartRequest) {
+			r.StartTime = &timestamppb.Timestamp{Seconds: 253402300800}
+		}), "start_time", "timestamp.gte_lte"},
 		{"page size", list(1001), "page_size", "int32.gte_lte"},
 		{"negative page size", list(-1), "page_size", "int32.gte_lte"},
 		{"largest page", list(1000), "", ""},
@@ -84,10 +97,15 @@ func TestLimits(t *testing.T) {
 		{"await without a key", &progressorv1.AwaitTaskRequest{Namespace: "demo", ProcessId: "1"}, "key", "required"},
 		{"put as running", put(progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING), "", ""},
 		{"put as completed", put(progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED), "status", "enum.in"},
-		{"namespace without a processor", &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "demo"}}, "namespace.processor", "required"},
+		{"namespace without a processor",
+			&progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: "demo"}},
+			"namespace.processor", "required"},
 		{"response without an outcome", &progressorv1.ProcessResponse{}, "outcome", "required"},
-		{"1,001 events", result(&progressorv1.Result{Events: make([]*progressorv1.NewEvent, 1001)}), "result.events", "repeated.max_items"},
-		{"large event", result(&progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: make([]byte, mebibyte+1)}}}), "result.events[0].payload", "bytes.max_len"},
+		{"1,001 events", result(&progressorv1.Result{Events: make([]*progressorv1.NewEvent, 1001)}), "result.events",
+			"repeated.max_items"},
+		{"large event", result(
+			&progressorv1.Result{Events: []*progressorv1.NewEvent{{Payload: make([]byte, mebibyte+1)}}}),
+			"result.events[0].payload", "bytes.max_len"},
 		{"timer without a time", setTimer(&progressorv1.SetTimer{}), "result.set_timer.when", "required"},
 		{"longest type of a template", template(strings.Repeat("a", 128)), "", ""},
 		{"all that a type may hold", template("a-0_9.b"), "", ""},
@@ -96,7 +114,9 @@ func TestLimits(t *testing.T) {
 		{"longest step", skip(strings.Repeat("a", 64)), "", ""},
 		{"long step", skip(strings.Repeat("a", 65)), "step_id", "string.pattern"},
 		{"step with a dash", skip("a-b"), "step_id", "string.pattern"},
-		{"timer in the past", setTimer(&progressorv1.SetTimer{When: &progressorv1.SetTimer_After{After: durationpb.New(-time.Hour)}}), "", ""},
+		{"timer in the past",
+			setTimer(&progressorv1.SetTimer{When: &progressorv1.SetTimer_After{After: durationpb.New(-time.Hour)}}), "",
+			""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := protovalidate.Validate(tt.message)
@@ -109,7 +129,8 @@ func TestLimits(t *testing.T) {
 				t.Fatalf("got %v, want a violation of %s by %s", err, tt.rule, tt.field)
 			default:
 				first := invalid.Violations[0].Proto
-				if got := protovalidate.FieldPathString(first.GetField()); got != tt.field || first.GetRuleId() != tt.rule {
+				if got := protovalidate.FieldPathString(first.GetField()); got != tt.field ||
+					first.GetRuleId() != tt.rule {
 					t.Errorf("got %s by %s, want %s by %s", first.GetRuleId(), got, tt.rule, tt.field)
 				}
 			}

@@ -117,7 +117,7 @@ func ReportDetails(ctx context.Context, percent float64, summary string, details
 		return fmt.Errorf("progress: %w", err)
 	}
 	if len(text) > process.MaxProgressBytes {
-		return fmt.Errorf("progress: has %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes)
+		return fmt.Errorf("progress: must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(text))
 	}
 	h.report(p)
 	return nil

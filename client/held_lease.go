@@ -154,7 +154,7 @@ func answerOf(
 	}
 	if err == nil && proto.Size(resp) > maxAnswerBytes {
 		err = processor.Fail(
-			process.ReasonBadResponse, "the answer has %d bytes, at most %d", proto.Size(resp), maxAnswerBytes,
+			process.ReasonBadResponse, "the answer must have at most %d bytes (got %d)", maxAnswerBytes, proto.Size(resp),
 		)
 	}
 	if err != nil {

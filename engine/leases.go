@@ -334,7 +334,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 		if len(progress) > process.MaxProgressBytes {
 			return nil, &process.InvalidError{
 				Field: fmt.Sprintf("beats[%d].progress", n), TooLarge: true,
-				Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(progress), process.MaxProgressBytes),
+				Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(progress)),
 			}
 		}
 		e.workers.see(r.GetWorkerId(), t.Key.Namespace)

@@ -297,7 +297,7 @@ func checkHeaders(p *progressorv1.ConnectProcessor) error {
 	if size > process.MaxHeadersBytes {
 		return &process.InvalidError{
 			Field: "namespace.processor.connect.headers", TooLarge: true,
-			Message: fmt.Sprintf("%d bytes of names and values, at most %d", size, process.MaxHeadersBytes),
+			Message: fmt.Sprintf("names and values must have at most %d bytes (got %d)", process.MaxHeadersBytes, size),
 		}
 	}
 	return nil

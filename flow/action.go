@@ -66,7 +66,7 @@ func (c *compiler) metadata(path string, m *structpb.Struct) {
 	if err != nil {
 		c.add(path, "is not JSON: %s", err)
 	} else if compact.Len() > process.MaxMetadataBytes {
-		c.add(path, "has %d bytes of JSON, at most %d", compact.Len(), process.MaxMetadataBytes)
+		c.add(path, "must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, compact.Len())
 	}
 }
 

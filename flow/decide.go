@@ -13,7 +13,7 @@ import (
 type SizeError struct{ Bytes int }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("the results of the items have %d bytes of JSON, at most %d together", e.Bytes, MaxItemsBytes)
+	return fmt.Sprintf("the results of all items must have at most %d bytes of JSON (got %d)", MaxItemsBytes, e.Bytes)
 }
 
 // MaxItemsBytes limits the total size of the results of the items of a step, in bytes of JSON.

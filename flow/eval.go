@@ -58,7 +58,7 @@ func (t *Template) Items(s *Step, scope *Scope) ([]*structpb.Value, error) {
 	case size < 0:
 		return nil, s.items.errorf("is %s; for_each needs a list", typeOf(result))
 	case size > MaxItems:
-		return nil, s.items.errorf("has %d items, at most %d", size, MaxItems)
+		return nil, s.items.errorf("must have at most %d items (got %d)", MaxItems, size)
 	}
 	made, err := (&conversion{most: maxItems}).value(result)
 	if err != nil {

@@ -284,7 +284,7 @@ func TestItemsAreBounded(t *testing.T) {
 		t.Error(len(got), err)
 	}
 	if _, err := c.Items(&c.Steps[1], s); err == nil ||
-		!strings.Contains(err.Error(), "has 20000 items, at most 10000") {
+		!strings.Contains(err.Error(), "must have at most 10000 items (got 20000)") {
 		t.Error(err)
 	}
 }

@@ -27,7 +27,7 @@ func CompileTarget(t *progressorv1.StartRunTarget) (*Target, []Problem) {
 		target.payload, _ = c.value("payload_template", t.GetPayloadTemplate(), place{step: whole, target: true})
 	}
 	if c.bytes > maxExpressions {
-		c.add("payload_template", "has expressions of %d bytes in total, at most %d", c.bytes, maxExpressions)
+		c.add("payload_template", "expressions must have at most %d bytes in total (got %d)", maxExpressions, c.bytes)
 	}
 	if problems := c.all(); len(problems) > 0 {
 		return nil, problems

@@ -111,7 +111,7 @@ func Compile(t *progressorv1.Template) (*Template, []Problem) {
 		c.step(&c.template.Steps[i])
 	}
 	if c.bytes > maxExpressions {
-		c.add("", "has expressions of %d bytes in total, at most %d", c.bytes, maxExpressions)
+		c.add("", "expressions must have at most %d bytes in total (got %d)", maxExpressions, c.bytes)
 	}
 	if problems := c.all(); len(problems) > 0 {
 		return nil, problems

@@ -57,7 +57,7 @@ func checkResult(result *progressorv1.Result, limit int) *process.InvalidError {
 		return tooLarge("result", size, process.MaxResultBytes)
 	}
 	if n := len(result.GetEvents()); n > process.MaxResultEvents {
-		return invalid("result.events", "%d events, at most %d", n, process.MaxResultEvents)
+		return invalid("result.events", "must have at most %d events (got %d)", process.MaxResultEvents, n)
 	}
 	for i, event := range result.GetEvents() {
 		if err := checkEvent(fmt.Sprintf("result.events[%d]", i), event); err != nil {
@@ -103,7 +103,7 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 	}
 	named := result.GetNamedTimers()
 	if n := len(named); n > process.MaxTimers {
-		return invalid("result.named_timers", "%d timers, at most %d", n, process.MaxTimers)
+		return invalid("result.named_timers", "must have at most %d timers (got %d)", process.MaxTimers, n)
 	}
 	seen := make(map[string]bool, len(named))
 	for i, timer := range named {
@@ -125,7 +125,7 @@ func checkTimers(result *progressorv1.Result) *process.InvalidError {
 		}
 	}
 	if n := len(result.GetUnsetNamedTimers()); n > process.MaxTimers {
-		return invalid("result.unset_named_timers", "%d names, at most %d", n, process.MaxTimers)
+		return invalid("result.unset_named_timers", "must have at most %d names (got %d)", process.MaxTimers, n)
 	}
 	for i, name := range result.GetUnsetNamedTimers() {
 		switch field := fmt.Sprintf("result.unset_named_timers[%d]", i); {
@@ -187,6 +187,6 @@ func invalid(field, format string, args ...any) *process.InvalidError {
 }
 
 func tooLarge(field string, size, limit int) *process.InvalidError {
-	return &process.InvalidError{Field: field, Message: fmt.Sprintf("%d bytes, at most %d", size, limit),
-		TooLarge: true}
+	message := fmt.Sprintf("must have at most %d bytes (got %d)", limit, size)
+	return &process.InvalidError{Field: field, Message: message, TooLarge: true}
 }

@@ -14,7 +14,7 @@ var namespacePattern = regexp.MustCompile(`^[a-zA-Z0-9._/-]*$`)
 
 func checkCommands(commands []*progressorv1.Command) *process.InvalidError {
 	if n := len(commands); n > process.MaxCommands {
-		return invalid("result.commands", "%d commands, at most %d", n, process.MaxCommands)
+		return invalid("result.commands", "must have at most %d commands (got %d)", process.MaxCommands, n)
 	}
 	for i, command := range commands {
 		field := fmt.Sprintf("result.commands[%d]", i)

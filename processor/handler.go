@@ -143,8 +143,8 @@ func (s *service) answer(ctx context.Context, req *progressorv1.ProcessRequest) 
 	resp, err := s.processor.Process(ctx, req)
 	if size := proto.Size(resp); err == nil && size > process.MaxMessageBytes {
 		// Not the code RESOURCE_EXHAUSTED: it would mean that the request did not reach user code.
-		return failed(Fail(process.ReasonBadResponse, "the answer has %d bytes, at most %d", size,
-			process.MaxMessageBytes).
+		return failed(Fail(process.ReasonBadResponse, "the answer must have at most %d bytes (got %d)",
+			process.MaxMessageBytes, size).
 			NonRetryable().Failure), nil
 	}
 	return resp, err

@@ -294,7 +294,7 @@ func TestResultsHaveLimits(t *testing.T) {
 			if f := failure(c.most); f.GetReason() != c.reason {
 				t.Errorf("%d bytes: %.200v", c.most, f)
 			}
-			want := fmt.Sprintf("%s: %d bytes, at most %d", name, c.most+1, c.most)
+			want := fmt.Sprintf("%s: must have at most %d bytes (got %d)", name, c.most, c.most+1)
 			if f := failure(c.most + 1); f.GetReason() != "bad_response" || !strings.Contains(f.GetMessage(), want) {
 				t.Errorf("%d bytes: %.200v", c.most+1, f)
 			}
@@ -344,7 +344,7 @@ func TestLargestItems(t *testing.T) {
 		t.Errorf("%s with %d results, %v", got.GetStatus(), len(got.GetResult().GetListValue().GetValues()), err)
 	}
 	r, err = l.api.Flow.GetRun(t.Context(), run("larger", 1))
-	if f := r.GetRun().GetFailure(); err != nil || f.GetReason() != "result_too_large" || !strings.Contains(f.GetMessage(), "8388609 bytes of JSON, at most 8388608") {
+	if f := r.GetRun().GetFailure(); err != nil || f.GetReason() != "result_too_large" || !strings.Contains(f.GetMessage(), "at most 8388608 bytes of JSON (got 8388609)") {
 		t.Errorf("a larger result: %v, %v", f, err)
 	}
 }

@@ -80,7 +80,7 @@ func (l *limits) otherRequests() []request {
 		}},
 		{"ReportStep", sends(l.api.Flow.ReportStep), func() proto.Message {
 			return &progressorv1.ReportStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
-		}, []bound{{field: "progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("progress: has %d bytes of JSON, at most %d", 64<<10+1, 64<<10)}}},
+		}, []bound{{field: "progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
 		{"SkipStep", sends(l.api.Flow.SkipStep), func() proto.Message {
 			return &progressorv1.SkipStepRequest{Namespace: limitsNamespace, RunId: l.waitingRun(), StepId: "ask"}
 		}, []bound{{field: "result", most: payload}, {field: "reason", most: 4096}}},
@@ -107,7 +107,7 @@ func (l *limits) otherRequests() []request {
 		}},
 		{"Heartbeat", sends(l.api.Worker.Heartbeat), func() proto.Message {
 			return &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.lease().GetLeaseToken()}}}
-		}, []bound{{field: "beats[0].progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("beats[0].progress: has %d bytes of JSON, at most %d", 64<<10+1, 64<<10)}}},
+		}, []bound{{field: "beats[0].progress.summary", most: 64<<10 - len(`{"summary":""}`), says: fmt.Sprintf("beats[0].progress: must have at most %d bytes of JSON (got %d)", 64<<10, 64<<10+1)}}},
 	}
 }
 
@@ -325,7 +325,7 @@ func TestLargestJob(t *testing.T) {
 	}
 	larger := l.poll("larger")
 	complete(larger, &progressorv1.CompleteRequest{Answer: &progressorv1.CompleteRequest_JobResult{JobResult: &progressorv1.JobResult{Result: structpb.NewStringValue(answer + "x")}}})
-	l.show("a job with a larger result", []string{"bad_response", "job_result: has 1048577 bytes of JSON, at most 1048576"},
+	l.show("a job with a larger result", []string{"bad_response", "job_result: must have at most 1048576 bytes of JSON (got 1048577)"},
 		reads(l, l.api.Job.GetJob, &progressorv1.GetJobRequest{Namespace: limitsNamespace, JobId: larger.GetJob().GetJobId()}))
 	all := []string{name, args, tag, attribute, message, progress, answer}
 	for _, id := range ids {

@@ -23,7 +23,7 @@ const (
 
 func (t *task) startBackfill(o *command) error {
 	if len(t.state.Backfills) >= maxBackfills {
-		return processor.Reject(rejectedFull, "%d backfills of the cron are running, at most %d", len(t.state.Backfills), maxBackfills)
+		return processor.Reject(rejectedFull, "at most %d backfills of a cron can run at a time (%d are running)", maxBackfills, len(t.state.Backfills))
 	}
 	t.state.Backfills = append(t.state.Backfills, backfill{
 		From: o.From, To: o.To, Overlap: o.Overlap, Concurrency: o.Concurrency,

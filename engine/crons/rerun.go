@@ -30,7 +30,7 @@ func (t *task) rerunFire(ctx context.Context, fire time.Time) error {
 		}
 	}
 	if reruns >= maxReruns {
-		return processor.Reject(rejectedFull, "%d reruns of the cron are running, at most %d", reruns, maxReruns)
+		return processor.Reject(rejectedFull, "at most %d reruns of a cron can run at a time (%d are running)", maxReruns, reruns)
 	}
 	row, err := crons.Get(ctx, t.crons.store, namespaceName(t), s.definition.GetCronId(), fire)
 	if err != nil {

@@ -106,17 +106,17 @@ func Check(c *progressorv1.Cron, created time.Time) error {
 		return err
 	}
 	if c.GetTarget().GetStartRun() != nil && len(c.GetCronId()) > maxFlowCronID {
-		return invalid("cron.cron_id", "has %d bytes, at most %d if the target is start_run: the IDs of its runs contain it", len(c.GetCronId()), maxFlowCronID)
+		return invalid("cron.cron_id", "must have at most %d bytes (got %d) if the target is start_run, because the IDs of its runs contain it", maxFlowCronID, len(c.GetCronId()))
 	}
 	metadata, err := wire.JSON(c.GetMetadata())
 	if err != nil {
 		return invalid("cron.metadata", "%s", err)
 	}
 	if len(metadata) > process.MaxMetadataBytes {
-		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), process.MaxMetadataBytes), TooLarge: true}
+		return &process.InvalidError{Field: "cron.metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxMetadataBytes, len(metadata)), TooLarge: true}
 	}
 	if size := proto.Size(definition(c)); size > maxDefinitionBytes {
-		return &process.InvalidError{Field: "cron.target", Message: fmt.Sprintf("the cron has %d bytes with its target's args, at most %d", size, maxDefinitionBytes), TooLarge: true}
+		return &process.InvalidError{Field: "cron.target", Message: fmt.Sprintf("the cron must have at most %d bytes with its target's args (got %d)", maxDefinitionBytes, size), TooLarge: true}
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func checkTarget(t *progressorv1.CronTarget) error {
 			return invalid("cron.target.start_process.metadata", "%s", err)
 		}
 		if len(metadata) > maxRunMetadata {
-			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+			return &process.InvalidError{Field: "cron.target.start_process.metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
 		}
 		return nil
 	case *progressorv1.CronTarget_EnqueueJob:
@@ -171,7 +171,7 @@ func checkStartRun(t *progressorv1.StartRunTarget) error {
 		return invalid(field+"metadata", "%s", err)
 	}
 	if len(metadata) > maxRunMetadata {
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func checkJob(o *progressorv1.JobOptions) error {
 	case err != nil:
 		return invalid(field+"metadata", "%s", err)
 	case len(metadata) > maxRunMetadata:
-		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("has %d bytes, at most %d", len(metadata), maxRunMetadata), TooLarge: true}
+		return &process.InvalidError{Field: field + "metadata", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunMetadata, len(metadata)), TooLarge: true}
 	case o.GetRunTime() != nil:
 		return invalid(field+"run_time", "must not be set: the cron decides when its jobs run")
 	case o.GetUnique().GetReplace():

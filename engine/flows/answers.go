@@ -106,7 +106,7 @@ func (f *Flows) Report(ctx context.Context, r *progressorv1.ReportStepRequest, b
 func failureJSON(failure *progressorv1.Failure) ([]byte, error) {
 	if size := proto.Size(failure); size > process.MaxPayloadBytes {
 		return nil, &process.InvalidError{
-			Field: "failure", TooLarge: true, Message: fmt.Sprintf("%d bytes, at most %d", size, process.MaxPayloadBytes),
+			Field: "failure", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes (got %d)", process.MaxPayloadBytes, size),
 		}
 	}
 	return wire.FailureJSON(failure)
@@ -120,7 +120,7 @@ func progressJSON(progress *progressorv1.Progress) ([]byte, error) {
 	}
 	if len(text) > process.MaxProgressBytes {
 		return nil, &process.InvalidError{
-			Field: "progress", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxProgressBytes),
+			Field: "progress", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(text)),
 		}
 	}
 	return text, nil

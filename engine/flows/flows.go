@@ -261,7 +261,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 		return nil, err
 	}
 	if len(r.GetRunId()) > maxRunID {
-		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("has %d bytes, at most %d", len(r.GetRunId()), maxRunID)}
+		return nil, &process.InvalidError{Field: "run_id", Message: fmt.Sprintf("must have at most %d bytes (got %d)", maxRunID, len(r.GetRunId()))}
 	}
 	o := &command{Method: methodStart, Actor: by.Name, Source: by.Source, startFields: startFields{
 		Type: r.GetType(), Version: t.Source.GetVersion(), Scope: r.GetScope(), ScopeID: r.GetScopeId(),

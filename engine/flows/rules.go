@@ -389,7 +389,7 @@ func (r rules) run(s *flow.Step, from origin, scope *flow.Scope) (*storage.Messa
 	}
 	id := r.workID(from)
 	if len(id) > maxRunID {
-		return nil, fmt.Errorf("the ID of its run, %s, would have %d bytes, at most %d: start the outer run with a shorter ID", id, len(id), maxRunID)
+		return nil, fmt.Errorf("the ID of its run, %s, must have at most %d bytes (got %d): start the outer run with a shorter ID", id, maxRunID, len(id))
 	}
 	args, err := encode(&command{Method: methodStart, startFields: startFields{
 		Type: s.Source.GetRun().GetType(), Version: s.Source.GetRun().GetVersion(), Payload: text, Parent: r.runID,

@@ -185,7 +185,7 @@ func definitionJSON(t *progressorv1.Template) ([]byte, error) {
 	}
 	if len(text) > process.MaxTemplateBytes {
 		return nil, &process.InvalidError{
-			Field: "template", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxTemplateBytes),
+			Field: "template", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxTemplateBytes, len(text)),
 		}
 	}
 	return text, nil
@@ -255,7 +255,7 @@ func resultJSON(field string, v *structpb.Value) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > process.MaxPayloadBytes {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxPayloadBytes)}
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxPayloadBytes, len(text))}
 	}
 	return text, nil
 }
@@ -268,7 +268,7 @@ func metadataJSON(m *structpb.Struct) ([]byte, error) {
 	}
 	if len(text) > process.MaxMetadataBytes {
 		return nil, &process.InvalidError{
-			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), process.MaxMetadataBytes),
+			Field: "metadata", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(text)),
 		}
 	}
 	return text, nil

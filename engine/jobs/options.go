@@ -52,7 +52,7 @@ func storedOptions(path string, o *progressorv1.JobOptions) (stored, error) {
 		return s, &process.InvalidError{Field: path + "metadata", Message: err.Error()}
 	}
 	if len(s.metadata) > process.MaxMetadataBytes {
-		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(s.metadata), process.MaxMetadataBytes)}
+		return s, &process.InvalidError{Field: path + "metadata", TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(s.metadata))}
 	}
 	if len(o.GetTags()) > 0 {
 		if s.tags, err = json.Marshal(o.GetTags()); err != nil {
@@ -103,7 +103,7 @@ func valueJSON(field string, v *structpb.Value, limit int) ([]byte, error) {
 		return nil, &process.InvalidError{Field: field, Message: err.Error()}
 	}
 	if len(text) > limit {
-		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("has %d bytes of JSON, at most %d", len(text), limit)}
+		return nil, &process.InvalidError{Field: field, TooLarge: true, Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", limit, len(text))}
 	}
 	return text, nil
 }

@@ -199,7 +199,7 @@ func TestUpdateArgs(t *testing.T) {
 		"args: cannot change: the job's unique key":                        update("u", "x", "args"),
 		"options: value is required":                                       update("j", "x", "args", "priority"),
 		"args: cannot change: the step r/s sets the args of this job":      update("~job/r/s", "x", "args"),
-		"args: has 1048579 bytes of JSON, at most 1048576":                 update("j", strings.Repeat("x", 1<<20+1), "args"),
+		"args: must have at most 1048576 bytes of JSON (got 1048579)":      update("j", strings.Repeat("x", 1<<20+1), "args"),
 		"update_mask: \"unique\" cannot change: valid fields are args and": update("j", "x", "unique"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -260,7 +260,7 @@ func metadataJSON(field string, m *structpb.Struct) ([]byte, error) {
 	if len(data) > process.MaxMetadataBytes {
 		return nil, &process.InvalidError{
 			Field: field, TooLarge: true,
-			Message: fmt.Sprintf("must be at most %d bytes as JSON, and has %d", process.MaxMetadataBytes, len(data)),
+			Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxMetadataBytes, len(data)),
 		}
 	}
 	return data, nil

@@ -1,8 +1,9 @@
 -- ListSuspects returns the running rows that may be zombies. The collector decides, because the
--- clock of the database may have been set. node_dead: the node that claimed the task was declared
--- dead. A live worker renews its lease within renewal_us, so its lease is not listed. overdue: the
--- deadline of the attempt has passed. While the node that claimed the task is alive, only that node
--- decides about this, because it knows how long the attempt has run.
+-- clock of the database may have been set. node_dead is true if the node that claimed the task was
+-- declared dead. A live worker renews its lease within renewal_us, so its lease is not listed.
+-- overdue is true if the deadline of the attempt has passed. While the node that claimed the task
+-- is alive, only that node decides about an overdue attempt, because it knows how long the attempt
+-- has run.
 -- name: ListSuspects :many
 SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bool AS leased,
        state.node_dead::bool AS node_dead,
@@ -33,12 +34,13 @@ SELECT r.namespace, r.process_id, r.fencing_token, (l.worker_id IS NOT NULL)::bo
  LIMIT @lim::int;
 
 -- CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
--- dead. Each is then saved as a retry or a failure under its own token, like any end of an attempt:
--- if its node was faster, nothing happens. For a leased task, the lease counts instead of the node
--- that leased it, and its deadline has no margin. timed_out: the attempt has exceeded its deadline.
--- If its worker should have sent a heartbeat before that, and never did, it may not know about the
--- lease. Zombies are returned until their contexts and jobs exceed max_bytes, including the one
--- that exceeds it.
+-- dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
+-- attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
+-- counts instead of the node that leased it, and its deadline has no margin.
+--
+-- timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
+-- heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
+-- their contexts and jobs exceed max_bytes, including the one that exceeds it.
 -- name: CollectZombies :many
 SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type, bounded.attempt,
        bounded.fencing_token, bounded.node_id, bounded.kind::text AS kind, bounded.job::json AS job,
@@ -98,10 +100,10 @@ SELECT bounded.namespace, bounded.process_id, bounded.task_id, bounded.task_type
                END) suspect) bounded
  WHERE bounded.bytes_before < @max_bytes::bigint;
 
--- ListRunning returns running rows of a node that are not in its memory (claims whose responses
--- were lost), like SearchCalls: the node adopts them. It omits leased tasks. It returns the rows
--- with the smallest tokens, at most 1,000, until they exceed max_bytes, including the one that
--- exceeds it.
+-- ListRunning returns running rows of a node that are not in its memory, with the columns of
+-- SearchCalls. The responses to the claims of these rows were lost, and the node adopts them.
+-- Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
+-- until they exceed max_bytes, including the one that exceeds it.
 -- name: ListRunning :many
 SELECT r.namespace, r.process_id, r.task_id, r.task_type, r.attempt, r.priority, r.fencing_token,
        r.scheduled_time, r.running_time,

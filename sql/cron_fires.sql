@@ -1,10 +1,16 @@
 -- WriteFires writes the fires in results of crons to the ledger. It runs after SaveResult and
--- RemoveProcesses and applies only to items whose task end this transaction has written: a fenced
--- item writes nothing. change: decide (a new row), start (a waiting run starts), end (the first end
--- of a run counts; a waiting run that ends never starts), refuse (a started run could not start:
--- its fire becomes a skipped one), rerun (a fire that has ended gets another run). The ledger has
--- each fire once. An existing row of a new fire stays: it belongs to a deleted cron with the same
--- id.
+-- RemoveProcesses. It ignores an item if this transaction has not written the end of its task: such
+-- an item is fenced.
+--
+-- The values of change are:
+--   decide  a new row
+--   start   a waiting run starts
+--   end     a run ends; only the first end counts, and a waiting run that ends never starts
+--   refuse  a run could not start, and its fire becomes a skipped one
+--   rerun   a fire that has ended gets another run
+--
+-- The ledger contains each fire once. If a new fire already has a row, the row does not change: it
+-- belongs to a deleted cron with the same ID.
 -- name: WriteFires :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -79,8 +85,8 @@ SELECT namespace, cron_id, fire_time, decision::fire_decision, NULLIF(reason, ''
   FROM input WHERE change = 'decide'
 ON CONFLICT DO NOTHING;
 
--- ListFires lists the ledger of a cron before a time, newest first. since: older rows belong to a
--- deleted cron with the same id.
+-- ListFires lists the ledger of a cron before a time, newest first. Rows that are older than since
+-- belong to a deleted cron with the same ID.
 -- name: ListFires :many
 SELECT f.fire_time, f.decision::text AS decision, coalesce(f.reason, '')::text AS reason, f.attempt,
        f.status::text AS status, coalesce(f.process_id, '')::text AS process_id, f.decided_time,

@@ -1,5 +1,5 @@
--- NamespacesWaiting lists the namespaces with tasks that wait for a slot. own: with tasks that the
--- engine itself runs although workers run the others. Each namespace costs one index probe; a
+-- NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true for a pull
+-- namespace with tasks that the engine itself runs. Each namespace costs one index probe. A
 -- namespace without such tasks costs nothing.
 -- name: NamespacesWaiting :many
 WITH RECURSIVE waiting AS (

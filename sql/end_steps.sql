@@ -1,16 +1,18 @@
--- EndSteps notifies runs of the ends of the jobs of their steps, like TellParents, but at once: the
--- flush that ends the jobs has locked the run. It gives the run a NOTIFY task with all ends, which
--- this node runs at once (captured) if the run is idle and the node has a slot (capture). Messages
--- instead, with their delivery and the claim of a task, took more than half of the cost of a step.
--- It runs after SaveResult and applies only to items whose task end this transaction has written.
--- Each end is delivered once, because it deletes the row of parents, by ctid: a change of that row
--- needs the lock of the job, which the flush has.
+-- EndSteps notifies runs of the ends of the jobs of their steps. Unlike TellParents, it needs no
+-- message, because the flush that ends the jobs has locked the run. It gives the run a NOTIFY task
+-- with all ends. This node runs the task at once (captured) if the run is idle and the node has a
+-- slot (capture). Messages, with their delivery and the claim of a task, took more than half of the
+-- cost of a step.
 --
--- While a run is busy, ends are added to its last waiting task if that contains ends, so that the
--- run handles many with one result. A run that is not locked, not RUNNING, in another namespace, or
--- has a cancel request or messages, is notified by a message behind these. ord: that of the first
--- job of the run. outcome: captured, place (the task waits to be claimed), process (it waits behind
--- others), message.
+-- It runs after SaveResult and ignores an item if this transaction has not written the end of its
+-- task. Each end is delivered once, because EndSteps deletes the row of parents. It deletes by
+-- ctid: a change of that row needs the lock of the job, which the flush has.
+--
+-- While a run is busy, ends are added to its last waiting task if that task contains ends. So the
+-- run handles many ends with one result. A run is notified by a message if it is not locked, not
+-- RUNNING, in another namespace, or has a cancel request or messages. ord is the ord of the first
+-- job of the run. The outcome is captured, place (the task waits to be claimed), process (it waits
+-- behind others) or message.
 -- name: EndSteps :many
 WITH ended_steps AS MATERIALIZED (
   SELECT item.*, parent.ctid AS parents_ctid, parent.parent_namespace, parent.parent_process_id,

@@ -15,7 +15,7 @@ WITH updated_flow_types AS (
 INSERT INTO flow_templates (namespace, template_type, version, definition)
 VALUES (@namespace, @template_type, @version, @definition);
 
--- GetTemplate returns a version; 0: the newest.
+-- GetTemplate returns a version. Version 0 is the newest one.
 -- name: GetTemplate :one
 SELECT v.version, v.definition, v.created_time AS updated_time, t.created_time, t.enabled,
        t.version AS newest

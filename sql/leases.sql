@@ -47,8 +47,8 @@ SELECT attempt.namespace, attempt.process_id, attempt.task_id, attempt.task_type
    AND l.salt = @salt;
 
 -- BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
--- of each. lease_us 0: unchanged. The interval is at most half of the lease. A missing item means
--- that the lease is lost.
+-- of each. If lease_us is 0, the duration of the lease does not change. The interval is at most
+-- half of the lease. A missing item means that the lease is lost.
 -- name: BeatLeases :many
 WITH input AS MATERIALIZED (
   SELECT item.ord, l.namespace, l.process_id, l.fencing_token, item.progress, durations.lease_us,

@@ -41,9 +41,9 @@ SELECT target_namespace, target_process_id, kind::message_kind, namespace, proce
 RETURNING namespace, process_id;
 
 -- TellParents sends the messages to parents of processes that have ended, are in ERROR or are being
--- removed. It runs after the change and reads the current state, so it needs no token: if nothing
--- has ended, or the parent was already notified, nothing happens. task_ids: the task whose response
--- is sent; 0: none. It returns the parents.
+-- removed. It runs after the change and reads the current state, so it needs no token. If nothing
+-- has ended, or the parent was already notified, nothing happens. It sends the responses of
+-- task_ids. A task ID of 0 means that there is no response. It returns the parents.
 -- name: TellParents :many
 WITH ended AS MATERIALIZED (
   SELECT p.namespace, p.process_id, item.task_id

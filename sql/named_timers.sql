@@ -1,6 +1,6 @@
 -- NamedTimers drops and sets named timers, for attempts that still have their process. It runs
--- before SaveResult, which then sees the new timers. drops: one row for each name to drop, or
--- drop_all.
+-- before SaveResult, which then sees the new timers. drops has one row for each name to drop, or a
+-- row with drop_all.
 -- name: DropTimers :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
@@ -55,8 +55,8 @@ SELECT r.namespace, r.process_id, nextval('task_ids'), item.timer_type::task_typ
     LIMIT 1) process;
 
 -- CheckTimers aborts the transaction if a process has more than max_timers pending timers after
--- SetTimers; extra: 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so it casts an
--- explanation to a number.
+-- SetTimers. extra is 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so
+-- CheckTimers casts an error message to a number.
 -- name: CheckTimers :exec
 SELECT CASE
          WHEN counts.pending + item.extra > @max_timers::int

@@ -1,8 +1,8 @@
 -- PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. An idle
--- process runs the first one at once, if its item has a slot; all others wait in schedule, in
--- task_id order. A process with a cancel request counts as busy. outcome: captured, postponed,
--- place (waits for a slot), replayed, mismatch, not_found, job (which accepts no calls), status,
--- overloaded.
+-- process runs the first one at once, if its item has a slot. All others wait in schedule, in
+-- task_id order. A process with a cancel request counts as busy. The outcome is captured,
+-- postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),
+-- status or overloaded.
 -- name: PrepareCall :many
 WITH input AS MATERIALIZED (
   SELECT item.*, p.status, p.previous_status, p.status_changed_time, p.aux_state, p.metadata,

@@ -1,13 +1,13 @@
 -- PrepareInit creates processes with their INIT tasks. If a key is already used, no process is
--- created, and the item is replayed or mismatch. The items of a statement have different processes.
+-- created, and the outcome is replayed or mismatch. The items of a statement have different
+-- processes. The other outcomes are captured (runs on this node), postponed (waits) and exists.
 --
 -- If another session creates the same process at the same time, and its row is not visible yet,
--- there is a unique violation; the flush is repeated and then sees it. That is cheaper than ON
+-- there is a unique violation. The flush is repeated and then sees the row. That is cheaper than ON
 -- CONFLICT, which takes a lock and writes a WAL record for each row. Items are sorted by key, so
 -- that two sessions that create the same processes wait for each other in a consistent order. The
--- lateral join of processes reads a column that is in no index, because in an empty table all of
--- processes_created looked equally cheap to the planner. outcome: captured (runs on this node),
--- postponed (waits), replayed, mismatch, exists.
+-- lateral join of processes reads a column that is in no index. Otherwise the planner may choose
+-- the index processes_created in an empty table.
 -- name: PrepareInit :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS twin_process_id, request.task_id AS twin_task_id,

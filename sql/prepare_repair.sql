@@ -1,6 +1,6 @@
 -- PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
--- process. outcome: captured, place, replayed, mismatch, not_found, job (which must be retried
--- instead), status, repairing, unsettled (tasks that the error cancels still wait: see
+-- process. The outcome is captured, place, replayed, mismatch, not_found, job (a job must be
+-- retried instead), status, repairing or unsettled (tasks that the error cancels still wait: see
 -- queue_backlogs).
 -- name: PrepareRepair :many
 WITH input AS MATERIALIZED (

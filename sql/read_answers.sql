@@ -1,7 +1,7 @@
 -- ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
--- has not ended is missing. process_status: status of the process of a failed task; '' if it is
--- gone, or if the task did not fail. It returns results in the order of ord until they exceed
--- max_bytes, including the one that exceeds it.
+-- has not ended is missing. process_status is the status of the process of a failed task. It is ''
+-- if the process was removed, or if the task did not fail. Results are returned in the order of ord
+-- until they exceed max_bytes, including the one that exceeds it.
 -- name: ReadAnswers :many
 SELECT bounded.ord::int AS ord, bounded.task_type, bounded.status, bounded.response,
        bounded.failure, bounded.rejection, bounded.process_status::text AS process_status

@@ -1,7 +1,7 @@
 -- ReadHistories returns the events for the processors of attempts, for all waiting attempts at
--- once. Forward: event_id > bound, ascending; backward: event_id < bound, descending. For each
--- reader it returns rows until their payloads and metadata exceed max_bytes, including the row that
--- exceeds it, so that an oversized history is not sent in full.
+-- once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
+-- bound, descending. For each reader it returns rows until their payloads and metadata exceed
+-- max_bytes, including the row that exceeds it. So an oversized history is not sent in full.
 -- name: ReadHistories :many
 SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", event.metadata,
        event.payload

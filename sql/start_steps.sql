@@ -4,7 +4,7 @@
 -- (capture) runs at once, unless the run itself continues. If a process with the id exists or is
 -- being removed, or if the namespace has constraints, a message replaces the start, and its
 -- delivery reports the outcome. If another session creates the same process at the same time, there
--- is a unique violation, and the flush is repeated. outcome: captured, place, message.
+-- is a unique violation, and the flush is repeated. The outcome is captured, place or message.
 -- name: StartSteps :many
 WITH input AS MATERIALIZED (
   SELECT item.*, item.job_text::jsonb AS job,

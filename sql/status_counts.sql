@@ -52,8 +52,8 @@ SELECT ended.namespace, change.status, sum(change.n)
  ORDER BY ended.namespace, change.status
 ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n;
 
--- CountProcesses returns the number of processes of a namespace ('': of the database) in each
--- status.
+-- CountProcesses returns the number of processes in each status, of a namespace or, if namespace is
+-- '', of the database.
 -- name: CountProcesses :many
 SELECT c.status, sum(c.n)::bigint AS n
   FROM status_counts c WHERE @namespace::text IN (c.namespace, '')

@@ -99,12 +99,13 @@ type CollectZombiesRow struct {
 }
 
 // CollectZombies returns the running rows of these fencing tokens as zombies, if they still look
-// dead. Each is then saved as a retry or a failure under its own token, like any end of an attempt:
-// if its node was faster, nothing happens. For a leased task, the lease counts instead of the node
-// that leased it, and its deadline has no margin. timed_out: the attempt has exceeded its deadline.
-// If its worker should have sent a heartbeat before that, and never did, it may not know about the
-// lease. Zombies are returned until their contexts and jobs exceed max_bytes, including the one
-// that exceeds it.
+// dead. Each zombie is then saved as a retry or a failure under its own token, like any end of an
+// attempt. If its node ended the attempt first, nothing happens. For a leased task, the lease
+// counts instead of the node that leased it, and its deadline has no margin.
+//
+// timed_out is true if the attempt has exceeded its deadline. If its worker should have sent a
+// heartbeat before that, and never did, it may not know about the lease. Zombies are returned until
+// their contexts and jobs exceed max_bytes, including the one that exceeds it.
 func (q *Queries) CollectZombies(ctx context.Context, db DBTX, arg CollectZombiesParams) ([]CollectZombiesRow, error) {
 	rows, err := db.Query(ctx, collectZombies,
 		arg.Namespaces,
@@ -240,10 +241,10 @@ type ListRunningRow struct {
 	Job               []byte
 }
 
-// ListRunning returns running rows of a node that are not in its memory (claims whose responses
-// were lost), like SearchCalls: the node adopts them. It omits leased tasks. It returns the rows
-// with the smallest tokens, at most 1,000, until they exceed max_bytes, including the one that
-// exceeds it.
+// ListRunning returns running rows of a node that are not in its memory, with the columns of
+// SearchCalls. The responses to the claims of these rows were lost, and the node adopts them.
+// Leased tasks are omitted. ListRunning returns the rows with the smallest tokens, at most 1,000,
+// until they exceed max_bytes, including the one that exceeds it.
 func (q *Queries) ListRunning(ctx context.Context, db DBTX, arg ListRunningParams) ([]ListRunningRow, error) {
 	rows, err := db.Query(ctx, listRunning,
 		arg.NodeID,
@@ -479,10 +480,11 @@ type ListSuspectsRow struct {
 }
 
 // ListSuspects returns the running rows that may be zombies. The collector decides, because the
-// clock of the database may have been set. node_dead: the node that claimed the task was declared
-// dead. A live worker renews its lease within renewal_us, so its lease is not listed. overdue: the
-// deadline of the attempt has passed. While the node that claimed the task is alive, only that node
-// decides about this, because it knows how long the attempt has run.
+// clock of the database may have been set. node_dead is true if the node that claimed the task was
+// declared dead. A live worker renews its lease within renewal_us, so its lease is not listed.
+// overdue is true if the deadline of the attempt has passed. While the node that claimed the task
+// is alive, only that node decides about an overdue attempt, because it knows how long the attempt
+// has run.
 func (q *Queries) ListSuspects(ctx context.Context, db DBTX, arg ListSuspectsParams) ([]ListSuspectsRow, error) {
 	rows, err := db.Query(ctx, listSuspects, arg.MarginUs, arg.NodeID, arg.Lim)
 	if err != nil {

@@ -219,8 +219,9 @@ type DeliverNotifiesRow struct {
 //
 // It runs after LockProcesses. Messages to a process that was inserted after the locks are left to
 // the next delivery: they may have been sent after the process was created, so they must not be
-// lost, and need the lock. outcome: delivered, noted (the end of a member, stored with its group),
-// held, full, not_found, ended. more: there may be more messages, or other kinds behind them.
+// lost, and need the lock. The outcome is delivered, noted (the end of a member, stored with its
+// group), held, full, not_found or ended. more is true if there may be more messages, or messages
+// of other kinds behind them.
 // task_ids are assigned in the order of the messages.
 // A process waits for a slot with the smallest priority of its waiting tasks.
 // The end of a member is stored with its place, and its group is checked.

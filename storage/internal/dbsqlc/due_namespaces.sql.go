@@ -86,8 +86,8 @@ type NamespacesWaitingRow struct {
 	Own       bool
 }
 
-// NamespacesWaiting lists the namespaces with tasks that wait for a slot. own: with tasks that the
-// engine itself runs although workers run the others. Each namespace costs one index probe; a
+// NamespacesWaiting lists the namespaces with tasks that wait for a slot. own is true for a pull
+// namespace with tasks that the engine itself runs. Each namespace costs one index probe. A
 // namespace without such tasks costs nothing.
 func (q *Queries) NamespacesWaiting(ctx context.Context, db DBTX) ([]NamespacesWaitingRow, error) {
 	rows, err := db.Query(ctx, namespacesWaiting)

@@ -189,13 +189,15 @@ type ExpireProcessesRow struct {
 	ProcessID string
 }
 
-// ExpireProcesses marks processes as removed whose retention has passed, those that ended first, at
-// most lim per namespace and status. No task runs or waits in an ended process, and its status
-// never changes, so this does not need a lane: the row is marked, and PurgeHistory deletes its
-// data. Locked rows are left to the next call. A FAILED job has ended, too (a retry locks its row);
-// a plain process in ERROR has not. The jobs of a run are removed with the run. A job whose unique
-// key has a TTL keeps the key. Each namespace has one item for each status. failed_us: retention of
-// a COMPLETED process of a run that did not succeed, if longer.
+// ExpireProcesses marks processes as removed whose retention has passed, oldest end first, at most
+// lim per namespace and status. PurgeHistory deletes their data. It needs no lane, because no task
+// runs or waits in an ended process, and its status never changes. Locked rows are left to the next
+// call.
+//
+// A FAILED job has ended (a retry locks its row). Any other process in ERROR has not. The jobs of a
+// run are removed with the run. A job whose unique key has a TTL keeps the key. Each namespace has
+// one item for each status. failed_us is the retention of a run that did not succeed, whose process
+// is COMPLETED, if it is longer.
 // The jobs of a removed run, lim at a time: the run is removed after them.
 // Unique keys that their jobs keep after their end. They are locked in order, as in EnqueueJobs.
 func (q *Queries) ExpireProcesses(ctx context.Context, db DBTX, arg ExpireProcessesParams) ([]ExpireProcessesRow, error) {

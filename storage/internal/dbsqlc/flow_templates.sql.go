@@ -104,7 +104,7 @@ type GetTemplateRow struct {
 	Newest      int32
 }
 
-// GetTemplate returns a version; 0: the newest.
+// GetTemplate returns a version. Version 0 is the newest one.
 func (q *Queries) GetTemplate(ctx context.Context, db DBTX, arg GetTemplateParams) (GetTemplateRow, error) {
 	row := db.QueryRow(ctx, getTemplate, arg.Namespace, arg.TemplateType, arg.Version)
 	var i GetTemplateRow

@@ -97,8 +97,8 @@ type BeatLeasesRow struct {
 }
 
 // BeatLeases extends valid leases of a worker, stores the progress of jobs, and returns the state
-// of each. lease_us 0: unchanged. The interval is at most half of the lease. A missing item means
-// that the lease is lost.
+// of each. If lease_us is 0, the duration of the lease does not change. The interval is at most
+// half of the lease. A missing item means that the lease is lost.
 func (q *Queries) BeatLeases(ctx context.Context, db DBTX, arg BeatLeasesParams) ([]BeatLeasesRow, error) {
 	rows, err := db.Query(ctx, beatLeases,
 		arg.Ords,

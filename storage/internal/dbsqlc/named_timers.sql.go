@@ -40,8 +40,8 @@ type CheckTimersParams struct {
 }
 
 // CheckTimers aborts the transaction if a process has more than max_timers pending timers after
-// SetTimers; extra: 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so it casts an
-// explanation to a number.
+// SetTimers. extra is 1 if SaveResult adds the default timer. Plain SQL has no RAISE, so
+// CheckTimers casts an error message to a number.
 func (q *Queries) CheckTimers(ctx context.Context, db DBTX, arg CheckTimersParams) error {
 	_, err := db.Exec(ctx, checkTimers,
 		arg.MaxTimers,
@@ -89,8 +89,8 @@ type DropTimersParams struct {
 }
 
 // NamedTimers drops and sets named timers, for attempts that still have their process. It runs
-// before SaveResult, which then sees the new timers. drops: one row for each name to drop, or
-// drop_all.
+// before SaveResult, which then sees the new timers. drops has one row for each name to drop, or a
+// row with drop_all.
 func (q *Queries) DropTimers(ctx context.Context, db DBTX, arg DropTimersParams) error {
 	_, err := db.Exec(ctx, dropTimers,
 		arg.Namespaces,

@@ -184,10 +184,10 @@ type PrepareCallRow struct {
 }
 
 // PrepareCall accepts calls (CALL, NOTIFY) to processes that LockProcesses has locked. An idle
-// process runs the first one at once, if its item has a slot; all others wait in schedule, in
-// task_id order. A process with a cancel request counts as busy. outcome: captured, postponed,
-// place (waits for a slot), replayed, mismatch, not_found, job (which accepts no calls), status,
-// overloaded.
+// process runs the first one at once, if its item has a slot. All others wait in schedule, in
+// task_id order. A process with a cancel request counts as busy. The outcome is captured,
+// postponed, place (waits for a slot), replayed, mismatch, not_found, job (a job accepts no calls),
+// status or overloaded.
 // n counts the accepted items of a process in this statement: only the first one can find it idle.
 // queue_priority is the smallest priority of the waiting ones.
 // A process waits for a slot with the smallest priority of its waiting tasks.

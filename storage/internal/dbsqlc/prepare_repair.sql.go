@@ -153,8 +153,8 @@ type PrepareRepairRow struct {
 }
 
 // PrepareRepair accepts repairs with the processor for processes in ERROR, one at a time per
-// process. outcome: captured, place, replayed, mismatch, not_found, job (which must be retried
-// instead), status, repairing, unsettled (tasks that the error cancels still wait: see
+// process. The outcome is captured, place, replayed, mismatch, not_found, job (a job must be
+// retried instead), status, repairing or unsettled (tasks that the error cancels still wait: see
 // queue_backlogs).
 func (q *Queries) PrepareRepair(ctx context.Context, db DBTX, arg PrepareRepairParams) ([]PrepareRepairRow, error) {
 	rows, err := db.Query(ctx, prepareRepair,

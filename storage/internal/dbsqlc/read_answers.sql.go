@@ -74,9 +74,9 @@ type ReadAnswersRow struct {
 }
 
 // ReadAnswers returns the results of tasks, for all waiting clients of a node at once. A task that
-// has not ended is missing. process_status: status of the process of a failed task; ” if it is
-// gone, or if the task did not fail. It returns results in the order of ord until they exceed
-// max_bytes, including the one that exceeds it.
+// has not ended is missing. process_status is the status of the process of a failed task. It is ”
+// if the process was removed, or if the task did not fail. Results are returned in the order of ord
+// until they exceed max_bytes, including the one that exceeds it.
 func (q *Queries) ReadAnswers(ctx context.Context, db DBTX, arg ReadAnswersParams) ([]ReadAnswersRow, error) {
 	rows, err := db.Query(ctx, readAnswers,
 		arg.Ords,

@@ -77,9 +77,9 @@ type ReadHistoriesRow struct {
 }
 
 // ReadHistories returns the events for the processors of attempts, for all waiting attempts at
-// once. Forward: event_id > bound, ascending; backward: event_id < bound, descending. For each
-// reader it returns rows until their payloads and metadata exceed max_bytes, including the row that
-// exceeds it, so that an oversized history is not sent in full.
+// once. A forward read returns event_id > bound, ascending. A backward read returns event_id <
+// bound, descending. For each reader it returns rows until their payloads and metadata exceed
+// max_bytes, including the row that exceeds it. So an oversized history is not sent in full.
 func (q *Queries) ReadHistories(ctx context.Context, db DBTX, arg ReadHistoriesParams) ([]ReadHistoriesRow, error) {
 	rows, err := db.Query(ctx, readHistories,
 		arg.Ords,

@@ -182,10 +182,10 @@ type TrimHistoriesParams struct {
 // oldest restart first, and deletes restarts that are complete. It skips histories that another
 // node is trimming. A process that was removed and started again under the same ID has a smaller
 // first_event_id and later tasks, so that a restart of its predecessor removes nothing. The task
-// that broke a process, and the timers that it cancelled, are kept for the repair. answers keeps
-// the answers to requests with a key, and those of tasks that ended a moment ago, as in
-// PurgeHistory. after_event_id and after_task_id: earlier batches have deleted the rows up to
-// these, see PurgeHistory.
+// that failed a process, and the timers that it cancelled, are kept for the repair. answers keeps
+// the answers to requests with a key, and those of tasks that ended in the last minute, as in
+// PurgeHistory. after_event_id and after_task_id are the last rows that earlier batches have
+// deleted, as in PurgeHistory.
 func (q *Queries) TrimHistories(ctx context.Context, db DBTX, arg TrimHistoriesParams) (int64, error) {
 	row := db.QueryRow(ctx, trimHistories, arg.Restarts, arg.Lim)
 	var restarts int64

@@ -160,10 +160,10 @@ type SaveCompletedRow struct {
 	Now time.Time
 }
 
-// SaveCompleted is SaveResult for a process that ends with its only task, like most jobs and runs:
-// no other task waits, and no parent is notified. awaited: TellParents follows. See SaveFinished
-// for the parts that it omits. For a job (job_name) it stores the counts and events that EndJobs
-// stores for others, and frees its keys (frees).
+// SaveCompleted is SaveResult for a process that ends with its only task, like most jobs and runs.
+// No other task waits, and SaveCompleted notifies no parent. If awaited is true, TellParents
+// follows. See SaveFinished for the parts that it omits. For a job (job_name) it stores the counts
+// and events that EndJobs stores for others. It also frees the keys of the job (frees).
 func (q *Queries) SaveCompleted(ctx context.Context, db DBTX, arg SaveCompletedParams) ([]SaveCompletedRow, error) {
 	rows, err := db.Query(ctx, saveCompleted,
 		arg.Ords,

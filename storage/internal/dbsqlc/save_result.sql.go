@@ -379,13 +379,18 @@ type SaveResultRow struct {
 	FirstEventID       int64
 }
 
-// SaveResult stores the results of attempts, each under its fencing token: if the token has
-// changed, the item is missing in the result, and nothing of it is stored. It runs after
-// LockProcesses, so it reads the current rows. outcome: finish, reject, complete, cancel, fail,
-// retry (its row is already in schedule, see RetryTasks). The new status is derived from the locked
-// row, not from the caller, because an operator may have changed it. timer_action: ” keeps the
-// timers, set replaces the default one, add sets it in addition to what NamedTimers has done, unset
-// drops all.
+// SaveResult stores the results of attempts, each under its fencing token. If the token has
+// changed, nothing of the item is stored, and the result does not contain the item. SaveResult runs
+// after LockProcesses, so it reads the current rows. The outcome is finish, reject, complete,
+// cancel, fail or retry (the row is already in schedule, see RetryTasks). The new status is derived
+// from the locked row, not from the caller, because an operator may have changed it.
+//
+// The values of timer_action are:
+//
+//	''     keeps the timers
+//	set    replaces the default timer
+//	add    sets the default timer in addition to the timers of NamedTimers
+//	unset  drops all timers
 //
 // The next task of the process is, in this order: the oldest one that waits for it, the timer that
 // is due longest, the new timer if it is due. It moves to running if the item may continue

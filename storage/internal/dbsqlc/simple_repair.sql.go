@@ -128,8 +128,9 @@ type SimpleRepairRow struct {
 
 // SimpleRepair returns a process in ERROR to RUNNING without its processor, and sets the timers
 // that its error had cancelled, including a failed timer, as a new task with attempt 1. It handles
-// one process, and runs after LockProcesses. outcome: repaired, replayed, mismatch, not_found, job
-// (which must be retried instead), status, repairing, unsettled (see PrepareRepair).
+// one process, and runs after LockProcesses. The outcome is repaired, replayed, mismatch,
+// not_found, job (a job must be retried instead), status, repairing or unsettled (see
+// PrepareRepair).
 func (q *Queries) SimpleRepair(ctx context.Context, db DBTX, arg SimpleRepairParams) (SimpleRepairRow, error) {
 	row := db.QueryRow(ctx, simpleRepair,
 		arg.Fingerprint,

@@ -178,7 +178,7 @@ type StartStepsRow struct {
 // (capture) runs at once, unless the run itself continues. If a process with the id exists or is
 // being removed, or if the namespace has constraints, a message replaces the start, and its
 // delivery reports the outcome. If another session creates the same process at the same time, there
-// is a unique violation, and the flush is repeated. outcome: captured, place, message.
+// is a unique violation, and the flush is repeated. The outcome is captured, place or message.
 func (q *Queries) StartSteps(ctx context.Context, db DBTX, arg StartStepsParams) ([]StartStepsRow, error) {
 	rows, err := db.Query(ctx, startSteps,
 		arg.Ords,

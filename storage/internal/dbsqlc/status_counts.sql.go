@@ -55,8 +55,8 @@ type CountProcessesRow struct {
 	N      int64
 }
 
-// CountProcesses returns the number of processes of a namespace (”: of the database) in each
-// status.
+// CountProcesses returns the number of processes in each status, of a namespace or, if namespace is
+// ”, of the database.
 func (q *Queries) CountProcesses(ctx context.Context, db DBTX, namespace string) ([]CountProcessesRow, error) {
 	rows, err := db.Query(ctx, countProcesses, namespace)
 	if err != nil {

@@ -93,7 +93,7 @@ func (e *Engine) endOverdueCancels(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endOverdueCancel ends a process whose cancel has no grace. If that fails, the next pass of
+// endOverdueCancel ends a process whose cancel has no grace period. If that fails, the next pass of
 // endOverdueCancels ends it.
 func (e *Engine) endOverdueCancel(key process.Key) {
 	if ended, err := e.store.EndOverdueCancel(key); err == nil && ended {

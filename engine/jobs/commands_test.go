@@ -41,8 +41,8 @@ func (n *node) letter(t testing.TB, kind, id, outcome string) {
 }
 
 // A cancel message has the effect of CancelJob. A waiting job ends at once, even if it is
-// suspended. The worker of a running job is told, and the job has its grace. A job that has ended
-// is not changed, even if it runs again later.
+// suspended. The worker of a running job gets the cancel, and the job has its own grace period. A
+// job that has ended is not changed, even if it runs again later.
 func TestCancelByMessage(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

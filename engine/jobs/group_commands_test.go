@@ -18,7 +18,7 @@ import (
 )
 
 // A cancel ends waiting members at once and asks running ones to end. The job ends when all members
-// have ended. After the grace the engine ends it. With enough successes it has succeeded.
+// have ended. After the grace period the engine ends it. With enough successes it has succeeded.
 func TestCancelGroup(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

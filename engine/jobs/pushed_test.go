@@ -22,8 +22,8 @@ func unhurried() *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{Timeout: hour, CancelGrace: hour, MaxRetry: 3}
 }
 
-// The context of a processor ends as soon as its job is cancelled, not after the grace. The cancel
-// may be a request to the node that runs the job, or a message that the node reads from the
+// The context of a processor ends as soon as its job is cancelled, not after the grace period. The
+// cancel may be a request to the node that runs the job, or a message that the node reads from the
 // database.
 func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()

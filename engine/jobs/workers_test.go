@@ -128,8 +128,8 @@ func TestQuietWorker(t *testing.T) {
 	}
 }
 
-// After the grace of a STOP, the remaining leases of a worker go to others. No attempt is counted,
-// nothing has failed, and the worker's answer is too late.
+// After the grace period of a STOP, the remaining leases of a worker go to others. No attempt is
+// counted, nothing has failed, and the worker's answer is too late.
 func TestStoppedWorker(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -73,7 +73,7 @@ func (p *Process) takeDue() *task {
 	return nil
 }
 
-// takeEnding returns the CANCEL task if it may run now. After the grace it ends the process
+// takeEnding returns the CANCEL task if it may run now. After the grace period it ends the process
 // instead.
 func (p *Process) takeEnding() *task {
 	if !p.now.Before(p.graceEnd) {

@@ -59,7 +59,7 @@ type Process struct {
 	answers   map[string]answer
 	cancelled string    // reason of the cancel
 	ending    *task     // the CANCEL task; no other task runs until it has ended
-	graceEnd  time.Time // when the grace of the cancel ends
+	graceEnd  time.Time // when the grace period of the cancel ends
 }
 
 // answer is the answer to a request with an idempotency key.

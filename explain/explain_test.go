@@ -367,7 +367,7 @@ func job(change ...func(*explain.Job)) func(*explain.State) {
 	}
 }
 
-// ofRun gives a job the id of one that does a step of run A-8.
+// ofRun gives a job the ID of one that does a step of run A-8.
 func ofRun(s *explain.State) { s.Process.ProcessID = "~job/A-8/ship.1" }
 
 func ofStep(runStatus string) func(*explain.Job) {

@@ -15,7 +15,7 @@ func first(s *explain.State) {
 	s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)}}
 }
 
-// pulled has workers take the tasks: each is its id, what it was told, and how many seconds ago it
+// pulled has workers take the tasks: each is its ID, what it was told, and how many seconds ago it
 // was heard of.
 func pulled(workers ...explain.Worker) func(*explain.State) {
 	return func(s *explain.State) { s.Namespace.Pulled, s.Namespace.Workers = true, workers }

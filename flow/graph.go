@@ -147,7 +147,7 @@ func (c *compiler) cycle(way []int) {
 		strings.Join(ids, " → "))
 }
 
-// known returns a hint for an unknown step: the most similar id, or the ids that exist.
+// known returns a hint for an unknown step: the most similar ID, or the IDs that exist.
 func (c *compiler) known(id string) string {
 	const most = 20 // suggestions per template, because each compares the name with all steps
 	steps := c.template.Steps

@@ -24,7 +24,7 @@ var wantKinds = map[want]rootKind{wantTime: kindTime}
 // as in CEL, but is resolved without CEL.
 type plainPath struct {
 	root   string // the variable
-	step   string // id of the step that it names, or ""
+	step   string // ID of the step that it names, or ""
 	kind   rootKind
 	fields []string
 }

@@ -97,7 +97,7 @@ type State struct {
 	Cause   Cause  `json:"cause,omitempty"`
 	Status  Cause  `json:"status,omitempty"` // only for a run that has ended: a cause, or "succeeded"
 	Lost    bool   `json:"lost,omitempty"`   // the run stops because a worker was lost
-	Round   int32  `json:"round,omitempty"`  // counts attempts over all retries; process ids end with it
+	Round   int32  `json:"round,omitempty"`  // counts attempts over all retries; process IDs end with it
 	Attempt int32  `json:"attempt,omitempty"`
 	Steps   string `json:"steps"`
 	// Each is the progress of the steps with for_each.

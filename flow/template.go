@@ -57,7 +57,7 @@ type Step struct {
 	answer    *schema
 }
 
-// Index returns the index of a step by its id.
+// Index returns the index of a step by its ID.
 func (t *Template) Index(id string) (int, bool) {
 	i, ok := t.byID[id]
 	return i, ok
@@ -86,7 +86,7 @@ type compiler struct {
 	before   []set // for each step, the steps that have ended when it starts; nil if there is a cycle
 	envs     environments
 	programs map[source]func() (cel.Program, error)
-	guesses  int // suggestions for unknown step ids so far
+	guesses  int // suggestions for unknown step IDs so far
 	bytes    int // bytes of all expressions
 }
 

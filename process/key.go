@@ -15,7 +15,7 @@ type Key struct {
 
 func (k Key) String() string { return k.Namespace + "/" + k.ProcessID }
 
-// Compare orders keys by namespace, then process id. All transactions lock in this order.
+// Compare orders keys by namespace, then process ID. All transactions lock in this order.
 func (k Key) Compare(o Key) int {
 	switch {
 	case k.Namespace < o.Namespace:
@@ -46,8 +46,8 @@ func RequestID(namespace, processID, idempotencyKey string) uuid.UUID {
 	return uuid.UUID(sum[:16])
 }
 
-// DerivedProcessID returns the process id of a Start with a key and without a process id. It is a
-// UUIDv8 made from the request id, so that repeated requests conflict in the primary key.
+// DerivedProcessID returns the process ID of a Start with a key and without a process ID. It is a
+// UUIDv8 made from the request ID, so that repeated requests conflict in the primary key.
 func DerivedProcessID(requestID uuid.UUID) string {
 	id := requestID
 	id[6] = id[6]&0x0f | 0x80

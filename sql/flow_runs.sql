@@ -206,7 +206,7 @@ SELECT input.namespace, input.process_id, nextval('task_ids'), 'TIMEOUT', 'time'
   FROM input
 RETURNING namespace, process_id;
 
--- ReadRuns returns runs of a list in the order of their ids.
+-- ReadRuns returns runs of a list in the order of their IDs.
 -- name: ReadRuns :many
 SELECT run.namespace, run.run_id, run.template_type, run.template_version, run.status, run.attempt,
        run.created_time, run.updated_time, run.running_time, run.finished_time,

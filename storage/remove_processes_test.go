@@ -181,7 +181,7 @@ func TestRemoveBesideAnOldSnapshot(t *testing.T) {
 }
 
 // readBesideAnOldSnapshot creates a process with many tasks with a failed attempt each, and as many
-// steps if its id is that of a run, calls
+// steps if its ID is that of a run, calls
 // remove to delete them while a snapshot is open, and returns how many entries of an index were
 // read.
 func (b *bench) readBesideAnOldSnapshot(id, index string, remove func(*storage.Store) error) string {

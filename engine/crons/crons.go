@@ -99,7 +99,7 @@ func (c *Crons) forget(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// ProcessID returns the id of a cron's process.
+// ProcessID returns the ID of a cron's process.
 func ProcessID(cronID string) string { return prefix + cronID }
 
 func keyOf(namespace, cronID string) process.Key {

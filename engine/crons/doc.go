@@ -1,4 +1,4 @@
-// Package crons starts runs on schedules. A cron is a process of kind cron with the id ~cron/ID.
+// Package crons starts runs on schedules. A cron is a process of kind cron with the ID ~cron/CRON_ID.
 // Its state contains its definition and the State of package cron, and its timer is set to the next
 // fire time.
 //

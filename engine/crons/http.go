@@ -206,7 +206,7 @@ func (c *Crons) ask(ctx context.Context, w *work, target *progressorv1.HttpTarge
 	return &o, nil
 }
 
-// headerText returns an id as a header value. An id with other characters than printable ASCII is
+// headerText returns an ID as a header value. An ID with other characters than printable ASCII is
 // percent-encoded.
 func headerText(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {

@@ -14,7 +14,7 @@ import (
 // to eight times as large, because it has their IDs.
 const listBytes = storage.ListBytes / 8
 
-// List returns the crons of a namespace that match a filter, by id. A page may be short or empty
+// List returns the crons of a namespace that match a filter, by ID. A page may be short or empty
 // and still have a next page.
 func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*progressorv1.Cron, string, error) {
 	if _, err := c.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {

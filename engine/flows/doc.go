@@ -1,4 +1,4 @@
-// Package flows runs templates with several steps. A run is a process of kind flow with the id
+// Package flows runs templates with several steps. A run is a process of kind flow with the ID
 // ~flow/ID. Its state is that of package flow, and a step is a job, a process, a wait, a delay or
 // another run.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// jobsIn returns the ids of the jobs with a status, in order.
+// jobsIn returns the IDs of the jobs with a status, in order.
 func (n *node) jobsIn(t testing.TB, status string) (list string) {
 	t.Helper()
 	err := n.db.QueryRow(context.Background(), "SELECT coalesce(string_agg(process_id, ' ' ORDER BY process_id), '') FROM processes WHERE kind = 'job' AND status = $1::process_status", status).Scan(&list)

@@ -385,7 +385,7 @@ func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest,
 	}}, nil
 }
 
-// maxRunID limits the length of run ids. The ids of the steps' processes contain it, and the id of
+// maxRunID limits the length of run IDs. The IDs of the steps' processes contain it, and the ID of
 // a process has at most 256 bytes.
 const maxRunID = 160
 

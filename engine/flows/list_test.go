@@ -20,7 +20,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// manyStatuses starts runs and brings them to every status. It returns their statuses by id.
+// manyStatuses starts runs and brings them to every status. It returns their statuses by ID.
 func manyStatuses(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	ctx := context.Background()

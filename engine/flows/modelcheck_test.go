@@ -122,7 +122,7 @@ func someSucceeded(steps []modelStep, step string) bool {
 // checkEffects checks that nothing ran twice without being undone in between, and that no job
 // succeeded without its step.
 func (m *model) checkEffects(r *modelRun) {
-	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as in the ids of jobs
+	done, succeeded := map[string]bool{}, map[string]int{} // by step and index, as in the IDs of jobs
 	for _, e := range m.events(r) {
 		name := e.Step
 		if e.Index >= 0 {

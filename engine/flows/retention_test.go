@@ -16,7 +16,7 @@ import (
 )
 
 // TestRunsLeaveWhole checks that the jobs of a run are kept as long as the run and removed with it.
-// The jobs of a run whose id begins with the same text stay.
+// The jobs of a run whose ID begins with the same text stay.
 func TestRunsLeaveWhole(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -80,7 +80,7 @@ func TestRunsLeaveWhole(t *testing.T) {
 }
 
 // TestRemoveRun checks that RemoveRun removes a run that has ended, its steps and its jobs, but not
-// those of a run whose id begins with the same text.
+// those of a run whose ID begins with the same text.
 func TestRemoveRun(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -118,7 +118,7 @@ func TestRemoveRun(t *testing.T) {
 	same(t, n.audited(t), "kim RemoveRun ~flow/"+removed)
 	n.answer(t, l, "", "")
 	same(t, runSummary(n.ended(t, "ns", unended)), "SUCCEEDED: each SUCCEEDED other SUCCEEDED")
-	n.run(t, "ns", "whole", removed, "[0]") // its id is free again
+	n.run(t, "ns", "whole", removed, "[0]") // its ID is free again
 	n.answer(t, n.lease(t), "", "")
 	same(t, runSummary(n.ended(t, "ns", removed)), "SUCCEEDED: each SUCCEEDED other SUCCEEDED")
 }

@@ -295,7 +295,7 @@ func (r rules) Result(d *flow.Decision) ([]byte, error) {
 	return resultJSON("result", v)
 }
 
-// workID returns the process id, without its prefix, of the work of a step or an item, or of the
+// workID returns the process ID, without its prefix, of the work of a step or an item, or of the
 // compensation of a step.
 func (t *task) workID(from origin) string {
 	id := t.runID + "/" + t.template.Steps[from.Step].ID
@@ -347,7 +347,7 @@ func (r rules) job(s *flow.Step, action *progressorv1.JobAction, from origin, ar
 	return &m, nil
 }
 
-// mark returns the default metadata of the work of a step: the ids of its run and step.
+// mark returns the default metadata of the work of a step: the IDs of its run and step.
 func (r rules) mark(stepID string) []byte {
 	text, _ := json.Marshal(marked{r.runID, stepID}) // cannot fail: plain strings
 	return text

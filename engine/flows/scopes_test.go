@@ -124,7 +124,7 @@ func TestNotRepeatable(t *testing.T) {
 }
 
 // TestScopeFromTwoNodes starts runs of one scope on two nodes at the same time. One starts, and all
-// others are rejected with its id.
+// others are rejected with its ID.
 func TestScopeFromTwoNodes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

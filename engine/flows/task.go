@@ -33,7 +33,7 @@ type state struct {
 	// when it is needed.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Large   bool            `json:"large,omitempty"`
-	Blocked string          `json:"blocked,omitempty"` // id of the run that it waits for
+	Blocked string          `json:"blocked,omitempty"` // ID of the run that it waits for
 	Cancel  string          `json:"cancel,omitempty"`  // why it was asked to end
 	Timer   time.Time       `json:"timer,omitzero"`    // value of the default timer
 	Began   time.Time       `json:"began,omitzero"`    // when the first step began; zero if no end has told yet
@@ -81,7 +81,7 @@ type changes struct {
 	order         []place // of rows
 	events        []*storage.JobEvent
 	messages      []storage.Message
-	endsSuspended []string // ids of steps whose suspended processes are to be ended
+	endsSuspended []string // IDs of steps whose suspended processes are to be ended
 }
 
 // priorRun is what a task knows of its run before the task changes it.

@@ -21,7 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// workers returns options of a job that needs count workers, from ids if any.
+// workers returns options of a job that needs count workers, from IDs if any.
 func workers(count, maxFailures int32, ids ...string) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{Workers: &progressorv1.WorkerGroup{Count: count, MaxFailures: maxFailures, WorkerIds: ids}, KeepResult: true}
 }

@@ -127,7 +127,7 @@ func nameOf(by []process.Actor) string {
 }
 
 // EnqueueBatch creates all of the jobs or none. The response contains only what the caller does not
-// know: ids, names and states.
+// know: IDs, names and states.
 func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchRequest, by ...process.Actor) (*progressorv1.EnqueueBatchResponse, error) {
 	all := make([]*storage.NewJob, len(r.GetJobs()))
 	ids := map[process.Key]int{}

@@ -22,7 +22,7 @@ const superuser = "postgres"
 
 var (
 	// ErrInUse reports that another live server uses the directory; the error contains its process
-	// id.
+	// ID.
 	ErrInUse = errors.New("directory is in use")
 	// ErrVersion reports that another major version of PostgreSQL created the directory.
 	ErrVersion = errors.New("directory belongs to another major version of PostgreSQL")
@@ -87,7 +87,7 @@ func (p place) initdb(ctx context.Context, unsafe bool) error {
 
 // waitUnused returns ErrInUse if a live server uses the cluster, and waits for one that is
 // stopping. It ignores the postmaster.pid of a crashed server, because postgres checks that by more
-// than the process id.
+// than the process ID.
 func (p place) waitUnused(ctx context.Context) error {
 	begin := time.Now()
 	for {
@@ -111,7 +111,7 @@ func (p place) waitUnused(ctx context.Context) error {
 }
 
 // runningServer reads postmaster.pid and checks whether its server is alive. The lines are: process
-// id, directory, start time, port, socket directory, listen address, shared memory, status.
+// ID, directory, start time, port, socket directory, listen address, shared memory, status.
 func (p place) runningServer() (pid int, stopping, live bool, err error) {
 	text, err := os.ReadFile(filepath.Join(p.clusterDir(), "postmaster.pid"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func (p place) runningServer() (pid int, stopping, live bool, err error) {
 	if err != nil || pid <= 0 || !processExists(pid) {
 		return 0, false, false, nil
 	}
-	// The process id may have been reused, so a server counts as alive if it accepts connections on
+	// The process ID may have been reused, so a server counts as alive if it accepts connections on
 	// its socket. A stopping server closes its sockets before it exits.
 	stopping = strings.TrimSpace(lines[7]) == "stopping"
 	port, socketDir := strings.TrimSpace(lines[3]), strings.TrimSpace(lines[4])

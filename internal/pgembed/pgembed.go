@@ -202,7 +202,7 @@ func (s *Server) Dir() string { return s.place.dir }
 // Version returns the major version of PostgreSQL, such as 15.
 func (s *Server) Version() int { return s.major }
 
-// PID returns the process id of the postmaster, or of the last one.
+// PID returns the process ID of the postmaster, or of the last one.
 func (s *Server) PID() int { return s.current().pid() }
 
 // Dead returns a channel that is closed when the server has stopped or exited; a Restart does not

@@ -390,7 +390,7 @@ type ReadRunsRow struct {
 	AuxState            []byte
 }
 
-// ReadRuns returns runs of a list in the order of their ids.
+// ReadRuns returns runs of a list in the order of their IDs.
 func (q *Queries) ReadRuns(ctx context.Context, db DBTX, arg ReadRunsParams) ([]ReadRunsRow, error) {
 	rows, err := db.Query(ctx, readRuns, arg.RunIds, arg.Namespace)
 	if err != nil {

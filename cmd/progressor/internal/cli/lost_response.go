@@ -25,7 +25,7 @@ type changeOf struct{} // key of the change in the context of its tries
 
 // NewChange tracks the tries of a request with this key. needsKey: if the key is empty, generate it
 // here rather than in the client, because the error after a lost response shows it. Requests that
-// are idempotent by their id, or that change nothing, need no key.
+// are idempotent by their ID, or that change nothing, need no key.
 func NewChange(ctx context.Context, key string, needsKey bool) (context.Context, *Change) {
 	c := &Change{Key: key}
 	if key == "" && needsKey {
@@ -87,7 +87,7 @@ func (c *Change) Explain(err error, look string) error {
 }
 
 // Awaiting returns the command that waits for the task of a change; "" if the engine chose the
-// process id, which is then unknown.
+// process ID, which is then unknown.
 func (c *Change) Awaiting(ns, id string) string {
 	if id == "" {
 		return ""
@@ -95,7 +95,7 @@ func (c *Change) Awaiting(ns, id string) string {
 	return fmt.Sprintf("progressor await %s %s --idempotency-key %s", output.ShellWord(ns), output.ShellWord(id), output.ShellWord(c.Key))
 }
 
-// Named returns a command that shows an object; "" without an id.
+// Named returns a command that shows an object; "" without an ID.
 func Named(command, ns, id string) string {
 	if id == "" {
 		return ""

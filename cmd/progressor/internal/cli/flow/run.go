@@ -112,7 +112,7 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 		started = "no: this run existed"
 	}
 	name := r.GetNamespace() + "/" + r.GetRunId()
-	if r.GetRunId() == "" { // it gets its id when it is started
+	if r.GetRunId() == "" { // it gets its ID when it is started
 		name = "a new one in " + r.GetNamespace()
 	}
 	return output.PrintFields(a.Stdout,

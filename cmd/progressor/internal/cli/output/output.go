@@ -147,7 +147,7 @@ func Duration(d time.Duration) string {
 	return durations.Exact(d)
 }
 
-// ID formats an id; "" for 0.
+// ID formats an ID; "" for 0.
 func ID(id int64) string {
 	if id == 0 {
 		return ""

@@ -69,7 +69,7 @@ func (c *explainCmd) Run(a *cli.App) error {
 	return output.PrintRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"}, timelineRows(spans, explainedAt(resp)))
 }
 
-// explained explains the process or, if it does not exist, the run or cron with this id.
+// explained explains the process or, if it does not exist, the run or cron with this ID.
 func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProcessResponse, error) {
 	insight := c.Client().Insight
 	resp, err := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: c.ID})

@@ -200,7 +200,7 @@ func (c counting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 // Shutdown stops the exporter.
 func (c counting) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
 
-// tracedLog adds the ids of a trace to log lines about it.
+// tracedLog adds the IDs of a trace to log lines about it.
 type tracedLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -1,6 +1,6 @@
 // Package flows runs templates with several steps. A run is a process of kind flow with the ID
-// ~flow/ID. Its state is that of package flow, and a step is a job, a process, a wait, a delay or
-// another run.
+// ~flow/RUN_ID. Its state is that of package flow, and a step is a job, a process, a wait, a delay
+// or another run.
 //
 // The end of a step, a request of a client and a due time are tasks of that process. Each decides
 // in one transaction: the rows of its steps, the next steps, and its timer. The decisions are made

@@ -154,7 +154,8 @@ func answerOf(
 	}
 	if err == nil && proto.Size(resp) > maxAnswerBytes {
 		err = processor.Fail(
-			process.ReasonBadResponse, "the answer must have at most %d bytes (got %d)", maxAnswerBytes, proto.Size(resp),
+			process.ReasonBadResponse, "the answer must have at most %d bytes (got %d)",
+			maxAnswerBytes, proto.Size(resp),
 		)
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // After an attempt that fails right after reporting its progress, the next attempt gets the
-// progress. It begins when the failure says.
+// progress. It begins after the delay that the failure requests.
 func TestContinuesAfterAFailure(t *testing.T) {
 	h := newTestEngine(t)
 	h.worker(h.client, func(w *client.Worker) {

@@ -55,7 +55,7 @@ func Enqueue[Args any](
 
 // Enqueue stores a job. If the request has neither a job ID nor an idempotency key, Enqueue sets a
 // random key, the same for all attempts, unless WithoutKeys is given. A request with a key is
-// retried as Retry says. Enqueue does not modify req.
+// retried as by Retry. Enqueue does not modify req.
 func (c *Client) Enqueue(ctx context.Context, req *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
 	if c.autoKeys && req.GetIdempotencyKey() == "" && req.GetJobId() == "" {
 		req = proto.CloneOf(req)

@@ -18,7 +18,7 @@ import (
 
 // Handle registers a function for the jobs with this name. The job's args are decoded as JSON into
 // Args. An unknown field, or a value that does not fit, fails the job without a retry (reason
-// bad_args). Result is encoded as JSON; the engine keeps it if the job says so.
+// bad_args). Result is encoded as JSON. The engine keeps it if the job's options request it.
 //
 // ctx ends with the attempt. Its cause (context.Cause) says why:
 //
@@ -29,7 +29,7 @@ import (
 //
 // The function may return ctx's error in all these cases. Any other error is a failure with the
 // reason error, and a panic one with the reason panic. Use processor.Fail for another reason, its
-// RetryAfter to say when the next attempt may begin, and processor.Reject if a retry cannot
+// RetryAfter to set when the next attempt may begin, and processor.Reject if a retry cannot
 // succeed. An error of Release returns the job without an attempt.
 func Handle[Args, Result any](w *Worker, name string, handle func(context.Context, Args) (Result, error)) {
 	run := func(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

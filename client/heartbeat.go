@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	minBeat       = 10 * time.Millisecond  // minimum time between two heartbeats, whatever the engine asks for
+	minBeat       = 10 * time.Millisecond  // minimum time between two heartbeats; overrides the engine's interval
 	progressEvery = time.Second            // minimum time between two progress reports of one lease
 	beatRetry     = 250 * time.Millisecond // wait after a failed heartbeat
 

@@ -115,7 +115,7 @@ func (w *Worker) ID() string { return w.options.id }
 // handler. p receives all their tasks, as if they were pushed to it.
 func (w *Worker) HandleProcesses(p processor.Processor) { w.rest = p }
 
-// HandleJobs registers p for all jobs without another handler, whatever their name. p receives an
+// HandleJobs registers p for all jobs without another handler, with any name. p receives an
 // INIT task with job_name and job_args, and returns a result with job_result.
 func (w *Worker) HandleJobs(p processor.Processor) { w.others = p }
 

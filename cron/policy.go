@@ -36,7 +36,7 @@ const (
 	MaxRuns                 = 10_000
 )
 
-// OverlapAction is what happens to a fire while the previous run is running.
+// OverlapAction decides about a fire while the previous run is running.
 type OverlapAction int32
 
 // The values, with the numbers of the API.
@@ -49,7 +49,7 @@ const (
 	OverlapActionBufferOne                       // one run waits for the end of the previous run
 )
 
-// FailureAction is what happens to a fire if the newest run has failed.
+// FailureAction decides about a fire if the newest run has failed.
 type FailureAction int32
 
 // The values, with the numbers of the API.
@@ -62,7 +62,7 @@ const (
 	FailureHalfOpen                      // after PauseAfterFailures consecutive failures, one trial per RetryBackoff
 )
 
-// ConcurrencyPolicy is what happens to a fire while MaxConcurrency runs are running.
+// ConcurrencyPolicy decides about a fire while MaxConcurrency runs are running.
 type ConcurrencyPolicy int32
 
 // The values, with the numbers of the API.
@@ -72,7 +72,7 @@ const (
 	ConcurrencyQueue
 )
 
-// MisfirePolicy is what happens to fire times that passed while no engine checked them.
+// MisfirePolicy decides about fire times that passed while no engine checked them.
 type MisfirePolicy int32
 
 // The values, with the numbers of the API.

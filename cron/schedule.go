@@ -31,7 +31,7 @@ type DaylightSaving struct {
 	Overlap Overlap
 }
 
-// Gap is what happens to local times that do not exist.
+// Gap decides about local times that do not exist.
 type Gap int32
 
 // The values, with the contract's numbers.
@@ -41,7 +41,7 @@ const (
 	GapSkip
 )
 
-// Overlap is what happens to local times that occur twice.
+// Overlap decides about local times that occur twice.
 type Overlap int32
 
 // The values, with the contract's numbers.

@@ -316,7 +316,7 @@ type pausedError struct {
 
 func (e *pausedError) Error() string { return "the processor was not reached: " + e.cause }
 
-// Is reports whether target says that the task is released.
+// Is reports whether target is the error of a released task.
 func (e *pausedError) Is(target error) bool { return target == errGivenBack }
 
 // paused returns how an attempt ends whose processor was not reached: as its kind decides, its task

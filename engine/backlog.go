@@ -16,7 +16,7 @@ const backlogRest = 20
 // backlog limits how many tasks of a namespace wait in the database for a slot, so that clients do
 // not wait long for a response. While requests get no slot, the tasks in the database are counted
 // periodically. Between counts, the tasks that this node stores are added. Several nodes together
-// may exceed the limit by what they store between two counts.
+// may exceed the limit by the tasks that they store between two counts.
 type backlog struct {
 	counting sync.Mutex // held during a count
 	mu       sync.Mutex

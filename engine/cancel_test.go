@@ -224,7 +224,7 @@ func TestCancelTaskThatGoesWrong(t *testing.T) {
 	}
 }
 
-// After the grace period the engine ends the process, whatever its processor does.
+// After the grace period the engine ends the process, even if its processor is still running.
 func TestCancelGrace(t *testing.T) {
 	t.Parallel()
 	hang := func(heeds bool) func(g *gate) by {

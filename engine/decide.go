@@ -96,7 +96,7 @@ func (d *decision) finish(end *attemptEnd, result *progressorv1.Result) {
 		return
 	}
 	if c.TaskType == process.TaskCancel && c.Outcome != storage.Removed {
-		c.Cancel() // whatever status and timers the result asked for
+		c.Cancel() // replaces the status and timers of the result
 	}
 }
 

@@ -71,7 +71,7 @@ type liveness struct {
 	generations chan struct{} // receives a value after a database failover
 }
 
-// lifecycle is what is needed to drain a node.
+// lifecycle contains the state for draining a node.
 type lifecycle struct {
 	active    activeCounter
 	draining  atomic.Bool
@@ -160,7 +160,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// takers returns what runs until the node drains.
+// takers returns the loops that run until the node drains.
 func (e *Engine) takers() []func(context.Context) error {
 	takers := []func(context.Context) error{e.pulls.Run, e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
 	if e.cfg.RequestsOnly {

@@ -44,7 +44,7 @@ type namespace struct {
 	metrics    *namespaceMetrics
 }
 
-// policies are what the configuration of a namespace says about its tasks and processes.
+// policies are the settings of a namespace for its tasks and processes.
 type policies struct {
 	lease       time.Duration // lease duration if workers take the tasks; otherwise 0
 	stepTimeout time.Duration

@@ -374,7 +374,7 @@ func ofStep(runStatus string) func(*explain.Job) {
 	return func(j *explain.Job) { j.RunStatus = runStatus }
 }
 
-// held1 says that a worker has what runs, which has beaten a second ago.
+// held1 is a running task of a worker that sent a heartbeat a second ago.
 func held1(s *explain.State) {
 	s.Running.Lease = &explain.Lease{WorkerID: "w1", Expires: at(110), Beat: at(99)}
 }

@@ -191,7 +191,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 }
 
-// failedTries says that the processor was not reached. All tries to reach it are one attempt; the
+// failedTries adds that the processor was not reached. All tries to reach it are one attempt; the
 // last one may still be going on.
 func (r *Running) failedTries() string {
 	switch r.FailedTries {

@@ -47,7 +47,7 @@ func cronOf(c explain.Cron) func(*explain.State) {
 	}
 }
 
-// waitCase is a situation, and what explain says about it.
+// waitCase is a situation and its explanation.
 type waitCase struct {
 	name     string
 	state    explain.State
@@ -56,7 +56,7 @@ type waitCase struct {
 	texts    []string
 }
 
-// TestWaits says who has to come, and what brings him.
+// TestWaits checks what a process waits for, and how it can continue.
 func TestWaits(t *testing.T) {
 	named := func(s *explain.State) { s.Job.WorkerIDs = []string{"w8", "w9"} }
 	for _, tt := range []waitCase{

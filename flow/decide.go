@@ -47,7 +47,7 @@ type Decision struct {
 	endCount   int
 }
 
-// Decide returns what follows from inputs to a run. It is pure: it changes nothing that is passed
+// Decide returns the decision of a run about inputs. It is pure: it changes nothing that is passed
 // to it. If it lacks facts, it lists them in Missing, as many as it can. A caller that loads them
 // and decides again needs one round trip for all facts that do not depend on each other.
 func Decide(p *Plan, s *State, f Facts, inputs ...Input) *Decision {

@@ -48,7 +48,7 @@ type Effect struct {
 	Kept   map[int]int // only for EffectDropItems: maps the old indexes of the items that stay done to their new ones
 }
 
-// End is what is known of the end of a step or an item.
+// End contains the known facts about the end of a step or an item.
 type End struct {
 	Result  []byte // JSON; nil means null
 	Failure *progressorv1.Failure

@@ -57,7 +57,7 @@ type ItemError struct {
 func (e *ItemError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Field, e.Key, e.Err) }
 func (e *ItemError) Unwrap() error { return e.Err }
 
-// WrongStatusError says that the status of the process does not allow the operation.
+// WrongStatusError reports that the status of the process does not allow the operation.
 type WrongStatusError struct {
 	Key    Key
 	Status Status
@@ -69,7 +69,7 @@ func (e *WrongStatusError) Error() string {
 	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
 }
 
-// InvalidError says that input is invalid. Field is the path of the field in the API.
+// InvalidError reports invalid input. Field is the path of the field in the API.
 type InvalidError struct {
 	Field    string
 	Message  string

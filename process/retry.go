@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RetryPolicy says how failed tasks are retried. After attempt n fails, the next one waits for
+// RetryPolicy defines how failed tasks are retried. After attempt n fails, the next one waits for
 // min(Initial * Coefficient^(n-1), Max), plus or minus JitterPortion.
 type RetryPolicy struct {
 	Initial       time.Duration // default 5 s

@@ -21,7 +21,7 @@ func Statuses() []Status {
 // Ended reports whether a process with this status can only be removed.
 func (s Status) Ended() bool { return s == StatusCompleted || s == StatusCancelled }
 
-// TaskType says what a task is. Its values are the labels of the SQL type task_type.
+// TaskType is the type of a task. Its values are the labels of the SQL type task_type.
 type TaskType string
 
 // The types of a task.
@@ -76,8 +76,8 @@ func (s TaskStatus) Ended() bool {
 	return s == TaskStatusFinished || s == TaskStatusError || s == TaskStatusCancelled
 }
 
-// WaitsFor says why a task is in the table schedule. Its values are the labels of the SQL type
-// waits_for.
+// WaitsFor is the reason why a task is in the table schedule. Its values are the labels of the SQL
+// type waits_for.
 type WaitsFor string
 
 // What a waiting task can wait for.
@@ -97,7 +97,7 @@ func WaitsFors() []WaitsFor {
 	}
 }
 
-// ZombiePolicy says what happens to a task whose node or worker died.
+// ZombiePolicy defines what happens to a task whose node or worker died.
 type ZombiePolicy string
 
 // The zombie policies.
@@ -106,7 +106,7 @@ const (
 	ZombieError ZombiePolicy = "ERROR" // the process goes to ERROR with "zombie detected"
 )
 
-// HistoryMode says which events the processor gets if the request sets no range.
+// HistoryMode defines which events the processor gets if the request sets no range.
 type HistoryMode string
 
 // The history modes.

@@ -56,8 +56,8 @@ func (e *RejectionError) Error() string {
 func (e *RejectionError) Unwrap() error { return e.cause }
 
 // FailureError is a Failure as an error. User code returns it if it could not do its work. A timer
-// or a NOTIFY is retried as the namespace's retry policy says. A CALL, INIT or REPAIR returns the
-// failure to its caller, and the process goes to ERROR.
+// or a NOTIFY is retried according to the namespace's retry policy. A CALL, INIT or REPAIR returns
+// the failure to its caller, and the process goes to ERROR.
 type FailureError struct {
 	Failure *progressorv1.Failure
 	cause   error
@@ -107,7 +107,7 @@ func (e *FailureError) Error() string {
 // Unwrap returns the error made from Fail's format.
 func (e *FailureError) Unwrap() error { return e.cause }
 
-// UnreachableError says that the request did not reach user code: the connection was refused, or
+// UnreachableError reports that the request did not reach user code: the connection was refused, or
 // the processor answered that it is unavailable or overloaded. The engine retries such a task,
 // including a CALL. A processor that has done nothing yet may return one itself if it cannot work
 // now.
@@ -117,15 +117,15 @@ func (e *UnreachableError) Error() string { return "processor not reached: " + e
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// LostError says that the connection broke after the request was sent. It is unknown whether user
-// code ran.
+// LostError reports that the connection broke after the request was sent. It is unknown whether
+// user code ran.
 type LostError struct{ Err error }
 
 func (e *LostError) Error() string { return "the response of the processor was lost: " + e.Err.Error() }
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-// BadResponseError says that an answer cannot be decoded or stored.
+// BadResponseError reports that an answer cannot be decoded or stored.
 type BadResponseError struct{ Err error }
 
 func (e *BadResponseError) Error() string {
@@ -134,14 +134,14 @@ func (e *BadResponseError) Error() string {
 
 func (e *BadResponseError) Unwrap() error { return e.Err }
 
-// Unreachable reports whether err says that the request did not reach user code. Only an
+// Unreachable reports whether err means that the request did not reach user code. Only an
 // UnreachableError does. An error of another service that user code called does not count.
 func Unreachable(err error) bool {
 	_, ok := errors.AsType[*UnreachableError](err)
 	return ok
 }
 
-// BadResponse reports whether err says that an answer cannot be decoded or stored.
+// BadResponse reports whether err means that an answer cannot be decoded or stored.
 func BadResponse(err error) bool {
 	_, ok := errors.AsType[*BadResponseError](err)
 	return ok

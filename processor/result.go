@@ -127,7 +127,7 @@ func (b *ResultBuilder) Remove() *ResultBuilder {
 }
 
 // SetNamedTimerAfter sets the timer with this name; other timers are unaffected.
-// ProcessRequest.timer_name says which timer fired.
+// ProcessRequest.timer_name is the timer that fired.
 func (b *ResultBuilder) SetNamedTimerAfter(name string, d time.Duration) *ResultBuilder {
 	b.result.NamedTimers = append(b.result.NamedTimers, &progressorv1.SetTimer{Name: name, When: after(d)})
 	return b
@@ -160,8 +160,8 @@ func (b *ResultBuilder) Start(namespace, processID string, args []byte) *ResultB
 	}})
 }
 
-// StartChild starts a process as Start does. When the child ends, in whatever way, this process
-// receives a NOTIFY task with notifyArgs; ProcessRequest.child says how the child ended.
+// StartChild starts a process as Start does. When the child ends, in any way, this process
+// receives a NOTIFY task with notifyArgs; ProcessRequest.child contains the end of the child.
 func (b *ResultBuilder) StartChild(namespace, processID string, args, notifyArgs []byte) *ResultBuilder {
 	if notifyArgs == nil {
 		notifyArgs = []byte{} // absent args would mean no notification

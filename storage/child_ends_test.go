@@ -47,7 +47,7 @@ func answer(response string) func(*storage.Completion) {
 	return func(c *storage.Completion) { c.Response = []byte(response) }
 }
 
-// The parent is notified of the first end of a child, whatever it is, but not of a second one.
+// The parent is notified of the first end of a child, of any kind, but not of a second one.
 func TestParentIsToldOfTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -174,7 +174,7 @@ func TestProcessHeldByForeignSession(t *testing.T) {
 	b.is("removed", "none")
 }
 
-// Data that PostgreSQL rejects fails alone, whatever shares its flush.
+// Data that PostgreSQL rejects does not affect other items of the flush.
 func TestPoisonFailsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -75,7 +75,7 @@ func (b *bench) late() (list []string) {
 	return list
 }
 
-// No claim takes a job after its start deadline, whatever it claims by. The deadline stays when an
+// No kind of claim takes a job after its start deadline. The deadline stays when an
 // attempt is released.
 func TestClaimsSkipLateJobs(t *testing.T) {
 	t.Parallel()

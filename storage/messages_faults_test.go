@@ -70,7 +70,7 @@ func TestNodesRaceToDeliver(t *testing.T) {
 				}
 			}
 		})
-		b.deliver(id) // what a node that gave up has left
+		b.deliver(id) // the messages of a node that gave up
 		equal(t, "what waits in "+id, b.waiting(id), want)
 	}
 	equal(t, "left", b.undelivered(), 0)

@@ -106,7 +106,7 @@ func TestOnlyResultsSpeak(t *testing.T) {
 	equal(t, "delivered", b.deliver("q"), "notify not_found, notify not_found")
 }
 
-// Messages are delivered in the order in which they were sent, whatever their kinds are. A start
+// Messages of all kinds are delivered in the order in which they were sent. A start
 // among them creates the process.
 func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	t.Parallel()

@@ -203,7 +203,7 @@ type planNode struct {
 	Plans     []planNode
 }
 
-// faults returns what is wrong with a plan: reads of a whole table, or of more of it than the
+// faults returns the faults of a plan: reads of a whole table, or of more of it than the
 // processes that it concerns.
 func (n planNode) faults(statement string) (list []string) {
 	switch n.Type {

@@ -29,7 +29,7 @@ func (b *bench) faults() {
 	}
 }
 
-// A result is retried until the server stores it, whatever is wrong with the server. Only an error
+// A result is retried until the server stores it, after any fault of the server. Only an error
 // in its data is returned.
 func TestResultSurvivesFaultsOfTheServer(t *testing.T) {
 	t.Parallel()

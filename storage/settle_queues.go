@@ -27,9 +27,9 @@ func queueLimit(n int) int32 {
 	return int32(max(queueBatch/max(n, 1), minQueueBatch))
 }
 
-// SettleQueues moves one batch of waiting tasks and held messages that changes of status have left
-// behind. It returns the number of rows that it moved. If the queue of one process cannot be moved
-// now, the others are still moved, and the error names the process.
+// SettleQueues moves one batch of the waiting tasks and held messages that changes of status did
+// not move. It returns the number of rows that it moved. If the queue of one process cannot be
+// moved now, the others are still moved, and the error names the process.
 func (s *Store) SettleQueues(ctx context.Context) (moved int64, err error) {
 	rows, err := s.q.ListBacklogs(ctx, s.general, backlogBatch)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// texts are values, and what is none.
+// texts are valid and invalid values.
 var texts = []string{
 	`null`, `true`, `false`, ` [ ] `, `{}`, `""`, `"ä€😀"`, "\"a\\n\\\"b\\u0000\"", "\"\xff\"",
 	`"\\ud83d\\ude00 \\ud83d"`, `"\\/\\"\\`, `"\\x"`, `{"\\n":"\\t\\u0001"}`, "\"\\n\xff\"", "\"\x01\"", `0`, `-0`,

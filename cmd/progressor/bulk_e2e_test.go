@@ -34,8 +34,8 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 	return strings.Count(out, `"jobId"`)
 }
 
-// A bulk of jobs cancels, retries and removes what matches the filter of ListJobs, over several pages, and skips what
-// the verb does not allow. It leaves other jobs and processes alone.
+// A bulk of jobs cancels, retries and removes what matches the filter of ListJobs, over several
+// pages, and skips what the verb does not allow. It leaves other jobs and processes alone.
 func TestBulkOfJobs(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
@@ -119,7 +119,7 @@ func TestBulkOfRuns(t *testing.T) {
 	}
 }
 
-// What a bulk of a kind cannot do is refused with the field and what is valid.
+// An invalid bulk of jobs or runs is rejected with the field and the valid values.
 func TestBulkOfKindsRefuses(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")

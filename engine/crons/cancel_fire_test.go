@@ -43,7 +43,7 @@ func everyTarget(t *testing.T, n *node) []*progressorv1.Cron {
 	}
 }
 
-// The run of a fire ends as CANCELLED, whatever its target is.
+// The run of a fire ends as CANCELLED, for every kind of target.
 func TestCancelFire(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

@@ -53,7 +53,7 @@ func TestListStepsIsBoundedInBytes(t *testing.T) {
 }
 
 // TestGetRunIsBoundedInBytes checks that a run shows all its steps. Values of more than 8 MiB are
-// omitted, which the steps say, and ListSteps returns them.
+// omitted. The steps report this, and ListSteps returns the values.
 func TestGetRunIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)

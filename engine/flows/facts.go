@@ -40,7 +40,7 @@ func (f *facts) ended(end *flow.End) (flow.Ended, error) {
 	return v, err
 }
 
-// decide decides what follows from inputs. It loads the facts that the decision needs.
+// decide returns the decision of the run about inputs. It loads the facts that the decision needs.
 func (t *task) decide(inputs ...flow.Input) error {
 	t.before.steps = t.state.Run.Steps
 	for {

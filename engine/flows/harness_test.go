@@ -65,8 +65,8 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 	return &node{n.Engine, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
-// obey executes a job or a process as its args say. {"fail": "why"} fails. Anything else succeeds
-// with the name of the job and its args.
+// obey executes a job or a process according to its args. {"fail": "why"} fails. Anything else
+// succeeds with the name of the job and its args.
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Fail map[string]string `json:"fail"` // by job name

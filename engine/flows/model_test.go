@@ -117,7 +117,7 @@ func startModel(t *testing.T, dsn string) *node {
 	return n
 }
 
-// modelProcess executes the process of a step as its args say.
+// modelProcess executes the process of a step according to its args.
 func modelProcess(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 	var args struct {
 		Do    string `json:"do"`

@@ -17,7 +17,7 @@ import (
 
 // admission assigns keys of constraints to the jobs that wait for them. It runs on every node. When
 // this node frees a key or enqueues a job, it looks at the key queue concerned. With each pass of
-// the collector it looks at all key queues, and so handles what nodes that died have left.
+// the collector it looks at all key queues, and so handles the unfinished work of dead nodes.
 type admission struct {
 	jobs  *Jobs
 	woken chan struct{}

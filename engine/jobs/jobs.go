@@ -59,7 +59,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	return true
 }
 
-// standing handles what other nodes have left, and their changes of constraints.
+// standing handles unfinished work of other nodes, and their changes of constraints.
 func (q *Jobs) standing(all []storage.Standing) {
 	q.admission.refresh(all)
 	q.late.look(all)

@@ -134,7 +134,7 @@ func (s *cronService) BackfillCron(
 	return &progressorv1.BackfillCronResponse{Fires: n}, nil
 }
 
-// StopBackfills drops what is left of the backfills of a cron.
+// StopBackfills drops the remaining fire times of the backfills of a cron.
 func (s *cronService) StopBackfills(
 	ctx context.Context, r *progressorv1.StopBackfillsRequest,
 ) (*progressorv1.StopBackfillsResponse, error) {

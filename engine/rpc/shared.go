@@ -26,7 +26,7 @@ const (
 	// sharedTimeout limits the read itself.
 	sharedWait    = 10 * time.Second
 	sharedTimeout = 10 * time.Second
-	// maxSharedAge is the maximum age of an answer, whatever the client accepts.
+	// maxSharedAge is the maximum age of an answer, even if the client accepts older ones.
 	maxSharedAge = time.Minute
 	// maxSharedBytes and maxShared limit the cache to 32 MiB.
 	maxSharedBytes = 256 << 10

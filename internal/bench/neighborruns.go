@@ -116,7 +116,7 @@ func (n *neighborhood) fillClients(ctx context.Context) error {
 // keepClients leaves the clients waiting.
 func (n *neighborhood) keepClients(context.Context) error { return nil }
 
-// crowd runs clients that repeat a call until ctx ends, whatever the responses.
+// crowd runs clients that repeat a call until ctx ends, and ignore the responses.
 func (n *neighborhood) crowd(ctx context.Context, clients int, call func(ctx context.Context, i int) error) {
 	var running sync.WaitGroup
 	for i := range clients {

@@ -290,7 +290,7 @@ type load struct {
 	entries []*entry
 }
 
-// plan says what the clients of a load do.
+// plan defines what the clients of a load do.
 type plan struct {
 	clients, processes int
 	calls              int // calls of all clients together; 0 means until stop

@@ -242,7 +242,7 @@ func TestRollingRestart(t *testing.T) {
 		n.signal(syscall.SIGTERM)
 		await(t, testTimeout, "the engine drains", func() bool { return n.log.has(`"msg":"draining"`) })
 		if soon(100*time.Millisecond, func() bool { return running(t, conn, n) == 0 }) {
-			t.Errorf("engine %s does not wait for what it runs", n.name)
+			t.Errorf("engine %s does not wait for its running tasks", n.name)
 		}
 		asked := time.Now()
 		g.open()

@@ -158,7 +158,7 @@ func (w *flowWatch) holdEnd(conn *pgx.Conn) (release func()) {
 			w.between++
 			return func() { _ = tx.Rollback(ctx) } // it has changed nothing
 		}
-		_ = tx.Rollback(ctx) // likewise
+		_ = tx.Rollback(ctx) // the error does not matter
 	}
 	return func() {}
 }

@@ -156,7 +156,7 @@ func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lea
 		w.answer(ctx, l, nonce, random)
 	case what < 12:
 		w.count(&w.released)
-		// The response for a lost lease says nothing.
+		// The response for a lost lease proves nothing.
 		_ = w.ask(ctx, random.IntN(100), func(ctx context.Context, c *client.Client) error {
 			_, err := c.Worker.Release(ctx,
 				&progressorv1.ReleaseRequest{WorkerId: worker, LeaseTokens: []string{l.GetLeaseToken()}})

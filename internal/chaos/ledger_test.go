@@ -14,8 +14,8 @@ type cronCounts struct{ fires, triggers, queued, cancelled, timeouts, requests i
 
 // ledger compares the ledgers of crons with the fire times, with their runs, and with what clients
 // and targets know. Each fire time must have one row. Each row that fired must have one run, which
-// did its work once and ended as the row says. There must be no other runs, and every trigger that
-// was answered must have fired. wrong lists the differences.
+// did its work once and ended with the status in the row. There must be no other runs, and every
+// trigger that was answered must have fired. wrong lists the differences.
 func (w *cronWatch) ledger(rows []fireRow, runs map[string]cronRun) (n cronCounts, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	of := map[string][]fireRow{}

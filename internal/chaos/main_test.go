@@ -77,7 +77,7 @@ func (b *executable) path(t testing.TB) string {
 	return filepath.Join(b.dir, "progressor")
 }
 
-// sweep removes what killed runs have left.
+// sweep removes the files of earlier test runs that were killed.
 func sweep() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "progressor-chaos-*"))
 	for _, dir := range left {

@@ -279,8 +279,8 @@ func (p *Process) reject(t *task, rejection *progressorv1.Rejection) error {
 	return &processor.RejectionError{Rejection: rejection}
 }
 
-// fail retries a timer, a NOTIFY or a CANCEL as the policy says. Otherwise the process is in ERROR,
-// or CANCELLED.
+// fail retries a timer, a NOTIFY or a CANCEL according to the policy. Otherwise the process is in
+// ERROR, or CANCELLED.
 func (p *Process) fail(t *task, failure *progressorv1.Failure) error {
 	timer := t.kind == progressorv1.TaskType_TASK_TYPE_TIMEOUT
 	cancels := t.kind == progressorv1.TaskType_TASK_TYPE_CANCEL

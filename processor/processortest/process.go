@@ -206,8 +206,8 @@ func (p *Process) notify(ctx context.Context, args []byte, child *progressorv1.C
 }
 
 // Cancel cancels the process. In RUNNING the processor receives a CANCEL task, whose result is
-// stored; then the process is CANCELLED, or removed if the result says so. A CANCEL that fails is
-// retried, and no other task runs until then. Without attempts left, or after
+// stored; then the process is CANCELLED, or removed if the result requests it. A CANCEL that fails
+// is retried, and no other task runs until then. Without attempts left, or after
 // process.DefaultCancelGrace, the process is CANCELLED anyway.
 func (p *Process) Cancel(ctx context.Context, reason string) error {
 	p.mu.Lock()

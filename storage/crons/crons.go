@@ -22,7 +22,7 @@ const DefaultRetention = 30 * 24 * time.Hour
 // Row is a row of the ledger.
 type Row = dbsqlc.ListFiresRow
 
-// Change is what is written for a fire.
+// Change is the kind of change of a fire's row.
 type Change string
 
 // The changes. A result has at most one per fire.

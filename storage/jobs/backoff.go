@@ -8,11 +8,12 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// notRetried says which jobs Retry accepts.
+// notRetried is the error text for jobs that Retry does not accept.
 const notRetried = "only a job that has FAILED, was CANCELLED or waits for its next attempt (RETRYABLE) can be retried; " +
 	"to run a SCHEDULED job now, set its run_time (UpdateJob)"
 
-// EndBackoff lets a job that waits for its next attempt run now. It reports whether the job did. by: who asked.
+// EndBackoff lets a job that waits for its next attempt run now. It reports whether the job did.
+// by: who asked.
 func EndBackoff(ctx context.Context, s *storage.Store, key process.Key, by ...process.Actor) (now bool, err error) {
 	actor := ""
 	if len(by) > 0 {

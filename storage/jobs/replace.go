@@ -16,11 +16,11 @@ import (
 // replaceTries bounds how often EnqueueReplacing begins again because the key got another holder.
 const replaceTries = 20
 
-// errHolderChanged says that another job has got the unique key since it was read.
+// errHolderChanged means that another job has taken the unique key since it was read.
 var errHolderChanged = errors.New("another job has the unique key now")
 
-// EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the args and the time of j
-// instead. replaced reports whether it did.
+// EnqueueReplacing enqueues a job. If another job has its unique key and waits, that job gets the
+// args and the time of j instead. replaced reports whether it did.
 func EnqueueReplacing(
 	ctx context.Context, s *storage.Store, j *storage.NewJob,
 ) (done storage.Enqueued, replaced bool, err error) {

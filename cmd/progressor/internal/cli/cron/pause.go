@@ -56,7 +56,7 @@ With --catch-up, it asks for confirmation on a terminal.
 }
 
 func (c *cronResumeCmd) Run(a *cli.App) error {
-	if err := c.tell(a); err != nil {
+	if err := c.printWaiting(a); err != nil {
 		return err
 	}
 	ctx, cancel := a.Request()
@@ -76,9 +76,9 @@ func (c *cronResumeCmd) Run(a *cli.App) error {
 // maxWaiting is the number at which the engine stops counting.
 const maxWaiting = 1000
 
-// tell prints how many fire times wait and what happens to them. On a terminal, it asks for
-// confirmation before they are caught up.
-func (c *cronResumeCmd) tell(a *cli.App) error {
+// printWaiting prints the number of waiting fire times and what happens to them. On a terminal, it
+// asks for confirmation before they are caught up.
+func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	resp, err := c.Client().Cron.GetCron(ctx, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID})

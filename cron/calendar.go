@@ -87,8 +87,8 @@ type interval struct {
 	free          *calendar // all seconds that are not excluded; nil if none is
 }
 
-// maxExcluded limits the excluded fires of an @every in a row; beyond it, the schedule has ended. A
-// contiguous exclusion is skipped in one step; 100,000 separate ones take about 20 ms.
+// maxExcluded limits the consecutive excluded fires of an @every. Beyond it, the schedule has
+// ended. A contiguous exclusion is skipped in one step; 100,000 separate ones take about 20 ms.
 const maxExcluded = 100_000
 
 func (i *interval) next(from, to int64) (int64, bool) {

@@ -162,8 +162,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// In every deployment, the service gives a stop more time than the default drain timeout of the
-// engine.
+// In every deployment, the stop timeout of the service is longer than the default drain timeout of
+// the engine.
 func TestGraceIsLongerThanDrain(t *testing.T) {
 	for path, grace := range map[string]string{
 		"systemd/progressor.service":  "TimeoutStopSec=45\n",

@@ -58,7 +58,7 @@ type Config struct {
 	AnswerPoll time.Duration
 }
 
-// maxSteps is how many tasks of one process run in a row while others wait for a slot.
+// maxSteps is how many consecutive tasks of one process run while others wait for a slot.
 const maxSteps = 16
 
 func (c *Config) setDefaults() {

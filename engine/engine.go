@@ -59,7 +59,7 @@ type pulling struct {
 	polling chan struct{} // has one entry per poll that is using the database
 }
 
-// liveness is what an engine knows about its heartbeats and about changes of the database that can
+// liveness contains the state of an engine's heartbeats, and changes of the database that can
 // leave tasks behind.
 type liveness struct {
 	started     time.Time

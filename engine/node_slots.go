@@ -33,7 +33,7 @@ type nodeSlots struct {
 	waits int // denials so far
 }
 
-// nodeShare is what nodeSlots knows about a namespace. The lock of nodeSlots guards it.
+// nodeShare is the state of a namespace in nodeSlots. The lock of nodeSlots guards it.
 type nodeShare struct {
 	held    int
 	waiting bool      // it is in the queue

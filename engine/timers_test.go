@@ -242,7 +242,7 @@ func TestCallBeforeTimer(t *testing.T) {
 	}
 }
 
-// A timer that comes due while its process is busy is BLOCKED and runs right after, at whatever
+// A timer that becomes due while its process is busy is BLOCKED and runs right after, at whatever
 // time it comes due.
 func TestTimerDueWhileBusy(t *testing.T) {
 	t.Parallel()

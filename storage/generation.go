@@ -20,7 +20,7 @@ import (
 // confirms the generation. When a connection finds that the server has changed, the sequences move
 // beyond all numbers that were issued before (see confirm_generation in the migrations), so that no
 // number is issued twice, and everything that the engine keeps in memory about tasks is compared
-// with what the new server knows.
+// with the values of the new server.
 type generations struct {
 	mu      sync.Mutex
 	current uuid.UUID

@@ -96,7 +96,7 @@ func TestInitWithDerivedID(t *testing.T) {
 	first := b.tryInit(process.DerivedProcessID(request), derived)
 	second := b.tryInit(process.DerivedProcessID(request), derived)
 	equal(t, "outcomes", []any{first.Outcome, second.Outcome, second.TaskID}, []any{storage.Captured, storage.Replayed, first.TaskID})
-	// A rejected INIT deletes its key, whatever the scope of the key is.
+	// A rejected INIT deletes its key, for every scope of the key.
 	b.save(end(first.Claim, storage.Rejected, func(c *storage.Completion) { c.Rejection = []byte(`{"reason":"no"}`) }))
 	equal(t, "requests", ask[int](b, "SELECT count(*) FROM requests"), 0)
 	equal(t, "a third", b.tryInit(process.DerivedProcessID(request), derived).Outcome, storage.Captured)

@@ -55,8 +55,8 @@ func (n *node) answer(t testing.TB, l *progressorv1.Lease, failure *progressorv1
 	}
 }
 
-// A job of a run has the time of its fire. Its first end is the end of the run, whatever happens to
-// the job later.
+// A job of a run has the time of its fire. Its first end is the end of the run, regardless of what
+// happens to the job later.
 func TestEndsOfJobs(t *testing.T) {
 	t.Parallel()
 	n := startPull(t)

@@ -282,7 +282,7 @@ func TestHTTPAddresses(t *testing.T) {
 	}
 }
 
-// A request may take as long as the policy allows, or 10 s, whatever the step timeout of the
+// A request may take as long as the policy allows, or 10 s, regardless of the step timeout of the
 // namespace is.
 func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func invalidOf(err error, prefix string) error {
 
 // Check rejects a definition that cannot be stored or cannot run. Its errors are
 // *process.InvalidError with the path of the field, such as cron.spec.timezone. It does not check
-// what only the database knows.
+// facts that only the database contains.
 func Check(c *progressorv1.Cron, created time.Time) error {
 	if process.Own(c.GetCronId()) {
 		return invalid("cron.cron_id", `must not begin with "~": such IDs are reserved for the engine`)

@@ -84,7 +84,7 @@ type changes struct {
 	endsSuspended []string // IDs of steps whose suspended processes are to be ended
 }
 
-// priorRun is what a task knows of its run before the task changes it.
+// priorRun is the state of the run before the task changes it.
 type priorRun struct {
 	row   flows.Change
 	shown string // see shownStatus; "" if the task creates the run

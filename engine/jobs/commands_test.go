@@ -173,9 +173,9 @@ func (n *node) told(t testing.TB, id, status string) {
 	}
 }
 
-// The creator of a job gets its end once if it asked for it, whatever the end is. This holds also
-// if the job was to be retried or was released, and its cancel came first. The end after a RetryJob
-// is not reported: the first end counts.
+// The creator of a job is notified of its end once if it asked for that, for every kind of end.
+// This holds also if the job was to be retried or was released, and its cancel came first. The end
+// after a RetryJob is not reported: the first end counts.
 func TestParentIsTold(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), tellStatus())

@@ -210,7 +210,7 @@ func TestBlockedOnRate(t *testing.T) {
 	}
 }
 
-// A bucket that has a start to give is not due, and is deleted once it is full. The bucket of a
+// A bucket that permits a start is not due, and is deleted once it is full. The bucket of a
 // deleted rate is deleted with it. Before, such a bucket stayed due and was read a hundred times a
 // second.
 func TestBucketsRest(t *testing.T) {

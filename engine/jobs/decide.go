@@ -80,8 +80,8 @@ func read(c *storage.Claim) (*storage.Job, *progressorv1.JobOptions, error) {
 // isMember reports whether a job is a member of a job for several workers.
 func isMember(c *storage.Claim) bool { return strings.HasPrefix(c.ProcessID, process.MemberPrefix) }
 
-// succeed completes a job, whatever action its result has. The result of a job is stored only in
-// jobs, for its TTL. The result of a step is stored as the response of its task instead, and the
+// succeed completes a job. The action of the result is ignored. The result of a job is stored only
+// in jobs, for its TTL. The result of a step is stored as the response of its task instead, and the
 // run receives it with the end.
 func succeed(e engine.End, c *storage.Completion, end *jobs.End, options *progressorv1.JobOptions) {
 	isStep := strings.HasPrefix(e.Claim.ProcessID, process.StepPrefix) && !isMember(e.Claim)

@@ -109,7 +109,7 @@ type placer struct {
 	turn   *jobs.Turn
 	rules  *rules
 	queues map[string]*keyQueue
-	waits  time.Duration // until the first bucket has a start to give
+	waits  time.Duration // until the first bucket permits a start
 
 	unreserved map[string]struct{} // jobs whose stored reservations end
 }

@@ -76,8 +76,8 @@ func TestPushedJobSucceedsAfterItsCancel(t *testing.T) {
 	n.job(t, "ns", "j", succeeded)
 }
 
-// A job with a busy processor is sent again until its timeout, whatever the number of attempts in
-// the namespace's policy.
+// A job with a busy processor is sent again until its timeout, regardless of the number of attempts
+// in the namespace's policy.
 func TestPushedJobOfABusyProcessor(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32

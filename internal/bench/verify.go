@@ -31,7 +31,7 @@ SELECT count(*) FROM (
 WHERE early`
 )
 
-// verify checks a database after its engine has stopped. A violation is an error, whatever the
+// verify checks a database after its engine has stopped. A violation is an error, regardless of the
 // figures are.
 func (r *runner) verify(ctx context.Context, d *scratch, row *Row, done acknowledged) error {
 	r.step("check: " + row.Workload)

@@ -56,7 +56,7 @@ var cronKinds = []cronKind{
 	{id: "asked", decisions: []string{"FIRED"}, statuses: []string{"SUCCESS"}},
 }
 
-// cronWatch is what the test knows about the crons of a chaos run without the database.
+// cronWatch records the expected state of the crons of a chaos run, independently of the database.
 type cronWatch struct {
 	t       testing.TB
 	url     string // URL of an HTTP target

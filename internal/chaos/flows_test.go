@@ -53,7 +53,7 @@ var streamNeeds = map[string][]string{
 // gives lists the steps that are jobs, whose result is the answer of a worker.
 var gives = []string{"a", "b", "each.0", "each.1", "each.2", "last", "sub/only"}
 
-// flowWatch is what the test knows about the runs of a chaos run without the database.
+// flowWatch records the expected state of the runs of a chaos run, independently of the database.
 type flowWatch struct {
 	t       testing.TB
 	fleet   *fleet

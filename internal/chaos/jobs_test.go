@@ -27,8 +27,8 @@ const jobNamespace = "toil"
 // counts as dead.
 const leaseTime = 2 * time.Second
 
-// jobWatch is what the test knows about the jobs of a chaos run without the database: what was
-// enqueued, and what the workers were told.
+// jobWatch records the expected state of the jobs of a chaos run, independently of the database:
+// what was enqueued, and what the workers were told.
 type jobWatch struct {
 	t     testing.TB
 	fleet *fleet

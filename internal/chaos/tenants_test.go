@@ -44,7 +44,7 @@ func scaled(n, smallest, earlier int, run time.Duration) int {
 	return max(smallest, n)
 }
 
-// tenants is what the test knows about the other tenants without the database.
+// tenants records the expected state of the other tenants, independently of the database.
 type tenants struct {
 	queues     []queue
 	backlog    int // tasks in all namespaces

@@ -119,7 +119,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// plant runs the tests over the planted bug, and gives the first test that failed; "": none did.
+// plant runs the tests over the planted bug. It returns the first test that failed, or "" if none
+// failed.
 func (m *mutant) plant(ctx context.Context, root string) (caught string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -163,7 +164,7 @@ func (m *mutant) plant(ctx context.Context, root string) (caught string, err err
 	return "", fmt.Errorf("go test: %w:\n%s", err, output)
 }
 
-// change gives the file with the bug in it.
+// change returns the file with the bug in it.
 func (m *mutant) change(path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

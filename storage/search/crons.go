@@ -4,7 +4,7 @@ import "github.com/progressor-engine/progressor/process"
 
 // pausedCron is true if a cron is paused according to the first line of its state, which is JSON.
 // Text values cannot contain the pattern, because their quotes would be escaped. It never fails,
-// whatever the state of a process is.
+// regardless of the state of a process.
 const pausedCron = `coalesce(position('"paused":true'::bytea IN substring(p.aux_state FROM 1 FOR position('\x0a'::bytea IN p.aux_state))) > 0, false)`
 
 // crons describes crons, which are processes: rows p of processes.

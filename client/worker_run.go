@@ -244,8 +244,8 @@ func (r *workerRun) isQuiet() bool {
 	return r.quiet
 }
 
-// drain waits for the running handlers, at most the stop grace, then cancels them and releases what
-// is left.
+// drain waits for the running handlers, until the stop grace ends. Then it cancels the others and
+// releases their leases.
 func (r *workerRun) drain() {
 	r.mu.Lock()
 	left := len(r.held)
@@ -286,7 +286,7 @@ func (r *workerRun) leases() []*heldLease {
 	return slices.Collect(maps.Values(r.held))
 }
 
-// drainedWithin waits until no lease is held, at most d, and reports whether that is so.
+// drainedWithin waits until no lease is held, at most d, and reports whether this happened.
 func (r *workerRun) drainedWithin(d time.Duration) bool {
 	over := time.NewTimer(d)
 	defer over.Stop()

@@ -28,7 +28,7 @@ var texts = []string{
 	`{"to":"somebody001@example.org", "template" : "welcome","attempt":1}`,
 }
 
-// FuzzValue holds what is read by the loops, and what they write, against protojson.
+// FuzzValue compares the values that the loops read and write with those of protojson.
 func FuzzValue(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -117,8 +117,8 @@ func TestValuesThatAMessageCannotHold(t *testing.T) {
 	}
 }
 
-// The text of a value is the same in every build of the program: of it is the fingerprint by which
-// a repeated request is known. protojson has spaces in some builds and none in others.
+// The text of a value is the same in every build of the program, because the fingerprint of a
+// request contains it. protojson writes spaces in some builds and none in others.
 func TestTextOfAValue(t *testing.T) {
 	t.Parallel()
 	value, err := structpb.NewValue(

@@ -34,8 +34,9 @@ func jobsOf(t *testing.T, d *clitest.Daemon, filter string) int {
 	return strings.Count(out, `"jobId"`)
 }
 
-// A bulk of jobs cancels, retries and removes what matches the filter of ListJobs, over several
-// pages, and skips what the verb does not allow. It leaves other jobs and processes alone.
+// A bulk of jobs cancels, retries and removes the jobs that match the filter of ListJobs, over
+// several pages, and skips jobs whose state does not allow the verb. It leaves other jobs and
+// processes alone.
 func TestBulkOfJobs(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")

@@ -170,7 +170,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// The error of an awaited task that was cancelled says where to see why.
+// The error of an awaited task that was cancelled names the command that shows the reason.
 func TestAwaitOfACancelledTask(t *testing.T) {
 	p := clitest.Serve(t, newCommands, &clitest.Engine{Tasks: []*progressorv1.Task{{
 		Namespace: "demo", ProcessId: "o-1", TaskId: 7, Status: progressorv1.TaskStatus_TASK_STATUS_CANCELLED,

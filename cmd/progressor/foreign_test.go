@@ -13,7 +13,7 @@ import (
 )
 
 // These tests use programs of other projects, in other languages. If one is not available, the test
-// is skipped and says which.
+// is skipped, and its output names the program.
 
 // output runs a command in a directory and returns its output. A command that fails fails the test.
 func output(t *testing.T, dir, name string, args ...string) string {

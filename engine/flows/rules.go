@@ -43,8 +43,8 @@ type marked struct {
 	StepID string `json:"progressor.step_id"`
 }
 
-// origin says for which step or item a run began work. It is the part of a NOTIFY that reports the
-// end of the work.
+// origin names the step or item for which a run began work. It is the part of a NOTIFY that reports
+// the end of the work.
 type origin struct {
 	Step  int   `json:"step"`
 	Index int   `json:"index"`

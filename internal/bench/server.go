@@ -18,16 +18,17 @@ import (
 // server is the measured PostgreSQL server: one of the caller, or a private one that ends with the
 // bench. Each measurement gets a new database, which is dropped afterwards.
 type server struct {
-	dsn        string // as the caller gave it, or of the private server
+	dsn        string // DSN of the caller, or of the private server
 	admin      *pgx.Conn
-	private    *pgembed.Server // nil if the caller gave a server
+	private    *pgembed.Server // nil if the server is the caller's
 	postmaster int             // 0 if it is not on this machine
 }
 
-// privateSettings of a measured server. docs/operations.md recommends a quarter of the memory; 1 GB
-// holds what the workloads use. With 256 MB, each call to 10,000 processes among a million made
-// PostgreSQL read 1.0 pages and evict 1.1; with 1 GB, 0.1 and 0.2. No checkpoint begins during a
-// measurement: at 15,000 calls per second, 4 GB of WAL would trigger one after 75 seconds.
+// privateSettings are the settings of a private server. docs/operations.md recommends a quarter of
+// the memory. 1 GB holds the data that the workloads use. With 256 MB, each call to 10,000
+// processes among a million made PostgreSQL read 1.0 pages and evict 1.1; with 1 GB, 0.1 and 0.2.
+// No checkpoint begins during a measurement: at 15,000 calls per second, 4 GB of WAL would trigger
+// one after 75 seconds.
 var privateSettings = map[string]string{"shared_buffers": "1GB", "max_wal_size": "8GB"}
 
 // openServer connects to the server of dsn, or starts a private one if dsn is empty.

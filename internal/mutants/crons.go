@@ -8,7 +8,7 @@ const (
 	cronFires  = "storage/internal/dbsqlc/cron_fires.sql.go"
 )
 
-// cronMutants are those of crons.
+// cronMutants are the mutants of crons.
 var cronMutants = []mutant{
 	{
 		name: "cron-fires-twice", breaks: "a fire time is decided once",

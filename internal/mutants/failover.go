@@ -1,6 +1,6 @@
 package main
 
-// failoverMutants concern what a failover of the database loses.
+// failoverMutants break the handling of data that a failover of the database loses.
 var failoverMutants = []mutant{
 	{
 		name: "numbers-issued-again", breaks: "no number is issued twice, also after a failover that lost it",

@@ -9,7 +9,7 @@ const (
 	startSteps   = "storage/internal/dbsqlc/start_steps.sql.go"
 )
 
-// flowMutants are those of templates, runs and steps.
+// flowMutants are the mutants of templates, runs and steps.
 var flowMutants = []mutant{
 	{
 		name: "run-metadata-unbounded", breaks: "the metadata of a run has at most 64 KiB",

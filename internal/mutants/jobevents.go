@@ -2,7 +2,7 @@ package main
 
 const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
 
-// jobEventMutants are those of the events of jobs and of their counters.
+// jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
 	{
 		name: "job-event-due-untold", breaks: "each change of a job's state is told: its time has come",

@@ -12,7 +12,7 @@ const (
 	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
 )
 
-// jobMutants are those of jobs, workers, constraints and groups.
+// jobMutants are the mutants of jobs, workers, constraints and groups.
 var jobMutants = []mutant{
 	{
 		name: "members-are-counted", breaks: "counts of jobs leave out members of jobs for several workers",

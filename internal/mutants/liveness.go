@@ -1,6 +1,6 @@
 package main
 
-// Mutants of who is alive, and of the clock of the database.
+// livenessMutants break the detection of dead nodes and the handling of the database's clock.
 var livenessMutants = []mutant{
 	{
 		name: "health-best-counts", breaks: "the worst problem is the health of a namespace",

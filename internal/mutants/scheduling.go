@@ -1,6 +1,6 @@
 package main
 
-// schedulingMutants concern how tasks and requests share a node.
+// schedulingMutants break how tasks and requests share a node.
 var schedulingMutants = []mutant{
 	{
 		name: "stale-waiters-kept", breaks: "the set of processes to ask for again is emptied in each turn",

@@ -24,7 +24,7 @@ const (
 var operators = []string{differs, lessEqual, moreEqual, equals, less, more, has}
 
 // Parse parses a filter of processes. Syntax errors are *process.InvalidError with the field
-// filter. Their message has the position and what is expected.
+// filter. Their message contains the position and the expected input.
 //
 //	expression  = sequence {"AND" sequence}
 //	sequence    = factor {factor}                        // as if AND stood between them

@@ -62,7 +62,7 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-// Invalid filters are rejected with the position and what is expected.
+// Invalid filters are rejected with the position and the expected input.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]string{

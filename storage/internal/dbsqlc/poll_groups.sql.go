@@ -305,8 +305,8 @@ type PollGroupsRow struct {
 }
 
 // PollGroups is Poll for namespaces in which members of groups wait. It is a separate statement
-// because its additional parts c, f, gr and pl make a poll of a hundred jobs 10% slower, and most
-// namespaces have no groups. A member's place goes to the worker that already has it, or to an
+// because its additional CTEs make a poll of a hundred jobs 10% slower, and most namespaces have no
+// groups. A member's place goes to the worker that already has it, or to an
 // allowed worker without a place. The row of the group is locked with it, so that of two polls of a
 // worker, the second one sees what the first one has taken, or skips the group. Within a priority,
 // places of this worker, and of groups that name it, are first.

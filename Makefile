@@ -17,7 +17,7 @@ MUTANT ?=
 # The packages to test, for example: make test PKG=./storage/...
 PKG ?= ./...
 
-GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md
+GENERATED := proto/progressor storage/internal/dbsqlc docs/openapi.yaml docs/reference.md docs/cli.md
 
 .PHONY: help
 help: ## List the targets
@@ -37,11 +37,12 @@ race: postgres ## Run all tests with the race detector
 	$(GO) test -race -timeout 40m $(PKG)
 
 .PHONY: generate
-generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, docs/reference.md, sqlc
+generate: ## Regenerate code and docs: protobuf, Connect, OpenAPI, reference.md, cli.md, sqlc
 	@# The OpenAPI plugin prints a useless warning about a field that it does not set.
 	$(TOOL) buf generate 2> >(grep -v 'WARN field not found field=Examples' >&2)
 	$(GO) run ./internal/openapi docs/openapi.yaml
 	$(TOOL) sqlc generate
+	$(GO) run ./cmd/progressor/internal/manual docs/cli.md
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" cron/zoneinfo.zip && chmod 644 cron/zoneinfo.zip
 	@# The generators do not delete the code of deleted files.
 	@for code in proto/progressor/v1/*.pb.go; do \

@@ -2,9 +2,8 @@
 // dev` runs everything on one machine, `progressor serve` runs an engine of a cluster, and the
 // other commands are clients of an engine or manage its database.
 //
-// Type commands (commands.go) lists the packages with the commands, which are below internal/cli;
-// each command is a struct with its flags and a Run method. The tests of this package run the whole
-// program.
+// Package internal/cli/commands lists the packages with the commands; each command is a struct with
+// its flags and a Run method. The tests of this package run the whole program.
 //
 // No package below contains logic of processes: that is in package engine.
 package main

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/commands"
 )
 
 // heapFloor is allocated but never touched. It costs no RAM but counts for the garbage collector,
@@ -24,7 +25,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	m := cli.Main{
-		Commands: newCommands,
+		Commands: commands.New,
 		Stdin:    os.Stdin,
 		Stdout:   os.Stdout,
 		Stderr:   os.Stderr,

@@ -4,8 +4,12 @@ import (
 	"testing"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
+	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/commands"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
+
+// newCommands returns the commands that the tests run: all of them.
+var newCommands = commands.New
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 

@@ -105,7 +105,7 @@ func newParser(a *App, commands any) (*kong.Kong, error) {
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { panic(stop(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
-		kong.ValueFormatter(helpWithEnv),
+		kong.ValueFormatter(FlagHelp),
 		kong.Groups{"engine": "Engine and database:", "process": "Processes (clients of a running engine):", "other": "Other:"},
 		kong.WithHyphenPrefixedParameters(true),
 		kong.PostBuild(wantValues),
@@ -145,8 +145,8 @@ func (a *App) Interruptible() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// helpWithEnv adds the name of the environment variable of a setting to its help.
-func helpWithEnv(v *kong.Value) string {
+// FlagHelp returns the help of a flag, with the environment variable of a setting.
+func FlagHelp(v *kong.Value) string {
 	if !IsSetting(v) {
 		return v.Help
 	}

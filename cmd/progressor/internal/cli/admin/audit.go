@@ -17,7 +17,7 @@ type auditCmd struct {
 
 	cli.ClientFlags
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag, for use without a namespace."`
-	cli.PageFlags `set:"rows=Orders"`
+	cli.PageFlags `set:"rows=commands"`
 }
 
 func (auditCmd) Help() string {

@@ -67,7 +67,7 @@ type cronListCmd struct {
 
 	cli.ClientFlags
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag."`
-	cli.PageFlags `set:"rows=Crons"`
+	cli.PageFlags `set:"rows=crons"`
 }
 
 func (cronListCmd) Help() string {

@@ -15,7 +15,7 @@ import (
 type cronFiresCmd struct {
 	cronArgs
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Fires"`
+	cli.PageFlags `set:"rows=fires"`
 }
 
 func (cronFiresCmd) Help() string {

@@ -133,7 +133,7 @@ type flowListCmd struct {
 	Type          string `placeholder:"TYPE" help:"Only runs of this template."`
 	ScopeID       string `placeholder:"TEXT" help:"Only runs of this scope_id."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, updated_time or updated_time desc. Default: created_time desc."`
-	cli.PageFlags `set:"rows=Runs"`
+	cli.PageFlags `set:"rows=runs"`
 }
 
 func (flowListCmd) Help() string {

@@ -119,7 +119,7 @@ type flowStepsCmd struct {
 	flowArgs
 	cli.ClientFlags
 	Step          string `placeholder:"STEP" help:"Only this step and its items."`
-	cli.PageFlags `set:"rows=Steps"`
+	cli.PageFlags `set:"rows=steps"`
 }
 
 func (flowStepsCmd) Help() string {

@@ -184,7 +184,7 @@ type templateListCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Templates"`
+	cli.PageFlags `set:"rows=templates"`
 }
 
 func (templateListCmd) Help() string {

@@ -24,7 +24,7 @@ type flowWaitsCmd struct {
 	ID            string `name:"run" placeholder:"RUN" help:"Only waits of this run."`
 	Kind          string `placeholder:"KIND" help:"Only waits of this kind: external or human."`
 	Assignee      string `placeholder:"NAME" help:"Only waits for this person or group."`
-	cli.PageFlags `set:"rows=Waits"`
+	cli.PageFlags `set:"rows=waits"`
 }
 
 func (flowWaitsCmd) Help() string {

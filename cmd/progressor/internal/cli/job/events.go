@@ -22,7 +22,7 @@ type jobEventsCmd struct {
 	cli.ClientFlags
 	Watch         bool   `short:"w" help:"Print new events, one per line, until Ctrl-C."`
 	Cursor        string `placeholder:"CURSOR" help:"With --watch: continue after the event with this cursor (see -o json). Default: from now on."`
-	cli.PageFlags `set:"rows=Events"`
+	cli.PageFlags `set:"rows=events"`
 }
 
 func (jobEventsCmd) Help() string {

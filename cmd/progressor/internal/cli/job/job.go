@@ -74,7 +74,7 @@ type jobListCmd struct {
 	State         string `placeholder:"STATE" help:"Only jobs in this state: scheduled, available, running, retryable, cancel_requested, succeeded, failed or cancelled."`
 	Name          string `placeholder:"NAME" help:"Only jobs of this name."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, job_id, job_id desc or, with a state such as failed, finished_time desc. Default: created_time desc."`
-	cli.PageFlags `set:"rows=Jobs"`
+	cli.PageFlags `set:"rows=jobs"`
 }
 
 func (jobListCmd) Help() string {

@@ -270,7 +270,7 @@ type bulkListCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Bulks"`
+	cli.PageFlags `set:"rows=bulks"`
 }
 
 func (bulkListCmd) Help() string {

@@ -14,7 +14,7 @@ type errorsCmd struct {
 	NS string `arg:"" optional:"" name:"ns" help:"Namespace. Default: all."`
 
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Groups"`
+	cli.PageFlags `set:"rows=groups"`
 }
 
 func (errorsCmd) Help() string {

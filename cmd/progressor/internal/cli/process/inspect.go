@@ -129,7 +129,7 @@ type listCmd struct {
 	Status        string `placeholder:"STATUS" help:"Only processes in this status: init, running, error, suspended, completed or cancelled."`
 	Filter        string `placeholder:"FILTER" help:"The filter as a flag. All filters must match."`
 	OrderBy       string `placeholder:"ORDER" help:"created_time desc, created_time, process_id, process_id desc or, with a status such as error, status_changed_time desc. Default: created_time desc."`
-	cli.PageFlags `set:"rows=Processes"`
+	cli.PageFlags `set:"rows=processes"`
 }
 
 func (listCmd) Help() string {
@@ -175,7 +175,7 @@ func (c *listCmd) Run(a *cli.App) error {
 type traceCmd struct {
 	cli.ProcessArgs
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Tasks"`
+	cli.PageFlags `set:"rows=tasks"`
 }
 
 func (traceCmd) Help() string {

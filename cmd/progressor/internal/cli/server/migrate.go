@@ -81,8 +81,8 @@ type migrateDownCmd struct {
 }
 
 func (migrateDownCmd) Help() string {
-	return `Down reverts the newest migration and deletes the data in its tables and columns. Reverting the
-first one deletes all processes. Stop all engines first.
+	return `Down reverts the newest migration and deletes the data in its tables and columns. The
+oldest schema of this binary cannot be reverted. Stop all engines first.
 
     progressor migrate down --yes --db.dsn postgres://owner@db/progressor`
 }

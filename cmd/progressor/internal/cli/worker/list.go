@@ -19,7 +19,7 @@ type workerListCmd struct {
 	NS string `arg:"" name:"ns" help:"Namespace."`
 
 	cli.ClientFlags
-	cli.PageFlags `set:"rows=Workers"`
+	cli.PageFlags `set:"rows=workers"`
 }
 
 func (workerListCmd) Help() string {

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
@@ -11,9 +11,9 @@ import (
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/worker"
 )
 
-// commands is the command line. Each package has the commands of one subject; each command has its
-// help and an example.
-type commands struct {
+// tree is the command line. Each package has the commands of one subject; each command has its help
+// and an example.
+type tree struct {
 	Server     server.Commands        `embed:""`
 	Process    process.Commands       `embed:""`
 	Cron       cron.Commands          `embed:""`
@@ -27,5 +27,5 @@ type commands struct {
 	Version    cli.VersionCmd    `cmd:"" group:"other" help:"Print the version."`
 }
 
-// newCommands returns the commands of the program, with no flag set.
-func newCommands() any { return new(commands) }
+// New returns the commands of the program, with no flag set, for cli.Main.
+func New() any { return new(tree) }

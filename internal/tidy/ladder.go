@@ -13,6 +13,9 @@ import (
 
 const module = "github.com/progressor-engine/progressor"
 
+// commandLine is the base of the commands of the program.
+const commandLine = "cmd/progressor/internal/cli"
+
 // tooling is the level of tools and test kits, which are outside the layers.
 const tooling = -1
 
@@ -30,16 +33,25 @@ var groupLevels = map[string]int{
 	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5,
 	"engine/rpc":     6,
 	"internal/bench": 7, "examples": 7,
-	"cmd/progressor": 8,
+
+	// The command line: its base, the commands of each subject, all commands, and the programs.
+	commandLine + "/output": 8, commandLine + "/protoyaml": 9, commandLine + "/configfile": 10,
+	commandLine:            11,
+	commandLine + "/admin": 12, commandLine + "/cron": 12, commandLine + "/flow": 12,
+	commandLine + "/job": 12, commandLine + "/process": 12, commandLine + "/worker": 12,
+	commandLine + "/server":   13,
+	commandLine + "/commands": 14,
+	"cmd/progressor":          15, "cmd/progressor/internal/manual": 15,
 
 	"internal/pgembed": tooling, "storage/storagetest": tooling, "engine/enginetest": tooling,
-	"internal/tidy": tooling, "internal/chaos": tooling, "internal/mutants": tooling,
+	commandLine + "/clitest": tooling,
+	"internal/tidy":          tooling, "internal/chaos": tooling, "internal/mutants": tooling,
 	"internal/openapi": tooling, "internal/reference": tooling, "deploy": tooling,
 }
 
 // toolingUsers lists the groups that may import a package of the level tooling outside tests.
 var toolingUsers = map[string][]string{
-	"internal/pgembed":    {"cmd/progressor", "internal/bench", "storage/storagetest", "internal/chaos"},
+	"internal/pgembed":    {commandLine + "/server", "internal/bench", "storage/storagetest", "internal/chaos"},
 	"storage/storagetest": {"internal/chaos"},
 }
 

@@ -43,7 +43,9 @@ func tracedTestEngine(
 		Processor: &progressorv1.ProcessorConfig{
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
 	server := httptest.NewServer(
-		rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s}))
+		rpc.NewHandler(rpc.Config{
+			Engine: n.Engine, Insight: n.Insight, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s,
+		}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}, n
 }

@@ -51,7 +51,9 @@ func newTestEngine(t *testing.T) *testEngine {
 		Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}},
 	}})
 	server := httptest.NewServer(
-		rpc.NewHandler(rpc.Config{Engine: n.Engine, Jobs: queue, Logger: slog.New(slog.DiscardHandler)}))
+		rpc.NewHandler(rpc.Config{
+			Engine: n.Engine, Insight: n.Insight, Jobs: queue, Logger: slog.New(slog.DiscardHandler),
+		}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}
 }

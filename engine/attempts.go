@@ -148,7 +148,7 @@ func (a *attempts) cancelOf(key process.Key, cause error) {
 // get a CANCEL task instead.
 func (a *attempts) cancelJob(key process.Key) {
 	for _, r := range a.of(key) {
-		if r.claim.Kind == storage.JobKind {
+		if r.claim.Kind == process.JobKind {
 			r.cancel(errCancelRequested)
 		}
 	}
@@ -168,7 +168,7 @@ func (a *attempts) runsJobs() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.byToken {
-		if r.claim.Kind == storage.JobKind {
+		if r.claim.Kind == process.JobKind {
 			return true
 		}
 	}

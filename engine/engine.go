@@ -39,16 +39,15 @@ type Engine struct {
 
 // services are the parts of an engine that work in the background.
 type services struct {
-	waiters       *waiters
-	watchers      *watchers
-	jobEvents     *eventWatchers
-	minuteStats   *minuteStats
-	sampleHistory *sampleHistory
-	calls         *callPoller
-	timers        *timerPoller
-	messages      *deliverer
-	peers         *peers
-	notices       *notices
+	waiters     *waiters
+	watchers    *watchers
+	jobEvents   *eventWatchers
+	minuteStats *minuteStats
+	calls       *callPoller
+	timers      *timerPoller
+	messages    *deliverer
+	peers       *peers
+	notices     *notices
 }
 
 // pulling is the part of an engine that serves workers.
@@ -96,7 +95,6 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
-	e.sampleHistory = newSampleHistory(e)
 	e.jobEvents, e.peers = newEventWatchers(e), newPeers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
@@ -135,7 +133,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	}
 	beat := newHeartbeater(e)
-	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, e.sampleHistory.Run, newFailovers(e).Run, e.notices.Run} {
+	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, newFailovers(e).Run, e.notices.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {

@@ -99,8 +99,7 @@ func newEngineMetrics(registerer prometheus.Registerer, e *Engine) *engineMetric
 		gauge("progressor_requests_in_flight", "Requests in flight on this node, including those that wait for a result.", func() float64 { return float64(e.inFlight.Load()) }),
 		gauge("progressor_tasks_running", "Tasks that this node is running.", func() float64 { return float64(e.attempts.count()) }),
 		gauge("progressor_tasks_awaited", "Tasks that clients of this node wait for.", func() float64 { return float64(e.waiters.count()) }),
-		&slotsCollector{engine: e}, &depthsCollector{engine: e}, &growthCollector{engine: e},
-		&failingCollector{engine: e},
+		&slotsCollector{engine: e},
 	)
 	return m
 }

@@ -99,16 +99,6 @@ func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error)
 	return e.registry.all()[name], nil
 }
 
-// namesOf returns the name of one namespace, which must exist, or the names of all known
-// namespaces.
-func (e *Engine) namesOf(ctx context.Context, namespace string) ([]string, error) {
-	if namespace != "" {
-		_, err := e.namespace(ctx, namespace)
-		return []string{namespace}, err
-	}
-	return slices.Sorted(maps.Keys(e.registry.all())), nil
-}
-
 // reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
 // the read, the result may be older than that, so it is left to the next pass.
 func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error) {

@@ -28,10 +28,9 @@ func newTraces(p trace.TracerProvider) *traces {
 }
 
 // keep returns the context to store with a request: the one that the caller sent, or else the span
-// of the request. It keeps no span for the engine's own processes except runs, because the timers
-// of a cron continue for years and a bulk calls a million processes.
+// of the request if process.KeepsTrace.
 func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte {
-	if t == nil || len(sent) > 0 || process.Own(processID) && !strings.HasPrefix(processID, process.FlowPrefix) {
+	if t == nil || len(sent) > 0 || !process.KeepsTrace(processID) {
 		return sent
 	}
 	return tracing.Text(trace.SpanContextFromContext(ctx))
@@ -75,7 +74,7 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	if !a.parent.IsValid() && asked != nil {
 		a.parent = *asked
 	}
-	if ns.pushed && (c.Kind == "" || c.Kind == storage.JobKind) { // other kinds have a Processor in this program
+	if ns.pushed && (c.Kind == "" || c.Kind == process.JobKind) { // other kinds have a Processor in this program
 		a.kind = trace.SpanKindClient
 	}
 	fires := c.Kind == cronKind && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace

@@ -17,8 +17,21 @@ const (
 	MemberPrefix  = "~job/~/" // a member of a job for several workers
 )
 
+// The names of kinds that statements and other packages than the kind's own refer to.
+const (
+	JobKind  = "job"
+	FlowKind = "flow" // of runs of flows
+)
+
 // Own reports whether an ID belongs to a process of the engine.
 func Own(processID string) bool { return strings.HasPrefix(processID, OwnPrefix) }
+
+// KeepsTrace reports whether the span of a request is stored with a process, so that its later
+// tasks belong to the trace. Crons and bulks keep none: the timers of a cron continue for years,
+// and a bulk calls a million processes.
+func KeepsTrace(processID string) bool {
+	return !Own(processID) || strings.HasPrefix(processID, FlowPrefix)
+}
 
 // StepJob returns the part after ~job/ of the ID of the job of a step. This part names the run, the
 // step, and the item or the compensation. StepJob reports false for all other IDs.

@@ -13,9 +13,6 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// JobKind is the kind of processes that are jobs.
-const JobKind = "job"
-
 // NewJob is a job to enqueue.
 type NewJob struct {
 	Key            process.Key

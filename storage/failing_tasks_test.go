@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -39,7 +40,7 @@ func TestListFailingTasks(t *testing.T) {
 		SELECT namespace, process_id, 7, n, 'broken', 'attempt ' || n, 1, now(), now() - CASE WHEN process_id LIKE '%recent' THEN 10 ELSE 100 - n END * interval '1 s', now()
 		FROM (SELECT namespace, process_id, attempt FROM schedule WHERE attempt > 0 UNION ALL SELECT namespace, process_id, 3 FROM running) t, generate_series(1, t.attempt) n`)
 	list := func(limit int) (texts []string) {
-		tasks, err := b.ListFailingTasks(t.Context(), time.Minute, limit)
+		tasks, err := insight.ListFailingTasks(t.Context(), b.db, time.Minute, limit)
 		for _, f := range must(t, tasks, err) {
 			if f.TaskID != 7 || f.Reason != "broken" || f.Message != "attempt 3" || f.Attempt != 3 || f.For.Round(10*time.Second) != 100*time.Second {
 				t.Errorf("%+v", f)
@@ -58,7 +59,7 @@ func TestListFailingTasksPlan(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	statement := text(func(db dbsqlc.DBTX) error {
-		_, err := storage.ListFailingTasks(context.Background(), db, 0, 0)
+		_, err := insight.ListFailingTasks(context.Background(), db, 0, 0)
 		return err
 	})
 	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, timer_name)

@@ -3,13 +3,15 @@ package storage_test
 import (
 	"testing"
 	"time"
+
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 func TestReadGrowth(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	g, err := b.ReadGrowth(t.Context(), time.Hour, 10)
+	g, err := insight.ReadGrowth(t.Context(), b.Store, time.Hour, 10)
 	must(t, g, err)
 	if g.XIDAge <= 0 || g.FreezeMaxAge < 100_000 {
 		t.Errorf("transaction IDs: age %d of %d", g.XIDAge, g.FreezeMaxAge)
@@ -20,7 +22,7 @@ func TestReadGrowth(t *testing.T) {
 	b.exec(`INSERT INTO messages (namespace, process_id, kind, held, created_time)
 		SELECT 'shop', 'p', 'notify', n > 20, statement_timestamp() - n * interval '1 minute' FROM generate_series(1, 21) n`)
 	b.exec(`INSERT INTO queue_backlogs (namespace, process_id) VALUES ('shop', 'p')`)
-	g, err = b.ReadGrowth(t.Context(), time.Hour, 10)
+	g, err = insight.ReadGrowth(t.Context(), b.Store, time.Hour, 10)
 	must(t, g, err)
 	equal(t, "late", []any{
 		g.KeyOverdue.Round(time.Minute), g.MessageAge.Round(time.Minute), g.Messages, g.Backlogs,

@@ -84,6 +84,15 @@ func (s *Store) ListNodes(ctx context.Context) ([]Node, error) {
 	return rows, mapped("list nodes", err)
 }
 
+// Load is the throughput of all live nodes in the last minute.
+type Load = dbsqlc.NodesLoadRow
+
+// NodesLoad adds up the reports of the live nodes.
+func (s *Store) NodesLoad(ctx context.Context, zombieAfter time.Duration) (Load, error) {
+	row, err := s.q.NodesLoad(ctx, s.kept, zombieAfter.Microseconds())
+	return row, mapped("load of the nodes", err)
+}
+
 // DrainNode requests that a node drains. It returns process.ErrNodeNotFound if the node does not
 // exist.
 func (s *Store) DrainNode(ctx context.Context, nodeID int64, by ...process.Actor) (Node, error) {

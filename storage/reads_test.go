@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 func TestReadHistory(t *testing.T) {
@@ -222,7 +223,7 @@ func TestKeptConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.process("p")
-	_, err := b.QueueDepths(t.Context(), []string{ns}, 10)
+	_, err := insight.QueueDepths(t.Context(), b.Store, []string{ns}, 10)
 	_, err2 := b.ReadRequests(t.Context(), process.RequestID(ns, "p", "k"))
 	must(t, 0, errors.Join(err, err2))
 	equal(t, "queries", ask[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'progressor kept'

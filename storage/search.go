@@ -235,26 +235,8 @@ func (s *Store) ListRunning(ctx context.Context, known []int64, age time.Duratio
 	return claimsOf(rows), mapped("list running", err)
 }
 
-// Depth is the number of tasks in a namespace that wait although they could run.
-type Depth struct {
-	Namespace string
-	Waiting   int64 // counted to the limit
-	Oldest    time.Duration
-}
-
 // CountBacklog returns how many tasks of a namespace wait for a slot, counted to limit.
 func (s *Store) CountBacklog(ctx context.Context, namespace string, limit int) (int, error) {
 	n, err := s.q.CountBacklog(ctx, s.hot, dbsqlc.CountBacklogParams{Namespace: namespace, Lim: int32(limit)})
 	return int(n), mapped("count backlog", err)
-}
-
-// QueueDepths returns how many tasks of each namespace could run now, counted to limit, and how
-// long the oldest has waited.
-func (s *Store) QueueDepths(ctx context.Context, namespaces []string, limit int) ([]Depth, error) {
-	rows, err := s.q.QueueDepths(ctx, s.general, dbsqlc.QueueDepthsParams{Namespaces: namespaces, Lim: int32(limit)})
-	depths := make([]Depth, len(rows))
-	for n, r := range rows {
-		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}
-	}
-	return depths, mapped("queue depths", err)
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 // counts returns the number of processes of a namespace by status, in one line.
 func (b *bench) counts(namespace string) string {
 	b.t.Helper()
-	counts, err := b.CountProcesses(b.t.Context(), namespace)
+	counts, err := insight.CountProcesses(b.t.Context(), b.Store, namespace)
 	text := ""
 	for _, s := range process.Statuses() {
 		if n := must(b.t, counts, err)[s]; n != 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -38,6 +39,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 // node is an engine of a test that runs bulks.
 type node struct {
 	*engine.Engine
+	*insight.Insight
 	*bulk.Bulks
 	put   func(testing.TB, *progressorv1.Namespace)
 	store *storage.Store
@@ -57,7 +59,7 @@ func start(t testing.TB, dsn string, change ...func(*bulk.Bulks)) *node {
 		}
 		return []engine.Kind{bulks.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
-	return &node{n.Engine, bulks, n.Put, n.Store, storagetest.Connect(t, dsn), n.Stop}
+	return &node{n.Engine, n.Insight, bulks, n.Put, n.Store, storagetest.Connect(t, dsn), n.Stop}
 }
 
 func obey(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {

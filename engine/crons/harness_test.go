@@ -15,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -41,6 +42,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 // node is an engine of a test that runs crons.
 type node struct {
 	*engine.Engine
+	*insight.Insight
 	*crons.Crons
 	jobs     *jobs.Jobs
 	flows    *flows.Flows
@@ -67,7 +69,7 @@ func start(t testing.TB, dsn string) *node {
 		c.RunBy(f)
 		return append(c.Kinds(), q.Kind(), f.Kind())
 	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
-	return &node{n.Engine, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
+	return &node{n.Engine, n.Insight, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
 }
 
 // obey runs a process according to its args. complete and fail end it, and timeout fails it with

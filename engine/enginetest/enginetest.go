@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -18,6 +19,7 @@ import (
 // Node is a running engine of a test.
 type Node struct {
 	*engine.Engine
+	*insight.Insight
 	Store *storage.Store
 	Stop  func() // drains the engine and closes the store; the end of the test also calls it
 }
@@ -51,7 +53,7 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- e.Run(running) }()
-	n := &Node{Engine: e, Store: store, Stop: sync.OnceFunc(func() {
+	n := &Node{Engine: e, Insight: insight.New(e), Store: store, Stop: sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/storage/insight"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
@@ -39,7 +40,7 @@ func TestFailingRunIsReported(t *testing.T) {
 	})
 	report := func() string {
 		t.Helper()
-		tasks, err := n.store.ListFailingTasks(t.Context(), time.Minute, 10)
+		tasks, err := insight.ListFailingTasks(t.Context(), n.db, time.Minute, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -37,6 +38,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 // processor obey. Workers poll the jobs of namespace "pull".
 type node struct {
 	*engine.Engine
+	*insight.Insight
 	*flows.Flows
 	jobs  *jobs.Jobs
 	db    *pgxpool.Pool
@@ -62,7 +64,7 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	return &node{n.Engine, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
+	return &node{n.Engine, n.Insight, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
 // obey executes a job or a process according to its args. {"fail": "why"} fails. Anything else

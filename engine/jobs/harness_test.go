@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
@@ -29,6 +30,7 @@ const testTimeout = time.Minute
 // poll namespace "pull".
 type node struct {
 	*engine.Engine
+	*insight.Insight
 	*jobs.Jobs
 	put func(testing.TB, *progressorv1.Namespace)
 	db  *pgxpool.Pool
@@ -42,7 +44,7 @@ func start(t testing.TB, dsn string, p processor.Processor) *node {
 		return []engine.Kind{q.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, pullNamespace(nil))
-	return &node{n.Engine, q, n.Put, storagetest.Connect(t, dsn)}
+	return &node{n.Engine, n.Insight, q, n.Put, storagetest.Connect(t, dsn)}
 }
 
 func pullNamespace(change func(*progressorv1.Namespace)) *progressorv1.Namespace {

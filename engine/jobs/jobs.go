@@ -45,7 +45,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 // Kind returns the kind of jobs for the engine.
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
-		Name: storage.JobKind, Decide: decide, Forget: q.forget,
+		Name: process.JobKind, Decide: decide, Forget: q.forget,
 		Run: q.run, Pause: q.pause, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 	}
 }

@@ -10,7 +10,7 @@ import (
 func (s *insights) CountProcesses(
 	ctx context.Context, r *progressorv1.CountProcessesRequest,
 ) (*progressorv1.CountProcessesResponse, error) {
-	counts, err := s.engine.CountProcesses(ctx, r.GetNamespace())
+	counts, err := s.insight.CountProcesses(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, err
 	}

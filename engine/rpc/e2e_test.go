@@ -17,6 +17,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -67,7 +68,7 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w.url = listen(t, NewHandler(
-		Config{Engine: e, Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
+		Config{Engine: e, Insight: insight.New(e), Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n",

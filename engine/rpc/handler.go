@@ -19,6 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -40,6 +41,7 @@ const (
 // Config configures the handler.
 type Config struct {
 	Engine     *engine.Engine
+	Insight    *insight.Insight
 	Bulks      *bulk.Bulks           // nil if BulkService is not served
 	Flows      *flows.Flows          // nil if FlowService is not served
 	Crons      *crons.Crons          // nil if CronService is not served
@@ -80,7 +82,7 @@ func NewHandler(cfg Config) http.Handler {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}
 	s := served{
-		&processes{engine: e}, &namespaces{engine: e}, &insights{engine: e},
+		&processes{engine: e}, &namespaces{engine: e, insight: cfg.Insight}, &insights{engine: e, insight: cfg.Insight},
 		progressorv1connect.UnimplementedBulkServiceHandler{},
 		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{},
 		&jobEventService{engine: e}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},

@@ -4,26 +4,28 @@ import (
 	"context"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/insight"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // insights serves InsightService.
 type insights struct {
-	engine *engine.Engine
+	engine  *engine.Engine
+	insight *insight.Insight
 }
 
 // ExplainProcess reports where the time of a process went, what it waits for, and what comes next.
 func (s *insights) ExplainProcess(
 	ctx context.Context, r *progressorv1.ExplainProcessRequest,
 ) (*progressorv1.ExplainProcessResponse, error) {
-	return s.engine.ExplainProcess(ctx, keyOf(r))
+	return s.insight.ExplainProcess(ctx, keyOf(r))
 }
 
 // ListNodes lists the nodes.
 func (s *insights) ListNodes(
 	ctx context.Context, _ *progressorv1.ListNodesRequest,
 ) (*progressorv1.ListNodesResponse, error) {
-	nodes, err := s.engine.ListNodes(ctx)
+	nodes, err := s.insight.ListNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +47,7 @@ func (s *insights) DrainNode(
 func (s *insights) ListErrors(
 	ctx context.Context, r *progressorv1.ListErrorsRequest,
 ) (*progressorv1.ListErrorsResponse, error) {
-	groups, next, err := s.engine.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
+	groups, next, err := s.insight.ListErrors(ctx, r.GetNamespace(), int(r.GetPageSize()), r.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +58,14 @@ func (s *insights) ListErrors(
 func (s *insights) GetOverview(
 	ctx context.Context, r *progressorv1.GetOverviewRequest,
 ) (*progressorv1.GetOverviewResponse, error) {
-	return s.engine.GetOverview(ctx, r.GetNamespace())
+	return s.insight.GetOverview(ctx, r.GetNamespace())
 }
 
 // ListAudit lists audit entries.
 func (s *insights) ListAudit(
 	ctx context.Context, r *progressorv1.ListAuditRequest,
 ) (*progressorv1.ListAuditResponse, error) {
-	entries, next, err := s.engine.ListAudit(ctx, r)
+	entries, next, err := s.insight.ListAudit(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/insight"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // namespaces serves NamespaceService.
 type namespaces struct {
-	engine *engine.Engine
+	engine  *engine.Engine
+	insight *insight.Insight
 }
 
 // PutNamespace creates a namespace or replaces its settings.
@@ -49,7 +51,7 @@ func (s *namespaces) ListNamespaces(
 func (s *namespaces) GetNamespaceHealth(
 	ctx context.Context, r *progressorv1.GetNamespaceHealthRequest,
 ) (*progressorv1.GetNamespaceHealthResponse, error) {
-	list, err := s.engine.NamespaceHealth(ctx, r.GetNamespace())
+	list, err := s.insight.NamespaceHealth(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 // kept returns a database that outlives the run, by its name.
@@ -82,7 +83,7 @@ func (r *runner) inKept(ctx context.Context, d *scratch, s *site, v variant) err
 }
 
 func countThere(ctx context.Context, s *site) (int, error) {
-	counts, err := s.engine.CountProcesses(ctx, namespaceName)
+	counts, err := insight.CountProcesses(ctx, s.store, namespaceName)
 	there := 0
 	for _, n := range counts {
 		there += int(n)

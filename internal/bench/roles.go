@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -104,7 +105,8 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 		}
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: s.engine, Jobs: s.jobs, Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
+		Engine: s.engine, Insight: insight.New(s.engine), Jobs: s.jobs, Logger: log, Registerer: s.registry,
+		Gatherer: s.registry, Version: env.Version,
 	})
 	debug.FreeOSMemory() // as `progressor serve` does when it is ready
 	if err = announce(env.Stdout, listener); err == nil {

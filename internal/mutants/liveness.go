@@ -4,32 +4,32 @@ package main
 var livenessMutants = []mutant{
 	{
 		name: "health-best-counts", breaks: "the worst problem is the health of a namespace",
-		file: "engine/health.go", old: "status = max(status, p.GetStatus())", planted: "status = min(status, p.GetStatus())",
+		file: "engine/insight/health.go", old: "status = max(status, p.GetStatus())", planted: "status = min(status, p.GetStatus())",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
 		name: "health-without-connection", breaks: "the health of one namespace covers a connection to its processor",
-		file: "engine/health.go", old: "if namespace != \"\" {", planted: "if namespace == \"\" {",
+		file: "engine/insight/health.go", old: "if namespace != \"\" {", planted: "if namespace == \"\" {",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
 		name: "health-of-this-node-only", breaks: "other nodes may run what this node cannot",
-		file: "engine/health.go", old: "if e.peers.others() > 0 { // they", planted: "if e.peers.others() < 0 { // they",
+		file: "engine/insight/health.go", old: "if node.Others > 0 { // they", planted: "if node.Others < 0 { // they",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
 		name: "health-without-workers", breaks: "a namespace without workers is down",
-		file: "engine/health.go", old: "ns.lease > 0 && h.GetWorkers() == 0", planted: "ns.lease > 0 && h.GetWorkers() < 0",
+		file: "engine/insight/health.go", old: "ns.HasWorkers && h.GetWorkers() == 0", planted: "ns.HasWorkers && h.GetWorkers() < 0",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
 		name: "health-of-the-last-task", breaks: "a connection that was just accepted counts, not the last task",
-		file: "engine/health.go", old: "case unreachable != nil && ns.away.Load():", planted: "case ns.away.Load():",
+		file: "engine/insight/health.go", old: "case unreachable != nil && ns.Away:", planted: "case ns.Away:",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
 		name: "old-errors-count", breaks: "an old error is no problem of a namespace",
-		file: "engine/health.go", old: " && h.GetNewestErrorAge().AsDuration() < freshError", planted: "",
+		file: "engine/insight/health.go", old: " && h.GetNewestErrorAge().AsDuration() < freshError", planted: "",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{

@@ -13,7 +13,7 @@ import (
 )
 
 // Kind is the kind of processes that are runs.
-const Kind = storage.FlowKind
+const Kind = process.FlowKind
 
 // Status is the status of a run as stored in flow_runs.
 type Status = dbsqlc.FlowStatus

@@ -80,7 +80,7 @@ func (p *parser) state(r restriction) (node, error) {
 }
 
 // onlyJobs matches only jobs.
-var onlyJobs = Filter{&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: storage.JobKind}}}
+var onlyJobs = Filter{&comparison{field: fieldKind, operator: equals, value: value{kind: isText, text: process.JobKind}}}
 
 // The orders of a list of jobs by their names in the API.
 var jobOrders = map[string]string{

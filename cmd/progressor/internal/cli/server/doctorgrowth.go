@@ -10,7 +10,7 @@ import (
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/output"
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
@@ -114,14 +114,17 @@ func (e *examination) lookAtFailing(ctx context.Context, conn *pgx.Conn) error {
 	if e.Schema.Version == 0 {
 		return nil
 	}
-	tasks, err := storage.ListFailingTasks(ctx, conn, longFailing, longestListed)
+	tasks, err := insight.ListFailingTasks(ctx, conn, longFailing, longestListed)
+	if err != nil {
+		return fmt.Errorf("list failing tasks: %w", err)
+	}
 	for _, t := range tasks {
 		e.warn(fmt.Sprintf("progressor explain %s %s; look for the error in the log of PostgreSQL and of the nodes",
 			output.ShellWord(t.Key.Namespace), output.ShellWord(t.Key.ProcessID)),
 			"%s has made no progress for %.0f s: attempt %d of its task %d (%s) failed: %s: %s",
 			internalObject(t.Key), t.For.Seconds(), t.Attempt, t.TaskID, t.Type, t.Reason, t.Message)
 	}
-	return err
+	return nil
 }
 
 // internalObject names what a process of an internal kind stands for, such as "run shop/r-1".

@@ -25,6 +25,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
@@ -110,6 +111,7 @@ func (n *node) run(ctx context.Context) error {
 	runs := flows.New(eng, store, queue.NewJob, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
+	insights := insight.New(eng)
 	bulks := bulk.New(eng, jobTarget(queue), runTarget(runs))
 	eng.Add(bulks.Kind())
 	if err := n.put(ctx, eng, runs); err != nil {
@@ -117,7 +119,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	var complete atomic.Bool // everything in the configuration is stored
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
+		Engine: eng, Insight: insights, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
 		Console: n.console,
 		Ready: func() error {
 			if !complete.Load() {
@@ -128,6 +130,7 @@ func (n *node) run(ctx context.Context) error {
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return eng.Run(ctx) })
+	group.Go(func() error { return insights.Sample(ctx) })
 	group.Go(func() error { return rpc.Serve(ctx, n.listener, handler, log, n.engine.DrainTimeout+drainMargin) })
 	group.Go(func() error { return n.debug.serve(ctx, log) })
 	group.Go(func() error {

@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 // Returned samples do not change, and the oldest samples are dropped.
 func TestTrendKeepsAnHour(t *testing.T) {
 	t.Parallel()
-	tr := newSampleHistory(bare())
+	tr := &sampleHistory{}
 	var before []*progressorv1.OverviewSample
 	for n := range maxSamples + 2 {
 		tr.keep(&progressorv1.OverviewSample{Time: &timestamppb.Timestamp{Seconds: int64(n)}})

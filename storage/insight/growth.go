@@ -1,9 +1,10 @@
-package storage
+package insight
 
 import (
 	"context"
 	"time"
 
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -18,20 +19,22 @@ type Growth struct {
 }
 
 // ReadGrowth reads Growth. It counts to limit.
-func (s *Store) ReadGrowth(ctx context.Context, retention time.Duration, limit int) (Growth, error) {
-	r, err := s.q.ReadGrowth(ctx, s.general, dbsqlc.ReadGrowthParams{
+func ReadGrowth(ctx context.Context, s *storage.Store, retention time.Duration, limit int) (Growth, error) {
+	r, err := read(ctx, s, "read growth", dbsqlc.New().ReadGrowth, dbsqlc.ReadGrowthParams{
 		RetentionUs: retention.Microseconds(), Lim: int32(limit),
 	})
 	if err != nil {
-		return Growth{}, mapped("read growth", err)
+		return Growth{}, err
 	}
 	g := Growth{
-		KeyOverdue: microseconds(r.KeyOverdueUs), MessageAge: microseconds(r.MessageAgeUs),
+		KeyOverdue: time.Duration(r.KeyOverdueUs) * time.Microsecond, MessageAge: time.Duration(r.MessageAgeUs) * time.Microsecond,
 		Messages: r.Messages, Backlogs: r.Backlogs,
 	}
 	// sqlc does not know the system catalogs.
-	err = s.general.QueryRow(ctx, `
+	err = s.ReadOne(ctx, "read the age of the database", func(ctx context.Context, db storage.DB) error {
+		return db.QueryRow(ctx, `
 		SELECT age(datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint
 		FROM pg_database WHERE datname = current_database()`).Scan(&g.XIDAge, &g.FreezeMaxAge)
-	return g, mapped("read the age of the database", err)
+	})
+	return g, err
 }

@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
@@ -19,10 +19,10 @@ const (
 // depthsCollector exports the backlog of each namespace. It queries the database only during
 // scrapes.
 type depthsCollector struct {
-	engine *Engine
-	mu     sync.Mutex
-	looked time.Time       // time of the last read, also if it failed
-	depths []storage.Depth // nil if the last read failed
+	insight *Insight
+	mu      sync.Mutex
+	looked  time.Time       // time of the last read, also if it failed
+	depths  []insight.Depth // nil if the last read failed
 }
 
 var (
@@ -43,17 +43,17 @@ func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Since(c.looked) > depthAge {
-		names := make([]string, 0, len(c.engine.registry.all()))
-		for name, ns := range c.engine.registry.all() {
-			if !ns.paused { // a paused namespace is not expected to run tasks
+		var names []string
+		for _, name := range c.insight.engine.NamespaceNames() {
+			if !c.insight.engine.IsPaused(name) { // a paused namespace is not expected to run tasks
 				names = append(names, name)
 			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()
-		depths, err := c.engine.store.QueueDepths(ctx, names, depthLimit)
+		depths, err := insight.QueueDepths(ctx, c.insight.store, names, depthLimit)
 		if err != nil {
-			c.engine.log.Warn("cannot read queue depths", "error", err)
+			c.insight.log.Warn("cannot read queue depths", "error", err)
 		}
 		c.depths, c.looked = depths, time.Now()
 	}

@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
@@ -26,10 +28,10 @@ var failingProcesses = prometheus.NewDesc("progressor_failing_internal_processes
 // failingCollector counts processes of internal kinds whose tasks fail. It reads the database when
 // it is scraped.
 type failingCollector struct {
-	engine *Engine
-	mu     sync.Mutex
-	read   time.Time
-	counts map[string]int // by kind
+	insight *Insight
+	mu      sync.Mutex
+	read    time.Time
+	counts  map[string]int // by kind
 }
 
 // Describe implements prometheus.Collector.
@@ -41,11 +43,11 @@ func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	if c.read.IsZero() || time.Since(c.read) > growthAge {
 		if err := c.count(); err != nil {
-			c.engine.log.Warn("cannot read failing tasks", "error", err)
+			c.insight.log.Warn("cannot read failing tasks", "error", err)
 			return
 		}
 	}
-	for name, k := range c.engine.kinds {
+	for name, k := range c.insight.engine.RegisteredKinds() {
 		if k.Processor != nil {
 			ch <- prometheus.MustNewConstMetric(failingProcesses, prometheus.GaugeValue, float64(c.counts[name]), name)
 		}
@@ -55,7 +57,11 @@ func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
 func (c *failingCollector) count() error {
 	ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 	defer cancel()
-	tasks, err := c.engine.store.ListFailingTasks(ctx, failingFor, failingLimit)
+	var tasks []insight.FailingTask
+	err := c.insight.store.ReadOne(ctx, "list failing tasks", func(ctx context.Context, db storage.DB) (err error) {
+		tasks, err = insight.ListFailingTasks(ctx, db, failingFor, failingLimit)
+		return err
+	})
 	if err != nil {
 		return err
 	}

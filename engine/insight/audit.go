@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -11,16 +11,13 @@ import (
 // ListAudit lists audit entries that match a filter (see storage/search), newest first. If the
 // namespace is "", it lists all entries, including those of nodes. A page may have fewer entries
 // than requested, or none, and still have a next page.
-func (e *Engine) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
-	share := e.shareOf(r.GetNamespace())
-	if err := e.admit(share); err != nil {
+func (i *Insight) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
+	_, leave, err := i.engine.EnterRead(ctx, r.GetNamespace())
+	if err != nil {
 		return nil, "", err
 	}
-	defer e.leave(share)
-	if _, err := e.namesOf(ctx, r.GetNamespace()); err != nil {
-		return nil, "", err
-	}
-	page, err := search.ListAudit(ctx, e.store, search.AuditQuery{
+	defer leave()
+	page, err := search.ListAudit(ctx, i.store, search.AuditQuery{
 		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
 	})
 	if err != nil {

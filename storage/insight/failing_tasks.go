@@ -1,10 +1,11 @@
-package storage
+package insight
 
 import (
 	"context"
 	"time"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
@@ -22,12 +23,14 @@ type FailingTask struct {
 // ListFailingTasks returns tasks of processes of internal kinds that have failed for longer than
 // minAge, in no particular order, up to limit. Tasks that wait for an operator are not among them.
 // db needs the search_path progressor.
-func ListFailingTasks(ctx context.Context, db DB, minAge time.Duration, limit int) ([]FailingTask, error) {
+func ListFailingTasks(
+	ctx context.Context, db storage.DB, minAge time.Duration, limit int,
+) ([]FailingTask, error) {
 	rows, err := dbsqlc.New().ListFailingTasks(ctx, db, dbsqlc.ListFailingTasksParams{
 		MinAgeUs: minAge.Microseconds(), Lim: int32(limit),
 	})
 	if err != nil {
-		return nil, mapped("list failing tasks", err)
+		return nil, err
 	}
 	tasks := make([]FailingTask, len(rows))
 	for i, r := range rows {
@@ -38,9 +41,4 @@ func ListFailingTasks(ctx context.Context, db DB, minAge time.Duration, limit in
 		}
 	}
 	return tasks, nil
-}
-
-// ListFailingTasks is the function of the same name on the database of the store.
-func (s *Store) ListFailingTasks(ctx context.Context, minAge time.Duration, limit int) ([]FailingTask, error) {
-	return ListFailingTasks(ctx, s.general, minAge, limit)
 }

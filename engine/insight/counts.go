@@ -1,24 +1,22 @@
-package engine
+package insight
 
 import (
 	"context"
 	"strings"
 
 	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 // CountProcesses returns the number of processes in each status, by its lower case name. If the
 // namespace is "", it counts all namespaces together. Processes in INIT count as running.
-func (e *Engine) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
+func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
+	_, leave, err := i.engine.EnterRead(ctx, namespace)
+	if err != nil {
 		return nil, err
 	}
-	defer e.leave(share)
-	if _, err := e.namesOf(ctx, namespace); err != nil {
-		return nil, err
-	}
-	counted, err := e.store.CountProcesses(ctx, namespace)
+	defer leave()
+	counted, err := insight.CountProcesses(ctx, i.store, namespace)
 	if err != nil {
 		return nil, err
 	}

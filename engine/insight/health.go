@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -8,8 +8,12 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/internal/durations"
+	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/insight"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
@@ -30,41 +34,36 @@ type reacher interface {
 
 // NamespaceHealth reports whether the tasks of a namespace run, as this node sees it. An empty name
 // means all namespaces, without a connection to their processors.
-func (e *Engine) NamespaceHealth(ctx context.Context, namespace string) ([]*progressorv1.NamespaceHealth, error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
-		return nil, err
-	}
-	defer e.leave(share)
-	names, err := e.namesOf(ctx, namespace)
+func (i *Insight) NamespaceHealth(ctx context.Context, namespace string) ([]*progressorv1.NamespaceHealth, error) {
+	names, leave, err := i.engine.EnterRead(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	names = names[:min(len(names), maxHealthNamespaces)]
-	overviews, err := e.overviewOf(ctx, names)
+	overviews, err := i.overviewOf(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	ages, err := e.store.NewestErrors(ctx, names)
+	ages, err := insight.NewestErrors(ctx, i.store, names)
 	if err != nil {
 		return nil, err
 	}
-	all := e.registry.all()
 	list := make([]*progressorv1.NamespaceHealth, 0, len(overviews))
 	for _, o := range overviews {
-		ns, ok := all[o.GetNamespace()]
-		if !ok {
+		ns, known := i.engine.NamespaceState(o.GetNamespace())
+		if !known {
 			continue
 		}
 		h := healthOf(o)
-		if age, ok := ages[ns.name]; ok {
+		if age, ok := ages[o.GetNamespace()]; ok {
 			h.NewestErrorAge = durationpb.New(age)
 		}
 		unreachable := errNotTried
 		if namespace != "" {
-			unreachable = e.reach(ctx, ns)
+			unreachable = i.reach(ctx, ns.Processor)
 		}
-		h.Problems = append(e.obstacles(ns, h, unreachable), symptoms(ns, h)...)
+		h.Problems = append(i.obstacles(&ns, h, unreachable), symptoms(&ns, h)...)
 		h.Status = worst(h.GetProblems())
 		list = append(list, h)
 	}
@@ -93,14 +92,14 @@ var errNotTried = errors.New("no connection was opened")
 
 // reach opens a connection to the processor of a namespace. It returns an error if the processor
 // does not accept it, and errNotTried if the processor is not reached by connections.
-func (e *Engine) reach(ctx context.Context, ns *namespace) error {
-	p, ok := ns.processor.(reacher)
-	if !ok || e.cfg.RequestsOnly {
+func (i *Insight) reach(ctx context.Context, p processor.Processor) error {
+	r, ok := p.(reacher)
+	if !ok || i.engine.RequestsOnly() {
 		return errNotTried
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	return p.Reach(ctx)
+	return r.Reach(ctx)
 }
 
 // The statuses of problems.
@@ -111,38 +110,39 @@ const (
 
 // obstacles returns the reasons why no task of a namespace starts. unreachable is the result of
 // reach.
-func (e *Engine) obstacles(
-	ns *namespace, h *progressorv1.NamespaceHealth, unreachable error,
+func (i *Insight) obstacles(
+	ns *engine.NamespaceState, h *progressorv1.NamespaceHealth, unreachable error,
 ) (problems []*progressorv1.HealthProblem) {
 	if h.GetPaused() {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_PAUSED, Status: down,
-			Detail: "the namespace is paused: requests wait", Next: "progressor namespace resume " + ns.name,
+			Detail: "the namespace is paused: requests wait", Next: "progressor namespace resume " + h.GetNamespace(),
 		})
 	}
-	if !e.tasksRun() {
+	node := i.engine.NodeState()
+	if !node.TasksRun {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_NO_NODE, Status: down,
 			Detail: "no node that is alive runs tasks", Next: "start one: progressor serve",
 		})
 	}
-	if e.cfg.RequestsOnly {
+	if i.engine.RequestsOnly() {
 		return problems // only nodes that run tasks need the processor
 	}
 	here := &progressorv1.HealthProblem{Kind: progressorv1.HealthProblem_KIND_UNREACHABLE, Status: down}
-	if e.peers.others() > 0 { // they may have the processor, or reach it
+	if node.Others > 0 { // they may have the processor, or reach it
 		here.Status = degraded
 	}
 	switch {
-	case ns.unservable != nil:
-		here.Kind, here.Detail = progressorv1.HealthProblem_KIND_UNSERVABLE, cut(ns.unservable.Error())
-		here.Next = "change the processor (progressor namespace get " + ns.name + "), or start a program that has it"
+	case ns.Unservable != nil:
+		here.Kind, here.Detail = progressorv1.HealthProblem_KIND_UNSERVABLE, cut(ns.Unservable.Error())
+		here.Next = "change the processor (progressor namespace get " + h.GetNamespace() + "), or start a program that has it"
 	case unreachable != nil && !errors.Is(unreachable, errNotTried):
 		here.Detail = cut(unreachable.Error())
-		here.Next = "start the processor, or correct its URL: progressor namespace get " + ns.name
-	case unreachable != nil && ns.away.Load():
+		here.Next = "start the processor, or correct its URL: progressor namespace get " + h.GetNamespace()
+	case unreachable != nil && ns.Away:
 		here.Detail = "the last task of this node did not reach the processor"
-		here.Next = "check the connection: progressor namespace health " + ns.name
+		here.Next = "check the connection: progressor namespace health " + h.GetNamespace()
 	default:
 		return problems
 	}
@@ -150,15 +150,15 @@ func (e *Engine) obstacles(
 }
 
 // symptoms returns what shows that tasks of a namespace wait or fail.
-func symptoms(ns *namespace, h *progressorv1.NamespaceHealth) (problems []*progressorv1.HealthProblem) {
-	if ns.lease > 0 && h.GetWorkers() == 0 {
+func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (problems []*progressorv1.HealthProblem) {
+	if ns.HasWorkers && h.GetWorkers() == 0 {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_NO_WORKERS, Status: down,
 			Detail: "no worker has polled in the last " + durations.Exact(workerAlive),
-			Next:   "start a worker: progressor worker run --namespace " + ns.name,
+			Next:   "start a worker: progressor worker run --namespace " + h.GetNamespace(),
 		})
 	}
-	if ns.paused {
+	if ns.Paused {
 		return problems // its tasks are expected to wait
 	}
 	if age := h.GetOldestRunnableAge().AsDuration(); age > healthyWait {
@@ -169,10 +169,10 @@ func symptoms(ns *namespace, h *progressorv1.NamespaceHealth) (problems []*progr
 			Next: "add workers, nodes or max_running, or make the processor faster",
 		})
 	}
-	if ns.lease == 0 && h.GetRunnable() >= int64(ns.maxBacklog) {
+	if !ns.HasWorkers && h.GetRunnable() >= int64(ns.MaxBacklog) {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_BACKLOG_FULL, Status: degraded,
-			Detail: fmt.Sprintf("requests are rejected: max_backlog tasks wait, %d", ns.maxBacklog),
+			Detail: fmt.Sprintf("requests are rejected: max_backlog tasks wait, %d", ns.MaxBacklog),
 			Next:   "add nodes or max_running, make the processor faster, or raise max_backlog",
 		})
 	}
@@ -181,13 +181,14 @@ func symptoms(ns *namespace, h *progressorv1.NamespaceHealth) (problems []*progr
 			Kind: progressorv1.HealthProblem_KIND_ERRORS, Status: degraded,
 			Detail: fmt.Sprintf("a process has failed in the last %s; %d are in ERROR",
 				durations.Exact(freshError), h.GetProcessesInError()),
-			Next: "progressor errors " + ns.name,
+			Next: "progressor errors " + h.GetNamespace(),
 		})
 	}
 	return problems
 }
 
-// tasksRun reports whether a live node runs tasks.
-func (e *Engine) tasksRun() bool {
-	return !e.cfg.RequestsOnly && e.takesTasks() || e.peers.others() > 0
-}
+// maxDetail is the maximum length of the detail of a problem in bytes.
+const maxDetail = 4096
+
+// cut returns the beginning of a text, without characters that the API cannot carry.
+func cut(text string) string { return wire.Plain(text[:min(len(text), maxDetail)]) }

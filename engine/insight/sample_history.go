@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
@@ -19,16 +20,12 @@ const (
 // sampleHistory keeps samples of the overview, so that a client that opens it sees the recent past.
 // Sampling costs two small statements every ten seconds, however many clients there are.
 type sampleHistory struct {
-	engine *Engine
-
 	mu      sync.Mutex
 	samples []*progressorv1.OverviewSample
 }
 
-func newSampleHistory(e *Engine) *sampleHistory { return &sampleHistory{engine: e} }
-
-// Run takes samples until ctx is cancelled.
-func (t *sampleHistory) Run(ctx context.Context) error {
+// Sample takes samples for the overview until ctx is cancelled.
+func (i *Insight) Sample(ctx context.Context) error {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
 	for {
@@ -36,20 +33,20 @@ func (t *sampleHistory) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			t.runOnce(ctx)
+			i.sampleOnce(ctx)
 		}
 	}
 }
 
-// runOnce takes a sample. While the database is unavailable it takes none, because a gap is better
+// sampleOnce takes a sample. While the database is unavailable it takes none, because a gap is better
 // than a wrong value.
-func (t *sampleHistory) runOnce(ctx context.Context) {
-	sample, err := t.take(ctx)
+func (i *Insight) sampleOnce(ctx context.Context) {
+	sample, err := i.takeSample(ctx)
 	if err != nil {
-		t.engine.log.Debug("cannot take a sample for the overview", "error", err)
+		i.log.Debug("cannot take a sample for the overview", "error", err)
 		return
 	}
-	t.keep(sample)
+	i.samples.keep(sample)
 }
 
 func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
@@ -62,29 +59,27 @@ func (t *sampleHistory) keep(sample *progressorv1.OverviewSample) {
 	t.samples = append(t.samples, sample)
 }
 
-func (t *sampleHistory) take(ctx context.Context) (*progressorv1.OverviewSample, error) {
-	e := t.engine
+func (i *Insight) takeSample(ctx context.Context) (*progressorv1.OverviewSample, error) {
 	limited, cancel := context.WithTimeout(ctx, depthTimeout)
 	defer cancel()
-	load, err := e.store.NodesLoad(limited, e.cfg.ZombieAfter)
+	load, err := i.store.NodesLoad(limited, i.engine.Config().ZombieAfter)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for name, ns := range e.registry.all() {
-		if !ns.paused {
+	for _, name := range i.engine.NamespaceNames() {
+		if !i.engine.IsPaused(name) {
 			names = append(names, name)
 		}
 	}
-	depths, err := e.store.QueueDepths(limited, names, depthLimit)
+	depths, err := insight.QueueDepths(limited, i.store, names, depthLimit)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	p50, p99 := e.minuteStats.processing(now)
+	node := i.engine.NodeState()
 	sample := &progressorv1.OverviewSample{
-		Time: timestamppb.New(now), TasksPerSecond: load.TasksPerSecond, TimerLatenessP99: known(load.TimerLatenessP99),
-		ProcessingP50: known(p50), ProcessingP99: known(p99),
+		Time: timestamppb.Now(), TasksPerSecond: load.TasksPerSecond, TimerLatenessP99: known(load.TimerLatenessP99),
+		ProcessingP50: known(node.ProcessingP50), ProcessingP99: known(node.ProcessingP99),
 	}
 	oldest := time.Duration(0)
 	for _, d := range depths {

@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 // growthAge is the maximum age of the values of growthCollector.
@@ -16,10 +16,10 @@ const growthAge = 15 * time.Second
 // growthCollector exports metrics that show whether database maintenance falls behind. It queries
 // the database only during scrapes.
 type growthCollector struct {
-	engine *Engine
-	mu     sync.Mutex
-	looked time.Time
-	growth storage.Growth
+	insight *Insight
+	mu      sync.Mutex
+	looked  time.Time
+	growth  insight.Growth
 }
 
 var (
@@ -53,9 +53,9 @@ func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
 	if c.looked.IsZero() || time.Since(c.looked) > growthAge {
 		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
 		defer cancel()
-		growth, err := c.engine.store.ReadGrowth(ctx, c.engine.cfg.KeyRetention, depthLimit)
+		growth, err := insight.ReadGrowth(ctx, c.insight.store, c.insight.engine.Config().KeyRetention, depthLimit)
 		if err != nil {
-			c.engine.log.Warn("cannot read the growth metrics of the database", "error", err)
+			c.insight.log.Warn("cannot read the growth metrics of the database", "error", err)
 			return
 		}
 		c.growth, c.looked = growth, time.Now()

@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
@@ -25,25 +25,21 @@ const (
 )
 
 // GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes.
-func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
-		return nil, err
-	}
-	defer e.leave(share)
-	names, err := e.namesOf(ctx, namespace)
+func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
+	names, leave, err := i.engine.EnterRead(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := e.store.CountWaiting(ctx, names, maxWaitingCounted)
+	defer leave()
+	waiting, err := insight.CountWaiting(ctx, i.store, names, maxWaitingCounted)
 	if err != nil {
 		return nil, err
 	}
-	load, err := e.store.NodesLoad(ctx, e.cfg.ZombieAfter)
+	load, err := i.store.NodesLoad(ctx, i.engine.Config().ZombieAfter)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := e.ListNodes(ctx)
+	nodes, err := i.ListNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +48,11 @@ func (e *Engine) GetOverview(ctx context.Context, namespace string) (*progressor
 		WaitingByWhat: map[string]int64{
 			"time": waiting.Time, "place": waiting.Place, "process": waiting.Process, "operator": waiting.Operator, "constraint": waiting.Bound,
 		},
-		TimerLatenessP99: known(load.TimerLatenessP99), Samples: e.sampleHistory.all(),
+		TimerLatenessP99: known(load.TimerLatenessP99), Samples: i.samples.all(),
 	}
-	p50, p99 := e.minuteStats.processing(time.Now())
-	overview.ProcessingP50, overview.ProcessingP99 = known(p50), known(p99)
-	overview.Namespaces, err = e.overviewOf(ctx, names)
+	node := i.engine.NodeState()
+	overview.ProcessingP50, overview.ProcessingP99 = known(node.ProcessingP50), known(node.ProcessingP99)
+	overview.Namespaces, err = i.overviewOf(ctx, names)
 	oldest := time.Duration(0)
 	for _, ns := range overview.GetNamespaces() {
 		for status, count := range ns.GetCountByStatus() {
@@ -80,29 +76,28 @@ func known(d time.Duration) *durationpb.Duration {
 }
 
 // overviewOf summarizes each of the named namespaces.
-func (e *Engine) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
-	counts, err := e.store.CountNamespaces(ctx, names)
+func (i *Insight) overviewOf(ctx context.Context, names []string) ([]*progressorv1.NamespaceOverview, error) {
+	counts, err := insight.CountNamespaces(ctx, i.store, names)
 	if err != nil {
 		return nil, err
 	}
-	depths, err := e.store.QueueDepths(ctx, names, depthLimit)
+	depths, err := insight.QueueDepths(ctx, i.store, names, depthLimit)
 	if err != nil {
 		return nil, err
 	}
-	workers, err := e.store.CountWorkers(ctx, names, workerAlive)
+	workers, err := insight.CountWorkers(ctx, i.store, names, workerAlive)
 	if err != nil {
 		return nil, err
 	}
-	depth := map[string]storage.Depth{}
+	depth := map[string]insight.Depth{}
 	for _, d := range depths {
 		depth[d.Namespace] = d
 	}
-	all := e.registry.all()
 	list := make([]*progressorv1.NamespaceOverview, len(names))
 	for n, name := range names {
 		d := depth[name]
 		list[n] = &progressorv1.NamespaceOverview{
-			Namespace: name, Paused: all[name] != nil && all[name].paused, CountByStatus: namedCounts(counts[name]),
+			Namespace: name, Paused: i.engine.IsPaused(name), CountByStatus: namedCounts(counts[name]),
 			Runnable: d.Waiting, OldestRunnableAge: durationpb.New(d.Oldest), Workers: workers[name],
 		}
 	}

@@ -1,11 +1,11 @@
-package engine
+package insight
 
 import (
 	"testing"
 	"time"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 func TestFingerprint(t *testing.T) {
@@ -43,11 +43,11 @@ func TestFingerprint(t *testing.T) {
 func TestGroupErrors(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var broken []storage.Broken
+	var broken []insight.Broken
 	for n, detail := range []string{"order 1: gone", "öä 1", "öü 2", `say "hi*\"`, "order 27: gone", "7 is odd", "order 3: gone", "8 is odd", `say "hi*\"`, ""} {
-		broken = append(broken, storage.Broken{Detail: detail, Reason: "r", ErrorTime: noon.Add(-time.Duration(n) * time.Minute)})
+		broken = append(broken, insight.Broken{Detail: detail, Reason: "r", ErrorTime: noon.Add(-time.Duration(n) * time.Minute)})
 	}
-	broken = append(broken, storage.Broken{Detail: "a long story", Cut: true, Reason: "r", ErrorTime: noon})
+	broken = append(broken, insight.Broken{Detail: "a long story", Cut: true, Reason: "r", ErrorTime: noon})
 	groups := groupErrors(broken)
 	byMessage := map[string]*progressorv1.ErrorGroup{}
 	for _, g := range groups {
@@ -72,18 +72,18 @@ func TestGroupErrors(t *testing.T) {
 	if g.GetMessage() != "order 1: gone" || !g.GetLastTime().AsTime().Equal(noon) || !g.GetFirstTime().AsTime().Equal(noon.Add(-6*time.Minute)) {
 		t.Errorf("the first group is %v", g)
 	}
-	split := groupErrors([]storage.Broken{{Namespace: "b", Detail: "x 1"}, {Namespace: "a", Detail: "x 2"}, {Namespace: "b", Detail: "x 3"}})
+	split := groupErrors([]insight.Broken{{Namespace: "b", Detail: "x 1"}, {Namespace: "a", Detail: "x 2"}, {Namespace: "b", Detail: "x 3"}})
 	if len(split) != 2 || split[0].GetNamespace() != "b" || split[0].GetCount() != 2 || split[1].GetNamespace() != "a" || split[1].GetFilter() != `status = ERROR AND detail = "x 2"` {
 		t.Errorf("one failure in two namespaces: %v", split)
 	}
-	half := groupErrors([]storage.Broken{{Detail: "xä 1"}, {Detail: "xü 1"}, {Detail: "xä 2"}})
+	half := groupErrors([]insight.Broken{{Detail: "xä 1"}, {Detail: "xü 1"}, {Detail: "xä 2"}})
 	for _, g := range half {
 		if g.GetFilter() != `status = ERROR AND detail = "xä *"` && g.GetFilter() != `status = ERROR AND detail = "xü 1"` {
 			t.Errorf("%v", g)
 		}
 	}
 	whole := &errorGroup{common: "aä", whole: true, message: &progressorv1.ErrorGroup{}}
-	if whole.add(&storage.Broken{Detail: "aü"}); whole.common != "a" || whole.whole {
+	if whole.add(&insight.Broken{Detail: "aü"}); whole.common != "a" || whole.whole {
 		t.Errorf("common prefix: %q", whole.common)
 	}
 }

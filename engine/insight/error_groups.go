@@ -1,4 +1,4 @@
-package engine
+package insight
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/insight"
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
@@ -47,7 +47,7 @@ type errorGroup struct {
 	whole   bool   // all details are equal to common
 }
 
-func (g *errorGroup) add(b *storage.Broken) {
+func (g *errorGroup) add(b *insight.Broken) {
 	g.message.Count++
 	g.message.FirstTime = timestamppb.New(b.ErrorTime) // the processes are ordered by time, newest first
 	n := 0
@@ -74,7 +74,7 @@ type groupKey struct{ namespace, fingerprint string }
 
 // groupErrors groups processes in ERROR by namespace and fingerprint. broken must be ordered by
 // time, newest first. The largest group comes first.
-func groupErrors(broken []storage.Broken) []*progressorv1.ErrorGroup {
+func groupErrors(broken []insight.Broken) []*progressorv1.ErrorGroup {
 	byKey := map[groupKey]*errorGroup{}
 	var groups []*errorGroup
 	for n := range broken {
@@ -105,7 +105,7 @@ func sortGroups(list []*progressorv1.ErrorGroup) {
 
 // groupRuns groups runs that are FAILED or EXPIRED by namespace and fingerprint. runs must be
 // ordered by time, newest first.
-func groupRuns(runs []storage.FailedRun) (list []*progressorv1.ErrorGroup) {
+func groupRuns(runs []insight.FailedRun) (list []*progressorv1.ErrorGroup) {
 	type kinds struct{ statuses, types []string }
 	byKey := map[groupKey]*progressorv1.ErrorGroup{}
 	all := map[groupKey]*kinds{}
@@ -164,26 +164,22 @@ func (t errorsToken) compare(other errorsToken) int {
 
 // ListErrors groups processes in ERROR and failed runs of flows by their errors. If the namespace
 // is "", it covers all namespaces. The page size is 100 by default and at most 1,000 groups.
-func (e *Engine) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
-		return nil, "", err
-	}
-	defer e.leave(share)
-	names, err := e.namesOf(ctx, namespace)
+func (i *Insight) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
+	names, leave, err := i.engine.EnterRead(ctx, namespace)
 	if err != nil {
 		return nil, "", err
 	}
-	broken, err := e.store.ListBroken(ctx, names, maxErrorDetail, maxBroken)
+	defer leave()
+	broken, err := insight.ListBroken(ctx, i.store, names, maxErrorDetail, maxBroken)
 	if err != nil {
 		return nil, "", err
 	}
-	runs, err := e.store.ListFailedRuns(ctx, names, maxErrorDetail, maxBroken)
+	runs, err := insight.ListFailedRuns(ctx, i.store, names, maxErrorDetail, maxBroken)
 	if err != nil {
 		return nil, "", err
 	}
 	// A failed job of a step is reported by its run, because only the run can be retried.
-	broken = slices.DeleteFunc(broken, func(b storage.Broken) bool { return strings.HasPrefix(b.ProcessID, process.StepPrefix) })
+	broken = slices.DeleteFunc(broken, func(b insight.Broken) bool { return strings.HasPrefix(b.ProcessID, process.StepPrefix) })
 	groups := append(groupErrors(broken), groupRuns(runs)...)
 	sortGroups(groups)
 	if pageToken != "" {

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/processor"
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// What package insight reads from an engine.
+
+// Config returns the configuration of this node, with its defaults.
+func (e *Engine) Config() Config { return e.cfg }
+
+// EnterRead admits a read of one namespace, which must exist, or of all known namespaces if it is
+// "". It returns their names. The caller must call leave at the end of the read.
+func (e *Engine) EnterRead(ctx context.Context, namespace string) (names []string, leave func(), err error) {
+	share := e.shareOf(namespace)
+	if err := e.admit(share); err != nil {
+		return nil, nil, err
+	}
+	names = []string{namespace}
+	if namespace == "" {
+		names = e.NamespaceNames()
+	} else if _, err := e.namespace(ctx, namespace); err != nil {
+		e.leave(share)
+		return nil, nil, err
+	}
+	return names, func() { e.leave(share) }, nil
+}
+
+// NamespaceState is what a node knows about a namespace.
+type NamespaceState struct {
+	Paused      bool
+	HasWorkers  bool // workers take its tasks, see Pull
+	MaxRunning  int
+	MaxBacklog  int
+	MaxAttempts int32
+	Zombie      process.ZombiePolicy
+	Processor   processor.Processor // nil if this node has none
+	Unservable  error               // why there is no processor, although workers do not take the tasks
+	Away        bool                // the last call did not reach the processor
+}
+
+// NamespaceState returns the state of a namespace. It reports false if the node does not know the
+// namespace.
+func (e *Engine) NamespaceState(name string) (state NamespaceState, known bool) {
+	ns, known := e.registry.all()[name]
+	if !known {
+		return NamespaceState{}, false
+	}
+	return NamespaceState{
+		Paused: ns.paused, HasWorkers: ns.lease > 0, MaxRunning: ns.slots.size(), MaxBacklog: ns.maxBacklog,
+		MaxAttempts: ns.retry.MaxAttempts, Zombie: ns.zombie, Processor: ns.processor, Unservable: ns.unservable,
+		Away: ns.away.Load(),
+	}, true
+}
+
+// NodeState is what a node knows about itself and the other nodes.
+type NodeState struct {
+	TasksRun bool // this node or another live one runs tasks
+	Others   int  // other live nodes that run tasks
+	// The median and the 99th percentile of the processing times of this node in the last minute,
+	// or -1 if there were no tasks.
+	ProcessingP50, ProcessingP99 time.Duration
+}
+
+// NodeState returns the state of this node.
+func (e *Engine) NodeState() NodeState {
+	s := NodeState{Others: e.peers.others()}
+	s.TasksRun = !e.cfg.RequestsOnly && e.takesTasks() || s.Others > 0
+	s.ProcessingP50, s.ProcessingP99 = e.minuteStats.processing(time.Now())
+	return s
+}
+
+// FailedTries returns how many times an attempt on this node has failed to reach its processor, and
+// why it failed last.
+func (e *Engine) FailedTries(task storage.TaskRef) (times int32, cause string) {
+	return e.attempts.failedTriesOf(task)
+}
+
+// RegisteredKinds returns the registered kinds by name. The caller may modify the map.
+func (e *Engine) RegisteredKinds() map[string]Kind { return maps.Clone(e.kinds) }
+
+// RecordWorkers stores the workers that this node has seen, so that lists include them.
+func (e *Engine) RecordWorkers(ctx context.Context) error { return e.workers.note(ctx, 0) }

@@ -1,0 +1,41 @@
+package insight
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// CountProcesses returns the number of processes in each status of a namespace, or of all
+// namespaces if it is "". Processes in INIT count as RUNNING. It reads the counters of the lanes,
+// so its cost does not depend on the number of processes.
+func CountProcesses(ctx context.Context, s *storage.Store, namespace string) (map[process.Status]int64, error) {
+	rows, err := read(ctx, s, "count processes", dbsqlc.New().CountProcesses, namespace)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[process.Status]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Status] = r.N
+	}
+	return counts, nil
+}
+
+// CountNamespaces returns the number of processes in each status for each of the namespaces, like
+// CountProcesses.
+func CountNamespaces(ctx context.Context, s *storage.Store, namespaces []string) (map[string]map[process.Status]int64, error) {
+	rows, err := read(ctx, s, "count processes of namespaces", dbsqlc.New().CountNamespaces, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]map[process.Status]int64{}
+	for _, r := range rows {
+		if counts[r.Namespace] == nil {
+			counts[r.Namespace] = map[process.Status]int64{}
+		}
+		counts[r.Namespace][r.Status] = r.N
+	}
+	return counts, nil
+}

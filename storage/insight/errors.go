@@ -1,0 +1,45 @@
+package insight
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Broken is a process in ERROR, with the beginning of its detail and the reason of the failure that
+// caused it.
+type Broken = dbsqlc.ListBrokenRow
+
+// ListBroken lists the processes in ERROR of namespaces, newest first. Details are cut to maxDetail
+// characters.
+func ListBroken(ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int) ([]Broken, error) {
+	return read(ctx, s, "list processes in ERROR", dbsqlc.New().ListBroken, dbsqlc.ListBrokenParams{
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
+	})
+}
+
+// NewestErrors returns how long ago a process of each namespace last went to ERROR and stayed there.
+// Namespaces without such processes are missing.
+func NewestErrors(ctx context.Context, s *storage.Store, namespaces []string) (map[string]time.Duration, error) {
+	rows, err := read(ctx, s, "read the newest errors", dbsqlc.New().NewestErrors, namespaces)
+	ages := make(map[string]time.Duration, len(rows))
+	for _, r := range rows {
+		ages[r.Namespace] = time.Duration(r.AgeUs) * time.Microsecond
+	}
+	return ages, err
+}
+
+// FailedRun is a run that is FAILED or EXPIRED, with the beginning of its message.
+type FailedRun = dbsqlc.ListFailedRunsRow
+
+// ListFailedRuns lists the FAILED and EXPIRED runs of namespaces, newest first. Messages are cut to
+// maxDetail characters.
+func ListFailedRuns(
+	ctx context.Context, s *storage.Store, namespaces []string, maxDetail, limit int,
+) ([]FailedRun, error) {
+	return read(ctx, s, "list failed runs", dbsqlc.New().ListFailedRuns, dbsqlc.ListFailedRunsParams{
+		Namespaces: namespaces, MaxDetail: int32(maxDetail), Lim: int32(limit),
+	})
+}

@@ -1,0 +1,56 @@
+package insight
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Waiting has the number of waiting tasks by what they wait for.
+type Waiting = dbsqlc.WaitingByWhatRow
+
+// CountWaiting counts the waiting tasks. It counts each kind in each namespace to limit.
+func CountWaiting(ctx context.Context, s *storage.Store, namespaces []string, limit int) (Waiting, error) {
+	return read(ctx, s, "count waiting tasks", dbsqlc.New().WaitingByWhat, dbsqlc.WaitingByWhatParams{
+		Namespaces: namespaces, Lim: int32(limit),
+	})
+}
+
+// CountWorkers returns how many workers of each namespace were seen within a time.
+func CountWorkers(
+	ctx context.Context, s *storage.Store, namespaces []string, seen time.Duration,
+) (map[string]int64, error) {
+	rows, err := read(ctx, s, "count workers", dbsqlc.New().CountWorkers, dbsqlc.CountWorkersParams{
+		Namespaces: namespaces, SeenUs: seen.Microseconds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		counts[r.Namespace] = r.N
+	}
+	return counts, nil
+}
+
+// Depth is the number of tasks in a namespace that wait although they could run.
+type Depth struct {
+	Namespace string
+	Waiting   int64 // counted to the limit
+	Oldest    time.Duration
+}
+
+// QueueDepths returns how many tasks of each namespace could run now, counted to limit, and how
+// long the oldest has waited.
+func QueueDepths(ctx context.Context, s *storage.Store, namespaces []string, limit int) ([]Depth, error) {
+	rows, err := read(ctx, s, "queue depths", dbsqlc.New().QueueDepths, dbsqlc.QueueDepthsParams{
+		Namespaces: namespaces, Lim: int32(limit),
+	})
+	depths := make([]Depth, len(rows))
+	for n, r := range rows {
+		depths[n] = Depth{Namespace: r.Namespace, Waiting: r.Waiting, Oldest: time.Duration(r.OldestUs) * time.Microsecond}
+	}
+	return depths, err
+}

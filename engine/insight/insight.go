@@ -16,8 +16,8 @@ type Insight struct {
 	samples sampleHistory
 }
 
-// New returns the insight of an engine, and registers the metrics that read the database. The caller
-// must run Sample.
+// New returns the insight of an engine, and registers the metrics that read the database. The
+// caller must run Sample.
 func New(e *engine.Engine) *Insight {
 	cfg := e.Config()
 	i := &Insight{engine: e, store: cfg.Store, log: cfg.Logger}

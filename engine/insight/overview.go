@@ -14,7 +14,8 @@ const (
 	// maxWaitingCounted is the maximum count of waiting tasks of each kind and namespace in an
 	// overview.
 	maxWaitingCounted = 10_000
-	// maxOverviewNamespaces limits the number of namespaces in an overview, each of about 300 bytes.
+	// maxOverviewNamespaces limits the number of namespaces in an overview, each of about 300
+	// bytes.
 	maxOverviewNamespaces = 10_000
 	// workerAlive is how recently a worker must have been seen to be in an overview. It is longer
 	// than an idle poll.

@@ -38,8 +38,8 @@ func (i *Insight) Sample(ctx context.Context) error {
 	}
 }
 
-// sampleOnce takes a sample. While the database is unavailable it takes none, because a gap is better
-// than a wrong value.
+// sampleOnce takes a sample. While the database is unavailable it takes none, because a gap is
+// better than a wrong value.
 func (i *Insight) sampleOnce(ctx context.Context) {
 	sample, err := i.takeSample(ctx)
 	if err != nil {

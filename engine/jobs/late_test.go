@@ -58,7 +58,7 @@ func TestStartDeadline(t *testing.T) {
 		return []engine.Kind{q.Kind()}
 	})
 	e.Put(t, pullNamespace(nil))
-	n := &node{e.Engine, q, e.Put, storagetest.Connect(t, dsn)}
+	n := &node{e.Engine, e.Insight, q, e.Put, storagetest.Connect(t, dsn)}
 	o := within(10 * time.Millisecond)
 	o.MaxRetry = 5
 	n.enqueue(t, "pull", "j", o)

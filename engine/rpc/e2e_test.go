@@ -68,7 +68,9 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w.url = listen(t, NewHandler(
-		Config{Engine: e, Insight: insight.New(e), Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test"}))
+		Config{
+			Engine: e, Insight: insight.New(e), Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test",
+		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "n",

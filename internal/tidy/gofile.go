@@ -30,6 +30,7 @@ func goFile(name string, content []byte) ([]string, error) {
 	source.typeNames()
 	if !source.isTest() {
 		source.structFields()
+		source.kindsInRoots()
 	}
 	source.builtSQL()
 	if source.isTest() {
@@ -91,6 +92,23 @@ func (s *goSource) structFields() {
 			s.report(spec.Pos(), "struct %s has %d fields, and had %d", name, n, allowed)
 		case excepted && n < allowed:
 			s.report(spec.Pos(), "struct %s has only %d fields: lower its number in manyFields", name, n)
+		}
+		return true
+	})
+}
+
+// kindsInRoots reports identifiers of the roots of engine and storage that name a kind.
+func (s *goSource) kindsInRoots() {
+	root := path.Dir(s.name)
+	if root != "engine" && root != "storage" {
+		return
+	}
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		if identifier, ok := node.(*ast.Ident); ok {
+			if word := kindWord(identifier.Name); word != "" {
+				s.report(identifier.Pos(), "%s: package %s must not know the kind %q: use a hook of engine.Kind, "+
+					"or move it to a subpackage", identifier.Name, root, word)
+			}
 		}
 		return true
 	})

@@ -150,6 +150,14 @@ func TestFileCatches(t *testing.T) {
 			"fmt.Sprintf of SQL"},
 		{"summed SQL", "storage/a.go", "package storage\nvar a = \"DELETE FROM \" + name()\n", "SQL by +"},
 
+		{"kind in the engine", "engine/a.go", "package engine\nvar flowsDone int\n",
+			`must not know the kind "flow"`},
+		{"kind in the storage", "storage/a.go", "package storage\nvar a = process.FlowKind\n",
+			`must not know the kind "flow"`},
+
+		{"kind in a subpackage", "engine/flows/a.go", "package flows\nvar flowsDone int\n", ""},
+		{"kind in a test", "engine/a_test.go", "package engine\nvar flowsDone int\n", ""},
+		{"word that contains a kind", "engine/a.go", "package engine\nvar overflow int\n", ""},
 		{"full file", "engine/a.go", "package engine\n" + strings.Repeat("\n", maxFileLines-1), ""},
 		{"full page", "README.md", strings.Repeat("\n", maxPageLines["README.md"]), ""},
 		{"full versions", "CHANGELOG.md", strings.Repeat("## 1.0\n"+strings.Repeat("- x\n", maxVersionLines-1), 2), ""},

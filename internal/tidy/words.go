@@ -43,6 +43,19 @@ func emptyWord(identifier string) string {
 	return ""
 }
 
+// kindWords are the kinds that the roots of engine and storage do not know.
+var kindWords = map[string]bool{"flow": true}
+
+// kindWord returns the first word of an identifier that is the name of a kind, or "".
+func kindWord(identifier string) string {
+	for _, word := range splitWords(identifier) {
+		if word = strings.TrimSuffix(strings.ToLower(word), "s"); kindWords[word] {
+			return word
+		}
+	}
+	return ""
+}
+
 func fileName(name string) []string {
 	switch path.Ext(name) {
 	case ".go", ".sql", ".proto", ".sh":

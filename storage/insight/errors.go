@@ -20,8 +20,8 @@ func ListBroken(ctx context.Context, s *storage.Store, namespaces []string, maxD
 	})
 }
 
-// NewestErrors returns how long ago a process of each namespace last went to ERROR and stayed there.
-// Namespaces without such processes are missing.
+// NewestErrors returns how long ago a process of each namespace last went to ERROR and stayed
+// there. Namespaces without such processes are missing.
 func NewestErrors(ctx context.Context, s *storage.Store, namespaces []string) (map[string]time.Duration, error) {
 	rows, err := read(ctx, s, "read the newest errors", dbsqlc.New().NewestErrors, namespaces)
 	ages := make(map[string]time.Duration, len(rows))

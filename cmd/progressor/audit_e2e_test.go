@@ -18,16 +18,19 @@ func TestAuditOnTheEngine(t *testing.T) {
 	p.OK(t, "cancel", "echo", "e-1", "--reason", "not wanted")
 	p.OK(t, "remove", "echo", "e-1")
 	out := p.OK(t, "audit", "echo")
-	clitest.WantLines(t, out, "TIME  METHOD", "RemoveProcess", "CancelProcess", "127.0.0.1:", "not wanted", "PutNamespace")
+	clitest.WantLines(t, out, "TIME  METHOD", "RemoveProcess", "CancelProcess", "127.0.0.1:", "not wanted",
+		"PutNamespace")
 	if strings.Index(out, "RemoveProcess") > strings.Index(out, "PutNamespace") {
 		t.Errorf("want the newest entry first:\n%s", out)
 	}
-	if out := p.OK(t, "audit", "--filter", "method = CancelProcess"); strings.Contains(out, "RemoveProcess") || !strings.Contains(out, "e-1") {
+	if out := p.OK(t, "audit", "--filter", "method = CancelProcess"); strings.Contains(out, "RemoveProcess") ||
+		!strings.Contains(out, "e-1") {
 		t.Errorf("filtered:\n%s", out)
 	}
 	clitest.WantLines(t, p.OK(t, "audit", "--page-size", "1"), "more: --page-token ")
 	clitest.WantLines(t, p.OK(t, "audit", "--page-size", "1", "--all"), "PutNamespace")
-	if r := p.Run(t, "audit", "--filter", "who = ada"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "filter") {
+	if r := p.Run(t, "audit", "--filter", "who = ada"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "filter") {
 		t.Errorf("%+v", r)
 	}
 	d.Stop(t)

@@ -14,7 +14,9 @@ import (
 )
 
 // bulkJSON runs a bulk to its end and returns it.
-func bulkJSON(t *testing.T, d *clitest.Daemon, args ...string) (b struct{ Matched, Done, Skipped, Failed, Expected, Kind string }) {
+func bulkJSON(
+	t *testing.T, d *clitest.Daemon, args ...string,
+) (b struct{ Matched, Done, Skipped, Failed, Expected, Kind string }) {
 	t.Helper()
 	var resp struct{ Bulk json.RawMessage }
 	text := d.Client.OK(t, append([]string{"bulk", "start"}, append(args, "-o", "json")...)...)
@@ -53,26 +55,30 @@ func TestBulkOfJobs(t *testing.T) {
 	}
 	d.Client.OK(t, "job", "enqueue", "mail", "--file", file)
 	d.Client.OK(t, "job", "cancel", "mail", "a-0")
-	if b := bulkJSON(t, d, "cancel", "mail", "tags:old", "--kind", "job", "--dry-run"); b.Matched != "700" || b.Skipped != "1" || b.Kind != "job" {
+	if b := bulkJSON(t, d, "cancel", "mail", "tags:old", "--kind", "job", "--dry-run"); b.Matched != "700" ||
+		b.Skipped != "1" || b.Kind != "job" {
 		t.Errorf("%+v", b)
 	}
 	if k := jobsOf(t, d, "state = CANCELLED"); k != 1 {
 		t.Fatalf("a dry run cancelled %d", k)
 	}
 	fast := []string{"--kind", "job", "--rate", "10000", "--wait"}
-	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "tags:old"}, fast...)...); b.Matched != "700" || b.Done != "699" || b.Skipped != "1" || b.Failed != "" {
+	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "tags:old"}, fast...)...); b.Matched != "700" ||
+		b.Done != "699" || b.Skipped != "1" || b.Failed != "" {
 		t.Errorf("%+v", b)
 	}
 	if k := jobsOf(t, d, "state = AVAILABLE"); k != 3 {
 		t.Errorf("%d jobs are left", k)
 	}
-	if b := bulkJSON(t, d, append([]string{"retry", "mail", `state = CANCELLED AND job_id = "a-1*"`}, fast...)...); b.Done != "111" {
+	if b := bulkJSON(t, d, append([]string{"retry", "mail", `state = CANCELLED AND job_id = "a-1*"`},
+		fast...)...); b.Done != "111" {
 		t.Errorf("%+v", b)
 	}
 	if k := jobsOf(t, d, `state = AVAILABLE AND job_id = "a-*"`); k != 111 {
 		t.Errorf("%d jobs run again", k)
 	}
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", `job_id = "a-*"`}, fast...)...); b.Done != "589" || b.Skipped != "111" {
+	if b := bulkJSON(t, d, append([]string{"remove", "mail", `job_id = "a-*"`}, fast...)...); b.Done != "589" ||
+		b.Skipped != "111" {
 		t.Errorf("%+v", b)
 	}
 	if k := jobsOf(t, d, `job_id = "*"`); k != 114 {
@@ -85,7 +91,8 @@ func TestBulkOfRuns(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	file := filepath.Join(t.TempDir(), "template.json")
-	if err := os.WriteFile(file, []byte(`{"type": "ask", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(`{"type": "ask", "steps": [{"step_id": "ask", "wait": {"kind": "KIND_HUMAN"}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.Client.OK(t, "template", "put", "mail", "-f", file)
@@ -93,13 +100,15 @@ func TestBulkOfRuns(t *testing.T) {
 		d.Client.OK(t, "run", "start", "mail", "ask", "-k", fmt.Sprint(n))
 	}
 	runs := []string{"--kind", "run", "--wait"}
-	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...); b.Done != "5" || b.Kind != "flow" {
+	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...); b.Done != "5" ||
+		b.Kind != "flow" {
 		t.Errorf("%+v", b)
 	}
 	if b := bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...); b.Skipped != "5" {
 		t.Errorf("%+v", b)
 	}
-	if b := bulkJSON(t, d, append([]string{"remove", "mail", `run_id = "*"`, "--dry-run"}, "--kind", "run")...); b.Matched != "5" {
+	if b := bulkJSON(t, d, append([]string{"remove", "mail", `run_id = "*"`, "--dry-run"}, "--kind",
+		"run")...); b.Matched != "5" {
 		t.Errorf("%+v", b)
 	}
 	if b := bulkJSON(t, d, append([]string{"retry", "mail", "status = CANCELLED"}, runs...)...); b.Done != "5" {
@@ -108,7 +117,8 @@ func TestBulkOfRuns(t *testing.T) {
 	if b := bulkJSON(t, d, append([]string{"remove", "mail", `run_id = "*"`}, runs...)...); b.Skipped != "5" {
 		t.Errorf("%+v", b)
 	}
-	if out := d.Client.OK(t, "run", "list", "mail", "status = WAITING_WORKER", "-o", "json"); strings.Count(out, `"runId"`) != 5 {
+	if out := d.Client.OK(t, "run", "list", "mail", "status = WAITING_WORKER", "-o", "json"); strings.Count(out,
+		`"runId"`) != 5 {
 		t.Errorf("%s", out)
 	}
 	bulkJSON(t, d, append([]string{"cancel", "mail", "template_type = ask"}, runs...)...)

@@ -42,14 +42,16 @@ func TestHelpVersionAndCompletion(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "--help"), "progressor <command>", "namespace (ns) put")
 	clitest.WantLines(t, p.OK(t, "serve", "--help"), "$PROGRESSOR_DB_DSN")
 	clitest.WantLines(t, p.OK(t, "version"), "progressor ")
-	clitest.WantLines(t, p.OK(t, "completion", "bash"), `" namespace put") words=`, "complete -o default -F _progressor progressor")
+	clitest.WantLines(t, p.OK(t, "completion", "bash"), `" namespace put") words=`,
+		"complete -o default -F _progressor progressor")
 	if r := p.Run(t); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, "Usage:") {
 		t.Errorf("%+v", r)
 	}
 	if r := p.Run(t, "stat"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, `did you mean "start"`) {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "get", "demo"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, `expected "<id>", for example: progressor get <ns> <id>`) {
+	if r := p.Run(t, "get", "demo"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, `expected "<id>", for example: progressor get <ns> <id>`) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -25,22 +25,29 @@ crons:
 
 func TestCronsOfTheConfiguration(t *testing.T) {
 	path := clitest.WriteConfig(t, cronsOfFile)
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out !=
+		"the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	printed := clitest.Program{Commands: newCommands}.OK(t, "config", "print", "-c", path)
 	if strings.Contains(printed, "hunter2") {
 		t.Errorf("a secret is shown:\n%s", printed)
 	}
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, printed)); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c",
+		clitest.WriteConfig(t, printed)); out != "the configuration is valid: 0 namespaces, 2 crons, 0 templates\n" {
 		t.Errorf("%s", out)
 	}
 	for change, want := range map[string]string{
-		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ", "overlap_action: skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
+		"Europe/Berlin|Mars": "line 6: crons[0].spec.timezone: ",
+		"overlap_action: " +
+			"skip|overlap_action: often": `line 7: crons[0].policy.overlap_action: unknown value "often"; known: ALLOW`,
 		"@every 90s|0 25 * * *": "line 11: crons[1].spec.expressions[0]: ", "http://127|ftp://127": "line 12: crons[1].target.http.url: ",
-		"cron_id: nightly|cron_id: ping": "line 9: crons[1]: cron ping of namespace demo is defined twice", "cron_id: nightly|paused: false": "crons[0].cron_id is missing",
-		"- namespace: demo\n    cron_id|- cron_id": "crons[0].namespace is missing", "{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
-		"timeout: 10m|timeout: 10": "line 7: crons[0].policy.timeout: must be a duration with a unit", "timeout: 10m|time_out: 10m": "line 7: crons[0].policy.time_out: unknown field",
+		"cron_id: nightly|cron_id: ping":           "line 9: crons[1]: cron ping of namespace demo is defined twice",
+		"cron_id: nightly|paused: false":           "crons[0].cron_id is missing",
+		"- namespace: demo\n    cron_id|- cron_id": "crons[0].namespace is missing",
+		"{start_process: {args: {order: A-7}}}|{}": "crons[0].target",
+		"timeout: 10m|timeout: 10":                 "line 7: crons[0].policy.timeout: must be a duration with a unit",
+		"timeout: 10m|time_out: 10m":               "line 7: crons[0].policy.time_out: unknown field",
 	} {
 		from, to, _ := strings.Cut(change, "|")
 		bad := strings.Replace(cronsOfFile, from, to, 1)
@@ -48,7 +55,8 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 			t.Fatalf("%s is not there", from)
 		}
 		r := clitest.Program{Commands: newCommands}.Run(t, "config", "check", "-c", clitest.WriteConfig(t, bad))
-		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "configuration file "+os.TempDir()) || !strings.Contains(r.Stderr, want) {
+		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "configuration file "+os.TempDir()) ||
+			!strings.Contains(r.Stderr, want) {
 			t.Errorf("%s: code %d: %s", change, r.Code, r.Stderr)
 		}
 	}

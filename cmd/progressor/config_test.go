@@ -14,7 +14,8 @@ import (
 // flag > environment > file > default.
 func TestOrderOfSources(t *testing.T) {
 	path := clitest.WriteConfig(t, "listen: 127.0.0.1:1\ndb:\n  lanes: 5\n  max-conns: 6\nlog: {level: debug}\n")
-	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_LANES": "7", "PROGRESSOR_LOG_LEVEL": "warn", "PROGRESSOR_CONFIG": path}}
+	p := clitest.Program{Commands: newCommands,
+		Env: map[string]string{"PROGRESSOR_DB_LANES": "7", "PROGRESSOR_LOG_LEVEL": "warn", "PROGRESSOR_CONFIG": path}}
 	var got struct {
 		Listen string
 		DB     struct {
@@ -34,11 +35,13 @@ func TestOrderOfSources(t *testing.T) {
 		got.Log.Format != "auto" || got.Engine.ZombieAfter != "10s" {
 		t.Errorf("configuration = %+v", got)
 	}
-	clitest.WantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4", "level: error # flag",
+	clitest.WantLines(t, out, "lanes: 7 # environment PROGRESSOR_DB_LANES", "max_conns: 6 # "+path+" line 4",
+		"level: error # flag",
 		"format: auto # default")
 	// The output is a configuration file.
 	printed := clitest.WriteConfig(t, out)
-	if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "print", "-c", printed); r.Code != cli.ExitOK || !strings.Contains(r.Stdout, "lanes: 7") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "print", "-c", printed); r.Code != cli.ExitOK ||
+		!strings.Contains(r.Stdout, "lanes: 7") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -51,11 +54,13 @@ namespaces:
 `)
 	for _, dsn := range []string{
 		"postgres://me:hunter2@db/x?sslmode=disable", "postgres://me:hunter2/hunter2@db/x", "postgres://db/x?user=me&password=hunter2",
-		"host=db user=me password=hunter2", "host=db password = 'hunter2 \\' hunter2' user=me", "host=db sslpassword=hunter2",
+		"host=db user=me password=hunter2", "host=db password = 'hunter2 \\' hunter2' user=me",
+		"host=db sslpassword=hunter2",
 		"postgres://me:hunter2%40hunter2@db/x?application_name=a@b",
 	} {
 		p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
-		for _, args := range [][]string{{"print"}, {"print", "-o", "json"}, {"check"}, {"check", "--listen", "0.0.0.0:1"}} {
+		for _, args := range [][]string{{"print"}, {"print", "-o", "json"}, {"check"},
+			{"check", "--listen", "0.0.0.0:1"}} {
 			r := p.Run(t, append(append([]string{"config"}, args...), "-c", path)...)
 			if strings.Contains(r.Stdout+r.Stderr, "hunter2") {
 				t.Errorf("%s, %q: a secret is shown:\n%s%s", dsn, args, r.Stdout, r.Stderr)
@@ -72,7 +77,8 @@ func TestBadConfiguration(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown key", "db: {max_con: 4}", nil, "line 1: unknown key db.max_con; known: db.dsn, db.lanes, db.max_conns, db.migrate"},
+		{"unknown key", "db: {max_con: 4}", nil,
+			"line 1: unknown key db.max_con; known: db.dsn, db.lanes, db.max_conns, db.migrate"},
 		{"unknown group", "\nbd: {dsn: x}", nil, "line 2: unknown key bd; known: "},
 		{"a client's key", "output: json", nil, "unknown key output"},
 		{"set twice", "db: {max_conns: 1, max-conns: 2}", nil, "db.max_conns is set twice"},
@@ -94,22 +100,33 @@ func TestBadConfiguration(t *testing.T) {
 		{"namespaces is no list", "namespaces: {a: b}", nil, "namespaces: must be a list"},
 		{"namespace without name", "namespaces: [{max_running: 1}]", nil, "namespaces[0].namespace is missing"},
 		{"namespace twice", "namespaces: [{namespace: a}, {namespace: a}]", nil, "namespace a is defined twice"},
-		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil, "line 3: namespaces[0].retry_policy.attempts: unknown field"},
-		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil, `unknown value "some"; known: FULL, NONE, LAST`},
-		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil, "namespaces[0].step_timeout: must be a duration with a unit"},
-		{"number", "namespaces: [{namespace: a, max_running: many}]", nil, `max_running: must be a number (got "many")`},
-		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil, ": line 2: namespaces[0].namespace: "},
+		{"unknown field", "namespaces:\n  - namespace: a\n    retry_policy: {attempts: 3}", nil,
+			"line 3: namespaces[0].retry_policy.attempts: unknown field"},
+		{"unknown enum", "namespaces: [{namespace: a, history_mode: some}]", nil,
+			`unknown value "some"; known: FULL, NONE, LAST`},
+		{"duration without unit", "namespaces: [{namespace: a, step_timeout: 10}]", nil,
+			"namespaces[0].step_timeout: must be a duration with a unit"},
+		{"number", "namespaces: [{namespace: a, max_running: many}]", nil,
+			`max_running: must be a number (got "many")`},
+		{"out of range", dsn + "namespaces: [{namespace: 'a b', processor: {pull: }}]", nil,
+			": line 2: namespaces[0].namespace: "},
 		{"no processor of that name", dsn + "namespaces: [{namespace: a, processor: {builtin: {name: ordrs}}}]", nil,
 			`line 2: namespaces[0].processor.builtin.name: this node has no processor "ordrs"; it has echo, orders`},
-		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil, "line 2: namespaces[0].processor.transport: is required: set one of connect, pull, builtin"},
-		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil, "line 2: namespaces[0].processor.pull.lease_duration: 2h is more than 1h"},
-		{"defaults of a name", "\ndefaults: {namespace: a}", nil, "line 2: defaults.namespace: each namespace has its own"},
+		{"no transport", dsn + "namespaces: [{namespace: a, processor: {}}]", nil,
+			"line 2: namespaces[0].processor.transport: is required: set one of connect, pull, builtin"},
+		{"a lease that is too long", dsn + "namespaces: [{namespace: a, processor: {pull: {lease_duration: 2h}}}]", nil,
+			"line 2: namespaces[0].processor.pull.lease_duration: 2h is more than 1h"},
+		{"defaults of a name", "\ndefaults: {namespace: a}", nil,
+			"line 2: defaults.namespace: each namespace has its own"},
 		{"defaults that pause", "defaults: {paused: true}", nil, "line 1: defaults.paused: each namespace has its own"},
 		{"unknown default", "defaults:\n  step: 3s", nil, "line 2: defaults.step: unknown field; known: "},
 		{"list of defaults", "defaults: [a]", nil, "line 1: defaults: must have the fields of a Namespace"},
-		{"default of the wrong type", "defaults: {max_running: many}", nil, `defaults.max_running: must be a number (got "many")`},
-		{"default out of range", dsn + "defaults: {max_running: -1}\nnamespaces: [{namespace: a, processor: {pull: }}]", nil, "line 3: namespaces[0].max_running: "},
-		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil, "target: is required: set one of start_process"},
+		{"default of the wrong type", "defaults: {max_running: many}", nil,
+			`defaults.max_running: must be a number (got "many")`},
+		{"default out of range", dsn + "defaults: {max_running: -1}\nnamespaces: [{namespace: a, processor: {pull: }}]",
+			nil, "line 3: namespaces[0].max_running: "},
+		{"no target", dsn + "crons: [{namespace: a, cron_id: b, spec: {expressions: ['* * * * *']}, target: {}}]", nil,
+			"target: is required: set one of start_process"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,14 +152,18 @@ namespaces:
     history_mode: none
   - {namespace: play, processor: {builtin: {name: echo}}}
 `)
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out != "the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", path); out !=
+		"the configuration is valid: 2 namespaces, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
-	one := clitest.WriteConfig(t, "db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", one); out != "the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
+	one := clitest.WriteConfig(t,
+		"db: {dsn: 'host=db'}\nnamespaces: [{namespace: a, processor: {builtin: {name: echo}}}]")
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", one); out !=
+		"the configuration is valid: 1 namespace, 0 crons, 0 templates\n" {
 		t.Errorf("output = %q", out)
 	}
-	out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, ""), "--listen", ":0", "--insecure", "--db.dsn", "host=db")
+	out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, ""),
+		"--listen", ":0", "--insecure", "--db.dsn", "host=db")
 	if !strings.Contains(out, "is valid") {
 		t.Errorf("output = %q", out)
 	}
@@ -156,7 +177,8 @@ func TestUnknownVariables(t *testing.T) {
 		"PROGRESSOR_ENGINE_ZOMBIEAFTER": "20s", "PROGRESSOR_LISTN": "x", "OTHER": "x", "PROGRESSORX": "x",
 		"PROGRESSOR_SERVICE_HOST": "10.0.0.1", "PROGRESSOR_SERVICE_PORT_API": "1", "PROGRESSOR_PORT": "tcp://10.0.0.1:1", "PROGRESSOR_PORT_8080_TCP_ADDR": "10.0.0.1",
 	}}
-	const want = "progressor: unknown environment variable PROGRESSOR_ENGINE_ZOMBIEAFTER is ignored; did you mean PROGRESSOR_ENGINE_ZOMBIE_AFTER?\n" +
+	const want = "progressor: unknown environment variable PROGRESSOR_ENGINE_ZOMBIEAFTER is ignored; did you mean " +
+		"PROGRESSOR_ENGINE_ZOMBIE_AFTER?\n" +
 		"progressor: unknown environment variable PROGRESSOR_LISTN is ignored; did you mean PROGRESSOR_LISTEN?\n"
 	for _, command := range []string{"check", "print"} {
 		if r := p.Run(t, "config", command); r.Code != cli.ExitOK || r.Stderr != want {
@@ -166,9 +188,12 @@ func TestUnknownVariables(t *testing.T) {
 	// Serve and dev log this before they open anything. Here, the database and the listener do not
 	// exist.
 	p.Env["PROGRESSOR_DB_DSN"], p.Env["PROGRESSOR_LOG_FORMAT"] = "host=/does/not/exist", "json"
-	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"}, {"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
+	for _, command := range [][]string{{"serve", "--listen", "127.0.0.1:0"},
+		{"dev", "--listen", "192.0.2.1:1", "--insecure", "--data-dir", t.TempDir()}} {
 		r := p.Run(t, command...)
-		if r.Code == cli.ExitOK || !strings.Contains(r.Stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) || strings.Contains(r.Stderr, "SERVICE_HOST") {
+		if r.Code == cli.ExitOK ||
+			!strings.Contains(r.Stderr, `"name":"PROGRESSOR_LISTN","nearest":"PROGRESSOR_LISTEN"`) ||
+			strings.Contains(r.Stderr, "SERVICE_HOST") {
 			t.Errorf("%s: code %d, %s", command[0], r.Code, r.Stderr)
 		}
 	}
@@ -185,7 +210,8 @@ func TestDocumentedConfiguration(t *testing.T) {
 		block, _, _ = strings.Cut(block, "```")
 		text += block
 	}
-	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c", clitest.WriteConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
+	if out := (clitest.Program{Commands: newCommands}).OK(t, "config", "check", "-c",
+		clitest.WriteConfig(t, text)); out != "the configuration is valid: 2 namespaces, 2 crons, 1 template\n" {
 		t.Errorf("output = %q", out)
 	}
 }

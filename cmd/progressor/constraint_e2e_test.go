@@ -16,7 +16,8 @@ func TestConstraints(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "mail", "--pull")
 	file := filepath.Join(t.TempDir(), "region.yaml")
-	if err := os.WriteFile(file, []byte("match: job.name == \"send\"\nkey: job.args.region\nrate: {count: 5, per: 1m}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("match: job.name == \"send\"\nkey: job.args.region\nrate: {count: 5, per: 1m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.Client.OK(t, "constraint", "put", "mail", "region", "-f", file, "--max-running", "2")
@@ -35,16 +36,20 @@ func TestConstraints(t *testing.T) {
 		t.Errorf("it is still there:\n%s", list)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"put mail c --max-running 1 --match job.nmae=='x'", "--match: line 1, column 4: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
-		{"put mail c --max-running 1 --match job.foo==1", "--match: line 1, column 1: there is no job.foo: use job.name, "},
-		{"put mail c --max-running 1 --match job.name='x'", "--match: line 1, column 9: = is not an operator: use == to compare"},
+		{"put mail c --max-running 1 --match job.nmae=='x'",
+			"--match: line 1, column 4: undeclared reference to 'job.nmae' (did you mean 'job.name'?)"},
+		{"put mail c --max-running 1 --match job.foo==1",
+			"--match: line 1, column 1: there is no job.foo: use job.name, "},
+		{"put mail c --max-running 1 --match job.name='x'",
+			"--match: line 1, column 9: = is not an operator: use == to compare"},
 		{"put mail c --rate 10", `--rate "10": must be a number of jobs and a period, such as 10/s or 100/1m`},
 		{"put mail c --rate 10/week", `--rate "10/week": must have a period after the /`},
 		{"put mail c --burst 3", "--burst requires --rate"},
 		{"put mail c", "this constraint limits nothing: set --max-running N"},
 		{"delete mail c", `constraint "c" not found: mail`},
 	} {
-		if r := d.Client.Run(t, append([]string{"constraint"}, strings.Fields(c.args)...)...); r.Code == cli.ExitOK || !strings.Contains(r.Stderr, c.want) {
+		if r := d.Client.Run(t, append([]string{"constraint"}, strings.Fields(c.args)...)...); r.Code == cli.ExitOK ||
+			!strings.Contains(r.Stderr, c.want) {
 			t.Errorf("%s: code %d, %s; want %s", c.args, r.Code, r.Stderr, c.want)
 		}
 	}

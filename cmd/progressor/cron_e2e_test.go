@@ -54,13 +54,16 @@ func succeeded(fires []*progressorv1.Fire) bool {
 // change.
 func TestServePutsCrons(t *testing.T) {
 	asked := make(chan string, 1000)
-	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Progressor-Cron-Id") }))
+	target := httptest.NewServer(
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Progressor-Cron-Id") }))
 	defer target.Close()
 	text := strings.ReplaceAll(`
 namespaces: [{namespace: play, processor: {builtin: {name: echo}}}]
 crons:
-  - {namespace: play, cron_id: tick, spec: {expressions: ['* * * * * *']}, policy: {overlap_action: skip}, target: {http: {url: URL}}}
-  - {namespace: play, cron_id: nightly, spec: {expressions: ['0 3 * * *'], jitter: 5m}, metadata: {team: billing}, target: {http: {url: URL}}}
+  - {namespace: play, cron_id: tick, spec: {expressions: ['* * * * * *']},
+     policy: {overlap_action: skip}, target: {http: {url: URL}}}
+  - {namespace: play, cron_id: nightly, spec: {expressions: ['0 3 * * *'], jitter: 5m},
+     metadata: {team: billing}, target: {http: {url: URL}}}
 `, "URL", target.URL)
 	args := []string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t), "-c"}
 	d := background(t, nil, append(args, clitest.WriteConfig(t, text))...)
@@ -73,47 +76,56 @@ crons:
 	before := cronOf(t, d.Client, "nightly").GetEtag()
 	d.Stop(t)
 
-	d = background(t, nil, append(args, clitest.WriteConfig(t, strings.Replace(text, "['* * * * * *']", "['*/2 * * * * *']", 1)))...)
+	d = background(t, nil, append(args,
+		clitest.WriteConfig(t, strings.Replace(text, "['* * * * * *']", "['*/2 * * * * *']", 1)))...)
 	tick, nightly := cronOf(t, d.Client, "tick"), cronOf(t, d.Client, "nightly")
-	if tick.GetSpec().GetExpressions()[0] != "*/2 * * * * *" || !tick.GetPaused() || tick.GetPauseNote() != "enough" || nightly.GetEtag() != before {
+	if tick.GetSpec().GetExpressions()[0] != "*/2 * * * * *" || !tick.GetPaused() || tick.GetPauseNote() != "enough" ||
+		nightly.GetEtag() != before {
 		t.Errorf("%v\n%v, etag before %s", tick, nightly, before)
 	}
-	clitest.WantLines(t, d.Client.OK(t, "cron", "list", "play", `metadata.team = "billing"`), "nightly active", "at 03:00 every day, UTC")
+	clitest.WantLines(t, d.Client.OK(t, "cron", "list", "play", `metadata.team = "billing"`), "nightly active",
+		"at 03:00 every day, UTC")
 	clitest.WantLines(t, d.Client.OK(t, "cron", "list", "play"), "by-hand active", "nightly active", "tick paused")
 	clitest.WantLines(t, d.Client.OK(t, "cron", "trigger", "play", "tick"), "FIRED yes 1 RUNNING")
 	clitest.WantLines(t, d.Client.OK(t, "audit", "play"), "UpdateCron", "configuration file")
-	if r := d.Client.Run(t, "cron", "update", "play", "nightly", "--etag", "77", "--timeout", "3s"); r.Code != cli.ExitConflict || !strings.Contains(r.Stderr, "Next: progressor cron get play nightly") {
+	if r := d.Client.Run(t, "cron", "update", "play", "nightly", "--etag", "77", "--timeout", "3s"); r.Code !=
+		cli.ExitConflict || !strings.Contains(r.Stderr, "Next: progressor cron get play nightly") {
 		t.Errorf("%d %s", r.Code, r.Stderr)
 	}
 	d.Client.OK(t, "cron", "delete", "play", "nightly")
-	if r := d.Client.Run(t, "cron", "get", "play", "nightly"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "Next: progressor cron list play") {
+	if r := d.Client.Run(t, "cron", "get", "play", "nightly"); r.Code != cli.ExitNotFound ||
+		!strings.Contains(r.Stderr, "Next: progressor cron list play") {
 		t.Errorf("%d %s", r.Code, r.Stderr)
 	}
 	d.Stop(t)
 }
 
-// A cron that was created from a file runs with the settings of the file. A resume prints the number
-// of waiting fire times.
+// A cron that was created from a file runs with the settings of the file. A resume prints the
+// number of waiting fire times.
 func TestCronOfAFileRuns(t *testing.T) {
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	target := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	defer target.Close()
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	p := d.Client
 	p.OK(t, "namespace", "put", "play", "--builtin", "echo")
-	p.Stdin = "spec: {expressions: ['* * * * * *']}\npolicy: {misfire_policy: catch_up_limited, catchup_limit: 1}\ntarget: {http: {url: '" + target.URL + "', success_codes: [418]}}\n"
+	p.Stdin = "spec: {expressions: ['* * * * * *']}\npolicy: {misfire_policy: catch_up_limited, catchup_limit: 1}\n" +
+		"target: {http: {url: '" + target.URL + "', success_codes: [418]}}\n"
 	p.OK(t, "cron", "create", "play", "tea", "-f", "-", "--paused")
 	for end := time.Now().Add(clitest.DaemonWait); cronOf(t, p, "tea").GetWaitingFires() < 2; {
 		if time.Now().After(end) {
 			t.Fatal("no fire time waits")
 		}
 	}
-	if r := p.Run(t, "cron", "resume", "play", "tea", "--catch-up"); r.Code != cli.ExitOK || !strings.Contains(r.Stderr, " fire times wait: the newest 1 are decided") {
+	if r := p.Run(t, "cron", "resume", "play", "tea", "--catch-up"); r.Code != cli.ExitOK ||
+		!strings.Contains(r.Stderr, " fire times wait: the newest 1 are decided") {
 		t.Errorf("%d %s", r.Code, r.Stderr)
 	}
 	awaitFires(t, p, "tea", func(fires []*progressorv1.Fire) bool {
 		return succeeded(fires) && fires[len(fires)-1].GetDecision() == progressorv1.Decision_DECISION_MISSED
 	})
-	if out := p.OK(t, "cron", "preview", "play", "tea", "--from", "1h", "-o", "json", "--limit", "3"); strings.Count(out, "T") < 4 {
+	if out := p.OK(t, "cron", "preview", "play", "tea", "--from", "1h", "-o", "json", "--limit",
+		"3"); strings.Count(out, "T") < 4 {
 		t.Errorf("%s", out)
 	}
 	d.Stop(t)
@@ -122,10 +134,14 @@ func TestCronOfAFileRuns(t *testing.T) {
 // Errors that only the database can detect also name the file and the path.
 func TestServeRefusesABadCron(t *testing.T) {
 	text := "namespaces: [{namespace: play, processor: {builtin: {name: echo}}}]\ncrons:\n" +
-		"  - {namespace: play, cron_id: x, spec: {expressions: ['@daily']}, target: {start_process: {namespace: nowhere}}}\n"
+		"  - {namespace: play, cron_id: x, spec: {expressions: ['@daily']}, target: {start_process: {namespace: " +
+		"nowhere}}}\n"
 	path := clitest.WriteConfig(t, text)
-	r := clitest.Program{Commands: newCommands}.Run(t, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t), "-c", path)
-	if want := "configuration file " + path + ": line 3: crons[0].target.start_process.namespace: "; r.Code == cli.ExitOK || !strings.Contains(r.Stderr, want) {
+	r := clitest.Program{Commands: newCommands}.Run(t, "serve", "--listen", "127.0.0.1:0", "--db.dsn",
+		storagetest.DSN(t), "-c", path)
+	if want := "configuration file " + path +
+		": line 3: crons[0].target.start_process.namespace: "; r.Code == cli.ExitOK ||
+		!strings.Contains(r.Stderr, want) {
 		t.Errorf("code %d, want %q in:\n%s", r.Code, want, r.Stderr)
 	}
 }

@@ -22,17 +22,22 @@ import (
 
 // The metrics that appear with their first event: a scan, a rejection, …
 var silentMetrics = []string{
-	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms", "progressor_zombie_collection_duration_ms",
+	"progressor_calls_scanning_duration_ms", "progressor_timers_scanning_duration_ms",
+	"progressor_zombie_collection_duration_ms",
 	"progressor_cron_lateness_seconds", "progressor_cron_misfires_total",
-	"progressor_flow_runs_total", "progressor_job_claims_total", "progressor_job_lease_losses_total", "progressor_job_start_deadlines_total", "progressor_job_blocked_seconds_total", "progressor_job_duration_seconds", "progressor_jobs",
-	"progressor_request_preparing_duration_ms", "progressor_task_processing_duration_ms", "progressor_task_completion_duration_ms", "progressor_process_removing_duration_ms",
+	"progressor_flow_runs_total", "progressor_job_claims_total", "progressor_job_lease_losses_total",
+	"progressor_job_start_deadlines_total", "progressor_job_blocked_seconds_total", "progressor_job_duration_seconds",
+	"progressor_jobs",
+	"progressor_request_preparing_duration_ms", "progressor_task_processing_duration_ms",
+	"progressor_task_completion_duration_ms", "progressor_process_removing_duration_ms",
 	"progressor_notification_duration_ms", "progressor_requests_refused_total", "progressor_scan_errors_total",
 }
 
 // docs/operations.md contains every metric of a scrape, and no other.
 func TestOperationsNamesEveryMetric(t *testing.T) {
 	page := readPage(t, "docs/operations.md")
-	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t, storagetest.WithoutInvariants()),
+	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn",
+		storagetest.DSN(t, storagetest.WithoutInvariants()),
 		"--tracing.endpoint", "http://127.0.0.1:1", "--tracing.ratio", "0")
 	d.Client.OK(t, "namespace", "put", "echo", "--builtin", "echo")
 	code, scrape := clitest.Fetch(t, d.URL+"/metrics")
@@ -40,14 +45,16 @@ func TestOperationsNamesEveryMetric(t *testing.T) {
 		t.Fatalf("/metrics: %d", code)
 	}
 	exposed := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^# HELP ((?:progressor|pgxpool)_[a-z_]+) `).FindAllStringSubmatch(scrape, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# HELP ((?:progressor|pgxpool)_[a-z_]+) `).FindAllStringSubmatch(scrape,
+		-1) {
 		exposed[m[1]] = true
 	}
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile("`((?:progressor|pgxpool)_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
 		named[m[1]] = true
 	}
-	for _, m := range regexp.MustCompile(`\((progressor_[a-z_]+?)(?:_bucket|_count|_sum)?[{\[)]`).FindAllStringSubmatch(page, -1) { // of the alerts
+	inAlert := regexp.MustCompile(`\((progressor_[a-z_]+?)(?:_bucket|_count|_sum)?[{\[)]`)
+	for _, m := range inAlert.FindAllStringSubmatch(page, -1) {
 		named[m[1]] = true
 	}
 	if len(exposed) < 20 {
@@ -183,7 +190,8 @@ func TestPoliciesOfCrons(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	for _, line := range []string{
-		"overlap_action: allow", "overlap_action: skip", "overlap_action: cancel_prev", "overlap_action: parallel", "overlap_action: buffer_one",
+		"overlap_action: allow", "overlap_action: skip", "overlap_action: cancel_prev", "overlap_action: parallel",
+		"overlap_action: buffer_one",
 		"failure_action: skip", "failure_action: retry", "failure_action: backoff", "failure_action: half_open",
 		"concurrency_policy: queue", "misfire_policy: skip", "misfire_policy: catch_up_limited",
 	} {
@@ -215,8 +223,10 @@ func TestDiagramsNameEveryStatus(t *testing.T) {
 		want  []string
 	}{
 		{"    [*] --> INIT", regexp.MustCompile(`(?m)(?:(?:^    )|(?:--> ))([A-Z_]{4,})\b`), statuses},
-		{"    [*] --> SCHEDULED", regexp.MustCompile(`(?m)(?:(?:^    )|(?:--> ))([A-Z_]{4,})\b`), enum(progressorv1.JobState_value, "JOB_STATE_")},
-		{"flowchart LR\n    t([a fire time", regexp.MustCompile(`\(\[([A-Z_]{4,})\]\)`), enum(progressorv1.Decision_value, "DECISION_")},
+		{"    [*] --> SCHEDULED", regexp.MustCompile(`(?m)(?:(?:^    )|(?:--> ))([A-Z_]{4,})\b`),
+			enum(progressorv1.JobState_value, "JOB_STATE_")},
+		{"flowchart LR\n    t([a fire time", regexp.MustCompile(`\(\[([A-Z_]{4,})\]\)`),
+			enum(progressorv1.Decision_value, "DECISION_")},
 	} {
 		_, text, found := strings.Cut(page, diagram.begin)
 		text, _, _ = strings.Cut(diagram.begin+text, "```")

@@ -28,7 +28,8 @@ func TestDev(t *testing.T) {
 	dir := t.TempDir()
 	d := background(t, nil, "dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--demo-flow")
 	p := d.Client
-	p.OK(t, "start", "demo", "order-1", "--args", `{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
+	p.OK(t, "start", "demo", "order-1", "--args",
+		`{"order":"A-7","customer":"ada","items":[{"sku":"tea","quantity":2}]}`)
 	clitest.WantLines(t, p.OK(t, "call", "demo", "order-1", "--args", `{"pay":200}`), "paid")
 	clitest.WantLines(t, p.OK(t, "start", "echo", "e-1", "--args", "hello"), "response hello")
 	clitest.WantLines(t, p.OK(t, "get", "demo", "order-1"), "status RUNNING", "(default)", "paid")
@@ -42,7 +43,8 @@ func TestDev(t *testing.T) {
 			return nil
 		})
 	}
-	if code, body := clitest.Fetch(t, d.URL+"/metrics"); code != http.StatusOK || !strings.Contains(body, "progressor_task_processing_duration_ms") ||
+	if code, body := clitest.Fetch(t, d.URL+"/metrics"); code != http.StatusOK ||
+		!strings.Contains(body, "progressor_task_processing_duration_ms") ||
 		!strings.Contains(body, "go_goroutines") {
 		t.Errorf("/metrics: %d", code)
 	}
@@ -50,11 +52,14 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	database := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": strings.TrimSpace(string(dsn))}}
+	database := clitest.Program{Commands: newCommands,
+		Env: map[string]string{"PROGRESSOR_DB_DSN": strings.TrimSpace(string(dsn))}}
 	clitest.WantLines(t, database.OK(t, "doctor"), "violations: 0", cli.BuildVersion())
 
 	taken := clitest.Program{Commands: newCommands}.Run(t, "dev", "--listen", strings.TrimPrefix(d.URL, "http://"), "--data-dir", t.TempDir())
-	if taken.Code != cli.ExitFailed || !strings.Contains(taken.Stderr, "is used by another program. Next: use another address, such as --listen 127.0.0.1:0") {
+	if taken.Code != cli.ExitFailed ||
+		!strings.Contains(taken.Stderr,
+			"is used by another program. Next: use another address, such as --listen 127.0.0.1:0") {
 		t.Errorf("%+v", taken)
 	}
 	d.Stop(t)
@@ -69,7 +74,9 @@ func TestDev(t *testing.T) {
 
 func TestErrorsOfTheEngine(t *testing.T) {
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t),
-		"-c", clitest.WriteConfig(t, "namespaces: [{namespace: demo, processor: {builtin: {name: orders}}}, {namespace: echo, processor: {builtin: {name: echo}}}]"))
+		"-c", clitest.WriteConfig(t,
+			"namespaces: [{namespace: demo, processor: {builtin: {name: orders}}}, {namespace: echo, processor: "+
+				"{builtin: {name: echo}}}]"))
 	p := d.Client
 	p.OK(t, "start", "demo", "broken", "--args", `{"order":"A-8","items":[{"sku":"broken","quantity":1}]}`)
 	tests := []struct {
@@ -77,12 +84,15 @@ func TestErrorsOfTheEngine(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"get", "demo", "nobody"}, cli.ExitNotFound, []string{"process_not_found", "Next: progressor list demo"}},
+		{[]string{"get", "demo", "nobody"}, cli.ExitNotFound,
+			[]string{"process_not_found", "Next: progressor list demo"}},
 		{[]string{"get", "nowhere", "nobody"}, cli.ExitNotFound, []string{"namespace_not_found"}},
 		{[]string{"start", "demo", "broken", "--args", "{}"}, cli.ExitConflict, []string{"process_exists"}},
 		{[]string{"call", "demo", "broken", "--args", `{"pay":1}`}, cli.ExitRejected, []string{"task_rejected"}},
-		{[]string{"call", "demo", "broken", "--args", `{"pay":100}`}, cli.ExitTaskFailed, []string{"task_failed", "process is ERROR", "progressor repair demo broken --simple"}},
-		{[]string{"call", "demo", "broken", "--args", `{"status":true}`}, cli.ExitConflict, []string{"process_status", "process is ERROR"}},
+		{[]string{"call", "demo", "broken", "--args", `{"pay":100}`}, cli.ExitTaskFailed,
+			[]string{"task_failed", "process is ERROR", "progressor repair demo broken --simple"}},
+		{[]string{"call", "demo", "broken", "--args", `{"status":true}`}, cli.ExitConflict,
+			[]string{"process_status", "process is ERROR"}},
 		{[]string{"call", "echo", strings.Repeat("x", 300)}, cli.ExitUsage, []string{"process_id"}},
 	}
 	for _, tt := range tests {
@@ -108,11 +118,13 @@ func TestCommandsOnTheEngine(t *testing.T) {
 	clitest.WantLines(t, p.OK(t, "namespace", "get", "echo"), "builtin echo", "NONE")
 	clitest.WantLines(t, p.OK(t, "namespace", "list"), "echo")
 
-	out := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json")
+	out := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o",
+		"json")
 	if err := json.Unmarshal([]byte(out), &map[string]any{}); err != nil {
 		t.Errorf("%v in %s", err, out)
 	}
-	if again := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o", "json"); again != out {
+	if again := p.OK(t, "start", "echo", "e-1", "--args", "one", "--metadata", `{"tenant":"acme"}`, "-k", "key-1", "-o",
+		"json"); again != out {
 		t.Errorf("the same key got another answer: %s, then %s", out, again)
 	}
 	p.OK(t, "call", "echo", "e-1", "--args", "two", "--accepted", "-k", "key-2")
@@ -121,7 +133,8 @@ func TestCommandsOnTheEngine(t *testing.T) {
 	p.Stdin = p.OK(t, "get", "echo", "e-1", "-o", "json")
 	p.OK(t, "put", "echo", "e-2", "-f", "-")
 	clitest.WantLines(t, p.OK(t, "get", "echo", "e-2"), "status RUNNING", "state two", "one")
-	clitest.WantLines(t, p.OK(t, "put", "echo", "e-3", "--status", "error", "--detail", "moved", "--event", "x"), "status ERROR", "detail moved")
+	clitest.WantLines(t, p.OK(t, "put", "echo", "e-3", "--status", "error", "--detail", "moved", "--event", "x"),
+		"status ERROR", "detail moved")
 	clitest.WantLines(t, p.OK(t, "list", "echo", "--status", "error"), "e-3")
 	p.OK(t, "repair", "echo", "e-3", "--simple")
 	clitest.WantLines(t, p.OK(t, "get", "echo", "e-3"), "status RUNNING")
@@ -186,7 +199,8 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{nil, cli.ExitUsage, "--db.dsn: is required"},
 		{[]string{"--db.dsn", "host=x", "--listen", "0.0.0.0:0"}, cli.ExitUsage, "--insecure"},
-		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, cli.ExitFailed, "is used by another program"},
+		{[]string{"--db.dsn", "host=x", "--listen", taken.Addr().String()}, cli.ExitFailed,
+			"is used by another program"},
 		{[]string{"--db.dsn", "postgres://me:hunter2@127.0.0.1:1/x", "--listen", "127.0.0.1:0"}, cli.ExitUnavailable, "check that PostgreSQL runs there"},
 	}
 	for _, tt := range tests {
@@ -198,7 +212,8 @@ func TestServeRefuses(t *testing.T) {
 	empty := storagetest.DSN(t, storagetest.WithoutInvariants())
 	database := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": empty}}
 	database.OK(t, "migrate", "down", "--yes")
-	if r := database.Run(t, "serve", "--listen", "127.0.0.1:0"); r.Code != cli.ExitFailed || !strings.Contains(r.Stderr, "progressor migrate up") {
+	if r := database.Run(t, "serve", "--listen", "127.0.0.1:0"); r.Code != cli.ExitFailed ||
+		!strings.Contains(r.Stderr, "progressor migrate up") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
 
-// Two orders with the same error are one row of the output. The filter of the row lists both orders.
+// Two orders with the same error are one row of the output. The filter of the row lists both
+// orders.
 func TestErrorsOnTheEngine(t *testing.T) {
 	d := background(t, map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}, "serve", "--listen", "127.0.0.1:0")
 	p := d.Client
@@ -23,10 +24,12 @@ func TestErrorsOnTheEngine(t *testing.T) {
 	}
 	p.OK(t, "put", "demo", "moved", "--status", "error", "--detail", "moved")
 	out := p.OK(t, "errors")
-	clitest.WantLines(t, out, "COUNT  OF         NAMESPACE  REASON        FIRST", "2  processes  demo       broken_goods  ", "order A-9: the goods broke while they were packed", "1  ", "moved")
+	clitest.WantLines(t, out, "COUNT  OF         NAMESPACE  REASON        FIRST",
+		"2  processes  demo       broken_goods  ", "order A-9: the goods broke while they were packed", "1  ", "moved")
 	_, rest, _ := strings.Cut(out, "they were packed")
 	filter, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
-	if list := p.OK(t, "list", "demo", "--filter", filter); !strings.Contains(list, "A-8") || !strings.Contains(list, "A-9") || strings.Contains(list, "moved") {
+	if list := p.OK(t, "list", "demo", "--filter", filter); !strings.Contains(list, "A-8") ||
+		!strings.Contains(list, "A-9") || strings.Contains(list, "moved") {
 		t.Errorf("%s lists\n%s", filter, list)
 	}
 	out = p.OK(t, "errors", "demo", "--page-size", "1")

@@ -67,9 +67,12 @@ func (q *queue) enqueue(id, name string, args any) {
 	if err != nil {
 		q.t.Fatal(err)
 	}
-	_, err = q.c.Job.Enqueue(q.t.Context(), &progressorv1.EnqueueRequest{Namespace: "jobs", JobId: id, Name: name, Args: v, Options: &progressorv1.JobOptions{
-		KeepResult: true, MaxRetry: 1, Timeout: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
-	}})
+	_, err = q.c.Job.Enqueue(q.t.Context(),
+		&progressorv1.EnqueueRequest{Namespace: "jobs", JobId: id, Name: name, Args: v,
+			Options: &progressorv1.JobOptions{
+				KeepResult: true, MaxRetry: 1, Timeout: durationpb.New(time.Hour),
+				HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+			}})
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -77,7 +80,8 @@ func (q *queue) enqueue(id, name string, args any) {
 
 func (q *queue) job(id string, wait time.Duration) *progressorv1.Job {
 	q.t.Helper()
-	resp, err := q.c.Job.GetJob(q.t.Context(), &progressorv1.GetJobRequest{Namespace: "jobs", JobId: id, AwaitEnd: durationpb.New(wait)})
+	resp, err := q.c.Job.GetJob(q.t.Context(),
+		&progressorv1.GetJobRequest{Namespace: "jobs", JobId: id, AwaitEnd: durationpb.New(wait)})
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -89,10 +93,12 @@ func (q *queue) counts(suffix string) {
 	q.t.Helper()
 	q.enqueue("good"+suffix, "count", map[string]any{"text": "three little words"})
 	q.enqueue("bad"+suffix, "count", map[string]any{"text": 3})
-	if j := q.job("good"+suffix, clitest.DaemonWait); j.GetResult().GetStructValue().GetFields()["words"].GetNumberValue() != 3 {
+	if j := q.job("good"+suffix,
+		clitest.DaemonWait); j.GetResult().GetStructValue().GetFields()["words"].GetNumberValue() != 3 {
 		q.t.Errorf("good%s: %v", suffix, j)
 	}
-	if j := q.job("bad"+suffix, clitest.DaemonWait); len(j.GetFailures()) != 1 || j.GetFailures()[0].GetReason() != "bad_args" || j.GetState() != progressorv1.JobState_JOB_STATE_FAILED {
+	if j := q.job("bad"+suffix, clitest.DaemonWait); len(j.GetFailures()) != 1 ||
+		j.GetFailures()[0].GetReason() != "bad_args" || j.GetState() != progressorv1.JobState_JOB_STATE_FAILED {
 		q.t.Errorf("bad%s: %v", suffix, j)
 	}
 }
@@ -100,7 +106,8 @@ func (q *queue) counts(suffix string) {
 // The workers of examples/ run jobs, report progress, stop when a job is cancelled, and release
 // their jobs when they are told to stop.
 func TestExampleWorkers(t *testing.T) {
-	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"}, {"node", "node", "worker.js"}} {
+	for _, tt := range []struct{ language, dir, file string }{{"python3", "python", "worker.py"},
+		{"node", "node", "worker.js"}} {
 		t.Run(tt.language, func(t *testing.T) {
 			t.Parallel()
 			d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
@@ -118,7 +125,8 @@ func TestExampleWorkers(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := q.c.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "crawl", Reason: "enough"}); err != nil {
+			if _, err := q.c.Job.CancelJob(t.Context(),
+				&progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "crawl", Reason: "enough"}); err != nil {
 				t.Fatal(err)
 			}
 			if j := q.job("crawl", clitest.DaemonWait); j.GetState() != progressorv1.JobState_JOB_STATE_CANCELLED {
@@ -145,10 +153,12 @@ func TestExampleProcessor(t *testing.T) {
 	first, _ := peer(t, "python3", "python", "processor.py", "0")
 	q := &queue{t, client.New(d.URL)}
 	for _, encoding := range []string{"json", "msgpack"} {
-		d.Client.OK(t, "namespace", "put", "jobs", "--connect-url", clitest.URLInLine.FindString(first), "--encoding", encoding)
+		d.Client.OK(t, "namespace", "put", "jobs", "--connect-url", clitest.URLInLine.FindString(first), "--encoding",
+			encoding)
 		q.counts("-" + encoding)
 		q.enqueue("other-"+encoding, "other", nil)
-		if f := q.job("other-"+encoding, clitest.DaemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "not_handled" {
+		if f := q.job("other-"+encoding, clitest.DaemonWait).GetFailures(); len(f) != 1 ||
+			f[0].GetReason() != "not_handled" {
 			t.Errorf("%v", f)
 		}
 	}
@@ -156,11 +166,13 @@ func TestExampleProcessor(t *testing.T) {
 
 // The programs in the quick starts are those of examples/.
 func TestQuickstartsAreExamples(t *testing.T) {
-	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"}, {"python", "python/%s.py"}} {
+	for _, language := range []struct{ page, file string }{{"go", "go/%s/main.go"}, {"node", "node/%s.mjs"},
+		{"python", "python/%s.py"}} {
 		page := readPage(t, "docs/quickstart/"+language.page+".md")
 		for _, name := range []string{"cart", "add", "remind"} {
 			file := fmt.Sprintf("examples/"+language.file, name)
-			if code := "cat > .progressor/" + name + filepath.Ext(file) + " <<'EOF'\n" + readPage(t, file) + "EOF\n"; !strings.Contains(page, code) {
+			if code := "cat > .progressor/" + name + filepath.Ext(file) + " <<'EOF'\n" + readPage(t, file) +
+				"EOF\n"; !strings.Contains(page, code) {
 				t.Errorf("docs/quickstart/%s.md does not have %s as it is", language.page, file)
 			}
 		}

@@ -36,7 +36,8 @@ func TestFlagsWantTheirValues(t *testing.T) {
 		{"list demo -o", "--output needs a value, as in --output table|json"},
 	} {
 		r := p.Run(t, shellWords(tt.line)...)
-		if r.Code != cli.ExitUsage || !strings.HasPrefix(r.Stderr, "progressor: "+tt.says) && !strings.Contains(r.Stderr, `"message":"`+tt.says) {
+		if r.Code != cli.ExitUsage ||
+			!strings.HasPrefix(r.Stderr, "progressor: "+tt.says) && !strings.Contains(r.Stderr, `"message":"`+tt.says) {
 			t.Errorf("%s: %+v\nwant %s", tt.line, r, tt.says)
 		}
 	}
@@ -56,7 +57,8 @@ func TestFlagsTakeOddValues(t *testing.T) {
 		"call demo o-1 -k a --args= --context ''":    "a",
 	} {
 		p.OK(t, shellWords(line)...)
-		if req := f.Last.(*progressorv1.CallRequest); req.GetIdempotencyKey() != want || len(req.GetArgs()) > 0 || req.GetWait() == progressorv1.Wait_WAIT_ACCEPTED {
+		if req := f.Last.(*progressorv1.CallRequest); req.GetIdempotencyKey() != want || len(req.GetArgs()) > 0 ||
+			req.GetWait() == progressorv1.Wait_WAIT_ACCEPTED {
 			t.Errorf("%s: %v", line, req)
 		}
 	}

@@ -40,7 +40,8 @@ func startExample(t *testing.T, templateType string, handle func(*client.Worker)
 	d.Client.OK(t, "namespace", "put", "flows", "--pull")
 	x := &exampleRuns{t, d, client.New(d.URL).Flow}
 	d.Client.OK(t, "template", "put", "flows", "-f", exampleFlows+templateType+".yaml")
-	w := client.NewWorker(client.New(d.URL), []string{"flows"}, client.WithLeaseDuration(6*time.Second), client.WithStopGrace(time.Millisecond))
+	w := client.NewWorker(client.New(d.URL), []string{"flows"}, client.WithLeaseDuration(6*time.Second),
+		client.WithStopGrace(time.Millisecond))
 	handle(w)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -61,7 +62,8 @@ func (x *exampleRuns) start(templateType, runID, payload string) {
 	if err := protojson.Unmarshal([]byte(payload), v); err != nil {
 		x.t.Fatal(err)
 	}
-	_, err := x.flow.StartRun(x.t.Context(), &progressorv1.StartRunRequest{Namespace: "flows", Type: templateType, RunId: runID, Payload: v})
+	_, err := x.flow.StartRun(x.t.Context(),
+		&progressorv1.StartRunRequest{Namespace: "flows", Type: templateType, RunId: runID, Payload: v})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -69,7 +71,8 @@ func (x *exampleRuns) start(templateType, runID, payload string) {
 
 func (x *exampleRuns) get(runID string, wait time.Duration) *progressorv1.Run {
 	x.t.Helper()
-	resp, err := x.flow.GetRun(x.t.Context(), &progressorv1.GetRunRequest{Namespace: "flows", RunId: runID, AwaitEnd: durationpb.New(wait)})
+	resp, err := x.flow.GetRun(x.t.Context(),
+		&progressorv1.GetRunRequest{Namespace: "flows", RunId: runID, AwaitEnd: durationpb.New(wait)})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -106,7 +109,8 @@ func (x *exampleRuns) ends(runID, want string) *progressorv1.Run {
 
 func (x *exampleRuns) cancel(runID string) {
 	x.t.Helper()
-	if _, err := x.flow.CancelRun(x.t.Context(), &progressorv1.CancelRunRequest{Namespace: "flows", RunId: runID, Reason: "enough"}); err != nil {
+	if _, err := x.flow.CancelRun(x.t.Context(),
+		&progressorv1.CancelRunRequest{Namespace: "flows", RunId: runID, Reason: "enough"}); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -115,7 +119,8 @@ func (x *exampleRuns) cancel(runID string) {
 func (x *exampleRuns) wait(runID string) (w *progressorv1.OpenWait) {
 	x.t.Helper()
 	clitest.Eventually(x.t, runID+" waits", func() error {
-		resp, err := x.flow.ListOpenWaits(x.t.Context(), &progressorv1.ListOpenWaitsRequest{Namespace: "flows", Filter: `run_id = "` + runID + `"`})
+		resp, err := x.flow.ListOpenWaits(x.t.Context(),
+			&progressorv1.ListOpenWaitsRequest{Namespace: "flows", Filter: `run_id = "` + runID + `"`})
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -137,7 +142,8 @@ func TestExampleLongTask(t *testing.T) {
 	}
 	half, goOn := make(chan string, 2), make(chan struct{})
 	x := startExample(t, "demo_long_task", func(w *client.Worker) {
-		client.Handle(w, "prepare", func(_ context.Context, p part) (string, error) { return "room for " + p.Target, nil })
+		client.Handle(w, "prepare",
+			func(_ context.Context, p part) (string, error) { return "room for " + p.Target, nil })
 		client.Handle(w, "execute", func(ctx context.Context, p struct {
 			part
 			Prepared string `json:"prepared"`
@@ -163,17 +169,20 @@ func TestExampleLongTask(t *testing.T) {
 		t.Errorf("execute got %q", got)
 	}
 	x.until("good", "progress", func(r *progressorv1.Run) bool { // 1 of 10 and half of 8
-		return r.GetPhase() == "execute" && r.GetProgress().GetPercent() == 50 && r.GetProgress().GetSummary() == "2 of 4 parts of a"
+		return r.GetPhase() == "execute" && r.GetProgress().GetPercent() == 50 &&
+			r.GetProgress().GetSummary() == "2 of 4 parts of a"
 	})
 	x.start("demo_long_task", "cancelled", `{"target": "b"}`)
 	<-half
 	x.cancel("cancelled")
-	if r := x.ends("cancelled", "CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED"); r.GetCancelReason() != "enough" {
+	if r := x.ends("cancelled",
+		"CANCELLED: prepare SUCCEEDED execute CANCELLED finalize CANCELLED"); r.GetCancelReason() != "enough" {
 		t.Errorf("%v", r)
 	}
 	close(goOn)
 	r := x.ends("good", "SUCCEEDED: prepare SUCCEEDED execute SUCCEEDED finalize SUCCEEDED")
-	if got := r.GetResult().GetStructValue().AsMap(); got["target"] != "a" || got["executed"] != 4.0 || got["attempt"] != 1.0 {
+	if got := r.GetResult().GetStructValue().AsMap(); got["target"] != "a" || got["executed"] != 4.0 ||
+		got["attempt"] != 1.0 {
 		t.Errorf("the result: %v", got)
 	}
 }
@@ -201,7 +210,8 @@ func TestExampleOutsideWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = x.flow.CompleteStep(t.Context(), &progressorv1.CompleteStepRequest{
-			Namespace: "flows", RunId: "token", StepId: "translate", Token: token, WorkerId: "by hand", Outcome: &progressorv1.CompleteStepRequest_Result{Result: v},
+			Namespace: "flows", RunId: "token", StepId: "translate", Token: token, WorkerId: "by hand",
+			Outcome: &progressorv1.CompleteStepRequest_Result{Result: v},
 		})
 		return err
 	}
@@ -218,7 +228,9 @@ func TestExampleOutsideWorker(t *testing.T) {
 	if err := answer(w.GetToken(), good); err != nil {
 		t.Errorf("the same answer again: %v", err)
 	}
-	if r := x.ends("token", "SUCCEEDED: submit SUCCEEDED translate SUCCEEDED store SUCCEEDED"); r.GetResult().GetStringValue() != "Guten Tag: Good day" || r.GetSteps()[1].GetWorkerId() != "by hand" {
+	if r := x.ends("token", "SUCCEEDED: submit SUCCEEDED translate SUCCEEDED store "+
+		"SUCCEEDED"); r.GetResult().GetStringValue() != "Guten Tag: Good day" ||
+		r.GetSteps()[1].GetWorkerId() != "by hand" {
 		t.Errorf("%v", r)
 	}
 
@@ -228,7 +240,8 @@ func TestExampleOutsideWorker(t *testing.T) {
 	}
 	x.start("external_worker_task", "python", `{"document": "Guten Tag Welt und alle"}`)
 	r := x.ends("python", "SUCCEEDED: submit SUCCEEDED translate SUCCEEDED store SUCCEEDED")
-	if r.GetResult().GetStringValue() != "Guten Tag Welt und alle: good day world and alle" || r.GetSteps()[1].GetResult().GetStructValue().AsMap()["words"] != 5.0 {
+	if r.GetResult().GetStringValue() != "Guten Tag Welt und alle: good day world and alle" ||
+		r.GetSteps()[1].GetResult().GetStructValue().AsMap()["words"] != 5.0 {
 		t.Errorf("%v", r)
 	}
 	x.start("external_worker_task", "long", `{"document": "`+strings.Repeat("welt ", 10_000)+`"}`)
@@ -266,13 +279,15 @@ func TestExampleReport(t *testing.T) {
 			return nil, nil
 		})
 	})
-	clitest.WantLines(t, x.d.Client.OK(t, "cron", "create", "flows", "daily_report", "-f", exampleFlows+"scheduled_report_cron.yaml"),
+	clitest.WantLines(t, x.d.Client.OK(t, "cron", "create", "flows", "daily_report", "-f",
+		exampleFlows+"scheduled_report_cron.yaml"),
 		"expressions 0 6 * * *", "fires at 06:00 every day, Europe/Berlin")
 	x.d.Client.OK(t, "cron", "trigger", "flows", "daily_report")
 	crons := client.New(x.d.URL).Cron
 	var f *progressorv1.Fire
 	clitest.Eventually(t, "the report is made", func() error {
-		resp, err := crons.ListFires(t.Context(), &progressorv1.ListFiresRequest{Namespace: "flows", CronId: "daily_report"})
+		resp, err := crons.ListFires(t.Context(),
+			&progressorv1.ListFiresRequest{Namespace: "flows", CronId: "daily_report"})
 		if err != nil || len(resp.GetFires()) != 1 {
 			t.Fatalf("%v, %v", resp, err)
 		}
@@ -289,9 +304,11 @@ func TestExampleReport(t *testing.T) {
 		return strings.Trim(string(text), `"`)
 	}
 	from, to := at(f.GetFireTime().AsTime().Add(-24*time.Hour)), at(f.GetFireTime().AsTime())
-	r := x.ends(strings.TrimPrefix(f.GetProcessId(), "~flow/"), "SUCCEEDED: collect SUCCEEDED render SUCCEEDED send SUCCEEDED")
+	r := x.ends(strings.TrimPrefix(f.GetProcessId(), "~flow/"),
+		"SUCCEEDED: collect SUCCEEDED render SUCCEEDED send SUCCEEDED")
 	document := "Report of " + from + " to " + to + ", 2 rows"
-	if r.GetCronId() != "daily_report" || r.GetResult().GetStringValue() != document || r.GetScopeId() != "daily_report" {
+	if r.GetCronId() != "daily_report" || r.GetResult().GetStringValue() != document ||
+		r.GetScopeId() != "daily_report" {
 		t.Errorf("%v", r)
 	}
 	mu.Lock()
@@ -366,7 +383,9 @@ func TestExamplePipeline(t *testing.T) {
 		}
 		log = nil
 	}
-	x.start("multi_step_pipeline", "dear", `{"order": "A-7", "total": 1200, "parcels": [{"sku": "tea", "count": 1}, {"sku": "pot", "count": 2}, {"sku": "cup", "count": 4}]}`)
+	x.start("multi_step_pipeline", "dear",
+		`{"order": "A-7", "total": 1200, "parcels": [{"sku": "tea", "count": 1}, {"sku": "pot", "count": 2}, `+
+			`{"sku": "cup", "count": 4}]}`)
 	w := x.wait("dear")
 	if w.GetTitle() != "Approve order A-7 of 1200" || strings.Join(w.GetAssignees(), " ") != "sales" {
 		t.Errorf("the wait: %v", w)
@@ -376,21 +395,26 @@ func TestExamplePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = x.flow.CompleteStep(t.Context(), &progressorv1.CompleteStepRequest{
-		Namespace: "flows", RunId: "dear", StepId: "approve", WorkerId: "kim", Outcome: &progressorv1.CompleteStepRequest_Result{Result: approved},
+		Namespace: "flows", RunId: "dear", StepId: "approve", WorkerId: "kim",
+		Outcome: &progressorv1.CompleteStepRequest_Result{Result: approved},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := x.ends("dear", "SUCCEEDED: check SUCCEEDED reserve SUCCEEDED approve SUCCEEDED charge SUCCEEDED ship SUCCEEDED notify SUCCEEDED")
+	r := x.ends("dear", "SUCCEEDED: check SUCCEEDED reserve SUCCEEDED approve SUCCEEDED charge SUCCEEDED ship "+
+		"SUCCEEDED notify SUCCEEDED")
 	if got := fmt.Sprint(r.GetResult().GetStructValue().AsMap()); got != "map[order:A-7 parcels:[A-7-0 A-7-1 A-7-2]]" {
 		t.Errorf("the result: %s", got)
 	}
 	logged("charge A-7 1200, reservation of A-7, approved true", "notify A-7, shipped true")
 
-	x.start("multi_step_pipeline", "lost", `{"order": "A-8", "total": 30, "parcels": [{"sku": "tea", "count": 1}, {"sku": "lost", "count": 1}]}`)
-	r = x.ends("lost", "FAILED: check SUCCEEDED reserve SUCCEEDED undo SUCCEEDED approve SKIPPED charge SUCCEEDED undo SUCCEEDED ship FAILED notify SUCCEEDED")
+	x.start("multi_step_pipeline", "lost",
+		`{"order": "A-8", "total": 30, "parcels": [{"sku": "tea", "count": 1}, {"sku": "lost", "count": 1}]}`)
+	r = x.ends("lost", "FAILED: check SUCCEEDED reserve SUCCEEDED undo SUCCEEDED approve SKIPPED charge SUCCEEDED "+
+		"undo SUCCEEDED ship FAILED notify SUCCEEDED")
 	if r.GetFailure().GetReason() != "items_failed" {
 		t.Errorf("%v", r.GetFailure())
 	}
-	logged("charge A-8 30, reservation of A-8, approved false", "notify A-8, shipped false", "refund A-8, receipt of A-8", "release A-8, reservation of A-8")
+	logged("charge A-8 30, reservation of A-8, approved false", "notify A-8, shipped false",
+		"refund A-8, receipt of A-8", "release A-8, reservation of A-8")
 }

@@ -110,7 +110,8 @@ func TestGrpcurl(t *testing.T) {
 		t.Skip("builds grpcurl")
 	}
 	grpcurl := filepath.Join(t.TempDir(), "grpcurl")
-	fetched(t, "../..", "go", "build", "-modfile=tools/grpcurl/go.mod", "-o", grpcurl, "github.com/fullstorydev/grpcurl/cmd/grpcurl")
+	fetched(t, "../..", "go", "build", "-modfile=tools/grpcurl/go.mod", "-o", grpcurl,
+		"github.com/fullstorydev/grpcurl/cmd/grpcurl")
 	d := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t))
 	d.Client.OK(t, "namespace", "put", "echo", "--builtin", "echo")
 	address := strings.TrimPrefix(d.URL, "http://")
@@ -118,24 +119,33 @@ func TestGrpcurl(t *testing.T) {
 		t.Helper()
 		return output(t, ".", grpcurl, append([]string{"-plaintext"}, args...)...)
 	}
-	clitest.WantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService", "progressor.v1.NamespaceService", "progressor.v1.ProcessService")
-	clitest.WantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"), "rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
+	clitest.WantLines(t, ask(address, "list"), "grpc.health.v1.Health", "progressor.v1.InsightService",
+		"progressor.v1.NamespaceService", "progressor.v1.ProcessService")
+	clitest.WantLines(t, ask(address, "describe", "progressor.v1.ProcessService.Call"),
+		"rpc Call ( .progressor.v1.CallRequest ) returns ( .progressor.v1.CallResponse );")
 	clitest.WantLines(t, ask(address, "describe", "progressor.v1.Rejection"), "string reason = 1;")
-	clitest.WantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address, "grpc.health.v1.Health/Check"), `"status": "SERVING"`)
-	clitest.WantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1","args":"b25l","metadata":{"tenant":"acme"}}`, address, "progressor.v1.ProcessService/Start"),
+	clitest.WantLines(t, ask("-d", `{"service":"progressor.v1.ProcessService"}`, address,
+		"grpc.health.v1.Health/Check"), `"status": "SERVING"`)
+	clitest.WantLines(t, ask("-d",
+		`{"namespace":"echo","process_id":"order-1","args":"b25l","metadata":{"tenant":"acme"}}`, address,
+		"progressor.v1.ProcessService/Start"),
 		`"processId": "order-1"`, `"response": "b25l"`)
-	clitest.WantLines(t, ask("-d", `{"namespace":"echo","filter":"metadata.tenant = acme"}`, address, "progressor.v1.ProcessService/ListProcesses"),
+	clitest.WantLines(t, ask("-d", `{"namespace":"echo","filter":"metadata.tenant = acme"}`, address,
+		"progressor.v1.ProcessService/ListProcesses"),
 		`"processId": "order-1"`, `"status": "PROCESS_STATUS_RUNNING"`)
 	d.Client.OK(t, "cancel", "echo", "order-1", "--grace", "0s")
-	clitest.WantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address, "progressor.v1.ProcessService/WatchProcess"),
+	clitest.WantLines(t, ask("-d", `{"namespace":"echo","process_id":"order-1"}`, address,
+		"progressor.v1.ProcessService/WatchProcess"),
 		`"payload": "b25l"`, `"status": "PROCESS_STATUS_CANCELLED"`)
 
 	// Reflection also describes the details of an error.
-	cmd := exec.CommandContext(t.Context(), grpcurl, "-plaintext", "-d", `{"namespace":"echo","process_id":"nobody"}`, address, "progressor.v1.ProcessService/GetProcess")
+	cmd := exec.CommandContext(t.Context(), grpcurl, "-plaintext", "-d", `{"namespace":"echo","process_id":"nobody"}`,
+		address, "progressor.v1.ProcessService/GetProcess")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Errorf("an unknown process is no error:\n%s", out)
 	}
-	clitest.WantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody", `"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)
+	clitest.WantLines(t, string(out), "Code: NotFound", "Message: process not found: echo/nobody",
+		`"reason": "REASON_PROCESS_NOT_FOUND"`, `"processId": "nobody"`)
 	d.Stop(t)
 }

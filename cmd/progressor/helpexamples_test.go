@@ -48,7 +48,8 @@ func TestHelpExamples(t *testing.T) {
 		for line := range strings.Lines(help) {
 			line, example := strings.CutPrefix(strings.TrimRight(line, "`\n"), "    progressor ")
 			left, right, piped := strings.Cut(line, " | progressor ")
-			if !example || strings.ContainsAny(line, "@>") && !strings.Contains(line, "created_time") || strings.Contains(line, ".json") || strings.Contains(line, ".ndjson") {
+			if !example || strings.ContainsAny(line, "@>") && !strings.Contains(line, "created_time") ||
+				strings.Contains(line, ".json") || strings.Contains(line, ".ndjson") {
 				continue
 			}
 			ran++

@@ -203,7 +203,8 @@ func says(text string, b bound) bool {
 	case b.says != "":
 		return strings.Contains(text, b.says)
 	case b.deep:
-		return strings.Contains(text, b.field) && strings.Contains(text, fmt.Sprintf("deeper than %d objects and lists", b.most))
+		return strings.Contains(text, b.field) &&
+			strings.Contains(text, fmt.Sprintf("deeper than %d objects and lists", b.most))
 	}
 	return strings.Contains(text, b.field+": ") && strings.Contains(text, strconv.Itoa(b.most))
 }
@@ -211,21 +212,25 @@ func says(text string, b bound) bool {
 func (l *limits) processRequests() []request {
 	const payload, metadata = 1 << 20, 64 << 10
 	start := func() proto.Message {
-		return &progressorv1.StartRequest{Namespace: limitsNamespace, ProcessId: l.id(), Wait: progressorv1.Wait_WAIT_ACCEPTED}
+		return &progressorv1.StartRequest{Namespace: limitsNamespace, ProcessId: l.id(),
+			Wait: progressorv1.Wait_WAIT_ACCEPTED}
 	}
 	put := func(status progressorv1.ProcessStatus) string {
 		id := l.id()
-		if _, err := l.api.Process.PutProcess(l.ctx, &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: id, Status: status}); err != nil {
+		if _, err := l.api.Process.PutProcess(l.ctx,
+			&progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: id, Status: status}); err != nil {
 			l.t.Fatal(err)
 		}
 		return id
 	}
-	running, broken := progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR
+	running, broken := progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING,
+		progressorv1.ProcessStatus_PROCESS_STATUS_ERROR
 	return []request{
 		{"PutNamespace", sends(l.api.Namespace.PutNamespace), func() proto.Message {
-			return &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{Namespace: l.id(), Processor: &progressorv1.ProcessorConfig{
-				Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Url: "http://127.0.0.1:1"}},
-			}}}
+			return &progressorv1.PutNamespaceRequest{
+				Namespace: &progressorv1.Namespace{Namespace: l.id(), Processor: &progressorv1.ProcessorConfig{
+					Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{Url: "http://127.0.0.1:1"}},
+				}}}
 		}, []bound{
 			{field: "namespace.namespace", most: 128},
 			{field: "namespace.processor.connect.url", most: 2048, text: func(n int) string { return xs("http://127.0.0.1:1/", n) }},
@@ -233,8 +238,10 @@ func (l *limits) processRequests() []request {
 			{field: "namespace.retry_policy.non_retryable_errors[0]", most: 256},
 			{field: "namespace.processor.connect.more_urls", most: 15, fill: fillURLs},
 			{field: "namespace.processor.connect.headers", most: 100, fill: fillHeaders},
-			{field: "namespace.processor.connect.headers", most: 256, fill: fillHeaderName, says: "must be at most 256 bytes"},
-			{field: "namespace.processor.connect.headers", most: 8 << 10, fill: fillHeaderValue, says: `headers["h"]: must be at most 8192 bytes`},
+			{field: "namespace.processor.connect.headers", most: 256, fill: fillHeaderName,
+				says: "must be at most 256 bytes"},
+			{field: "namespace.processor.connect.headers", most: 8 << 10, fill: fillHeaderValue,
+				says: `headers["h"]: must be at most 8192 bytes`},
 			{field: "namespace.processor.connect.headers", most: 64 << 10, fill: fillAllHeaders},
 		}},
 		{"Start", sends(l.api.Start), start, []bound{
@@ -244,22 +251,28 @@ func (l *limits) processRequests() []request {
 			{field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
 		}},
 		{"Call", sends(l.api.Call), func() proto.Message {
-			return &progressorv1.CallRequest{Namespace: limitsNamespace, ProcessId: put(running), Wait: progressorv1.Wait_WAIT_ACCEPTED}
-		}, []bound{{field: "args", most: payload}, {field: "context", most: payload}, {field: "idempotency_key", most: 256}}},
+			return &progressorv1.CallRequest{Namespace: limitsNamespace, ProcessId: put(running),
+				Wait: progressorv1.Wait_WAIT_ACCEPTED}
+		}, []bound{{field: "args", most: payload}, {field: "context", most: payload},
+			{field: "idempotency_key", most: 256}}},
 		{"Repair", sends(l.api.Repair), func() proto.Message {
 			return &progressorv1.RepairRequest{
 				Namespace: limitsNamespace, ProcessId: put(broken), Wait: progressorv1.Wait_WAIT_ACCEPTED,
 				How: &progressorv1.RepairRequest_Processor{Processor: &progressorv1.RepairRequest_ProcessorRepair{}},
 			}
-		}, []bound{{field: "processor.args", most: payload}, {field: "context", most: payload}, {field: "idempotency_key", most: 256}}},
+		}, []bound{{field: "processor.args", most: payload}, {field: "context", most: payload},
+			{field: "idempotency_key", most: 256}}},
 		{"PutProcess", sends(l.api.Process.PutProcess), func() proto.Message {
 			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: broken}
 		}, []bound{
-			{field: "detail", most: 64 << 10}, {field: "aux_state", most: payload}, {field: "metadata", most: metadata}, {field: "context", most: payload},
-			{field: "metadata", most: 100, deep: true}, {field: "timers", most: 100, fill: fillTimers}, {field: "history", most: 100_000, fill: fillHistory},
+			{field: "detail", most: 64 << 10}, {field: "aux_state", most: payload}, {field: "metadata", most: metadata},
+			{field: "context", most: payload},
+			{field: "metadata", most: 100, deep: true}, {field: "timers", most: 100, fill: fillTimers},
+			{field: "history", most: 100_000, fill: fillHistory},
 		}},
 		{"PutProcess with an event", sends(l.api.Process.PutProcess), func() proto.Message {
-			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: running, History: []*progressorv1.Event{{EventId: 1}}}
+			return &progressorv1.PutProcessRequest{Namespace: limitsNamespace, ProcessId: l.id(), Status: running,
+				History: []*progressorv1.Event{{EventId: 1}}}
 		}, []bound{{field: "history[0].payload", most: payload}, {field: "history[0].metadata", most: metadata}}},
 		{"SuspendProcess", sends(l.api.Process.SuspendProcess), func() proto.Message {
 			return &progressorv1.SuspendProcessRequest{Namespace: limitsNamespace, ProcessId: put(running)}
@@ -268,14 +281,18 @@ func (l *limits) processRequests() []request {
 			return &progressorv1.CancelProcessRequest{Namespace: limitsNamespace, ProcessId: put(running)}
 		}, []bound{{field: "reason", most: 4096}}},
 		{"StartBulk", sends(l.api.Bulk.StartBulk), func() proto.Message {
-			return &progressorv1.StartBulkRequest{Namespace: limitsNamespace, Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND, Filter: `process_id = "none"`}
+			return &progressorv1.StartBulkRequest{Namespace: limitsNamespace,
+				Verb: progressorv1.BulkVerb_BULK_VERB_SUSPEND, Filter: `process_id = "none"`}
 		}, []bound{
-			{field: "reason", most: 4096}, {field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
-			{field: "filter", most: 16 << 10, text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }},
+			{field: "reason", most: 4096},
+			{field: "idempotency_key", most: 256, text: func(n int) string { return xs(l.id(), n) }},
+			{field: "filter", most: 16 << 10,
+				text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }},
 		}},
 		{"ListProcesses", sends(l.api.Process.ListProcesses), func() proto.Message {
 			return &progressorv1.ListProcessesRequest{Namespace: limitsNamespace, PageSize: 1}
-		}, []bound{{field: "filter", most: 16 << 10, text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }}}},
+		}, []bound{{field: "filter", most: 16 << 10,
+			text: func(n int) string { return `process_id = "` + xs("", n-15) + `"` }}}},
 	}
 }
 
@@ -320,7 +337,8 @@ func TestSQLFunctionsHaveLimits(t *testing.T) {
 			}
 			_, err := l.db.Exec(t.Context(), call, limitsNamespace, c.value(c.most+1))
 			var pg *pgconn.PgError
-			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, c.says) || !strings.Contains(pg.Message, strconv.Itoa(c.most)) {
+			if !errors.As(err, &pg) || pg.Code != "22023" || !strings.Contains(pg.Message, c.says) ||
+				!strings.Contains(pg.Message, strconv.Itoa(c.most)) {
 				t.Errorf("%d bytes: %v", c.most+1, err)
 			}
 		})

@@ -36,32 +36,38 @@ func (l *limits) listRequests() []request {
 	l.cli.OK(l.t, "namespace", "put", resultsNamespace, "--pull", "--max-attempts", "1")
 	return []request{
 		{"UpdateJob", sends(l.api.Job.UpdateJob), func() proto.Message {
-			r, err := l.api.Job.Enqueue(l.ctx, &progressorv1.EnqueueRequest{Namespace: limitsNamespace, Name: "later", Delay: durationpb.New(time.Hour)})
+			r, err := l.api.Job.Enqueue(l.ctx,
+				&progressorv1.EnqueueRequest{Namespace: limitsNamespace, Name: "later",
+					Delay: durationpb.New(time.Hour)})
 			if err != nil {
 				l.t.Fatal(err)
 			}
 			return &progressorv1.UpdateJobRequest{
-				Namespace: limitsNamespace, JobId: r.GetJob().GetJobId(), Options: &progressorv1.JobOptions{}, Args: structpb.NewNullValue(),
+				Namespace: limitsNamespace, JobId: r.GetJob().GetJobId(), Options: &progressorv1.JobOptions{},
+				Args:       structpb.NewNullValue(),
 				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"tags", "metadata", "backoff", "args"}},
 			}
 		}, []bound{
-			{field: "args", most: payload}, {field: "options.metadata", most: metadata}, {field: "options.tags", most: 100},
+			{field: "args", most: payload}, {field: "options.metadata", most: metadata},
+			{field: "options.tags", most: 100},
 			{field: "options.backoff.steps", most: 1000},
 		}},
-		{"EnqueueBatch", sends(l.api.Job.EnqueueBatch), func() proto.Message { return &progressorv1.EnqueueBatchRequest{} }, []bound{
-			{field: "jobs", most: 10_000, fill: func(m proto.Message, n int) {
-				for range n {
-					m := m.(*progressorv1.EnqueueBatchRequest)
-					m.Jobs = append(m.Jobs, &progressorv1.EnqueueRequest{Namespace: limitsNamespace, Name: "batch"})
-				}
+		{"EnqueueBatch", sends(l.api.Job.EnqueueBatch),
+			func() proto.Message { return &progressorv1.EnqueueBatchRequest{} }, []bound{
+				{field: "jobs", most: 10_000, fill: func(m proto.Message, n int) {
+					for range n {
+						m := m.(*progressorv1.EnqueueBatchRequest)
+						m.Jobs = append(m.Jobs, &progressorv1.EnqueueRequest{Namespace: limitsNamespace, Name: "batch"})
+					}
+				}},
 			}},
-		}},
 		{"CancelJob", sends(l.api.Job.CancelJob), func() proto.Message {
 			return &progressorv1.CancelJobRequest{Namespace: limitsNamespace, JobId: l.lease().GetJob().GetJobId()}
 		}, []bound{{field: "reason", most: 4096}}},
 		{"StopWorker", sends(l.api.Worker.StopWorker), func() proto.Message {
 			l.lease()
-			return &progressorv1.StopWorkerRequest{Namespace: limitsNamespace, WorkerId: "w", Directive: progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE}
+			return &progressorv1.StopWorkerRequest{Namespace: limitsNamespace, WorkerId: "w",
+				Directive: progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE}
 		}, []bound{{field: "reason", most: 4096}}},
 		{"Heartbeat with leases", sends(l.api.Worker.Heartbeat), func() proto.Message {
 			return &progressorv1.HeartbeatRequest{WorkerId: "w"}
@@ -85,26 +91,34 @@ func (l *limits) listRequests() []request {
 			for i := range n {
 				m := m.(*progressorv1.CompleteBatchRequest)
 				m.Answers = append(m.Answers, &progressorv1.LeaseAnswer{
-					LeaseToken: lostToken(i), Answer: &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}},
+					LeaseToken: lostToken(i),
+					Answer:     &progressorv1.LeaseAnswer_JobResult{JobResult: &progressorv1.JobResult{}},
 				})
 			}
 		}}}},
 		{"Complete after a cancel", sends(l.api.Worker.Complete), func() proto.Message {
 			lease := l.lease()
-			if _, err := l.api.Job.CancelJob(l.ctx, &progressorv1.CancelJobRequest{Namespace: limitsNamespace, JobId: lease.GetJob().GetJobId()}); err != nil {
+			if _, err := l.api.Job.CancelJob(l.ctx,
+				&progressorv1.CancelJobRequest{Namespace: limitsNamespace,
+					JobId: lease.GetJob().GetJobId()}); err != nil {
 				l.t.Fatal(err)
 			}
-			return &progressorv1.CompleteRequest{LeaseToken: lease.GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}}
+			return &progressorv1.CompleteRequest{LeaseToken: lease.GetLeaseToken(),
+				Answer: &progressorv1.CompleteRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}}
 		}, []bound{{field: "cancelled.message", most: 64 << 10}}},
 		{"Complete", sends(l.api.Worker.Complete), func() proto.Message {
-			return &progressorv1.CompleteRequest{LeaseToken: l.processLease().GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{
-				Response: &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}},
-			}}
+			return &progressorv1.CompleteRequest{LeaseToken: l.processLease().GetLeaseToken(),
+				Answer: &progressorv1.CompleteRequest_Response{
+					Response: &progressorv1.ProcessResponse{
+						Outcome: &progressorv1.ProcessResponse_Result{Result: &progressorv1.Result{}}},
+				}}
 		}, []bound{
 			{field: "response.result.events", most: 1000}, {field: "response.result.events[0].payload", most: payload},
 			{field: "response.result.aux_state", most: payload}, {field: "response.result.response", most: payload},
-			{field: "response.result.commands", most: 100, fill: fillCommands}, {field: "response.result.named_timers", most: 100, fill: fillNamedTimers},
-			{field: "response.result.unset_named_timers", most: 100}, {field: "response.result.unset_named_timers[0]", most: 256},
+			{field: "response.result.commands", most: 100, fill: fillCommands},
+			{field: "response.result.named_timers", most: 100, fill: fillNamedTimers},
+			{field: "response.result.unset_named_timers", most: 100},
+			{field: "response.result.unset_named_timers[0]", most: 256},
 			{field: "response.result.metadata", most: 100, deep: true},
 		}},
 	}
@@ -113,10 +127,14 @@ func (l *limits) listRequests() []request {
 // processLease returns the lease of the INIT task of a new process in resultsNamespace.
 func (l *limits) processLease() *progressorv1.Lease {
 	l.t.Helper()
-	if _, err := l.api.Start(l.ctx, &progressorv1.StartRequest{Namespace: resultsNamespace, ProcessId: l.id(), Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
+	if _, err := l.api.Start(l.ctx,
+		&progressorv1.StartRequest{Namespace: resultsNamespace, ProcessId: l.id(),
+			Wait: progressorv1.Wait_WAIT_ACCEPTED}); err != nil {
 		l.t.Fatal(err)
 	}
-	r, err := l.api.Worker.Poll(l.ctx, &progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1, Wait: durationpb.New(clitest.DaemonWait)})
+	r, err := l.api.Worker.Poll(l.ctx,
+		&progressorv1.PollRequest{Namespaces: []string{resultsNamespace}, WorkerId: "w", MaxLeases: 1,
+			Wait: durationpb.New(clitest.DaemonWait)})
 	if err != nil || len(r.GetLeases()) != 1 {
 		l.t.Fatalf("%d leases, %v", len(r.GetLeases()), err)
 	}
@@ -213,7 +231,8 @@ func fillTimers(m proto.Message, n int) {
 	r := m.(*progressorv1.PutProcessRequest)
 	r.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
 	for i := range n {
-		r.Timers = append(r.Timers, &progressorv1.Timer{Name: "t" + strconv.Itoa(i), FireTime: timestamppb.New(time.Now().Add(time.Hour))})
+		r.Timers = append(r.Timers,
+			&progressorv1.Timer{Name: "t" + strconv.Itoa(i), FireTime: timestamppb.New(time.Now().Add(time.Hour))})
 	}
 }
 
@@ -227,7 +246,9 @@ func fillHistory(m proto.Message, n int) {
 func fillCommands(m proto.Message, n int) {
 	result := m.(*progressorv1.CompleteRequest).GetResponse().GetResult()
 	for range n {
-		result.Commands = append(result.Commands, &progressorv1.Command{Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{ProcessId: "none"}}})
+		result.Commands = append(result.Commands,
+			&progressorv1.Command{
+				Command: &progressorv1.Command_Notify{Notify: &progressorv1.NotifyCommand{ProcessId: "none"}}})
 	}
 }
 
@@ -240,8 +261,8 @@ func fillNamedTimers(m proto.Message, n int) {
 	}
 }
 
-// TestResultsHaveLimits sends the largest results of processors, and one byte more. Such a result is
-// the failure bad_response of its task.
+// TestResultsHaveLimits sends the largest results of processors, and one byte more. Such a result
+// is the failure bad_response of its task.
 func TestResultsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
@@ -271,20 +292,23 @@ func TestResultsHaveLimits(t *testing.T) {
 		"failure": {1 << 20, func(n int) *progressorv1.ProcessResponse {
 			m := &progressorv1.CompleteStepRequest{}
 			fillFailure(m, n)
-			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Failure{Failure: m.GetFailure()}}
+			return &progressorv1.ProcessResponse{
+				Outcome: &progressorv1.ProcessResponse_Failure{Failure: m.GetFailure()}}
 		}, "r"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failure := func(n int) *progressorv1.Failure {
 				lease := l.processLease()
 				if _, err := l.api.Worker.Complete(t.Context(), &progressorv1.CompleteRequest{
-					LeaseToken: lease.GetLeaseToken(), Answer: &progressorv1.CompleteRequest_Response{Response: c.response(n)},
+					LeaseToken: lease.GetLeaseToken(),
+					Answer:     &progressorv1.CompleteRequest_Response{Response: c.response(n)},
 				}); err != nil {
 					t.Fatal(err)
 				}
 				r, err := l.api.Process.AwaitTask(t.Context(), &progressorv1.AwaitTaskRequest{
-					Namespace: resultsNamespace, ProcessId: lease.GetRequest().GetProcess().GetProcessId(), Timeout: durationpb.New(clitest.DaemonWait),
-					Key: &progressorv1.AwaitTaskRequest_TaskId{TaskId: lease.GetRequest().GetTaskId()},
+					Namespace: resultsNamespace, ProcessId: lease.GetRequest().GetProcess().GetProcessId(),
+					Timeout: durationpb.New(clitest.DaemonWait),
+					Key:     &progressorv1.AwaitTaskRequest_TaskId{TaskId: lease.GetRequest().GetTaskId()},
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -302,13 +326,14 @@ func TestResultsHaveLimits(t *testing.T) {
 	}
 }
 
-// TestLargestItems runs a for_each whose results have exactly 8 MiB, the largest result of a run, and
-// reads it in every way. One byte more is a failure.
+// TestLargestItems runs a for_each whose results have exactly 8 MiB, the largest result of a run,
+// and reads it in every way. One byte more is a failure.
 func TestLargestItems(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
 	l.putTemplate(&progressorv1.Template{Type: "items", Steps: []*progressorv1.StepTemplate{{
-		StepId: "s", ForEach: &progressorv1.ForEach{Items: "payload"}, Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{Name: "item"}},
+		StepId: "s", ForEach: &progressorv1.ForEach{Items: "payload"},
+		Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{Name: "item"}},
 	}}})
 	answer := xs("answer", 1<<20-2)
 	run := func(id string, small int) *progressorv1.GetRunRequest {
@@ -327,24 +352,30 @@ func TestLargestItems(t *testing.T) {
 				result = structpb.NewNumberValue(1)
 			}
 			if _, err := l.api.Worker.Complete(t.Context(), &progressorv1.CompleteRequest{
-				LeaseToken: l.poll("item").GetLeaseToken(), Answer: &progressorv1.CompleteRequest_JobResult{JobResult: &progressorv1.JobResult{Result: result}},
+				LeaseToken: l.poll("item").GetLeaseToken(),
+				Answer:     &progressorv1.CompleteRequest_JobResult{JobResult: &progressorv1.JobResult{Result: result}},
 			}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id, AwaitEnd: durationpb.New(clitest.DaemonWait)}
+		return &progressorv1.GetRunRequest{Namespace: limitsNamespace, RunId: id,
+			AwaitEnd: durationpb.New(clitest.DaemonWait)}
 	}
 	get := run("largest", 0)
 	list := &progressorv1.ListRunsRequest{Namespace: limitsNamespace}
-	l.show("the run", []string{"largest", answer}, reads(l, l.api.Flow.GetRun, get), reads(l, l.console.Flow.GetRun, get),
+	l.show("the run", []string{"largest", answer}, reads(l, l.api.Flow.GetRun, get),
+		reads(l, l.console.Flow.GetRun, get),
 		l.prints(&progressorv1.GetRunResponse{}, "run", "get", limitsNamespace, "largest"),
-		reads(l, l.api.Flow.ListRuns, list), reads(l, l.console.Flow.ListRuns, list), l.prints(&progressorv1.ListRunsResponse{}, "run", "list", limitsNamespace))
+		reads(l, l.api.Flow.ListRuns, list), reads(l, l.console.Flow.ListRuns, list),
+		l.prints(&progressorv1.ListRunsResponse{}, "run", "list", limitsNamespace))
 	r, err := l.api.Flow.GetRun(t.Context(), get)
-	if got := r.GetRun(); err != nil || got.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED || len(got.GetResult().GetListValue().GetValues()) != 8 {
+	if got := r.GetRun(); err != nil || got.GetStatus() != progressorv1.RunStatus_RUN_STATUS_SUCCEEDED ||
+		len(got.GetResult().GetListValue().GetValues()) != 8 {
 		t.Errorf("%s with %d results, %v", got.GetStatus(), len(got.GetResult().GetListValue().GetValues()), err)
 	}
 	r, err = l.api.Flow.GetRun(t.Context(), run("larger", 1))
-	if f := r.GetRun().GetFailure(); err != nil || f.GetReason() != "result_too_large" || !strings.Contains(f.GetMessage(), "at most 8388608 bytes of JSON (got 8388609)") {
+	if f := r.GetRun().GetFailure(); err != nil || f.GetReason() != "result_too_large" ||
+		!strings.Contains(f.GetMessage(), "at most 8388608 bytes of JSON (got 8388609)") {
 		t.Errorf("a larger result: %v, %v", f, err)
 	}
 }
@@ -354,11 +385,13 @@ func TestLargestItems(t *testing.T) {
 func TestLargestPush(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
-	args, taskContext, state, response := xs("args", 1<<20), xs("context", 1<<20), xs("state", 1<<20), xs("response", 1<<20)
+	args, taskContext, state, response := xs("args", 1<<20), xs("context", 1<<20), xs("state", 1<<20),
+		xs("response", 1<<20)
 	metadata := attributesOf(64 << 10)
 	server := httptest.NewUnstartedServer(processor.Handler(processor.Func(
 		func(_ context.Context, r *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
-			if string(r.GetArgs()) != args || string(r.GetContext()) != taskContext || !proto.Equal(r.GetProcess().GetMetadata(), metadata) {
+			if string(r.GetArgs()) != args || string(r.GetContext()) != taskContext ||
+				!proto.Equal(r.GetProcess().GetMetadata(), metadata) {
 				return nil, processor.Fail("broken", "the request has %d bytes", proto.Size(r)).NonRetryable()
 			}
 			return processor.Result().Event([]byte(args)).AuxState([]byte(state)).Response([]byte(response)).Done()
@@ -369,11 +402,13 @@ func TestLargestPush(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	for name, flags := range map[string][]string{
-		"proto": {"--encoding", "proto"}, "grpc": {"--protocol", "grpc"}, "json": {"--encoding", "json"}, "msgpack": {"--encoding", "msgpack"},
+		"proto": {"--encoding", "proto"}, "grpc": {"--protocol", "grpc"}, "json": {"--encoding", "json"},
+		"msgpack": {"--encoding", "msgpack"},
 	} {
 		l.cli.OK(t, append([]string{"namespace", "put", name, "--connect-url", server.URL}, flags...)...)
 		r, err := l.api.Start(t.Context(), &progressorv1.StartRequest{
-			Namespace: name, ProcessId: "p", Args: []byte(args), Context: []byte(taskContext), Metadata: metadata, Timeout: durationpb.New(clitest.DaemonWait),
+			Namespace: name, ProcessId: "p", Args: []byte(args), Context: []byte(taskContext), Metadata: metadata,
+			Timeout: durationpb.New(clitest.DaemonWait),
 		})
 		if err != nil || string(r.GetResponse()) != response {
 			t.Errorf("%s: a response of %d bytes, %v", name, len(r.GetResponse()), err)

@@ -17,7 +17,9 @@ const pastExact = "is beyond 2^53 and would lose digits: write it as a string"
 // the error names its position.
 func TestLongIntegersAreRefused(t *testing.T) {
 	cron := filepath.Join(t.TempDir(), "cron.yaml")
-	if err := os.WriteFile(cron, []byte("spec: {expressions: ['@daily']}\ntarget:\n  enqueue_job:\n    name: send\n    args: {n: [1, 9007199254740993]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(cron,
+		[]byte("spec: {expressions: ['@daily']}\ntarget:\n  enqueue_job:\n    name: send\n"+
+			"    args: {n: [1, 9007199254740993]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := &clitest.Queue{}
@@ -26,14 +28,21 @@ func TestLongIntegersAreRefused(t *testing.T) {
 		stdin string
 		says  string
 	}{
-		{args: []string{"job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740993}`}, says: "--args: args.n: the integer 9007199254740993 " + pastExact},
-		{args: []string{"job", "enqueue", "mail", "send", "--args", `[-9007199254740993]`}, says: "args[0]: the integer -9007199254740993 " + pastExact},
-		{args: []string{"job", "enqueue", "mail", "send", "--args", `9007199254740993`}, says: "args: the integer 9007199254740993 " + pastExact},
-		{args: []string{"job", "enqueue", "mail", "send", "--metadata", `{"a b": 9007199254740993}`}, says: `metadata["a b"]: the integer 9007199254740993 ` + pastExact},
-		{args: []string{"job", "enqueue", "mail", "--file", "-"}, stdin: `{"name":"a"}` + "\n" + `{"name":"a","args":{"n":9007199254740993}}`,
-			says: "--file: line 2: args.n: the integer 9007199254740993 " + pastExact},
-		{args: []string{"job", "enqueue", "mail", "--file", "-"}, stdin: `{"name":"a","args":100000000000000000000000}`, says: "args: the integer 1000"},
-		{args: []string{"cron", "create", "mail", "c", "-f", cron}, says: "line 5: target.enqueue_job.args.n[1]: the integer 9007199254740993 " + pastExact},
+		{args: []string{"job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740993}`},
+			says: "--args: args.n: the integer 9007199254740993 " + pastExact},
+		{args: []string{"job", "enqueue", "mail", "send", "--args", `[-9007199254740993]`},
+			says: "args[0]: the integer -9007199254740993 " + pastExact},
+		{args: []string{"job", "enqueue", "mail", "send", "--args", `9007199254740993`},
+			says: "args: the integer 9007199254740993 " + pastExact},
+		{args: []string{"job", "enqueue", "mail", "send", "--metadata", `{"a b": 9007199254740993}`},
+			says: `metadata["a b"]: the integer 9007199254740993 ` + pastExact},
+		{args: []string{"job", "enqueue", "mail", "--file", "-"},
+			stdin: `{"name":"a"}` + "\n" + `{"name":"a","args":{"n":9007199254740993}}`,
+			says:  "--file: line 2: args.n: the integer 9007199254740993 " + pastExact},
+		{args: []string{"job", "enqueue", "mail", "--file", "-"}, stdin: `{"name":"a","args":100000000000000000000000}`,
+			says: "args: the integer 1000"},
+		{args: []string{"cron", "create", "mail", "c", "-f", cron},
+			says: "line 5: target.enqueue_job.args.n[1]: the integer 9007199254740993 " + pastExact},
 	} {
 		p := clitest.ServeQueue(t, newCommands, f)
 		p.Stdin = c.stdin
@@ -46,7 +55,8 @@ func TestLongIntegersAreRefused(t *testing.T) {
 	}
 	p := clitest.ServeQueue(t, newCommands, f)
 	p.OK(t, "job", "enqueue", "mail", "send", "--args", `{"n": 9007199254740992, "s": "9007199254740993", "x": 1e300}`)
-	if n := f.Last.(*progressorv1.EnqueueRequest).GetArgs().GetStructValue().GetFields()["n"].GetNumberValue(); n != 1<<53 {
+	args := f.Last.(*progressorv1.EnqueueRequest).GetArgs().GetStructValue().GetFields()
+	if n := args["n"].GetNumberValue(); n != 1<<53 {
 		t.Errorf("got %f", n)
 	}
 }

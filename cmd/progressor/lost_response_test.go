@@ -46,8 +46,9 @@ func TestLostAnswer(t *testing.T) {
 	key := `[0-9a-f-]{36}`
 	again := "the same command with -k " + key + ", which has no effect twice\n$"
 	for line, next := range map[string]string{
-		"call demo o-1":                       "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
-		"call demo o-1 -k mine":               "progressor await demo o-1 --idempotency-key mine, or the same command with -k mine",
+		"call demo o-1": "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
+		"call demo o-1 -k mine": "progressor await demo o-1 --idempotency-key mine, or the same " +
+			"command with -k mine",
 		"repair demo o-1 --simple":            "progressor await demo o-1 --idempotency-key " + key + ", or " + again,
 		"start demo":                          again,
 		"start demo o-1":                      "progressor await demo o-1 --idempotency-key " + key,
@@ -63,7 +64,8 @@ func TestLostAnswer(t *testing.T) {
 			for _, reset := range []bool{false, true} {
 				p, taken := dying(t, reset)
 				r := p.Run(t, shellWords(line)...)
-				want := regexp.MustCompile(`a response was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
+				want := regexp.MustCompile(
+					`a response was lost: the request may have been accepted \(unavailable\)\. Next: ` + next)
 				if r.Code != cli.ExitUnavailable || taken.Load() != 1 || !want.MatchString(r.Stderr) {
 					t.Errorf("%d taken, %+v\nwant %s", taken.Load(), r, want)
 				}
@@ -77,17 +79,21 @@ func TestWhatIsNotLost(t *testing.T) {
 	for reason, lost := range map[progressorv1.ErrorDetail_Reason]bool{
 		progressorv1.ErrorDetail_REASON_UNAVAILABLE: true, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND: false,
 	} {
-		p := clitest.Serve(t, newCommands, &clitest.Engine{Err: clitest.EngineError(connect.CodeUnavailable, "no", &progressorv1.ErrorDetail{Reason: reason})})
+		p := clitest.Serve(t, newCommands,
+			&clitest.Engine{
+				Err: clitest.EngineError(connect.CodeUnavailable, "no", &progressorv1.ErrorDetail{Reason: reason})})
 		if r := p.Run(t, "call", "demo", "o-1"); strings.Contains(r.Stderr, "may have been accepted") != lost {
 			t.Errorf("%s: %+v", reason, r)
 		}
 	}
-	for code, lost := range map[connect.Code]bool{connect.CodeNotFound: false, connect.CodeDeadlineExceeded: true, connect.CodeResourceExhausted: false} {
+	for code, lost := range map[connect.Code]bool{connect.CodeNotFound: false, connect.CodeDeadlineExceeded: true,
+		connect.CodeResourceExhausted: false} {
 		if got := cli.MaybeStored(connect.NewError(code, errors.New("x"))); got != lost {
 			t.Errorf("%s: %t", code, got)
 		}
 	}
-	if r := (clitest.Program{Commands: newCommands}).Run(t, "call", "demo", "o-1", "--address", "127.0.0.1:1"); strings.Contains(r.Stderr, "may have been") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "call", "demo", "o-1", "--address",
+		"127.0.0.1:1"); strings.Contains(r.Stderr, "may have been") {
 		t.Errorf("nothing was sent: %+v", r)
 	}
 }

@@ -15,7 +15,8 @@ import (
 func TestRequestsOnlyNode(t *testing.T) {
 	env := map[string]string{"PROGRESSOR_DB_DSN": storagetest.DSN(t)}
 	front := background(t, env, "serve", "--listen", "127.0.0.1:0", "--engine.requests-only")
-	if code, body := clitest.Fetch(t, front.URL+"/readyz"); code != http.StatusOK || !strings.Contains(body, "runs no tasks") {
+	if code, body := clitest.Fetch(t, front.URL+"/readyz"); code != http.StatusOK ||
+		!strings.Contains(body, "runs no tasks") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	clitest.WantLines(t, front.Client.OK(t, "node", "list"), "requests only")
@@ -50,7 +51,8 @@ func TestNodesOnTheEngine(t *testing.T) {
 	if code, _ := clitest.Fetch(t, two.URL+"/readyz"); code != http.StatusOK {
 		t.Errorf("the other one: %d", code)
 	}
-	if r := two.Client.Run(t, "node", "drain", "99"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "node not found") {
+	if r := two.Client.Run(t, "node", "drain", "99"); r.Code != cli.ExitNotFound ||
+		!strings.Contains(r.Stderr, "node not found") {
 		t.Errorf("%+v", r)
 	}
 	if r := two.Client.Run(t, "node", "drain", "x"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "node_id") {

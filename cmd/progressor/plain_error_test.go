@@ -28,31 +28,42 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 	empty := file("empty.yaml", "xx\n")
 	config := file("config.yaml", "db: {dsn: 'postgres://localhost/x'}\nnamespaces:\n  - namespace: a\n    processor: {pull: {}}\n  - namespace: b:c\n    processor: {pull: {}}\n")
 	for says, args := range map[string][]string{
-		`--timeout: must be a duration with a unit, such as 30s or 1h (got "30")`:                                           {"job", "enqueue", "mail", "x", "--timeout", "30"},
-		`unknown flag --filterr, did you mean "--filter"?`:                                                                  {"job", "list", "mail", "--filterr", "x"},
-		"unknown flag --max-retries-of-it; did you mean --max-retry?":                                                       {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
-		"unknown flag --zzzzzzzzz; see progressor job list --help":                                                          {"job", "list", "mail", "--zzzzzzzzz"},
-		"unexpected argument namespcaes; did you mean namespace?":                                                           {"namespcaes"},
-		"unexpected argument fly; see progressor --help":                                                                    {"fly"},
-		"unexpected argument " + two + "; pass a file with -f " + two:                                                       {"template", "check", two},
-		"--backoff and --backoff-steps can't be used together":                                                              {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
-		"--backoff-max and --backoff-steps can't be used together":                                                          {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
-		`limit.yaml: line 2: max_running: must be a number (got "two")`:                                                     {"constraint", "put", "mail", "c", "-f", limit},
-		"line 1: document: must have the fields of a Constraint":                                                            {"constraint", "put", "mail", "c", "-f", empty},
-		"unexpected argument nofile; pass a file with -f nofile":                                                            {"template", "check", "nofile"},
-		`unexpected argument {"use":1}; pass the args with --args '{"use":1}'`:                                              {"call", "demo", "o-1", `{"use":1}`},
-		`unexpected argument {"use":1}; pass the payload with --payload '{"use":1}'`:                                        {"run", "start", "demo", "order", `{"use":1}`},
-		"unexpected argument more\n":                                                                                        {"get", "demo", "o-1", "more"},
+		`--timeout: must be a duration with a unit, ` +
+			`such as 30s or 1h (got "30")`: {"job", "enqueue", "mail", "x", "--timeout", "30"},
+		`unknown flag --filterr, did you mean "--filter"?`: {"job", "list", "mail", "--filterr", "x"},
+		"unknown flag --max-retries-of-it; did you mean " +
+			"--max-retry?": {"job", "enqueue", "mail", "x", "--max-retries-of-it", "1"},
+		"unknown flag --zzzzzzzzz; see progressor job list --help": {"job", "list", "mail", "--zzzzzzzzz"},
+		"unexpected argument namespcaes; did you mean namespace?":  {"namespcaes"},
+		"unexpected argument fly; see progressor --help":           {"fly"},
+		"unexpected argument " + two + "; pass a file with -f " +
+			two: {"template", "check", two},
+		"--backoff and --backoff-steps can't be used " +
+			"together": {"job", "enqueue", "mail", "x", "--backoff", "5s", "--backoff-steps", "1s"},
+		"--backoff-max and --backoff-steps can't be used " +
+			"together": {"job", "update", "mail", "x", "--backoff-max", "5s", "--backoff-steps", "1s"},
+		`limit.yaml: line 2: max_running: must be a number ` +
+			`(got "two")`: {"constraint", "put", "mail", "c", "-f", limit},
+		"line 1: document: must have the fields of a Constraint": {"constraint", "put", "mail", "c", "-f", empty},
+		"unexpected argument nofile; pass a file with -f nofile": {"template", "check", "nofile"},
+		`unexpected argument {"use":1}; pass the args with --args ` +
+			`'{"use":1}'`: {"call", "demo", "o-1", `{"use":1}`},
+		`unexpected argument {"use":1}; pass the payload with --payload ` +
+			`'{"use":1}'`: {"run", "start", "demo", "order", `{"use":1}`},
+		"unexpected argument more\n": {"get", "demo", "o-1", "more"},
 		"progressor: --address: must be a URL, such as http://127.0.0.1:8080 or https://engine.example.com (got ftp://x)\n": {"get", "demo", "o-1", "--address", "ftp://x"},
-		"engine.example.com (got http://)\n":                                                                                {"job", "enqueue", "mail", "x", "--address", "http://"},
-		"line 4: target.http: cannot be set together with start_process":                                                    {"cron", "create", "demo", "c", "-f", two},
-		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to Z, digits":               {"config", "check", "-c", config},
-		"run retry: --wait-timeout requires --wait":                                                                         {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
-		"--wait-timeout: must be more than 0s (got -5s)":                                                                    {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
-		"--builtin NAME, --pull":                                                                                            {"namespace", "put", "foo"},
-		"--from: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC)":                                       {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
+		"engine.example.com (got http://)\n":                             {"job", "enqueue", "mail", "x", "--address", "http://"},
+		"line 4: target.http: cannot be set together with start_process": {"cron", "create", "demo", "c", "-f", two},
+		"config.yaml: line 5: namespaces[1].namespace: must have only letters from a to z and A to " +
+			"Z, digits": {"config", "check", "-c", config},
+		"run retry: --wait-timeout requires --wait":      {"run", "retry", "demo", "r-1", "--wait-timeout", "5s"},
+		"--wait-timeout: must be more than 0s (got -5s)": {"job", "get", "mail", "m-1", "--wait", "--wait-timeout=-5s"},
+		"--builtin NAME, --pull":                         {"namespace", "put", "foo"},
+		"--from: must be a time, such as 2026-11-20T15:04:05Z, a date " +
+			"(midnight UTC)": {"cron", "preview", "-e", "@daily", "--from", "2026-13-01"},
 	} {
-		if r := (clitest.Program{Commands: newCommands}).Run(t, args...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, says) {
+		if r := (clitest.Program{Commands: newCommands}).Run(t, args...); r.Code != cli.ExitUsage ||
+			!strings.Contains(r.Stderr, says) {
 			t.Errorf("%q: code %d, %s\nwant %s", args, r.Code, r.Stderr, says)
 		}
 	}
@@ -60,7 +71,8 @@ func TestCommandLineIsCorrectedInWords(t *testing.T) {
 	if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "(got ftp://x) (from environment PROGRESSOR_ADDRESS)") {
 		t.Errorf("%+v", r)
 	}
-	out := clitest.Program{Commands: newCommands}.OK(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01", "--to", "2026-12-02")
+	out := clitest.Program{Commands: newCommands}.OK(t, "cron", "preview", "-e", "0 9 1 * *", "--from", "2026-11-01",
+		"--to", "2026-12-02")
 	clitest.WantLines(t, out, "first: Sun 2026-11-01 09:00:00 +00:00", "DAYS", "1 Nov, 1 Dec")
 }
 
@@ -69,11 +81,15 @@ func TestJobErrorsNameFlags(t *testing.T) {
 	f := &clitest.Queue{}
 	p := clitest.ServeQueue(t, newCommands, f)
 	for field, flag := range map[string]string{
-		"options.max_retry": "--max-retry", "options.backoff.factor": "--backoff-factor", "options.backoff.initial": "--backoff", "options.tags[2]": "--tag[2]",
-		"options.backoff.steps[0]": "--backoff-steps[0]", "options.unique.ttl": "--unique-ttl", "job_id": "--id", "name": "NAME",
+		"options.max_retry": "--max-retry", "options.backoff.factor": "--backoff-factor",
+		"options.backoff.initial": "--backoff", "options.tags[2]": "--tag[2]",
+		"options.backoff.steps[0]": "--backoff-steps[0]", "options.unique.ttl": "--unique-ttl", "job_id": "--id",
+		"name": "NAME",
 	} {
-		f.Err = clitest.EngineError(connect.CodeInvalidArgument, field+": is wrong", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: field})
-		if r := p.Run(t, "job", "enqueue", "mail", "x"); r.Code != cli.ExitUsage || r.Stderr != "progressor: "+flag+": is wrong (invalid)\n" {
+		f.Err = clitest.EngineError(connect.CodeInvalidArgument, field+": is wrong",
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: field})
+		if r := p.Run(t, "job", "enqueue", "mail", "x"); r.Code != cli.ExitUsage ||
+			r.Stderr != "progressor: "+flag+": is wrong (invalid)\n" {
 			t.Errorf("%s: %+v", field, r)
 		}
 	}
@@ -84,10 +100,14 @@ func TestJobResultBeforeTheEnd(t *testing.T) {
 	f := &clitest.Queue{}
 	p := clitest.ServeQueue(t, newCommands, f)
 	r := p.Run(t, "job", "result", "mail", "m-1")
-	if r.Code != cli.ExitConflict || !strings.Contains(r.Stderr, "job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 --wait 1m") {
+	if r.Code != cli.ExitConflict ||
+		!strings.Contains(r.Stderr,
+			"job mail/m-1 is RUNNING: it has no result before it ends. Next: progressor job result mail m-1 "+
+				"--wait 1m") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.Code != cli.ExitTimeout || !strings.Contains(r.Stderr, "is RUNNING after 1s") {
+	if r := p.Run(t, "job", "result", "mail", "m-1", "--wait", "1s"); r.Code != cli.ExitTimeout ||
+		!strings.Contains(r.Stderr, "is RUNNING after 1s") {
 		t.Errorf("%+v", r)
 	}
 	p.OK(t, "job", "list", "mail", "--filter", "name = a", "tags:b")
@@ -101,10 +121,12 @@ func TestFilesNameTheLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"status: running\nevents: 1":                  "line 2: events: unknown field",
 		"history:\n  - payload: a\n    event_id: 1.5": `line 3: history[0].event_id: must be a number (got "1.5")`,
-		"timers:\n  -\n    fire_time: tomorrow":       "line 3: timers[0].fire_time: must be a time, such as 2026-11-20T15:04:05Z",
+		"timers:\n  -\n" +
+			"    fire_time: tomorrow": "line 3: timers[0].fire_time: must be a time, such as 2026-11-20T15:04:05Z",
 	} {
 		p := clitest.Program{Commands: newCommands, Stdin: text}
-		if r := p.Run(t, "put", "demo", "o-1", "-f", "-"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, says) {
+		if r := p.Run(t, "put", "demo", "o-1", "-f", "-"); r.Code != cli.ExitUsage ||
+			!strings.Contains(r.Stderr, says) {
 			t.Errorf("%s: %+v\nwant %s", text, r, says)
 		}
 	}
@@ -112,12 +134,15 @@ func TestFilesNameTheLine(t *testing.T) {
 
 // The usual ways to request help and the version work.
 func TestCustomaryWords(t *testing.T) {
-	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help", "--version": "version", "--version -o json": "version -o json"} {
-		if got, want := (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(said)...), (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(same)...); got != want {
+	for said, same := range map[string]string{"help": "--help", "help job enqueue": "job enqueue --help",
+		"--version": "version", "--version -o json": "version -o json"} {
+		if got, want := (clitest.Program{Commands: newCommands}).OK(t, strings.Fields(said)...),
+			(clitest.Program{Commands: newCommands}).OK(t, strings.Fields(same)...); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", said, got, want)
 		}
 	}
-	if r := (clitest.Program{Commands: newCommands}).Run(t, "help", "fly"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "unexpected argument fly") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "help", "fly"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "unexpected argument fly") {
 		t.Errorf("%+v", r)
 	}
 }

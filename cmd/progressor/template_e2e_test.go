@@ -13,7 +13,8 @@ import (
 
 // Templates of the configuration file are put at the start, once.
 func TestTemplatesOfTheConfigurationFile(t *testing.T) {
-	text := "namespaces: [{namespace: play, processor: {pull: {}}}]\ntemplates:\n  - namespace: play\n    type: order\n    steps: [{step_id: a, job: {}}]\n"
+	text := "namespaces: [{namespace: play, processor: {pull: {}}}]\ntemplates:\n  - namespace: play\n" +
+		"    type: order\n    steps: [{step_id: a, job: {}}]\n"
 	dir := t.TempDir()
 	write := func(text string) string {
 		file := filepath.Join(dir, "progressor.yaml")
@@ -38,7 +39,8 @@ func TestTemplatesOfTheConfigurationFile(t *testing.T) {
 		{"type: order", "name: order", "line 3: templates[0].type is missing"},
 	} {
 		file := write(strings.ReplaceAll(text, c.from, c.to))
-		if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "check", "-c", file, "--db.dsn", dsn); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
+		if r := (clitest.Program{Commands: newCommands}).Run(t, "config", "check", "-c", file, "--db.dsn",
+			dsn); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) {
 			t.Errorf("%+v, want %s", r, c.says)
 		}
 	}

@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "write what the commands of README.md an
 // The pages whose commands are run in the order of the page in one shell, each page with its own
 // engine.
 var touredPages = []string{
-	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md", "docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
+	"README.md", "docs/tour.md", "docs/constraints.md", "docs/crons.md", "docs/flows.md", "docs/jobs.md", "docs/sql.md",
+	"docs/operations.md", "docs/troubleshooting.md", "docs/workers.md",
 	"docs/quickstart/curl.md", "docs/quickstart/go.md", "docs/quickstart/node.md", "docs/quickstart/python.md",
 }
 
@@ -95,11 +96,12 @@ func tour(t *testing.T, program, page string) {
 type tourBlock struct {
 	language, commands string
 	needs              []string // programs that are not installed everywhere
-	varies             bool     // only the first line is compared: the rest comes from PostgreSQL and differs from run to run
-	shown              bool     // a block of text follows
-	output             string
-	from, to           int // position of the output in the page
-	printed            string
+	// Only the first line is compared: the rest comes from PostgreSQL and differs from run to run.
+	varies   bool
+	shown    bool // a block of text follows
+	output   string
+	from, to int // position of the output in the page
+	printed  string
 }
 
 var (
@@ -108,7 +110,8 @@ var (
 	tourPort  = regexp.MustCompile(`(?:\b127\.0\.0\.1[:", ]+|listen\()(9\d{3})\b`)
 	tourPart  = regexp.MustCompile(`(?s)<!-- tour -->\n(.*?)<!-- /tour -->`)
 	tourNote  = regexp.MustCompile(`<!-- (.*) -->`)
-	tourFence = regexp.MustCompile("(?s)((?:<!-- (?:needs [a-z0-9 ]+|varies) -->\n)*)```(sh|sql)\n(.*?)```\n(?:\n?```text\n(.*?)```\n)?")
+	tourFence = regexp.MustCompile(
+		"(?s)((?:<!-- (?:needs [a-z0-9 ]+|varies) -->\n)*)```(sh|sql)\n(.*?)```\n(?:\n?```text\n(.*?)```\n)?")
 )
 
 func tourBlocks(page string) []tourBlock {
@@ -170,14 +173,15 @@ func (b *tourBlock) check(ctx context.Context, t *testing.T, shell *shell, here 
 			return
 		}
 		if !patient || time.Since(began) > tourPatience {
-			t.Errorf("code %d, printed:\n%s\nthe page shows:\n%s\n(go test ./cmd/progressor -run TestTour -update writes it there)", code, output, back)
+			t.Errorf("code %d, printed:\n%s\nthe page shows:\n%s\n"+
+				"(go test ./cmd/progressor -run TestTour -update writes it there)", code, output, back)
 			return
 		}
 	}
 }
 
-// codeFits reports whether a block exits as the page shows it: successfully, or with an error of the
-// program as its last line.
+// codeFits reports whether a block exits as the page shows it: successfully, or with an error of
+// the program as its last line.
 func (b *tourBlock) codeFits(code int) bool {
 	lines := strings.Split(strings.TrimSpace(b.output), "\n")
 	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")
@@ -250,7 +254,8 @@ func workspace(t *testing.T, dir string) {
 func runDev(ctx context.Context, t *testing.T, dir string) string {
 	t.Helper()
 	// The context of the test ends before its cleanup, which stops the program as a user does.
-	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen", "127.0.0.1:0", "--engine.drain-timeout", "1s")
+	dev := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(dir, "bin", "progressor"), "dev", "--listen",
+		"127.0.0.1:0", "--engine.drain-timeout", "1s")
 	dev.Dir = dir
 	dev.Stderr = os.Stderr
 	dev.Env = append(os.Environ(), "PROGRESSOR_LOG_LEVEL=error")

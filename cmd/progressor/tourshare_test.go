@@ -39,7 +39,8 @@ func TestToursShareNothing(t *testing.T) {
 			}
 			for _, m := range file.FindAllStringSubmatch(b.commands, -1) {
 				if !strings.HasPrefix(m[1], ".progressor/") {
-					t.Errorf("%s: %s stays in the directory: write below .progressor, which git passes over", page, m[1])
+					t.Errorf("%s: %s stays in the directory: write below .progressor, which git passes over", page,
+						m[1])
 				}
 			}
 		}

@@ -87,9 +87,11 @@ func (c *collector) named(name string) *tracepb.Span {
 func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
-	d := background(t, nil, "serve", "--db.dsn", storagetest.DSN(t), "--listen", "127.0.0.1:0", "--tracing.endpoint", c.url)
+	d := background(t, nil, "serve", "--db.dsn", storagetest.DSN(t), "--listen", "127.0.0.1:0", "--tracing.endpoint",
+		c.url)
 	d.Client.OK(t, "namespace", "put", "shop", "--builtin", "echo")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/progressor.v1.ProcessService/Start",
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		d.URL+"/progressor.v1.ProcessService/Start",
 		strings.NewReader(`{"namespace":"shop","processId":"o-1"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -108,10 +110,12 @@ func TestServeTraces(t *testing.T) {
 	if start == nil || task == nil {
 		t.Fatalf("the collector has got %v", c.spans)
 	}
-	if got := fmt.Sprintf("%x %x", start.GetTraceId(), start.GetParentSpanId()); got != "0af7651916cd43dd8448eb211c80319c b7ad6b7169203331" {
+	if got := fmt.Sprintf("%x %x", start.GetTraceId(), start.GetParentSpanId()); got !=
+		"0af7651916cd43dd8448eb211c80319c b7ad6b7169203331" {
 		t.Errorf("the request is in %s", got)
 	}
-	if string(task.GetParentSpanId()) != string(start.GetSpanId()) || string(task.GetTraceId()) != string(start.GetTraceId()) {
+	if string(task.GetParentSpanId()) != string(start.GetSpanId()) ||
+		string(task.GetTraceId()) != string(start.GetTraceId()) {
 		t.Errorf("the task is a child of %x, not of %x", task.GetParentSpanId(), start.GetSpanId())
 	}
 	if !c.paths["/v1/traces"] || len(c.paths) != 1 || !c.services["progressor"] {
@@ -124,10 +128,12 @@ func TestServeWithoutItsCollector(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
-	d := background(t, nil, "serve", "--db.dsn", storagetest.DSN(t), "--listen", "127.0.0.1:0", "--tracing.endpoint", away.URL)
+	d := background(t, nil, "serve", "--db.dsn", storagetest.DSN(t), "--listen", "127.0.0.1:0", "--tracing.endpoint",
+		away.URL)
 	d.Client.OK(t, "namespace", "put", "e", "--builtin", "echo")
 	clitest.WantLines(t, d.Client.OK(t, "start", "e", "p", "--args", "hello"), "response hello")
-	if _, body := clitest.Fetch(t, d.URL+"/metrics"); !strings.Contains(body, `progressor_trace_spans_dropped_total{reason="export"}`) {
+	if _, body := clitest.Fetch(t, d.URL+"/metrics"); !strings.Contains(body,
+		`progressor_trace_spans_dropped_total{reason="export"}`) {
 		t.Error("dropped spans are not counted")
 	}
 	d.Stop(t)

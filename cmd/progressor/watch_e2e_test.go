@@ -26,8 +26,10 @@ func TestWatchOnTheEngine(t *testing.T) {
 	if code := wait(); code != cli.ExitOK {
 		t.Errorf("watch: code %d", code)
 	}
-	clitest.WantLines(t, output.String(), "event 1  task 1", "RUNNING", "event 2  task 3", "event 3  task 4", "COMPLETED")
-	if r := d.Client.Run(t, "watch", "demo", "nobody"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "process_not_found") {
+	clitest.WantLines(t, output.String(), "event 1  task 1", "RUNNING", "event 2  task 3", "event 3  task 4",
+		"COMPLETED")
+	if r := d.Client.Run(t, "watch", "demo", "nobody"); r.Code != cli.ExitNotFound ||
+		!strings.Contains(r.Stderr, "process_not_found") {
 		t.Errorf("%+v", r)
 	}
 	d.Stop(t)

@@ -32,16 +32,20 @@ func TestWorkerRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Job.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "jobs", JobId: id, Name: name, Args: v, Options: &progressorv1.JobOptions{
-			KeepResult: true, Timeout: durationpb.New(time.Hour), HeartbeatInterval: durationpb.New(50 * time.Millisecond),
-		}})
+		_, err = c.Job.Enqueue(t.Context(),
+			&progressorv1.EnqueueRequest{Namespace: "jobs", JobId: id, Name: name, Args: v,
+				Options: &progressorv1.JobOptions{
+					KeepResult: true, Timeout: durationpb.New(time.Hour),
+					HeartbeatInterval: durationpb.New(50 * time.Millisecond),
+				}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	job := func(id string, wait time.Duration) *progressorv1.Job {
 		t.Helper()
-		resp, err := c.Job.GetJob(t.Context(), &progressorv1.GetJobRequest{Namespace: "jobs", JobId: id, AwaitEnd: durationpb.New(wait)})
+		resp, err := c.Job.GetJob(t.Context(),
+			&progressorv1.GetJobRequest{Namespace: "jobs", JobId: id, AwaitEnd: durationpb.New(wait)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,11 +53,14 @@ func TestWorkerRun(t *testing.T) {
 	}
 	var stdout, stderr clitest.LockedBuffer
 	signals, ended := make(chan os.Signal, 1), make(chan int, 1)
-	m := cli.Main{Commands: newCommands, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Signals: signals, Environ: os.Environ, Getenv: func(string) (string, bool) { return "", false }}
-	command := `case $PROGRESSOR_JOB_NAME in echo) cat;; break) echo no >&2; exit 9;; *) echo 30 a third >&3; exec sleep 600;; esac`
+	m := cli.Main{Commands: newCommands, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+		Signals: signals, Environ: os.Environ, Getenv: func(string) (string, bool) { return "", false }}
+	command := `case $PROGRESSOR_JOB_NAME in echo) cat;; break) echo no >&2; exit 9;; *) echo 30 a third >&3; exec ` +
+		`sleep 600;; esac`
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		ended <- m.Run(ctx, []string{"worker", "--address", d.URL, "--namespace", "jobs", "--job", "echo", "--job", "break", "--job", "slow",
+		ended <- m.Run(ctx, []string{"worker", "--address", d.URL, "--namespace", "jobs", "--job", "echo", "--job",
+			"break", "--job", "slow",
 			"--concurrency", "3", "--worker-id", "w", "--kill-grace", "1s", "--stop-grace", "0s", "--exec", command})
 	}()
 	t.Cleanup(func() { cancel(); ended <- <-ended })
@@ -68,13 +75,16 @@ func TestWorkerRun(t *testing.T) {
 			return nil
 		})
 	}
-	if j := job("e", clitest.DaemonWait); j.GetResult().GetStructValue().GetFields()["to"].GetStringValue() != "ada" || j.GetWorkerId() != "w" {
+	if j := job("e", clitest.DaemonWait); j.GetResult().GetStructValue().GetFields()["to"].GetStringValue() != "ada" ||
+		j.GetWorkerId() != "w" {
 		t.Errorf("%v", j)
 	}
-	if f := job("b", clitest.DaemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "exit_9" || f[0].GetMessage() != "no" {
+	if f := job("b", clitest.DaemonWait).GetFailures(); len(f) != 1 || f[0].GetReason() != "exit_9" ||
+		f[0].GetMessage() != "no" {
 		t.Errorf("%v", f)
 	}
-	if _, err := c.Job.CancelJob(t.Context(), &progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "s-1", Reason: "enough"}); err != nil {
+	if _, err := c.Job.CancelJob(t.Context(),
+		&progressorv1.CancelJobRequest{Namespace: "jobs", JobId: "s-1", Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	if j := job("s-1", clitest.DaemonWait); j.GetState() != progressorv1.JobState_JOB_STATE_CANCELLED {
@@ -97,7 +107,8 @@ func TestWorkerRun(t *testing.T) {
 		}
 		return nil
 	})
-	clitest.WantLines(t, stdout.String(), "TIME OUTCOME ATTEMPT TOOK JOB", "jobs/e echo", "done", "jobs/b break exit_9: no", "cancelled", "released", "jobs/s-2 slow")
+	clitest.WantLines(t, stdout.String(), "TIME OUTCOME ATTEMPT TOOK JOB", "jobs/e echo", "done",
+		"jobs/b break exit_9: no", "cancelled", "released", "jobs/s-2 slow")
 }
 
 func TestWorkerRunRefuses(t *testing.T) {
@@ -112,7 +123,9 @@ func TestWorkerRunRefuses(t *testing.T) {
 		{"--namespace n --exec true --max-memory 5X", "must be a size"},
 		{"--namespace n --exec true --max-memory 5K", "--max-memory: must be at least 1MiB"},
 	} {
-		if r := (clitest.Program{Commands: newCommands}).Run(t, append([]string{"worker", "run"}, strings.Fields(tt.args)...)...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, tt.want) {
+		if r := (clitest.Program{Commands: newCommands}).Run(t,
+			append([]string{"worker", "run"}, strings.Fields(tt.args)...)...); r.Code != cli.ExitUsage ||
+			!strings.Contains(r.Stderr, tt.want) {
 			t.Errorf("%s: %+v", tt.args, r)
 		}
 	}

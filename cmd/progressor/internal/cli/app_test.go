@@ -46,15 +46,16 @@ func TestPagesAreBounded(t *testing.T) {
 	t.Parallel()
 	a, _ := withSignals(t)
 	read := 0
-	err := PrintPages(a, OutputFlag{}, PageFlags{All: true}, func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
-		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > ReadTimeout {
-			t.Errorf("page %q is read until %v, %v", token, deadline, ok)
-		}
-		if read++; read < 3 {
-			return &progressorv1.ListBulksResponse{NextPageToken: "more"}, nil
-		}
-		return &progressorv1.ListBulksResponse{}, nil
-	}, func(*progressorv1.ListBulksResponse) error { return nil })
+	err := PrintPages(a, OutputFlag{}, PageFlags{All: true},
+		func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > ReadTimeout {
+				t.Errorf("page %q is read until %v, %v", token, deadline, ok)
+			}
+			if read++; read < 3 {
+				return &progressorv1.ListBulksResponse{NextPageToken: "more"}, nil
+			}
+			return &progressorv1.ListBulksResponse{}, nil
+		}, func(*progressorv1.ListBulksResponse) error { return nil })
 	if err != nil || read != 3 {
 		t.Errorf("%d pages, %v", read, err)
 	}

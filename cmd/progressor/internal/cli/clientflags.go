@@ -54,7 +54,8 @@ func (f ClientFlags) Client() *client.Client {
 func (f ClientFlags) RetryingClient() *client.Client { return f.clientWith(client.DefaultRetry()) }
 
 func (f ClientFlags) clientWith(r client.Retry) *client.Client {
-	return client.New(f.Address.url(), client.WithRetry(r), client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
+	return client.New(f.Address.url(), client.WithRetry(r),
+		client.WithConnectOptions(connect.WithInterceptors(connect.UnaryInterceptorFunc(followTries))))
 }
 
 // Request returns the context of a request that does not wait for a task.
@@ -65,7 +66,9 @@ func (a *App) Request() (context.Context, context.CancelFunc) {
 }
 
 // Ask sends a request that does not wait for a task, and prints the response as JSON or with show.
-func Ask[Q, P proto.Message](a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error) error {
+func Ask[Q, P proto.Message](
+	a *App, format OutputFlag, call func(context.Context, Q) (P, error), req Q, show func(P) error,
+) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	resp, err := call(ctx, req)
@@ -116,7 +119,9 @@ func TimeFrom(flag, value string) (*timestamppb.Timestamp, error) {
 		t, err = time.Parse(time.DateOnly, value)
 	}
 	if err != nil {
-		return nil, UsageError(fmt.Errorf("%s: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC), or a duration, such as 90s", flag))
+		return nil, UsageError(
+			fmt.Errorf("%s: must be a time, such as 2026-11-20T15:04:05Z, a date (midnight UTC), or a duration, "+
+				"such as 90s", flag))
 	}
 	return timestamppb.New(t), nil
 }

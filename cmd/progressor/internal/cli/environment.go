@@ -14,7 +14,8 @@ type UnknownVariable struct{ Name, Nearest string }
 
 // serviceLink matches variables that Kubernetes sets for a service named progressor, such as
 // PROGRESSOR_PORT_8080_TCP.
-var serviceLink = regexp.MustCompile(`^PROGRESSOR_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var serviceLink = regexp.MustCompile(
+	`^PROGRESSOR_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // unknown returns the variables that are named like settings but do not belong to a flag of the
 // program, probably typing errors. They are not an error, because one environment may serve two
@@ -79,6 +80,7 @@ func (a *App) UnknownVariables() []UnknownVariable { return a.settings.unknown(a
 // WarnUnknown prints warnings about unknown variables.
 func (a *App) WarnUnknown() {
 	for _, u := range a.UnknownVariables() {
-		fmt.Fprintf(a.Stderr, "progressor: unknown environment variable %s is ignored; did you mean %s?\n", u.Name, u.Nearest)
+		fmt.Fprintf(a.Stderr, "progressor: unknown environment variable %s is ignored; did you mean %s?\n", u.Name,
+			u.Nearest)
 	}
 }

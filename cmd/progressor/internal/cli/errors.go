@@ -140,7 +140,8 @@ func (c errorReport) line() string {
 		if d.GetTaskId() != 0 {
 			facts = append(facts, fmt.Sprintf("task %d", d.GetTaskId()))
 		}
-		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") { // the message of a job contains its state
+		// The message of a job contains its state.
+		if d.GetProcessStatus() != 0 && !strings.HasPrefix(c.Message, "job ") {
 			facts = append(facts, "process is "+output.Enum(d.GetProcessStatus()))
 		}
 		b.WriteString(" (" + output.OneLine(strings.Join(facts, ", ")) + ")")

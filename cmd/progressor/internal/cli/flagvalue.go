@@ -26,7 +26,8 @@ func wantValues(parser *kong.Kong) error {
 				node.Mapper = flagValue{node.Mapper, node}
 			}
 		case *kong.Value:
-			if node.Flag == nil && node.Target.Kind() == reflect.String && node.Name != "filter" && (node.Required || node.Name == "id") {
+			if node.Flag == nil && node.Target.Kind() == reflect.String && node.Name != "filter" &&
+				(node.Required || node.Name == "id") {
 				node.Mapper = namedArgument{node.Mapper, node}
 			}
 		}
@@ -54,7 +55,8 @@ func (m flagValue) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 		ctx.Scan.PushTyped(text, kong.FlagValueToken)
 	}
 	if text == "" && slices.Contains([]string{"id", "idempotency-key"}, m.flag.Name) {
-		return valueError(fmt.Sprintf("--%s: must not be empty: set %s, or omit the flag", m.flag.Name, m.flag.FormatPlaceHolder()))
+		return valueError(fmt.Sprintf("--%s: must not be empty: set %s, or omit the flag", m.flag.Name,
+			m.flag.FormatPlaceHolder()))
 	}
 	return m.Mapper.Decode(ctx, target)
 }

@@ -63,7 +63,8 @@ func noWord(err error) bool {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return client.Reason(err) != progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT
 	case connect.CodeResourceExhausted:
-		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED // from this try, not from an earlier one
+		// From this try, not from an earlier one.
+		return client.Reason(err) == progressorv1.ErrorDetail_REASON_OVERLOADED
 	default:
 		return false
 	}
@@ -83,7 +84,8 @@ func (c *Change) Explain(err error, look string) error {
 	if look != "" && again != "" {
 		look += ", or "
 	}
-	return &Advised{Err: err, Message: connected.Message() + "; a response was lost: the request may have been accepted", Next: look + again}
+	return &Advised{Err: err,
+		Message: connected.Message() + "; a response was lost: the request may have been accepted", Next: look + again}
 }
 
 // Awaiting returns the command that waits for the task of a change; "" if the engine chose the
@@ -92,7 +94,8 @@ func (c *Change) Awaiting(ns, id string) string {
 	if id == "" {
 		return ""
 	}
-	return fmt.Sprintf("progressor await %s %s --idempotency-key %s", output.ShellWord(ns), output.ShellWord(id), output.ShellWord(c.Key))
+	return fmt.Sprintf("progressor await %s %s --idempotency-key %s", output.ShellWord(ns), output.ShellWord(id),
+		output.ShellWord(c.Key))
 }
 
 // Named returns a command that shows an object; "" without an ID.

@@ -25,7 +25,8 @@ type page interface {
 // PrintPages reads a page, or with --all that page and all following ones, and prints them as JSON
 // or with show.
 func PrintPages[P page](
-	a *App, format OutputFlag, flags PageFlags, read func(ctx context.Context, token string) (P, error), show func(all P) error,
+	a *App, format OutputFlag, flags PageFlags, read func(ctx context.Context, token string) (P, error),
+	show func(all P) error,
 ) error {
 	one := func(token string) (P, error) {
 		ctx, cancel := a.Request()

@@ -53,7 +53,8 @@ func atMost(flag string, size, limit int) error {
 	if size <= limit {
 		return nil
 	}
-	return UsageError(fmt.Errorf("%[1]s: must have at most %[3]d MiB (got %[2]s bytes)", flag, output.Thousands(int64(size)), limit>>20))
+	return UsageError(fmt.Errorf("%[1]s: must have at most %[3]d MiB (got %[2]s bytes)", flag,
+		output.Thousands(int64(size)), limit>>20))
 }
 
 // TextOrFile returns the bytes of a flag: its text, or the content of a file.
@@ -104,7 +105,9 @@ func (a *App) Attributes(flag, value string) (*structpb.Struct, error) {
 	}
 	s := &structpb.Struct{}
 	if err := protojson.Unmarshal(text, s); err != nil {
-		return nil, UsageError(fmt.Errorf("%s: must be a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag, protoyaml.PlainError(err)))
+		return nil, UsageError(
+			fmt.Errorf("%s: must be a JSON object, such as '{\"tenant\": \"acme\"}': %w", flag,
+				protoyaml.PlainError(err)))
 	}
 	return s, exactDigits(flag, text, s)
 }
@@ -131,7 +134,9 @@ func (a *App) JSONValue(flag, value string) (*structpb.Value, error) {
 	}
 	v := &structpb.Value{}
 	if err := protojson.Unmarshal(text, v); err != nil {
-		return nil, UsageError(fmt.Errorf("%s: must be JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag, protoyaml.PlainError(err)))
+		return nil, UsageError(
+			fmt.Errorf("%s: must be JSON, such as '{\"to\": \"ann\"}' or '\"text\"': %w", flag,
+				protoyaml.PlainError(err)))
 	}
 	return v, exactDigits(flag, text, v)
 }

@@ -45,10 +45,13 @@ func (f EndFlags) Waiting(a *App) (context.Context, context.CancelFunc) {
 func InterruptedWait(ctx context.Context, what, namespace, id string, limit time.Duration, err error) error {
 	get := fmt.Sprintf("progressor %s get %s %s", what, output.ShellWord(namespace), output.ShellWord(id))
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine's timeout may be first
-		return &CodedError{Code: ExitTimeout, Err: fmt.Errorf("%s %s has not ended after %s; it continues", what, id, limit), Next: get}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded),
+		limit > 0 && connect.CodeOf(err) == connect.CodeDeadlineExceeded: // the engine's timeout may be first
+		return &CodedError{Code: ExitTimeout,
+			Err: fmt.Errorf("%s %s has not ended after %s; it continues", what, id, limit), Next: get}
 	case errors.Is(ctx.Err(), context.Canceled):
-		return &CodedError{Code: ExitInterrupted, Err: fmt.Errorf("the wait was interrupted; the %s continues", what), Next: get}
+		return &CodedError{Code: ExitInterrupted, Err: fmt.Errorf("the wait was interrupted; the %s continues", what),
+			Next: get}
 	}
 	return err
 }

@@ -42,7 +42,8 @@ func render() (string, error) {
 	for _, leaf := range parser.Model.Leaves(true) {
 		p.nodes[words(leaf)] = leaf
 	}
-	functions := template.FuncMap{"command": p.command, "shared": p.shared, "contents": func() string { return contents }}
+	functions := template.FuncMap{"command": p.command, "shared": p.shared,
+		"contents": func() string { return contents }}
 	parsed, err := template.New("cli.md.tmpl").Funcs(functions).Parse(pageTemplate)
 	if err != nil {
 		return "", err

@@ -32,17 +32,21 @@ A filter can use actor, method and subject (= and !=) and time (= != < <= > >=).
 }
 
 func (c *auditCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListAuditResponse, error) {
-		return c.Client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
-			Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListAuditResponse) error {
-		var rows []table.Row
-		for _, e := range all.GetEntries() {
-			rows = append(rows, table.Row{
-				output.Time(e.GetTime()), e.GetMethod(), e.GetNamespace(), output.OneLine(e.GetSubject()), output.OneLine(e.GetActor()), output.OneLine(e.GetSource()), output.Message(e.GetDetails(), output.CellLimit),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListAuditResponse, error) {
+			return c.Client().Insight.ListAudit(ctx, &progressorv1.ListAuditRequest{
+				Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)
-	})
+		}, func(all *progressorv1.ListAuditResponse) error {
+			var rows []table.Row
+			for _, e := range all.GetEntries() {
+				rows = append(rows, table.Row{
+					output.Time(e.GetTime()), e.GetMethod(), e.GetNamespace(), output.OneLine(e.GetSubject()),
+					output.OneLine(e.GetActor()), output.OneLine(e.GetSource()),
+					output.Message(e.GetDetails(), output.CellLimit),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"time", "method", "namespace", "subject", "actor", "source", "details"}, rows)
+		})
 }

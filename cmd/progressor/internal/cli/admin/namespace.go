@@ -74,13 +74,15 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 		if err != nil {
 			return err
 		}
-		if answer := new(progressorv1.GetNamespaceResponse); protoyaml.Unmarshal(text, answer) == nil && answer.Namespace != nil {
+		if answer := new(progressorv1.GetNamespaceResponse); protoyaml.Unmarshal(text, answer) == nil &&
+			answer.Namespace != nil {
 			ns = answer.Namespace // what namespace get -o json prints
 		} else if err := protoyaml.Unmarshal(text, ns); err != nil {
 			return cli.UsageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
 		if ns.GetNamespace() != "" && ns.GetNamespace() != c.NS {
-			return cli.UsageError(fmt.Errorf("--file %s contains namespace %s, not %s", c.File, ns.GetNamespace(), c.NS))
+			return cli.UsageError(
+				fmt.Errorf("--file %s contains namespace %s, not %s", c.File, ns.GetNamespace(), c.NS))
 		}
 	}
 	ns.Namespace = c.NS
@@ -88,11 +90,14 @@ func (c *namespacePutCmd) Run(a *cli.App) error {
 		return cli.UsageError(err)
 	}
 	if ns.GetProcessor() == nil {
-		return cli.UsageError(errors.New("processor: is required: set --connect-url URL, --builtin NAME, --pull (workers poll for tasks), or a --file with one"))
+		return cli.UsageError(
+			errors.New("processor: is required: set --connect-url URL, --builtin NAME, --pull (workers poll for " +
+				"tasks), or a --file with one"))
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns}, func(resp *progressorv1.PutNamespaceResponse) error {
-		return printNamespace(a, resp.GetNamespace())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PutNamespace, &progressorv1.PutNamespaceRequest{Namespace: ns},
+		func(resp *progressorv1.PutNamespaceResponse) error {
+			return printNamespace(a, resp.GetNamespace())
+		})
 }
 
 // apply sets the values of the flags in the namespace.
@@ -143,7 +148,8 @@ func (c *namespacePutCmd) applyProcessor(ns *progressorv1.Namespace) error {
 	case c.Builtin != "":
 		ns.Processor = builtinProcessor(c.Builtin)
 	case c.Pull:
-		ns.Processor = &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}
+		ns.Processor = &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}
 	}
 	return nil
 }
@@ -166,9 +172,10 @@ func (namespaceGetCmd) Help() string {
 }
 
 func (c *namespaceGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.GetNamespace, &progressorv1.GetNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.GetNamespaceResponse) error {
-		return printNamespace(a, resp.GetNamespace())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.GetNamespace,
+		&progressorv1.GetNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.GetNamespaceResponse) error {
+			return printNamespace(a, resp.GetNamespace())
+		})
 }
 
 type namespaceListCmd struct{ cli.ClientFlags }
@@ -180,20 +187,25 @@ func (namespaceListCmd) Help() string {
 }
 
 func (c *namespaceListCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.all, &progressorv1.ListNamespacesRequest{}, func(resp *progressorv1.ListNamespacesResponse) error {
-		var rows []table.Row
-		for _, ns := range resp.GetNamespaces() {
-			rows = append(rows, table.Row{
-				output.OneLine(ns.GetNamespace()), output.ShowProcessor(ns.GetProcessor()), output.Enum(ns.GetHistoryMode()),
-				output.Duration(ns.GetStepTimeout().AsDuration()), showPaused(ns), output.Time(ns.GetCreatedTime()),
-			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
-	})
+	return cli.Ask(a, c.OutputFlag, c.all, &progressorv1.ListNamespacesRequest{},
+		func(resp *progressorv1.ListNamespacesResponse) error {
+			var rows []table.Row
+			for _, ns := range resp.GetNamespaces() {
+				rows = append(rows, table.Row{
+					output.OneLine(ns.GetNamespace()), output.ShowProcessor(ns.GetProcessor()),
+					output.Enum(ns.GetHistoryMode()),
+					output.Duration(ns.GetStepTimeout().AsDuration()), showPaused(ns), output.Time(ns.GetCreatedTime()),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"namespace", "processor", "history", "step timeout", "paused", "created"}, rows)
+		})
 }
 
 // all reads all pages.
-func (c *namespaceListCmd) all(ctx context.Context, r *progressorv1.ListNamespacesRequest) (*progressorv1.ListNamespacesResponse, error) {
+func (c *namespaceListCmd) all(
+	ctx context.Context, r *progressorv1.ListNamespacesRequest,
+) (*progressorv1.ListNamespacesResponse, error) {
 	all, client := &progressorv1.ListNamespacesResponse{}, c.Client()
 	for {
 		page, err := client.Namespace.ListNamespaces(ctx, r)
@@ -219,9 +231,10 @@ func (namespacePauseCmd) Help() string {
 }
 
 func (c *namespacePauseCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PauseNamespace, &progressorv1.PauseNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.PauseNamespaceResponse) error {
-		return printNamespace(a, resp.GetNamespace())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.PauseNamespace,
+		&progressorv1.PauseNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.PauseNamespaceResponse) error {
+			return printNamespace(a, resp.GetNamespace())
+		})
 }
 
 type namespaceResumeCmd struct {
@@ -236,9 +249,10 @@ func (namespaceResumeCmd) Help() string {
 }
 
 func (c *namespaceResumeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.ResumeNamespace, &progressorv1.ResumeNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.ResumeNamespaceResponse) error {
-		return printNamespace(a, resp.GetNamespace())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Namespace.ResumeNamespace,
+		&progressorv1.ResumeNamespaceRequest{Namespace: c.NS}, func(resp *progressorv1.ResumeNamespaceResponse) error {
+			return printNamespace(a, resp.GetNamespace())
+		})
 }
 
 func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {

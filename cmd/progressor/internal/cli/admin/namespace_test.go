@@ -16,7 +16,8 @@ func TestNamespace(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "namespace", "put", "orders", "--connect-url", "http://127.0.0.1:9000", "--encoding", "json",
-		"--header", "authorization=Bearer a;b,c", "--history-mode", "last", "--zombie-policy", "error", "--step-timeout", "10s",
+		"--header", "authorization=Bearer a;b,c", "--history-mode", "last", "--zombie-policy", "error",
+		"--step-timeout", "10s",
 		"--max-attempts", "7", "--retry-after", "1s", "--retention", "24h", "--max-running", "5", "--max-waiting", "6")
 	clitest.WantLines(t, out, "processor      http://127.0.0.1:9000 json", "history mode   LAST", "retention      24h")
 	if strings.Contains(out, "Bearer") {
@@ -27,17 +28,20 @@ func TestNamespace(t *testing.T) {
 		ZombiePolicy: progressorv1.ZombiePolicy_ZOMBIE_POLICY_ERROR, StepTimeout: durationpb.New(10 * time.Second),
 		Retention:   durationpb.New(24 * time.Hour),
 		RetryPolicy: &progressorv1.RetryPolicy{MaxAttempts: 7, InitialInterval: durationpb.New(time.Second)},
-		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
-			Url: "http://127.0.0.1:9000", Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,
-			Headers: map[string]string{"authorization": "Bearer a;b,c"},
-		}}},
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+				Url: "http://127.0.0.1:9000", Encoding: progressorv1.ConnectProcessor_ENCODING_JSON,
+				Headers: map[string]string{"authorization": "Bearer a;b,c"},
+			}}},
 	}})
 	out = p.OK(t, "namespace", "put", "orders", "--connect-url", "http://a:1", "--connect-url", "http://b:1")
 	clitest.WantLines(t, out, "processor  http://a:1 http://b:1")
 	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
-		Namespace: "orders", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
-			Url: "http://a:1", MoreUrls: []string{"http://b:1"},
-		}}},
+		Namespace: "orders",
+		Processor: &progressorv1.ProcessorConfig{
+			Transport: &progressorv1.ProcessorConfig_Connect{Connect: &progressorv1.ConnectProcessor{
+				Url: "http://a:1", MoreUrls: []string{"http://b:1"},
+			}}},
 	}})
 	p.Stdin = "processor: {builtin: {name: echo}}\nstep-timeout: 1m30s\nhistory_mode: none\n"
 	p.OK(t, "ns", "put", "play", "-f", "-", "--history-mode", "full")
@@ -45,7 +49,8 @@ func TestNamespace(t *testing.T) {
 		Namespace: "play", Processor: builtinProcessor("echo"), StepTimeout: durationpb.New(90 * time.Second),
 		HistoryMode: progressorv1.HistoryMode_HISTORY_MODE_FULL,
 	}})
-	p.Stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}` // the output of get -o json
+	// The output of get -o json.
+	p.Stdin = `{"namespace": {"namespace": "play", "processor": {"builtin": {"name": "echo"}}, "maxRunning": 7}}`
 	p.OK(t, "namespace", "put", "play", "-f", "-", "--retention", "1h")
 	clitest.WantRequest(t, f.Last, &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{
 		Namespace: "play", Processor: builtinProcessor("echo"), MaxRunning: 7, Retention: durationpb.New(time.Hour),
@@ -57,11 +62,13 @@ func TestNamespace(t *testing.T) {
 		!strings.Contains(r.Stderr, "no task starts in 1 namespace") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Run(t, "namespace", "health", "down", "-o", "json"); r.Code != cli.ExitFailed || !strings.Contains(r.Stdout, "HEALTH_STATUS_DOWN") {
+	if r := p.Run(t, "namespace", "health", "down", "-o", "json"); r.Code != cli.ExitFailed ||
+		!strings.Contains(r.Stdout, "HEALTH_STATUS_DOWN") {
 		t.Errorf("%+v", r)
 	}
 	clitest.WantLines(t, p.OK(t, "namespace", "pause", "demo"), "paused     yes")
-	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"}, {"--history-mode", "some"}} {
+	for _, args := range [][]string{{}, {"--pull", "--builtin", "x"}, {"--encoding", "json"},
+		{"--history-mode", "some"}} {
 		if r := p.Run(t, append([]string{"namespace", "put", "x"}, args...)...); r.Code != cli.ExitUsage {
 			t.Errorf("%q: %+v", args, r)
 		}

@@ -58,16 +58,20 @@ func printHealth(a *cli.App, namespaces []*progressorv1.NamespaceHealth) error {
 	for _, h := range namespaces {
 		rows = append(rows, table.Row{
 			output.OneLine(h.GetNamespace()), output.Enum(h.GetStatus()), output.Thousands(h.GetRunnable()),
-			output.Duration(h.GetOldestRunnableAge().AsDuration()), output.Thousands(h.GetWorkers()), output.Thousands(h.GetProcessesInError()),
+			output.Duration(h.GetOldestRunnableAge().AsDuration()), output.Thousands(h.GetWorkers()),
+			output.Thousands(h.GetProcessesInError()),
 		})
 	}
-	if err := output.PrintRows(a.Stdout, table.Row{"namespace", "status", "runnable", "oldest", "workers", "in error"}, rows); err != nil {
+	if err := output.PrintRows(a.Stdout, table.Row{"namespace", "status", "runnable", "oldest", "workers", "in error"},
+		rows); err != nil {
 		return err
 	}
 	rows = nil
 	for _, h := range namespaces {
 		for _, p := range h.GetProblems() {
-			rows = append(rows, table.Row{output.OneLine(h.GetNamespace()), output.Enum(p.GetKind()), output.OneLine(p.GetDetail()), output.OneLine(p.GetNext())})
+			rows = append(rows,
+				table.Row{output.OneLine(h.GetNamespace()), output.Enum(p.GetKind()), output.OneLine(p.GetDetail()),
+					output.OneLine(p.GetNext())})
 		}
 	}
 	if len(rows) == 0 {

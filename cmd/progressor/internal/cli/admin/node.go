@@ -30,9 +30,10 @@ without a heartbeat for ten seconds is silent: it is dead, and shown for an hour
 }
 
 func (c *nodeListCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Insight.ListNodes, &progressorv1.ListNodesRequest{}, func(resp *progressorv1.ListNodesResponse) error {
-		return printNodes(a.Stdout, resp.GetNodes())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.ListNodes, &progressorv1.ListNodesRequest{},
+		func(resp *progressorv1.ListNodesResponse) error {
+			return printNodes(a.Stdout, resp.GetNodes())
+		})
 }
 
 // printNodes computes the silence of a node from the newest heartbeat of all nodes, because the
@@ -45,11 +46,13 @@ func printNodes(w io.Writer, nodes []*progressorv1.Node) error {
 	var rows []table.Row
 	for _, n := range nodes {
 		rows = append(rows, table.Row{
-			n.GetNodeId(), output.OneLine(n.GetAddress()), output.OneLine(n.GetVersion()), output.Time(n.GetStartedTime()), output.Time(n.GetBeatTime()), n.GetRunning(),
+			n.GetNodeId(), output.OneLine(n.GetAddress()), output.OneLine(n.GetVersion()),
+			output.Time(n.GetStartedTime()), output.Time(n.GetBeatTime()), n.GetRunning(),
 			output.NodeState(newest.Sub(n.GetBeatTime().AsTime()), n),
 		})
 	}
-	return output.PrintRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"}, rows)
+	return output.PrintRows(w, table.Row{"node", "address", "version", "started", "last beat", "running", "state"},
+		rows)
 }
 
 type nodeDrainCmd struct {
@@ -66,7 +69,8 @@ seconds. After a restart, it accepts tasks again.
 }
 
 func (c *nodeDrainCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Insight.DrainNode, &progressorv1.DrainNodeRequest{NodeId: c.Node}, func(resp *progressorv1.DrainNodeResponse) error {
-		return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.DrainNode, &progressorv1.DrainNodeRequest{NodeId: c.Node},
+		func(resp *progressorv1.DrainNodeResponse) error {
+			return printNodes(a.Stdout, []*progressorv1.Node{resp.GetNode()})
+		})
 }

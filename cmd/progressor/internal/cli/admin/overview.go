@@ -36,13 +36,14 @@ oldest task that could run, the work of the last minute, and the nodes.
 }
 
 func (c *overviewCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS}, func(resp *progressorv1.GetOverviewResponse) error {
-		if err := output.PrintFields(a.Stdout, overviewFields(resp)...); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.Stdout)
-		return printNodes(a.Stdout, resp.GetNodes())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.GetOverview, &progressorv1.GetOverviewRequest{Namespace: c.NS},
+		func(resp *progressorv1.GetOverviewResponse) error {
+			if err := output.PrintFields(a.Stdout, overviewFields(resp)...); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Stdout)
+			return printNodes(a.Stdout, resp.GetNodes())
+		})
 }
 
 func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
@@ -51,7 +52,8 @@ func overviewFields(o *progressorv1.GetOverviewResponse) []output.Field {
 		late = durations.Rounded(p99.AsDuration()) + " (p99)"
 	}
 	if p99 := o.GetProcessingP99(); p99 != nil {
-		took = fmt.Sprintf("%s (p50), %s (p99)", durations.Rounded(o.GetProcessingP50().AsDuration()), durations.Rounded(p99.AsDuration()))
+		took = fmt.Sprintf("%s (p50), %s (p99)", durations.Rounded(o.GetProcessingP50().AsDuration()),
+			durations.Rounded(p99.AsDuration()))
 	}
 	return []output.Field{
 		{"processes", showCounts(o.GetCountByStatus())},

@@ -80,13 +80,15 @@ func (c *topCmd) look(ctx context.Context, a *cli.App, live *output.Screen) erro
 	}
 	var broken *progressorv1.ListErrorsResponse
 	if err == nil {
-		broken, err = c.Client().Insight.ListErrors(limit, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
+		broken, err = c.Client().Insight.ListErrors(limit,
+			&progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: topErrors})
 	}
 	if err != nil {
 		if !live.Enabled() || !live.Shown() || ctx.Err() != nil {
 			return err
 		}
-		live.Show(fmt.Sprintf("%s  no response: %s\n", time.Now().UTC().Format(time.TimeOnly), output.OneLine(err.Error())))
+		live.Show(fmt.Sprintf("%s  no response: %s\n", time.Now().UTC().Format(time.TimeOnly),
+			output.OneLine(err.Error())))
 		return nil
 	}
 	var b bytes.Buffer
@@ -121,11 +123,14 @@ func drawTop(w io.Writer, o *progressorv1.GetOverviewResponse, groups []*progres
 			paused = "yes"
 		}
 		namespaces = append(namespaces, table.Row{
-			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(), durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
+			n.GetNamespace(), showCounts(n.GetCountByStatus()), n.GetRunnable(),
+			durations.Rounded(n.GetOldestRunnableAge().AsDuration()), n.GetWorkers(), paused,
 		})
 	}
 	for _, g := range groups {
-		broken = append(broken, table.Row{g.GetCount(), g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetLastTime()), output.OneLine(g.GetMessage())})
+		broken = append(broken,
+			table.Row{g.GetCount(), g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetLastTime()),
+				output.OneLine(g.GetMessage())})
 	}
 	for _, part := range []struct {
 		header table.Row

@@ -76,7 +76,9 @@ func (f *Engine) Repair(_ context.Context, req *progressorv1.RepairRequest) (*pr
 }
 
 // AwaitTask answers the request.
-func (f *Engine) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest) (*progressorv1.AwaitTaskResponse, error) {
+func (f *Engine) AwaitTask(
+	_ context.Context, req *progressorv1.AwaitTaskRequest,
+) (*progressorv1.AwaitTaskResponse, error) {
 	resp := &progressorv1.AwaitTaskResponse{}
 	if len(f.Tasks) > 0 {
 		resp.Task = f.Tasks[0]
@@ -85,12 +87,16 @@ func (f *Engine) AwaitTask(_ context.Context, req *progressorv1.AwaitTaskRequest
 }
 
 // GetProcess answers the request.
-func (f *Engine) GetProcess(_ context.Context, req *progressorv1.GetProcessRequest) (*progressorv1.GetProcessResponse, error) {
+func (f *Engine) GetProcess(
+	_ context.Context, req *progressorv1.GetProcessRequest,
+) (*progressorv1.GetProcessResponse, error) {
 	return Answer(f, req, &progressorv1.GetProcessResponse{Process: f.Process})
 }
 
 // ListProcesses answers the request.
-func (f *Engine) ListProcesses(_ context.Context, req *progressorv1.ListProcessesRequest) (*progressorv1.ListProcessesResponse, error) {
+func (f *Engine) ListProcesses(
+	_ context.Context, req *progressorv1.ListProcessesRequest,
+) (*progressorv1.ListProcessesResponse, error) {
 	page := 0
 	if req.GetPageToken() != "" {
 		page = 1
@@ -102,12 +108,17 @@ func (f *Engine) ListProcesses(_ context.Context, req *progressorv1.ListProcesse
 }
 
 // TraceProcess answers the request.
-func (f *Engine) TraceProcess(_ context.Context, req *progressorv1.TraceProcessRequest) (*progressorv1.TraceProcessResponse, error) {
+func (f *Engine) TraceProcess(
+	_ context.Context, req *progressorv1.TraceProcessRequest,
+) (*progressorv1.TraceProcessResponse, error) {
 	return Answer(f, req, &progressorv1.TraceProcessResponse{Tasks: f.Tasks})
 }
 
 // WatchProcess answers the request.
-func (f *Engine) WatchProcess(_ context.Context, req *progressorv1.WatchProcessRequest, stream *connect.ServerStream[progressorv1.WatchProcessResponse]) error {
+func (f *Engine) WatchProcess(
+	_ context.Context, req *progressorv1.WatchProcessRequest,
+	stream *connect.ServerStream[progressorv1.WatchProcessResponse],
+) error {
 	f.Last = req
 	for _, u := range f.Updates {
 		if err := stream.Send(u); err != nil {
@@ -118,22 +129,30 @@ func (f *Engine) WatchProcess(_ context.Context, req *progressorv1.WatchProcessR
 }
 
 // PutProcess answers the request.
-func (f *Engine) PutProcess(_ context.Context, req *progressorv1.PutProcessRequest) (*progressorv1.PutProcessResponse, error) {
+func (f *Engine) PutProcess(
+	_ context.Context, req *progressorv1.PutProcessRequest,
+) (*progressorv1.PutProcessResponse, error) {
 	return Answer(f, req, &progressorv1.PutProcessResponse{Process: f.Process})
 }
 
 // RemoveProcess answers the request.
-func (f *Engine) RemoveProcess(_ context.Context, req *progressorv1.RemoveProcessRequest) (*progressorv1.RemoveProcessResponse, error) {
+func (f *Engine) RemoveProcess(
+	_ context.Context, req *progressorv1.RemoveProcessRequest,
+) (*progressorv1.RemoveProcessResponse, error) {
 	return Answer(f, req, &progressorv1.RemoveProcessResponse{})
 }
 
 // PutNamespace answers the request.
-func (f *Engine) PutNamespace(_ context.Context, req *progressorv1.PutNamespaceRequest) (*progressorv1.PutNamespaceResponse, error) {
+func (f *Engine) PutNamespace(
+	_ context.Context, req *progressorv1.PutNamespaceRequest,
+) (*progressorv1.PutNamespaceResponse, error) {
 	return Answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
 }
 
 // PauseNamespace answers the request.
-func (f *Engine) PauseNamespace(_ context.Context, req *progressorv1.PauseNamespaceRequest) (*progressorv1.PauseNamespaceResponse, error) {
+func (f *Engine) PauseNamespace(
+	_ context.Context, req *progressorv1.PauseNamespaceRequest,
+) (*progressorv1.PauseNamespaceResponse, error) {
 	ns := &progressorv1.Namespace{Namespace: req.GetNamespace(), Paused: true}
 	return Answer(f, req, &progressorv1.PauseNamespaceResponse{Namespace: ns})
 }
@@ -150,7 +169,9 @@ func EngineError(code connect.Code, message string, detail *progressorv1.ErrorDe
 }
 
 // StartBulk answers the request.
-func (f *Engine) StartBulk(_ context.Context, req *progressorv1.StartBulkRequest) (*progressorv1.StartBulkResponse, error) {
+func (f *Engine) StartBulk(
+	_ context.Context, req *progressorv1.StartBulkRequest,
+) (*progressorv1.StartBulkResponse, error) {
 	return Answer(f, req, &progressorv1.StartBulkResponse{Bulk: f.Bulks[0]})
 }
 
@@ -164,22 +185,30 @@ func (f *Engine) GetBulk(_ context.Context, req *progressorv1.GetBulkRequest) (*
 }
 
 // ListBulks answers the request.
-func (f *Engine) ListBulks(_ context.Context, req *progressorv1.ListBulksRequest) (*progressorv1.ListBulksResponse, error) {
+func (f *Engine) ListBulks(
+	_ context.Context, req *progressorv1.ListBulksRequest,
+) (*progressorv1.ListBulksResponse, error) {
 	return Answer(f, req, &progressorv1.ListBulksResponse{Bulks: f.Bulks, NextPageToken: "demo:more"})
 }
 
 // CancelBulk answers the request.
-func (f *Engine) CancelBulk(_ context.Context, req *progressorv1.CancelBulkRequest) (*progressorv1.CancelBulkResponse, error) {
+func (f *Engine) CancelBulk(
+	_ context.Context, req *progressorv1.CancelBulkRequest,
+) (*progressorv1.CancelBulkResponse, error) {
 	return Answer(f, req, &progressorv1.CancelBulkResponse{Bulk: f.Bulks[0]})
 }
 
 // CreateCron answers the request.
-func (f *Engine) CreateCron(_ context.Context, req *progressorv1.CreateCronRequest) (*progressorv1.CreateCronResponse, error) {
+func (f *Engine) CreateCron(
+	_ context.Context, req *progressorv1.CreateCronRequest,
+) (*progressorv1.CreateCronResponse, error) {
 	return Answer(f, req, &progressorv1.CreateCronResponse{Cron: req.GetCron()})
 }
 
 // UpdateCron answers the request.
-func (f *Engine) UpdateCron(_ context.Context, req *progressorv1.UpdateCronRequest) (*progressorv1.UpdateCronResponse, error) {
+func (f *Engine) UpdateCron(
+	_ context.Context, req *progressorv1.UpdateCronRequest,
+) (*progressorv1.UpdateCronResponse, error) {
 	return Answer(f, req, &progressorv1.UpdateCronResponse{Cron: req.GetCron()})
 }
 
@@ -189,77 +218,106 @@ func (f *Engine) GetCron(_ context.Context, req *progressorv1.GetCronRequest) (*
 }
 
 // ListCrons answers the request.
-func (f *Engine) ListCrons(_ context.Context, req *progressorv1.ListCronsRequest) (*progressorv1.ListCronsResponse, error) {
+func (f *Engine) ListCrons(
+	_ context.Context, req *progressorv1.ListCronsRequest,
+) (*progressorv1.ListCronsResponse, error) {
 	return Answer(f, req, &progressorv1.ListCronsResponse{Crons: []*progressorv1.Cron{f.Cron}, NextPageToken: "next"})
 }
 
 // ResumeCron answers the request.
-func (f *Engine) ResumeCron(_ context.Context, req *progressorv1.ResumeCronRequest) (*progressorv1.ResumeCronResponse, error) {
+func (f *Engine) ResumeCron(
+	_ context.Context, req *progressorv1.ResumeCronRequest,
+) (*progressorv1.ResumeCronResponse, error) {
 	return Answer(f, req, &progressorv1.ResumeCronResponse{Cron: f.Cron})
 }
 
 // TriggerCron answers the request.
-func (f *Engine) TriggerCron(_ context.Context, req *progressorv1.TriggerCronRequest) (*progressorv1.TriggerCronResponse, error) {
+func (f *Engine) TriggerCron(
+	_ context.Context, req *progressorv1.TriggerCronRequest,
+) (*progressorv1.TriggerCronResponse, error) {
 	return Answer(f, req, &progressorv1.TriggerCronResponse{Fire: f.Fires[0]})
 }
 
 // CancelFire answers the request.
-func (f *Engine) CancelFire(_ context.Context, req *progressorv1.CancelFireRequest) (*progressorv1.CancelFireResponse, error) {
+func (f *Engine) CancelFire(
+	_ context.Context, req *progressorv1.CancelFireRequest,
+) (*progressorv1.CancelFireResponse, error) {
 	return Answer(f, req, &progressorv1.CancelFireResponse{Fire: f.Fires[0]})
 }
 
 // RerunFire answers the request.
-func (f *Engine) RerunFire(_ context.Context, req *progressorv1.RerunFireRequest) (*progressorv1.RerunFireResponse, error) {
+func (f *Engine) RerunFire(
+	_ context.Context, req *progressorv1.RerunFireRequest,
+) (*progressorv1.RerunFireResponse, error) {
 	return Answer(f, req, &progressorv1.RerunFireResponse{Fire: f.Fires[0]})
 }
 
 // StopBackfills answers the request.
-func (f *Engine) StopBackfills(_ context.Context, req *progressorv1.StopBackfillsRequest) (*progressorv1.StopBackfillsResponse, error) {
+func (f *Engine) StopBackfills(
+	_ context.Context, req *progressorv1.StopBackfillsRequest,
+) (*progressorv1.StopBackfillsResponse, error) {
 	return Answer(f, req, &progressorv1.StopBackfillsResponse{Backfills: 2})
 }
 
 // BackfillCron answers the request.
-func (f *Engine) BackfillCron(_ context.Context, req *progressorv1.BackfillCronRequest) (*progressorv1.BackfillCronResponse, error) {
+func (f *Engine) BackfillCron(
+	_ context.Context, req *progressorv1.BackfillCronRequest,
+) (*progressorv1.BackfillCronResponse, error) {
 	return Answer(f, req, &progressorv1.BackfillCronResponse{Fires: 1234})
 }
 
 // PreviewCron returns a fire time each minute.
-func (f *Engine) PreviewCron(_ context.Context, req *progressorv1.PreviewCronRequest) (*progressorv1.PreviewCronResponse, error) {
+func (f *Engine) PreviewCron(
+	_ context.Context, req *progressorv1.PreviewCronRequest,
+) (*progressorv1.PreviewCronResponse, error) {
 	resp := &progressorv1.PreviewCronResponse{}
-	for t := req.GetFromTime().AsTime(); t.Before(req.GetToTime().AsTime()) && len(resp.GetFireTimes()) < int(req.GetLimit()); t = t.Add(time.Minute) {
+	for t := req.GetFromTime().AsTime(); t.Before(req.GetToTime().AsTime()) &&
+		len(resp.GetFireTimes()) < int(req.GetLimit()); t = t.Add(time.Minute) {
 		resp.FireTimes = append(resp.FireTimes, timestamppb.New(t))
 	}
 	return Answer(f, req, resp)
 }
 
 // ListFires answers the request.
-func (f *Engine) ListFires(_ context.Context, req *progressorv1.ListFiresRequest) (*progressorv1.ListFiresResponse, error) {
+func (f *Engine) ListFires(
+	_ context.Context, req *progressorv1.ListFiresRequest,
+) (*progressorv1.ListFiresResponse, error) {
 	return Answer(f, req, &progressorv1.ListFiresResponse{Fires: f.Fires})
 }
 
 // ExplainProcess answers the request.
-func (f *Engine) ExplainProcess(_ context.Context, req *progressorv1.ExplainProcessRequest) (*progressorv1.ExplainProcessResponse, error) {
+func (f *Engine) ExplainProcess(
+	_ context.Context, req *progressorv1.ExplainProcessRequest,
+) (*progressorv1.ExplainProcessResponse, error) {
 	resp, _ := f.Insight.(*progressorv1.ExplainProcessResponse)
 	return Answer(f, req, resp)
 }
 
 // CancelProcess answers the request.
-func (f *Engine) CancelProcess(_ context.Context, req *progressorv1.CancelProcessRequest) (*progressorv1.CancelProcessResponse, error) {
+func (f *Engine) CancelProcess(
+	_ context.Context, req *progressorv1.CancelProcessRequest,
+) (*progressorv1.CancelProcessResponse, error) {
 	return Answer(f, req, &progressorv1.CancelProcessResponse{Process: f.Process})
 }
 
 // SuspendProcess answers the request.
-func (f *Engine) SuspendProcess(_ context.Context, req *progressorv1.SuspendProcessRequest) (*progressorv1.SuspendProcessResponse, error) {
+func (f *Engine) SuspendProcess(
+	_ context.Context, req *progressorv1.SuspendProcessRequest,
+) (*progressorv1.SuspendProcessResponse, error) {
 	return Answer(f, req, &progressorv1.SuspendProcessResponse{Process: f.Process})
 }
 
 // ResumeProcess answers the request.
-func (f *Engine) ResumeProcess(_ context.Context, req *progressorv1.ResumeProcessRequest) (*progressorv1.ResumeProcessResponse, error) {
+func (f *Engine) ResumeProcess(
+	_ context.Context, req *progressorv1.ResumeProcessRequest,
+) (*progressorv1.ResumeProcessResponse, error) {
 	return Answer(f, req, &progressorv1.ResumeProcessResponse{Process: f.Process})
 }
 
 // CountProcesses answers the request.
-func (f *Engine) CountProcesses(_ context.Context, req *progressorv1.CountProcessesRequest) (*progressorv1.CountProcessesResponse, error) {
+func (f *Engine) CountProcesses(
+	_ context.Context, req *progressorv1.CountProcessesRequest,
+) (*progressorv1.CountProcessesResponse, error) {
 	resp, _ := f.Insight.(*progressorv1.CountProcessesResponse)
 	return Answer(f, req, resp)
 }

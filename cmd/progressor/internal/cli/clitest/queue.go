@@ -28,16 +28,20 @@ type Queue struct {
 
 // Enqueue answers the request.
 func (f *Queue) Enqueue(_ context.Context, r *progressorv1.EnqueueRequest) (*progressorv1.EnqueueResponse, error) {
-	job := &progressorv1.Job{Namespace: r.GetNamespace(), JobId: r.GetJobId(), Name: r.GetName(), State: progressorv1.JobState_JOB_STATE_AVAILABLE}
+	job := &progressorv1.Job{Namespace: r.GetNamespace(), JobId: r.GetJobId(), Name: r.GetName(),
+		State: progressorv1.JobState_JOB_STATE_AVAILABLE}
 	return Answer(&f.Engine, r, &progressorv1.EnqueueResponse{Job: job, Enqueued: true})
 }
 
 // EnqueueBatch answers the request.
-func (f *Queue) EnqueueBatch(_ context.Context, r *progressorv1.EnqueueBatchRequest) (*progressorv1.EnqueueBatchResponse, error) {
+func (f *Queue) EnqueueBatch(
+	_ context.Context, r *progressorv1.EnqueueBatchRequest,
+) (*progressorv1.EnqueueBatchResponse, error) {
 	f.Batches = append(f.Batches, len(r.GetJobs()))
 	if len(f.Batches) == f.Refuse {
 		return nil, EngineError(connect.CodeInvalidArgument, "jobs[3].options.timeout: must be at most 365 days",
-			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "jobs[3].options.timeout"})
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID,
+				Field: "jobs[3].options.timeout"})
 	}
 	resp := &progressorv1.EnqueueBatchResponse{}
 	for range r.GetJobs() {
@@ -61,47 +65,65 @@ func (f *Queue) ListJobs(_ context.Context, r *progressorv1.ListJobsRequest) (*p
 }
 
 // FetchResult answers the request.
-func (f *Queue) FetchResult(_ context.Context, r *progressorv1.FetchResultRequest) (*progressorv1.FetchResultResponse, error) {
+func (f *Queue) FetchResult(
+	_ context.Context, r *progressorv1.FetchResultRequest,
+) (*progressorv1.FetchResultResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.FetchResultResponse{State: progressorv1.JobState_JOB_STATE_RUNNING})
 }
 
 // UpdateJob answers the request.
-func (f *Queue) UpdateJob(_ context.Context, r *progressorv1.UpdateJobRequest) (*progressorv1.UpdateJobResponse, error) {
+func (f *Queue) UpdateJob(
+	_ context.Context, r *progressorv1.UpdateJobRequest,
+) (*progressorv1.UpdateJobResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.UpdateJobResponse{Job: &progressorv1.Job{}})
 }
 
 // CancelJob answers the request.
-func (f *Queue) CancelJob(_ context.Context, r *progressorv1.CancelJobRequest) (*progressorv1.CancelJobResponse, error) {
+func (f *Queue) CancelJob(
+	_ context.Context, r *progressorv1.CancelJobRequest,
+) (*progressorv1.CancelJobResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.CancelJobResponse{Job: &progressorv1.Job{}})
 }
 
 // StopWorker answers the request.
-func (f *Queue) StopWorker(_ context.Context, r *progressorv1.StopWorkerRequest) (*progressorv1.StopWorkerResponse, error) {
-	w := &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail", "media"}, Leases: 3, Directive: r.GetDirective()}
+func (f *Queue) StopWorker(
+	_ context.Context, r *progressorv1.StopWorkerRequest,
+) (*progressorv1.StopWorkerResponse, error) {
+	w := &progressorv1.Worker{WorkerId: r.GetWorkerId(), Namespaces: []string{"mail", "media"}, Leases: 3,
+		Directive: r.GetDirective()}
 	return Answer(&f.Engine, r, &progressorv1.StopWorkerResponse{Worker: w})
 }
 
 // GetQueueStats answers the request.
-func (f *Queue) GetQueueStats(_ context.Context, r *progressorv1.GetQueueStatsRequest) (*progressorv1.GetQueueStatsResponse, error) {
+func (f *Queue) GetQueueStats(
+	_ context.Context, r *progressorv1.GetQueueStatsRequest,
+) (*progressorv1.GetQueueStatsResponse, error) {
 	counts := map[string]int64{"available": 7, "cancel_requested": 1, "failed": 2}
 	return Answer(&f.Engine, r, &progressorv1.GetQueueStatsResponse{
-		CountByState: counts, Names: []*progressorv1.JobNameStats{{Name: "send", CountByState: counts}}, OldestAvailableAge: durationpb.New(90 * time.Second),
+		CountByState: counts, Names: []*progressorv1.JobNameStats{{Name: "send", CountByState: counts}},
+		OldestAvailableAge: durationpb.New(90 * time.Second),
 	})
 }
 
 // becameOf are the events that Queue knows.
 var becameOf = []*progressorv1.JobEvent{
-	{EventId: 2, JobId: "m-1", Type: "lease_lost", From: "running", To: "available", Attempt: 1, WorkerId: "host-1", Message: "silent"},
+	{EventId: 2, JobId: "m-1", Type: "lease_lost", From: "running", To: "available", Attempt: 1, WorkerId: "host-1",
+		Message: "silent"},
 	{EventId: 1, JobId: "run-1", StepId: "pay", Index: new(int32), Type: "progress", Actor: "kim"},
 }
 
 // ListJobEvents answers the request.
-func (f *Queue) ListJobEvents(_ context.Context, r *progressorv1.ListJobEventsRequest) (*progressorv1.ListJobEventsResponse, error) {
+func (f *Queue) ListJobEvents(
+	_ context.Context, r *progressorv1.ListJobEventsRequest,
+) (*progressorv1.ListJobEventsResponse, error) {
 	return Answer(&f.Engine, r, &progressorv1.ListJobEventsResponse{Events: becameOf, NextPageToken: "next"})
 }
 
 // WatchJobEvents sends one event per stream, so that the client must continue from its cursor.
-func (f *Queue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEventsRequest, s *connect.ServerStream[progressorv1.WatchJobEventsResponse]) error {
+func (f *Queue) WatchJobEvents(
+	_ context.Context, r *progressorv1.WatchJobEventsRequest,
+	s *connect.ServerStream[progressorv1.WatchJobEventsResponse],
+) error {
 	f.Last = r
 	switch r.GetCursor() {
 	case "":
@@ -111,7 +133,8 @@ func (f *Queue) WatchJobEvents(_ context.Context, r *progressorv1.WatchJobEvents
 	case "1.1":
 		return s.Send(&progressorv1.WatchJobEventsResponse{Event: becameOf[0], Cursor: "1.2"})
 	}
-	return EngineError(connect.CodeInvalidArgument, "cursor: must be a cursor of a previous response", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
+	return EngineError(connect.CodeInvalidArgument, "cursor: must be a cursor of a previous response",
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "cursor"})
 }
 
 // ServeQueue returns a program whose engine is f.

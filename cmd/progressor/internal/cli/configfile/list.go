@@ -35,7 +35,9 @@ func (f inFile) WrongAt(path, text string) error {
 
 // parseList parses a list of the configuration file. names are the required fields that identify a
 // message, the namespace first.
-func parseList[M proto.Message, E any](list *yaml.Node, key string, element func(M, inFile) E, names ...protoreflect.Name) ([]E, error) {
+func parseList[M proto.Message, E any](
+	list *yaml.Node, key string, element func(M, inFile) E, names ...protoreflect.Name,
+) ([]E, error) {
 	if list.Kind == yaml.ScalarNode && list.Tag == "!!null" {
 		return nil, nil
 	}
@@ -63,7 +65,8 @@ func parseList[M proto.Message, E any](list *yaml.Node, key string, element func
 			name = value + name
 		}
 		if seen[name] {
-			return nil, fmt.Errorf("line %d: %s: %s %s is defined twice", node.Line, at.path, strings.TrimSuffix(key, "s"), name)
+			return nil, fmt.Errorf("line %d: %s: %s %s is defined twice", node.Line, at.path,
+				strings.TrimSuffix(key, "s"), name)
 		}
 		seen[name] = true
 		all = append(all, element(m.Interface().(M), at))

@@ -43,9 +43,12 @@ func (c *cronBackfillCmd) Run(a *cli.App) error {
 		return err
 	}
 	if from, to := req.GetFromTime().AsTime(), req.GetToTime().AsTime(); to.Before(from) {
-		return cli.UsageError(fmt.Errorf("--to: must not be before --from %s, but is %s", from.Format(time.RFC3339), to.Format(time.RFC3339)))
+		return cli.UsageError(
+			fmt.Errorf("--to: must not be before --from %s, but is %s", from.Format(time.RFC3339),
+				to.Format(time.RFC3339)))
 	}
-	if err := cli.SetEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+	if err := cli.SetEnum("--overlap", c.Overlap,
+		func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
 		return err
 	}
 	ctx, cancel := a.Interruptible()
@@ -78,12 +81,13 @@ that have started continue. It prints the number of backfills.
 
 func (c *cronStopBackfillCmd) Run(a *cli.App) error {
 	req := &progressorv1.StopBackfillsRequest{Namespace: c.NS, CronId: c.ID, Reason: c.Reason}
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.StopBackfills, req, func(resp *progressorv1.StopBackfillsResponse) error {
-		return output.PrintFields(a.Stdout,
-			output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
-			output.Field{"stopped", output.Counted(int(resp.GetBackfills()), "backfill")},
-		)
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.StopBackfills, req,
+		func(resp *progressorv1.StopBackfillsResponse) error {
+			return output.PrintFields(a.Stdout,
+				output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
+				output.Field{"stopped", output.Counted(int(resp.GetBackfills()), "backfill")},
+			)
+		})
 }
 
 // showBackfills returns the backfills that are not complete, with the remaining time range of each.

@@ -56,9 +56,10 @@ the number of fires by decision. The output of get -o json can be edited and pas
 }
 
 func (c *cronGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.GetCron, &progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.GetCronResponse) error {
-		return printCron(a, resp.GetCron())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.GetCron,
+		&progressorv1.GetCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.GetCronResponse) error {
+			return printCron(a, resp.GetCron())
+		})
 }
 
 type cronListCmd struct {
@@ -80,23 +81,26 @@ fire times, and its schedule in words.
 }
 
 func (c *cronListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListCronsResponse, error) {
-		return c.Client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
-			Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListCronsResponse) error {
-		var rows []table.Row
-		for _, cr := range all.GetCrons() {
-			next := ""
-			if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
-				next = output.Time(times[0])
-			}
-			rows = append(rows, table.Row{
-				output.OneLine(cr.GetCronId()), cronState(cr), output.Time(cr.GetLastFireTime()), next, len(cr.GetRunningProcessIds()), output.OneLine(cronWords(cr.GetSpec())),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListCronsResponse, error) {
+			return c.Client().Cron.ListCrons(ctx, &progressorv1.ListCronsRequest{
+				Namespace: c.NS, Filter: cli.Both(c.Match, c.Filter), PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"}, rows)
-	})
+		}, func(all *progressorv1.ListCronsResponse) error {
+			var rows []table.Row
+			for _, cr := range all.GetCrons() {
+				next := ""
+				if times := cr.GetNextFireTimes(); len(times) > 0 && !cr.GetPaused() {
+					next = output.Time(times[0])
+				}
+				rows = append(rows, table.Row{
+					output.OneLine(cr.GetCronId()), cronState(cr), output.Time(cr.GetLastFireTime()), next,
+					len(cr.GetRunningProcessIds()), output.OneLine(cronWords(cr.GetSpec())),
+				})
+			}
+			return output.PrintRows(a.Stdout, table.Row{"cron", "state", "last fire", "next fire", "running", "fires"},
+				rows)
+		})
 }
 
 // cronState returns active, paused or over.
@@ -220,7 +224,8 @@ func showTarget(t *progressorv1.CronTarget) string {
 		}
 		return text
 	case *progressorv1.CronTarget_NotifyProcess:
-		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) + with(t.NotifyProcess.GetArgs())
+		return "notify the process " + t.NotifyProcess.GetProcessId() + in(t.NotifyProcess.GetNamespace()) +
+			with(t.NotifyProcess.GetArgs())
 	case *progressorv1.CronTarget_Http:
 		method := t.Http.GetMethod()
 		if method == "" {
@@ -255,9 +260,12 @@ func (cronDeleteCmd) Help() string {
 }
 
 func (c *cronDeleteCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.DeleteCron, &progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID}, func(resp *progressorv1.DeleteCronResponse) error {
-		return output.PrintFields(a.Stdout, output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)}, output.Field{"state", "deleted"})
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.DeleteCron,
+		&progressorv1.DeleteCronRequest{Namespace: c.NS, CronId: c.ID},
+		func(resp *progressorv1.DeleteCronResponse) error {
+			return output.PrintFields(a.Stdout, output.Field{"cron", output.OneLine(c.NS + "/" + c.ID)},
+				output.Field{"state", "deleted"})
+		})
 }
 
 type cronTriggerCmd struct {
@@ -276,12 +284,14 @@ action and the concurrency policy apply, but the run is not skipped because of a
 
 func (c *cronTriggerCmd) Run(a *cli.App) error {
 	req := &progressorv1.TriggerCronRequest{Namespace: c.NS, CronId: c.ID}
-	if err := cli.SetEnum("--overlap", c.Overlap, func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
+	if err := cli.SetEnum("--overlap", c.Overlap,
+		func(v progressorv1.OverlapAction) { req.OverlapAction = v }); err != nil {
 		return err
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Cron.TriggerCron, req, func(resp *progressorv1.TriggerCronResponse) error {
-		return printFires(a, []*progressorv1.Fire{resp.GetFire()})
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Cron.TriggerCron, req,
+		func(resp *progressorv1.TriggerCronResponse) error {
+			return printFires(a, []*progressorv1.Fire{resp.GetFire()})
+		})
 }
 
 // fireArgs names a fire for a command.

@@ -28,13 +28,14 @@ row of old missed fire times may stand for several.
 }
 
 func (c *cronFiresCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListFiresResponse, error) {
-		return c.Client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
-			Namespace: c.NS, CronId: c.ID, PageSize: c.PageSize, PageToken: token,
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListFiresResponse, error) {
+			return c.Client().Cron.ListFires(ctx, &progressorv1.ListFiresRequest{
+				Namespace: c.NS, CronId: c.ID, PageSize: c.PageSize, PageToken: token,
+			})
+		}, func(all *progressorv1.ListFiresResponse) error {
+			return printFires(a, all.GetFires())
 		})
-	}, func(all *progressorv1.ListFiresResponse) error {
-		return printFires(a, all.GetFires())
-	})
 }
 
 func printFires(a *cli.App, fires []*progressorv1.Fire) error {
@@ -55,7 +56,8 @@ func printFires(a *cli.App, fires []*progressorv1.Fire) error {
 			after = between(f.GetFireTime().AsTime(), f.GetDecidedTime().AsTime())
 		}
 		rows = append(rows, table.Row{
-			output.Time(f.GetFireTime()), after, output.Enum(f.GetDecision()), count, manual, attempt, output.Enum(f.GetStatus()), took, output.OneLine(why(f)),
+			output.Time(f.GetFireTime()), after, output.Enum(f.GetDecision()), count, manual, attempt,
+			output.Enum(f.GetStatus()), took, output.OneLine(why(f)),
 		})
 	}
 	header := table.Row{"fire time", "decided after", "decision", "times", "manual", "attempt", "status", "took", "why"}

@@ -44,8 +44,10 @@ func (f *specFlags) apply(s *progressorv1.CronSpec) (err error) {
 	cli.Set(&s.MaxFires, f.MaxFires)
 	cli.SetDuration(&s.Jitter, f.Jitter)
 	return cmp.Or(
-		cli.SetEnum("--daylight-gap", f.DaylightGap, func(v progressorv1.DaylightSaving_Gap) { s.DaylightSaving.Gap = v }),
-		cli.SetEnum("--daylight-overlap", f.DaylightOverlap, func(v progressorv1.DaylightSaving_Overlap) { s.DaylightSaving.Overlap = v }),
+		cli.SetEnum("--daylight-gap", f.DaylightGap,
+			func(v progressorv1.DaylightSaving_Gap) { s.DaylightSaving.Gap = v }),
+		cli.SetEnum("--daylight-overlap", f.DaylightOverlap,
+			func(v progressorv1.DaylightSaving_Overlap) { s.DaylightSaving.Overlap = v }),
 	)
 }
 
@@ -127,7 +129,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 	case f.StartProcess:
 		t.Target = &progressorv1.CronTarget_StartProcess{StartProcess: &progressorv1.StartProcessTarget{}}
 	case f.Notify != "":
-		t.Target = &progressorv1.CronTarget_NotifyProcess{NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: f.Notify}}
+		t.Target = &progressorv1.CronTarget_NotifyProcess{
+			NotifyProcess: &progressorv1.NotifyProcessTarget{ProcessId: f.Notify}}
 	case f.HTTP != "":
 		t.Target = &progressorv1.CronTarget_Http{Http: &progressorv1.HttpTarget{Url: f.HTTP}}
 	case f.StartRun != "":
@@ -136,7 +139,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 		t.Target = &progressorv1.CronTarget_EnqueueJob{EnqueueJob: &progressorv1.EnqueueJobTarget{Name: f.Job}}
 	}
 	start, notify, http, job := t.GetStartProcess(), t.GetNotifyProcess(), t.GetHttp(), t.GetEnqueueJob()
-	if err := cmp.Or(f.startRunFlags.apply(a, t.GetStartRun()), f.jobTargetFlags.apply(a, job, f.PayloadFlags)); err != nil {
+	if err := cmp.Or(f.startRunFlags.apply(a, t.GetStartRun()),
+		f.jobTargetFlags.apply(a, job, f.PayloadFlags)); err != nil {
 		return err
 	}
 	switch {
@@ -149,7 +153,8 @@ func (f *targetFlags) apply(a *cli.App, t *progressorv1.CronTarget) error {
 	case start == nil && notify == nil && job == nil && f.TargetNamespace != nil:
 		return cli.UsageError(errors.New("--target-namespace requires --start-process, --job or --notify"))
 	case start == nil && notify == nil && http == nil && job == nil && f.given():
-		return cli.UsageError(errors.New("--args requires --start-process, --job, --notify or --http; use --payload with --start-run"))
+		return cli.UsageError(
+			errors.New("--args requires --start-process, --job, --notify or --http; use --payload with --start-run"))
 	}
 	if job != nil {
 		cli.Set(&job.Namespace, f.TargetNamespace)

@@ -28,7 +28,8 @@ pause wait for the resume.
 func (c *cronPauseCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
-	resp, err := c.Client().Cron.PauseCron(ctx, &progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note})
+	resp, err := c.Client().Cron.PauseCron(ctx,
+		&progressorv1.PauseCronRequest{Namespace: c.NS, CronId: c.ID, Note: c.Note})
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,8 @@ func (c *cronResumeCmd) printWaiting(a *cli.App) error {
 	fmt.Fprint(a.Stderr, "resume? [y/N] ")
 	answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return &cli.CodedError{Code: cli.ExitInterrupted, Err: errors.New("not resumed"), Next: "without --catch-up, the waiting fire times do not run"}
+		return &cli.CodedError{Code: cli.ExitInterrupted, Err: errors.New("not resumed"),
+			Next: "without --catch-up, the waiting fire times do not run"}
 	}
 	return nil
 }
@@ -123,7 +125,8 @@ func becomes(p *progressorv1.CronPolicy, catchUp bool) string {
 		if threshold == 0 {
 			threshold = cron.DefaultMisfireThreshold
 		}
-		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)", output.Duration(threshold))
+		return fmt.Sprintf("only the newest is decided, unless it is more than %s late (misfire policy SKIP)",
+			output.Duration(threshold))
 	case p.GetMisfirePolicy() == progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED:
 		return fmt.Sprintf("the newest %d are decided, in order (misfire policy CATCH_UP_LIMITED)", p.GetCatchupLimit())
 	}

@@ -169,7 +169,9 @@ func firingDays(schedule *cron.Schedule, from, to time.Time) ([]firingDay, error
 	looked := 0
 	for fire := range schedule.Between(from, to) {
 		if looked++; looked > maxDrawn {
-			return nil, cli.UsageError(fmt.Errorf("--to: must be earlier: there are more than %s fire times before it", output.Thousands(maxDrawn)))
+			return nil, cli.UsageError(
+				fmt.Errorf("--to: must be earlier: there are more than %s fire times before it",
+					output.Thousands(maxDrawn)))
 		}
 		local := fire.In(schedule.Location())
 		year, month, day := local.Date()

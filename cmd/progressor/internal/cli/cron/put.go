@@ -37,7 +37,8 @@ func (f *cronFieldFlags) read(a *cli.App, ns, id string) (*progressorv1.Cron, er
 		}
 		switch {
 		case c.GetNamespace() != "" && c.GetNamespace() != ns:
-			return nil, cli.UsageError(fmt.Errorf("--file %s contains a cron of namespace %s, not %s", f.File, c.GetNamespace(), ns))
+			return nil, cli.UsageError(
+				fmt.Errorf("--file %s contains a cron of namespace %s, not %s", f.File, c.GetNamespace(), ns))
 		case c.GetCronId() != "" && c.GetCronId() != id:
 			return nil, cli.UsageError(fmt.Errorf("--file %s contains cron %s, not %s", f.File, c.GetCronId(), id))
 		}
@@ -92,10 +93,14 @@ func (f *cronFieldFlags) apply(a *cli.App, c *progressorv1.Cron, expressions []s
 	switch {
 	case len(c.GetSpec().GetExpressions()) == 0:
 		return cli.UsageError(errors.New("EXPRESSION: is required: set one or more, such as '0 3 * * *', or --file"))
-	case len(expressions) > 1 && !slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
-		return cli.UsageError(fmt.Errorf("EXPRESSION: must be a single argument: quote it, as in '%s'", strings.Join(expressions, " ")))
+	case len(expressions) > 1 &&
+		!slices.ContainsFunc(expressions, func(e string) bool { return strings.ContainsAny(e, " @") }):
+		return cli.UsageError(
+			fmt.Errorf("EXPRESSION: must be a single argument: quote it, as in '%s'", strings.Join(expressions, " ")))
 	case c.GetTarget().GetTarget() == nil:
-		return cli.UsageError(errors.New("target: is required: set one of --start-process, --start-run, --job, --notify and --http, or a target in --file"))
+		return cli.UsageError(
+			errors.New("target: is required: set one of --start-process, --start-run, --job, --notify and --http, or " +
+				"a target in --file"))
 	}
 	if err := CheckCron(c); err != nil {
 		return flagError(err)
@@ -117,12 +122,14 @@ func (cronCreateCmd) Help() string {
 	return `Create creates a cron. At each fire time it starts a run: a process, a flow run, a job, a
 notification or an HTTP request.
 
-    progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --args '{"order":"A-7","items":[{"sku":"tea"}]}' --overlap skip
+    progressor cron create demo nightly '0 3 * * *' --timezone Europe/Berlin --start-process --overlap skip \
+        --args '{"order":"A-7","items":[{"sku":"tea"}]}'
     progressor cron create demo poll '*/5 * * * * *' --http http://127.0.0.1:9000/poll --overlap cancel_prev --failure retry --timeout 8s
     progressor cron create demo payday '0 9 LW * *' '0 9 15W * *' --notify payroll --exclude '* * 24-26 12 *'
-    progressor cron create flows daily_report '0 6 * * *' --start-run scheduled_report --scope system --scope-id daily_report \
-        --payload '{"from": "${fire_time - duration(\"24h\")}", "to": "${fire_time}"}'
-    progressor cron create demo digest '0 7 * * MON-FRI' --job digest --target-namespace echo --args '{"list": "customers"}' --job-options '{"max_retry": 3}'
+    progressor cron create flows daily_report '0 6 * * *' --start-run scheduled_report --scope system \
+        --scope-id daily_report --payload '{"from": "${fire_time - duration(\"24h\")}", "to": "${fire_time}"}'
+    progressor cron create demo digest '0 7 * * MON-FRI' --job digest --target-namespace echo \
+        --args '{"list": "customers"}' --job-options '{"max_retry": 3}'
     progressor cron create demo nightly -f nightly.yaml`
 }
 
@@ -139,9 +146,10 @@ func (c *cronCreateCmd) Run(a *cli.App) error {
 	if err := c.apply(a, cr, c.Expressions); err != nil {
 		return err
 	}
-	return flagOf(cli.Ask(a, c.OutputFlag, c.Client().Cron.CreateCron, &progressorv1.CreateCronRequest{Cron: cr}, func(resp *progressorv1.CreateCronResponse) error {
-		return printCron(a, resp.GetCron())
-	}))
+	return flagOf(cli.Ask(a, c.OutputFlag, c.Client().Cron.CreateCron, &progressorv1.CreateCronRequest{Cron: cr},
+		func(resp *progressorv1.CreateCronResponse) error {
+			return printCron(a, resp.GetCron())
+		}))
 }
 
 type cronUpdateCmd struct {
@@ -170,7 +178,8 @@ func (c *cronUpdateCmd) Run(a *cli.App) error {
 		return err
 	}
 	if c.Etag == "" && len(c.Expressions) == 0 && reflect.ValueOf(c.cronFieldFlags).IsZero() {
-		return cli.UsageError(errors.New("nothing to change: set expressions, flags such as --timezone and --overlap, or --file"))
+		return cli.UsageError(
+			errors.New("nothing to change: set expressions, flags such as --timezone and --overlap, or --file"))
 	}
 	ctx, cancel := a.Request()
 	defer cancel()

@@ -24,7 +24,8 @@ type startRunFlags struct {
 func (f *startRunFlags) apply(a *cli.App, t *progressorv1.StartRunTarget) (err error) {
 	if t == nil {
 		if f.TemplateVersion != nil || f.Payload != nil || f.Scope != nil || f.ScopeID != nil || f.RunMetadata != "" {
-			return cli.UsageError(errors.New("--template-version, --payload, --scope, --scope-id and --run-metadata require --start-run"))
+			return cli.UsageError(
+				errors.New("--template-version, --payload, --scope, --scope-id and --run-metadata require --start-run"))
 		}
 		return nil
 	}

@@ -25,7 +25,8 @@ import (
 func CheckCron(c *progressorv1.Cron) error {
 	err := rpc.CheckRules(&progressorv1.CreateCronRequest{Cron: c})
 	var wrong *process.InvalidError
-	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" { // its rule is a pattern, which would not explain the error
+	// The rule of the URL is a pattern, which would not explain the error.
+	if err == nil || errors.As(err, &wrong) && wrong.Field == "cron.target.http.url" {
 		return cmp.Or(crons.Check(c, time.Time{}), err)
 	}
 	return err
@@ -47,18 +48,26 @@ func instant(t *timestamppb.Timestamp) time.Time {
 
 // cronFlags lists the flags whose names do not follow from the names of their fields.
 var cronFlags = map[string]string{
-	"spec.exclude_expressions": "--exclude", "spec.daylight_saving.gap": "--daylight-gap", "spec.daylight_saving.overlap": "--daylight-overlap",
-	"policy.overlap_action": "--overlap", "policy.failure_action": "--failure", "policy.concurrency_policy": "--concurrency",
-	"policy.misfire_policy": "--misfire", "policy.retry_backoff.initial": "--retry-backoff", "policy.retry_backoff.max": "--retry-backoff-max",
+	"spec.exclude_expressions": "--exclude", "spec.daylight_saving.gap": "--daylight-gap",
+	"spec.daylight_saving.overlap": "--daylight-overlap",
+	"policy.overlap_action":        "--overlap", "policy.failure_action": "--failure",
+	"policy.concurrency_policy": "--concurrency",
+	"policy.misfire_policy":     "--misfire", "policy.retry_backoff.initial": "--retry-backoff",
+	"policy.retry_backoff.max":    "--retry-backoff-max",
 	"policy.retry_backoff.factor": "--retry-backoff-factor", "pause_note": "--note", "cron_id": "ID", "namespace": "NS",
-	"target": "one of --start-process, --start-run, --job, --notify and --http", "target.start_process.namespace": "--target-namespace",
-	"target.notify_process.namespace": "--target-namespace", "target.notify_process.process_id": "--notify", "target.http.url": "--http",
+	"target":                          "one of --start-process, --start-run, --job, --notify and --http",
+	"target.start_process.namespace":  "--target-namespace",
+	"target.notify_process.namespace": "--target-namespace", "target.notify_process.process_id": "--notify",
+	"target.http.url":    "--http",
 	"target.http.method": "--method", "target.http.headers": "--header", "target.http.success_codes": "--success-code",
 	"target.start_process.args": "--args", "target.notify_process.args": "--args", "target.http.body": "--args",
 	"target.start_process.metadata": "--process-metadata", "target.start_process.run_end": "--run-end",
-	"target.start_run.type": "--start-run", "target.start_run.version": "--template-version", "target.start_run.payload_template": "--payload",
-	"target.enqueue_job.name": "--job", "target.enqueue_job.namespace": "--target-namespace", "target.enqueue_job.args": "--args",
-	"target.start_run.scope": "--scope", "target.start_run.scope_id": "--scope-id", "target.start_run.metadata": "--run-metadata",
+	"target.start_run.type": "--start-run", "target.start_run.version": "--template-version",
+	"target.start_run.payload_template": "--payload",
+	"target.enqueue_job.name":           "--job", "target.enqueue_job.namespace": "--target-namespace",
+	"target.enqueue_job.args": "--args",
+	"target.start_run.scope":  "--scope", "target.start_run.scope_id": "--scope-id",
+	"target.start_run.metadata": "--run-metadata",
 }
 
 // flagError replaces the field name in an error of CheckCron by the flag that sets it.

@@ -41,22 +41,29 @@ func (f *fakeFlows) next() *progressorv1.Run {
 	return r
 }
 
-func (f *fakeFlows) PutTemplate(_ context.Context, r *progressorv1.PutTemplateRequest) (*progressorv1.PutTemplateResponse, error) {
+func (f *fakeFlows) PutTemplate(
+	_ context.Context, r *progressorv1.PutTemplateRequest,
+) (*progressorv1.PutTemplateResponse, error) {
 	t := proto.CloneOf(r.GetTemplate())
 	t.Version = 2
 	f.put = append(f.put, t.GetNamespace()+"/"+t.GetType())
 	return clitest.Answer(&f.Engine, r, &progressorv1.PutTemplateResponse{Template: t, Created: t.GetType() != "same"})
 }
 
-func (f *fakeFlows) GetTemplate(_ context.Context, r *progressorv1.GetTemplateRequest) (*progressorv1.GetTemplateResponse, error) {
+func (f *fakeFlows) GetTemplate(
+	_ context.Context, r *progressorv1.GetTemplateRequest,
+) (*progressorv1.GetTemplateResponse, error) {
 	if f.template == nil {
-		return nil, clitest.EngineError(connect.CodeNotFound, "template not found", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND})
+		return nil, clitest.EngineError(connect.CodeNotFound, "template not found",
+			&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND})
 	}
 	f.template.Version = max(r.GetVersion(), 1)
 	return &progressorv1.GetTemplateResponse{Template: f.template, Versions: []int32{1, 2}}, nil
 }
 
-func (f *fakeFlows) StartRun(_ context.Context, r *progressorv1.StartRunRequest) (*progressorv1.StartRunResponse, error) {
+func (f *fakeFlows) StartRun(
+	_ context.Context, r *progressorv1.StartRunRequest,
+) (*progressorv1.StartRunResponse, error) {
 	f.Last = r
 	if f.refuse != nil {
 		return nil, f.refuse
@@ -68,40 +75,61 @@ func (f *fakeFlows) GetRun(_ context.Context, _ *progressorv1.GetRunRequest) (*p
 	return &progressorv1.GetRunResponse{Run: f.next()}, f.refuse
 }
 
-func (f *fakeFlows) ListRuns(_ context.Context, r *progressorv1.ListRunsRequest) (*progressorv1.ListRunsResponse, error) {
+func (f *fakeFlows) ListRuns(
+	_ context.Context, r *progressorv1.ListRunsRequest,
+) (*progressorv1.ListRunsResponse, error) {
 	return clitest.Answer(&f.Engine, r, &progressorv1.ListRunsResponse{Runs: f.runs, NextPageToken: "next"})
 }
 
-func (f *fakeFlows) ListOpenWaits(_ context.Context, r *progressorv1.ListOpenWaitsRequest) (*progressorv1.ListOpenWaitsResponse, error) {
+func (f *fakeFlows) ListOpenWaits(
+	_ context.Context, r *progressorv1.ListOpenWaitsRequest,
+) (*progressorv1.ListOpenWaitsResponse, error) {
 	index := int32(3)
 	return clitest.Answer(&f.Engine, r, &progressorv1.ListOpenWaitsResponse{Waits: []*progressorv1.OpenWait{
-		{RunId: "o-1", StepId: "ask", Index: &index, Kind: progressorv1.WaitAction_KIND_HUMAN, Title: "go\non?", Assignees: []string{"ann", "bob"}, Token: "SECRET"},
-		{RunId: "x-1", StepId: "ext", Kind: progressorv1.WaitAction_KIND_EXTERNAL, Token: "TOKEN", CancelRequested: true},
+		{RunId: "o-1", StepId: "ask", Index: &index, Kind: progressorv1.WaitAction_KIND_HUMAN, Title: "go\non?",
+			Assignees: []string{"ann", "bob"}, Token: "SECRET"},
+		{RunId: "x-1", StepId: "ext", Kind: progressorv1.WaitAction_KIND_EXTERNAL, Token: "TOKEN",
+			CancelRequested: true},
 	}})
 }
 
-func (f *fakeFlows) CompleteStep(_ context.Context, r *progressorv1.CompleteStepRequest) (*progressorv1.CompleteStepResponse, error) {
+func (f *fakeFlows) CompleteStep(
+	_ context.Context, r *progressorv1.CompleteStepRequest,
+) (*progressorv1.CompleteStepResponse, error) {
 	f.Last = r
 	return &progressorv1.CompleteStepResponse{Run: f.runs[0]}, f.refuse
 }
 
-func (f *fakeFlows) ReportStep(_ context.Context, r *progressorv1.ReportStepRequest) (*progressorv1.ReportStepResponse, error) {
-	return clitest.Answer(&f.Engine, r, &progressorv1.ReportStepResponse{Directive: &progressorv1.LeaseDirective{Directive: progressorv1.LeaseDirective_DIRECTIVE_CANCEL, CancelReason: "enough"}})
+func (f *fakeFlows) ReportStep(
+	_ context.Context, r *progressorv1.ReportStepRequest,
+) (*progressorv1.ReportStepResponse, error) {
+	return clitest.Answer(&f.Engine, r,
+		&progressorv1.ReportStepResponse{
+			Directive: &progressorv1.LeaseDirective{Directive: progressorv1.LeaseDirective_DIRECTIVE_CANCEL,
+				CancelReason: "enough"}})
 }
 
-func (f *fakeFlows) SkipStep(_ context.Context, r *progressorv1.SkipStepRequest) (*progressorv1.SkipStepResponse, error) {
+func (f *fakeFlows) SkipStep(
+	_ context.Context, r *progressorv1.SkipStepRequest,
+) (*progressorv1.SkipStepResponse, error) {
 	return clitest.Answer(&f.Engine, r, &progressorv1.SkipStepResponse{Run: f.runs[0]})
 }
 
-func (f *fakeFlows) CancelRun(_ context.Context, r *progressorv1.CancelRunRequest) (*progressorv1.CancelRunResponse, error) {
+func (f *fakeFlows) CancelRun(
+	_ context.Context, r *progressorv1.CancelRunRequest,
+) (*progressorv1.CancelRunResponse, error) {
 	return clitest.Answer(&f.Engine, r, &progressorv1.CancelRunResponse{Run: f.runs[0]})
 }
 
-func (f *fakeFlows) RetryRun(_ context.Context, r *progressorv1.RetryRunRequest) (*progressorv1.RetryRunResponse, error) {
+func (f *fakeFlows) RetryRun(
+	_ context.Context, r *progressorv1.RetryRunRequest,
+) (*progressorv1.RetryRunResponse, error) {
 	return clitest.Answer(&f.Engine, r, &progressorv1.RetryRunResponse{Run: f.runs[0]})
 }
 
-func (f *fakeFlows) RepeatRun(_ context.Context, r *progressorv1.RepeatRunRequest) (*progressorv1.RepeatRunResponse, error) {
+func (f *fakeFlows) RepeatRun(
+	_ context.Context, r *progressorv1.RepeatRunRequest,
+) (*progressorv1.RepeatRunResponse, error) {
 	return clitest.Answer(&f.Engine, r, &progressorv1.RepeatRunResponse{Run: f.runs[0]})
 }
 
@@ -116,10 +144,13 @@ func serveFlows(t *testing.T, f *fakeFlows) clitest.Program {
 
 // seen returns a run of steps that are written as "id STATUS".
 func seen(status progressorv1.RunStatus, steps ...string) *progressorv1.Run {
-	r := &progressorv1.Run{Namespace: "demo", RunId: "r-1", TemplateType: "order", TemplateVersion: 1, Status: status, Progress: &progressorv1.Progress{Percent: 40}}
+	r := &progressorv1.Run{Namespace: "demo", RunId: "r-1", TemplateType: "order", TemplateVersion: 1, Status: status,
+		Progress: &progressorv1.Progress{Percent: 40}}
 	for _, text := range steps {
 		id, status, _ := strings.Cut(text, " ")
-		r.Steps = append(r.Steps, &progressorv1.Step{StepId: id, Status: progressorv1.StepStatus(progressorv1.StepStatus_value["STEP_STATUS_"+status])})
+		r.Steps = append(r.Steps,
+			&progressorv1.Step{StepId: id,
+				Status: progressorv1.StepStatus(progressorv1.StepStatus_value["STEP_STATUS_"+status])})
 	}
 	if status >= progressorv1.RunStatus_RUN_STATUS_SUCCEEDED {
 		r.FinishedTime = timestamppb.Now()
@@ -132,7 +163,8 @@ func graphOf(steps ...string) *progressorv1.Template {
 	t := &progressorv1.Template{Namespace: "demo", Type: "order", StepOrder: progressorv1.StepOrder_STEP_ORDER_GRAPH}
 	for _, text := range steps {
 		id, after, _ := strings.Cut(text, " ")
-		s := &progressorv1.StepTemplate{StepId: id, Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}}
+		s := &progressorv1.StepTemplate{StepId: id,
+			Action: &progressorv1.StepTemplate_Job{Job: &progressorv1.JobAction{}}}
 		if after != "" {
 			s.DependsOn = strings.Split(after, ",")
 		}
@@ -147,18 +179,22 @@ func TestDrawSteps(t *testing.T) {
 	columns := func(r *progressorv1.Run, m *progressorv1.Template) string {
 		var lines []string
 		for _, line := range strings.Split(drawSteps(r, m), "\n")[1:] {
-			lines = append(lines, strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(line, "   ", " _ "), "   ", " _ ")), " "))
+			lines = append(lines,
+				strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(line, "   ", " _ "), "   ", " _ ")),
+					" "))
 		}
 		return strings.Join(lines, "\n")
 	}
-	r := seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b FAILED", "c RUNNING", "d PENDING", "e PENDING", "f SKIPPED", "g CANCELLED")
+	r := seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b FAILED", "c RUNNING", "d PENDING",
+		"e PENDING", "f SKIPPED", "g CANCELLED")
 	got := drawSteps(r, graphOf("a", "b a", "c a", "d b,c", "e d", "f a", "g"))
 	for _, line := range []string{"✓ a", "├─ ✗ b", "├─ ● c", "│  └─ ○ d", "│     └─ ○ e", "└─ – f", "× g"} {
 		if !strings.Contains(got, "\n"+line+" ") {
 			t.Errorf("has no line %q:\n%s", line, got)
 		}
 	}
-	if !strings.Contains(got, "after b too; waits for b, c") || !strings.Contains(got, "waits for d") || strings.Count(got, "\n") != 8 {
+	if !strings.Contains(got, "after b too; waits for b, c") || !strings.Contains(got, "waits for d") ||
+		strings.Count(got, "\n") != 8 {
 		t.Errorf("%s", got)
 	}
 	if got := columns(r, nil); strings.Contains(got, "─") {
@@ -175,7 +211,8 @@ func TestDrawSteps(t *testing.T) {
 		}
 		steps = append(steps, id)
 	}
-	long := drawSteps(seen(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...), graphOf(append(steps, "lost gone")...))
+	long := drawSteps(seen(progressorv1.RunStatus_RUN_STATUS_PENDING, append(ids, "lost PENDING")...),
+		graphOf(append(steps, "lost gone")...))
 	if strings.Count(long, "\n") != 1002 || !strings.Contains(long, "\n○ lost") {
 		t.Errorf("%d lines", strings.Count(long, "\n"))
 	}
@@ -191,13 +228,18 @@ func TestStepNotes(t *testing.T) {
 	undone := progressorv1.StepStatus_STEP_STATUS_SUCCEEDED
 	for want, s := range map[string]*progressorv1.Step{
 		"[####......] 40 % page 4; waits for an answer": {
-			Status: progressorv1.StepStatus_STEP_STATUS_RUNNING, Progress: &progressorv1.Progress{Percent: 40, Summary: "page 4"}, Reason: "waits for an answer",
+			Status:   progressorv1.StepStatus_STEP_STATUS_RUNNING,
+			Progress: &progressorv1.Progress{Percent: 40, Summary: "page 4"}, Reason: "waits for an answer",
 		},
 		"[##........] 250 of 1,000 items: 1 failed, 700 pending, 50 running": {
-			Status: progressorv1.StepStatus_STEP_STATUS_RUNNING, ItemsByStatus: map[string]int64{"succeeded": 249, "failed": 1, "pending": 700, "running": 50},
+			Status:        progressorv1.StepStatus_STEP_STATUS_RUNNING,
+			ItemsByStatus: map[string]int64{"succeeded": 249, "failed": 1, "pending": 700, "running": 50},
 		},
-		"3 of 3 items; undone": {Status: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED, ItemsByStatus: map[string]int64{"succeeded": 3}, CompensationStatus: &undone},
-		"exit_3: no":           {Status: progressorv1.StepStatus_STEP_STATUS_FAILED, Failure: &progressorv1.Failure{Reason: "exit_3", Message: "no"}, Progress: &progressorv1.Progress{Percent: 5}},
+		"3 of 3 items; undone": {Status: progressorv1.StepStatus_STEP_STATUS_SUCCEEDED,
+			ItemsByStatus: map[string]int64{"succeeded": 3}, CompensationStatus: &undone},
+		"exit_3: no": {Status: progressorv1.StepStatus_STEP_STATUS_FAILED,
+			Failure:  &progressorv1.Failure{Reason: "exit_3", Message: "no"},
+			Progress: &progressorv1.Progress{Percent: 5}},
 	} {
 		if got := stepNote(s); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -208,20 +250,24 @@ func TestStepNotes(t *testing.T) {
 func TestRunStart(t *testing.T) {
 	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_QUEUED)}}
 	p := serveFlows(t, f)
-	out := p.OK(t, "run", "start", "demo", "order", "--id", "r-1", "--payload", `{"n": 1}`, "--scope", "user", "--scope-id", "42", "--version", "2", "-k", "key",
+	out := p.OK(t, "run", "start", "demo", "order", "--id", "r-1", "--payload", `{"n": 1}`, "--scope", "user",
+		"--scope-id", "42", "--version", "2", "-k", "key",
 		"--metadata", `{"team":"a"}`, "--run-time", "2030-01-02T03:04:05Z")
 	clitest.WantLines(t, out, "run demo/r-1", "template order, version 1", "status QUEUED")
 	payload, _ := structpb.NewValue(map[string]any{"n": 1})
 	metadata, _ := structpb.NewStruct(map[string]any{"team": "a"})
 	clitest.WantRequest(t, f.Last, &progressorv1.StartRunRequest{
-		Namespace: "demo", RunId: "r-1", Type: "order", Version: 2, Scope: "user", ScopeId: "42", Payload: payload, IdempotencyKey: "key", Metadata: metadata,
+		Namespace: "demo", RunId: "r-1", Type: "order", Version: 2, Scope: "user", ScopeId: "42", Payload: payload,
+		IdempotencyKey: "key", Metadata: metadata,
 		RunTime: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)),
 	})
 	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--validate-only"), "started no (--validate-only)")
 	f.runs = []*progressorv1.Run{{Namespace: "demo", TemplateType: "order"}}
 	clitest.WantLines(t, p.OK(t, "run", "start", "demo", "order", "--validate-only"), "run a new one in demo")
-	f.refuse = clitest.EngineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
-	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--result", "null"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "Next: --token, which progressor run waits demo --run r-1 shows") {
+	f.refuse = clitest.EngineError(connect.CodeInvalidArgument, "step ask names the token of the wait: give it",
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_INVALID, Field: "token"})
+	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--result", "null"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "Next: --token, which progressor run waits demo --run r-1 shows") {
 		t.Errorf("%+v", r)
 	}
 	for _, c := range []struct {
@@ -231,11 +277,15 @@ func TestRunStart(t *testing.T) {
 		exit   int
 		next   string
 	}{
-		{progressorv1.ErrorDetail_REASON_SAME_SCOPE, "run demo/r-0 of the same scope", connect.CodeAlreadyExists, cli.ExitConflict, "Next: progressor run get demo r-0"},
-		{progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED, "template order is disabled", connect.CodeFailedPrecondition, cli.ExitConflict, "Next: progressor template enable demo order"},
-		{progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND, "not found", connect.CodeNotFound, cli.ExitNotFound, "Next: progressor template list demo"},
+		{progressorv1.ErrorDetail_REASON_SAME_SCOPE, "run demo/r-0 of the same scope", connect.CodeAlreadyExists,
+			cli.ExitConflict, "Next: progressor run get demo r-0"},
+		{progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED, "template order is disabled",
+			connect.CodeFailedPrecondition, cli.ExitConflict, "Next: progressor template enable demo order"},
+		{progressorv1.ErrorDetail_REASON_TEMPLATE_NOT_FOUND, "not found", connect.CodeNotFound, cli.ExitNotFound,
+			"Next: progressor template list demo"},
 	} {
-		f.refuse = clitest.EngineError(c.code, c.text, &progressorv1.ErrorDetail{Reason: c.reason, Namespace: "demo", ProcessId: "r-0"})
+		f.refuse = clitest.EngineError(c.code, c.text,
+			&progressorv1.ErrorDetail{Reason: c.reason, Namespace: "demo", ProcessId: "r-0"})
 		if r := p.Run(t, "run", "start", "demo", "order"); r.Code != c.exit || !strings.Contains(r.Stderr, c.next) {
 			t.Errorf("%+v, want %d, %s", r, c.exit, c.next)
 		}
@@ -251,12 +301,15 @@ func TestRunWait(t *testing.T) {
 	p := serveFlows(t, f)
 	p.Terminal = true
 	script := func() {
-		f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING", "b PENDING"), seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b RUNNING"), failed}
+		f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING", "b PENDING"),
+			seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a SUCCEEDED", "b RUNNING"), failed}
 	}
 	script()
 	r := p.Run(t, "run", "get", "demo", "r-1", "--wait")
-	if r.Code != cli.ExitTaskFailed || !strings.Contains(r.Stderr, "● a") || !strings.Contains(r.Stderr, "└─ ● b") || strings.Count(r.Stderr, "\x1b[4A") != 3 ||
-		!strings.Contains(r.Stderr, "the run has failed: broken: it is. Next: progressor run retry demo r-1") || !strings.Contains(r.Stdout, "└─ ✗ b") || !strings.Contains(r.Stdout, "  1 of 2 steps succeeded\n") {
+	if r.Code != cli.ExitTaskFailed || !strings.Contains(r.Stderr, "● a") || !strings.Contains(r.Stderr, "└─ ● b") ||
+		strings.Count(r.Stderr, "\x1b[4A") != 3 ||
+		!strings.Contains(r.Stderr, "the run has failed: broken: it is. Next: progressor run retry demo r-1") ||
+		!strings.Contains(r.Stdout, "└─ ✗ b") || !strings.Contains(r.Stdout, "  1 of 2 steps succeeded\n") {
 		t.Errorf("%+v", r)
 	}
 	script()
@@ -267,18 +320,21 @@ func TestRunWait(t *testing.T) {
 	p.Terminal = false
 	script()
 	r = p.Run(t, "run", "watch", "demo", "r-1")
-	for _, want := range []string{"● a             RUNNING", "run  RUNNING", "✓ a             SUCCEEDED", "● b             RUNNING", "✗ b             FAILED", "run  FAILED  broken: it is"} {
+	for _, want := range []string{"● a             RUNNING", "run  RUNNING", "✓ a             SUCCEEDED",
+		"● b             RUNNING", "✗ b             FAILED", "run  FAILED  broken: it is"} {
 		if strings.Count(r.Stdout, want+"\n") != 1 {
 			t.Errorf("has no line %q:\n%s", want, r.Stdout)
 		}
 	}
 	script()
 	r = p.Run(t, "run", "watch", "demo", "r-1", "-o", "json")
-	if lines := strings.Split(strings.TrimSpace(r.Stdout), "\n"); len(lines) != 3 || !strings.Contains(lines[2], `"status":"RUN_STATUS_FAILED"`) {
+	if lines := strings.Split(strings.TrimSpace(r.Stdout), "\n"); len(lines) != 3 ||
+		!strings.Contains(lines[2], `"status":"RUN_STATUS_FAILED"`) {
 		t.Errorf("%+v", r)
 	}
 	f.runs = []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING, "a RUNNING")}
-	if r := p.Run(t, "run", "get", "demo", "r-1", "--wait", "--wait-timeout", "20ms"); r.Code != cli.ExitTimeout || !strings.Contains(r.Stderr, "it continues. Next: progressor run get demo r-1") {
+	if r := p.Run(t, "run", "get", "demo", "r-1", "--wait", "--wait-timeout", "20ms"); r.Code != cli.ExitTimeout ||
+		!strings.Contains(r.Stderr, "it continues. Next: progressor run get demo r-1") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -286,10 +342,14 @@ func TestRunWait(t *testing.T) {
 func TestRunListAndWaits(t *testing.T) {
 	f := &fakeFlows{runs: []*progressorv1.Run{seen(progressorv1.RunStatus_RUN_STATUS_RUNNING)}}
 	p := serveFlows(t, f)
-	out := p.OK(t, "run", "list", "demo", "--status", "failed", "--type", "order", "--order-by", "updated_time", "payload.n = 1")
+	out := p.OK(t, "run", "list", "demo", "--status", "failed", "--type", "order", "--order-by", "updated_time",
+		"payload.n = 1")
 	clitest.WantLines(t, out, "r-1 order RUNNING 40 %", "more: --page-token next, or --all")
-	clitest.WantRequest(t, f.Last, &progressorv1.ListRunsRequest{Namespace: "demo", Filter: `((status = FAILED) AND (template_type = "order")) AND (payload.n = 1)`, OrderBy: "updated_time"})
-	if r := p.Run(t, "run", "list", "demo", "--status", "broken"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "--status") {
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.ListRunsRequest{Namespace: "demo",
+			Filter: `((status = FAILED) AND (template_type = "order")) AND (payload.n = 1)`, OrderBy: "updated_time"})
+	if r := p.Run(t, "run", "list", "demo", "--status", "broken"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "--status") {
 		t.Errorf("%+v", r)
 	}
 	out = p.OK(t, "run", "waits", "demo", "--run", "o*1", "--assignee", "ann", "--kind", "human")
@@ -297,7 +357,9 @@ func TestRunListAndWaits(t *testing.T) {
 	if strings.Contains(out, "SECRET") {
 		t.Error(out)
 	}
-	clitest.WantRequest(t, f.Last, &progressorv1.ListOpenWaitsRequest{Namespace: "demo", Filter: `((kind = HUMAN) AND (run_id = "o\*1")) AND (assignees:"ann")`})
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.ListOpenWaitsRequest{Namespace: "demo",
+			Filter: `((kind = HUMAN) AND (run_id = "o\*1")) AND (assignees:"ann")`})
 }
 
 func TestRunAnswers(t *testing.T) {
@@ -306,36 +368,49 @@ func TestRunAnswers(t *testing.T) {
 	index := int32(2)
 	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--index", "2", "--result", "true", "--worker-id", "ann")
 	clitest.WantRequest(t, f.Last, &progressorv1.CompleteStepRequest{
-		Namespace: "demo", RunId: "r-1", StepId: "ask", Index: &index, WorkerId: "ann", Outcome: &progressorv1.CompleteStepRequest_Result{Result: structpb.NewBoolValue(true)},
+		Namespace: "demo", RunId: "r-1", StepId: "ask", Index: &index, WorkerId: "ann",
+		Outcome: &progressorv1.CompleteStepRequest_Result{Result: structpb.NewBoolValue(true)},
 	})
 	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--token", "T", "--failure", "no", "--message", "nobody")
 	clitest.WantRequest(t, f.Last, &progressorv1.CompleteStepRequest{
-		Namespace: "demo", RunId: "r-1", StepId: "ask", Token: "T", Outcome: &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: "no", Message: "nobody"}},
+		Namespace: "demo", RunId: "r-1", StepId: "ask", Token: "T",
+		Outcome: &progressorv1.CompleteStepRequest_Failure{
+			Failure: &progressorv1.Failure{Reason: "no", Message: "nobody"}},
 	})
 	p.OK(t, "run", "complete", "demo", "r-1", "ask", "--cancelled")
 	clitest.WantRequest(t, f.Last, &progressorv1.CompleteStepRequest{
-		Namespace: "demo", RunId: "r-1", StepId: "ask", Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}},
+		Namespace: "demo", RunId: "r-1", StepId: "ask",
+		Outcome: &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}},
 	})
-	for _, args := range [][]string{{}, {"--result", "1", "--cancelled"}, {"--message", "x", "--cancelled"}, {"--result", "{"}} {
-		if r := p.Run(t, append([]string{"run", "complete", "demo", "r-1", "ask"}, args...)...); r.Code != cli.ExitUsage {
+	for _, args := range [][]string{{}, {"--result", "1", "--cancelled"}, {"--message", "x", "--cancelled"},
+		{"--result", "{"}} {
+		if r := p.Run(t,
+			append([]string{"run", "complete", "demo", "r-1", "ask"}, args...)...); r.Code != cli.ExitUsage {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}
-	out := p.OK(t, "run", "report", "demo", "r-1", "ask", "--token", "T", "--percent", "40", "--summary", "page 4", "--due", "1h")
+	out := p.OK(t, "run", "report", "demo", "r-1", "ask", "--token", "T", "--percent", "40", "--summary", "page 4",
+		"--due", "1h")
 	clitest.WantLines(t, out, "directive CANCEL", "cancel reason enough")
 	clitest.WantRequest(t, f.Last, &progressorv1.ReportStepRequest{
-		Namespace: "demo", RunId: "r-1", StepId: "ask", Token: "T", Progress: &progressorv1.Progress{Percent: 40, Summary: "page 4"}, Due: durationpb.New(time.Hour),
+		Namespace: "demo", RunId: "r-1", StepId: "ask", Token: "T",
+		Progress: &progressorv1.Progress{Percent: 40, Summary: "page 4"}, Due: durationpb.New(time.Hour),
 	})
 	p.OK(t, "run", "skip", "demo", "r-1", "ask", "--result", "1", "--reason", "no time")
-	clitest.WantRequest(t, f.Last, &progressorv1.SkipStepRequest{Namespace: "demo", RunId: "r-1", StepId: "ask", Result: structpb.NewNumberValue(1), Reason: "no time"})
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.SkipStepRequest{Namespace: "demo", RunId: "r-1", StepId: "ask",
+			Result: structpb.NewNumberValue(1), Reason: "no time"})
 	p.OK(t, "run", "cancel", "demo", "r-1", "--reason", "enough")
 	clitest.WantRequest(t, f.Last, &progressorv1.CancelRunRequest{Namespace: "demo", RunId: "r-1", Reason: "enough"})
 	p.OK(t, "run", "retry", "demo", "r-1", "--newest-version")
 	clitest.WantRequest(t, f.Last, &progressorv1.RetryRunRequest{Namespace: "demo", RunId: "r-1", NewestVersion: true})
 	p.OK(t, "run", "repeat", "demo", "r-1", "-k", "again")
-	clitest.WantRequest(t, f.Last, &progressorv1.RepeatRunRequest{Namespace: "demo", RunId: "r-1", IdempotencyKey: "again"})
-	f.refuse = clitest.EngineError(connect.CodeFailedPrecondition, "run r-1: the token is not that of the wait", &progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS})
-	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--cancelled"); r.Code != cli.ExitConflict || !strings.Contains(r.Stderr, "Next: progressor run waits demo --run r-1") {
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.RepeatRunRequest{Namespace: "demo", RunId: "r-1", IdempotencyKey: "again"})
+	f.refuse = clitest.EngineError(connect.CodeFailedPrecondition, "run r-1: the token is not that of the wait",
+		&progressorv1.ErrorDetail{Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS})
+	if r := p.Run(t, "run", "complete", "demo", "r-1", "ask", "--cancelled"); r.Code != cli.ExitConflict ||
+		!strings.Contains(r.Stderr, "Next: progressor run waits demo --run r-1") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -345,7 +420,9 @@ func TestRunAnswers(t *testing.T) {
 func TestTemplatePut(t *testing.T) {
 	f := &fakeFlows{}
 	p := serveFlows(t, f)
-	two := clitest.TemplateFile(t, "two.yaml", "type: a\nsteps: [{step_id: s, job: {}}]\n---\ntype: same\nnamespace: other\nsteps: [{step_id: s, job: {}}]\n---\n")
+	two := clitest.TemplateFile(t, "two.yaml",
+		"type: a\nsteps: [{step_id: s, job: {}}]\n---\ntype: same\nnamespace: other\n"+
+			"steps: [{step_id: s, job: {}}]\n---\n")
 	got, err := protojson.Marshal(&progressorv1.GetTemplateResponse{Template: graphOf("x"), Versions: []int32{1}})
 	if err != nil {
 		t.Fatal(err)
@@ -362,18 +439,22 @@ func TestTemplatePut(t *testing.T) {
 		{[]string{"put", "other", "-f", two, "-f", "-"}, "--file -:2: steps[0]"},
 		{[]string{"put", "-f", two}, "template a has no namespace"},
 		{[]string{"put", "demo", "-f", two}, "template same belongs to namespace other, not demo"},
-		{[]string{"put", "other", "-f", two, "--expected-version", "1"}, "--expected-version requires a single template, and --file contains 2"},
+		{[]string{"put", "other", "-f", two, "--expected-version", "1"},
+			"--expected-version requires a single template, and --file contains 2"},
 	} {
-		if r := p.Run(t, append([]string{"template"}, c.args...)...); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, c.says) || len(f.put) > 0 {
+		if r := p.Run(t, append([]string{"template"}, c.args...)...); r.Code != cli.ExitUsage ||
+			!strings.Contains(r.Stderr, c.says) || len(f.put) > 0 {
 			t.Errorf("%q: %+v, put %v", c.args, r, f.put)
 		}
 	}
 	out = p.OK(t, "template", "check", "-f", two)
 	clitest.WantLines(t, out, two+": a is valid, 1 step in sequence", two+": same is valid, 1 step in sequence")
 	f.template = graphOf("x", "y x")
-	clitest.WantLines(t, p.OK(t, "template", "get", "demo", "order", "--version", "2"), "template demo/order", "version 2 of 1, 2", "order GRAPH", "y job y x")
+	clitest.WantLines(t, p.OK(t, "template", "get", "demo", "order", "--version", "2"), "template demo/order",
+		"version 2 of 1, 2", "order GRAPH", "y job y x")
 	f.template = nil
-	if r := p.Run(t, "template", "get", "demo", "order"); r.Code != cli.ExitNotFound || !strings.Contains(r.Stderr, "Next: progressor template list demo") {
+	if r := p.Run(t, "template", "get", "demo", "order"); r.Code != cli.ExitNotFound ||
+		!strings.Contains(r.Stderr, "Next: progressor template list demo") {
 		t.Errorf("%+v", r)
 	}
 }

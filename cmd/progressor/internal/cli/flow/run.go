@@ -75,7 +75,8 @@ did not succeed, and 7 if --wait-timeout has passed.
 
 func (c *flowStartCmd) Run(a *cli.App) error {
 	req := &progressorv1.StartRunRequest{
-		Namespace: c.NS, RunId: c.ID, Type: c.Type, Version: c.Version, Scope: c.Scope, ScopeId: c.ScopeID, IdempotencyKey: c.IdempotencyKey, ValidateOnly: c.ValidateOnly,
+		Namespace: c.NS, RunId: c.ID, Type: c.Type, Version: c.Version, Scope: c.Scope, ScopeId: c.ScopeID,
+		IdempotencyKey: c.IdempotencyKey, ValidateOnly: c.ValidateOnly,
 	}
 	var err error
 	if req.Payload, err = a.JSONValue("--payload", c.Payload); err != nil {
@@ -93,7 +94,8 @@ func (c *flowStartCmd) Run(a *cli.App) error {
 	req.IdempotencyKey = sent.Key
 	resp, err := c.Client().Flow.StartRun(ctx, req)
 	if err != nil {
-		return sent.Explain(ofTemplate(templateArgs{c.NS, c.Type}, ofRun(flowArgs{c.NS, c.ID}, err)), cli.Named("progressor run get", c.NS, c.ID))
+		return sent.Explain(ofTemplate(templateArgs{c.NS, c.Type}, ofRun(flowArgs{c.NS, c.ID}, err)),
+			cli.Named("progressor run get", c.NS, c.ID))
 	}
 	r := resp.GetRun()
 	switch {
@@ -149,7 +151,8 @@ template_type, scope, scope_id, phase, cron_id, created_time, payload.KEY and me
 
 func (c *flowListCmd) Run(a *cli.App) error {
 	filter := ""
-	if err := cli.SetEnum("--status", c.Status, func(s progressorv1.RunStatus) { filter = "status = " + output.Enum(s) }); err != nil {
+	if err := cli.SetEnum("--status", c.Status,
+		func(s progressorv1.RunStatus) { filter = "status = " + output.Enum(s) }); err != nil {
 		return err
 	}
 	if c.Type != "" {
@@ -159,20 +162,23 @@ func (c *flowListCmd) Run(a *cli.App) error {
 		filter = cli.Both(filter, "scope_id = "+search.Quote(c.ScopeID, false))
 	}
 	filter = cli.Both(filter, c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListRunsResponse, error) {
-		return c.Client().Flow.ListRuns(ctx, &progressorv1.ListRunsRequest{
-			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListRunsResponse) error {
-		var rows []table.Row
-		for _, r := range all.GetRuns() {
-			rows = append(rows, table.Row{
-				output.OneLine(r.GetRunId()), r.GetTemplateType(), output.Enum(r.GetStatus()), r.GetPhase(), fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), output.Time(r.GetCreatedTime()),
-				took(r.GetRunningTime(), r.GetFinishedTime()), output.OneLine(runNote(r)),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListRunsResponse, error) {
+			return c.Client().Flow.ListRuns(ctx, &progressorv1.ListRunsRequest{
+				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)
-	})
+		}, func(all *progressorv1.ListRunsResponse) error {
+			var rows []table.Row
+			for _, r := range all.GetRuns() {
+				rows = append(rows, table.Row{
+					output.OneLine(r.GetRunId()), r.GetTemplateType(), output.Enum(r.GetStatus()), r.GetPhase(),
+					fmt.Sprintf("%.0f %%", r.GetProgress().GetPercent()), output.Time(r.GetCreatedTime()),
+					took(r.GetRunningTime(), r.GetFinishedTime()), output.OneLine(runNote(r)),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"run", "template", "status", "phase", "progress", "created", "took", "note"}, rows)
+		})
 }
 
 // runNote returns the most important fact about a run, for a list.
@@ -234,7 +240,8 @@ version of the template, which must contain the succeeded steps.
 func (c *flowRetryCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
-	resp, err := c.Client().Flow.RetryRun(ctx, &progressorv1.RetryRunRequest{Namespace: c.NS, RunId: c.ID, NewestVersion: c.NewestVersion})
+	resp, err := c.Client().Flow.RetryRun(ctx,
+		&progressorv1.RetryRunRequest{Namespace: c.NS, RunId: c.ID, NewestVersion: c.NewestVersion})
 	switch {
 	case err != nil:
 		return ofRun(c.flowArgs, err)
@@ -265,7 +272,8 @@ func (c *flowRepeatCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, true)
-	resp, err := c.Client().Flow.RepeatRun(ctx, &progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.Key})
+	resp, err := c.Client().Flow.RepeatRun(ctx,
+		&progressorv1.RepeatRunRequest{Namespace: c.NS, RunId: c.ID, IdempotencyKey: sent.Key})
 	switch {
 	case err != nil:
 		return sent.Explain(ofRun(c.flowArgs, err), "")
@@ -293,10 +301,12 @@ stay.
 func (c *flowRemoveCmd) Run(a *cli.App) error {
 	req := &progressorv1.RemoveRunRequest{Namespace: c.NS, RunId: c.ID}
 	err := cli.Ask(a, c.OutputFlag, c.Client().Flow.RemoveRun, req, func(*progressorv1.RemoveRunResponse) error {
-		return output.PrintFields(a.Stdout, output.Field{"run", output.OneLine(c.NS + "/" + c.ID)}, output.Field{"status", "removed"})
+		return output.PrintFields(a.Stdout, output.Field{"run", output.OneLine(c.NS + "/" + c.ID)},
+			output.Field{"status", "removed"})
 	})
 	if client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_PROCESS_STATUS {
-		return &cli.Advised{Err: err, Next: "progressor run cancel " + output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)}
+		return &cli.Advised{Err: err,
+			Next: "progressor run cancel " + output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)}
 	}
 	return ofRun(c.flowArgs, err)
 }
@@ -314,7 +324,8 @@ func ofRun(run flowArgs, err error) error {
 		return &cli.Advised{Err: err, Next: "progressor run steps " + ns + " " + id}
 	case progressorv1.ErrorDetail_REASON_TEMPLATE_DISABLED:
 		return &cli.Advised{Err: err, Next: "progressor template list " + ns}
-	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS, progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE:
+	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS,
+		progressorv1.ErrorDetail_REASON_NOT_CANCELLABLE:
 		next := "progressor run get " + ns + " " + id
 		if strings.Contains(err.Error(), "token") {
 			next = "progressor run waits " + ns + " --run " + id
@@ -330,7 +341,8 @@ func ofRun(run flowArgs, err error) error {
 
 // runOutcome returns an error for the exit code of an ended run.
 func runOutcome(r *progressorv1.Run) error {
-	again := fmt.Sprintf("progressor run retry %s %s", output.ShellWord(r.GetNamespace()), output.ShellWord(r.GetRunId()))
+	again := fmt.Sprintf("progressor run retry %s %s", output.ShellWord(r.GetNamespace()),
+		output.ShellWord(r.GetRunId()))
 	why := ""
 	if r.GetFailure() != nil {
 		why = ": " + output.ShowFailure(r.GetFailure())

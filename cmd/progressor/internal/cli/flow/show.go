@@ -34,9 +34,11 @@ func (c *flowGetCmd) Run(a *cli.App) error {
 	if c.Wait {
 		return followRun(a, c.EndFlags, c.ClientFlags, c.flowArgs)
 	}
-	return ofRun(c.flowArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.GetRun, &progressorv1.GetRunRequest{Namespace: c.NS, RunId: c.ID}, func(resp *progressorv1.GetRunResponse) error {
-		return printRun(a, c.ClientFlags, resp.GetRun())
-	}))
+	return ofRun(c.flowArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.GetRun, &progressorv1.GetRunRequest{Namespace: c.NS, RunId: c.ID},
+			func(resp *progressorv1.GetRunResponse) error {
+				return printRun(a, c.ClientFlags, resp.GetRun())
+			}))
 }
 
 // printRun prints a run for people.
@@ -108,7 +110,9 @@ func runFields(r *progressorv1.Run) []output.Field {
 // templateOf returns the template version of a run, or nil if it was deleted; then the steps are
 // drawn without it.
 func templateOf(ctx context.Context, flags cli.ClientFlags, r *progressorv1.Run) *progressorv1.Template {
-	resp, err := flags.Client().Flow.GetTemplate(ctx, &progressorv1.GetTemplateRequest{Namespace: r.GetNamespace(), Type: r.GetTemplateType(), Version: r.GetTemplateVersion()})
+	resp, err := flags.Client().Flow.GetTemplate(ctx,
+		&progressorv1.GetTemplateRequest{Namespace: r.GetNamespace(), Type: r.GetTemplateType(),
+			Version: r.GetTemplateVersion()})
 	if err != nil {
 		return nil
 	}
@@ -132,20 +136,27 @@ for_each steps, with their action, worker, duration and outcome.
 }
 
 func (c *flowStepsCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListStepsResponse, error) {
-		page, err := c.Client().Flow.ListSteps(ctx, &progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, PageSize: c.PageSize, PageToken: token})
-		if err != nil {
-			return nil, ofRun(c.flowArgs, err)
-		}
-		return page, nil
-	}, func(all *progressorv1.ListStepsResponse) error {
-		var rows []table.Row
-		for _, s := range all.GetSteps() {
-			rows = append(rows, table.Row{
-				output.StepName(s.GetStepId(), s.Index), output.Enum(s.GetStatus()), s.GetAttempt(), took(s.GetRunningTime(), s.GetFinishedTime()), output.OneLine(s.GetProcessId()), output.OneLine(s.GetWorkerId()),
-				output.Message(s.GetInput(), output.TraceLimit), output.Message(s.GetResult(), output.TraceLimit), output.OneLine(stepNote(s)),
-			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)
-	})
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListStepsResponse, error) {
+			page, err := c.Client().Flow.ListSteps(ctx,
+				&progressorv1.ListStepsRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, PageSize: c.PageSize,
+					PageToken: token})
+			if err != nil {
+				return nil, ofRun(c.flowArgs, err)
+			}
+			return page, nil
+		}, func(all *progressorv1.ListStepsResponse) error {
+			var rows []table.Row
+			for _, s := range all.GetSteps() {
+				rows = append(rows, table.Row{
+					output.StepName(s.GetStepId(), s.Index), output.Enum(s.GetStatus()), s.GetAttempt(),
+					took(s.GetRunningTime(), s.GetFinishedTime()), output.OneLine(s.GetProcessId()),
+					output.OneLine(s.GetWorkerId()),
+					output.Message(s.GetInput(), output.TraceLimit), output.Message(s.GetResult(), output.TraceLimit),
+					output.OneLine(stepNote(s)),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"step", "status", "attempt", "took", "done by", "worker", "input", "result", "note"}, rows)
+		})
 }

@@ -73,7 +73,8 @@ func (c *templateCheckCmd) Run(a *cli.App) error {
 		return err
 	}
 	if wrong > 0 {
-		return cli.UsageError(fmt.Errorf("--file: %s in %s", output.Counted(wrong, "problem"), output.Counted(len(c.File), "file")))
+		return cli.UsageError(
+			fmt.Errorf("--file: %s in %s", output.Counted(wrong, "problem"), output.Counted(len(c.File), "file")))
 	}
 	return nil
 }
@@ -96,7 +97,8 @@ func (c *templateCheckCmd) print(a *cli.App, all []checkedTemplate) error {
 			if p.Line > 0 {
 				where += fmt.Sprintf(":%d", p.Line)
 			}
-			fmt.Fprintf(a.Stdout, "%s: %s\n", where, output.OneLine(flow.Problem{Path: p.Path, Message: p.Message}.String()))
+			fmt.Fprintf(a.Stdout, "%s: %s\n", where,
+				output.OneLine(flow.Problem{Path: p.Path, Message: p.Message}.String()))
 		}
 	}
 	return nil
@@ -108,7 +110,8 @@ func printSteps(a *cli.App, t checkedTemplate) error {
 	if !t.compiled.Linear {
 		order = "ordered by depends_on"
 	}
-	fmt.Fprintf(a.Stdout, "%s: %s is valid, %s %s\n", t.File, t.Type, output.Counted(len(t.compiled.Steps), "step"), order)
+	fmt.Fprintf(a.Stdout, "%s: %s is valid, %s %s\n", t.File, t.Type, output.Counted(len(t.compiled.Steps), "step"),
+		order)
 	return printStepRows(a, t.compiled)
 }
 
@@ -120,7 +123,8 @@ func printStepRows(a *cli.App, t *flow.Template) error {
 		for _, on := range s.DependsOn {
 			after = append(after, t.Steps[on].ID)
 		}
-		rows = append(rows, table.Row{s.ID, actionWords(s), strings.Join(after, ", "), output.OneLine(s.Source.GetForEach().GetItems()),
+		rows = append(rows, table.Row{s.ID, actionWords(s), strings.Join(after, ", "),
+			output.OneLine(s.Source.GetForEach().GetItems()),
 			output.OneLine(s.Source.GetCondition()), s.Source.GetCompensation().GetName()})
 	}
 	return output.PrintRows(a.Stdout, table.Row{"step", "does", "after", "for each", "if", "undone by"}, rows)
@@ -173,7 +177,8 @@ func checkTemplate(d templateDoc) checkedTemplate {
 	}
 	compiled, problems := flow.Compile(d.template)
 	for _, p := range problems {
-		checked.Problems = append(checked.Problems, templateProblem{Line: protoyaml.LineOf(d.node, p.Path), Path: p.Path, Message: p.Message})
+		checked.Problems = append(checked.Problems,
+			templateProblem{Line: protoyaml.LineOf(d.node, p.Path), Path: p.Path, Message: p.Message})
 	}
 	slices.SortStableFunc(checked.Problems, func(a, b templateProblem) int { return a.Line - b.Line })
 	checked.compiled = compiled

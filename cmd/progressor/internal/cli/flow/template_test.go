@@ -42,8 +42,10 @@ steps:
 func TestTemplateCheck(t *testing.T) {
 	file := clitest.TemplateFile(t, "order.yaml", wrongTemplate)
 	r := clitest.Program{Commands: newCommands}.Run(t, "template", "check", "-f", file)
-	want := strings.ReplaceAll(`FILE:5: steps[0].job.options.keep_result: is not allowed in a flow, which keeps the result of each step
-FILE:7: steps[1].depends_on: is not allowed with step_order LINEAR, where each step follows the previous one: remove it, or set step_order: GRAPH
+	want := strings.ReplaceAll(
+		`FILE:5: steps[0].job.options.keep_result: is not allowed in a flow, which keeps the result of each step
+FILE:7: steps[1].depends_on: is not allowed with step_order LINEAR, where each step follows the `+
+			`previous one: remove it, or set step_order: GRAPH
 FILE:11: steps[1].input.list[1]["a b"]: `+"`steps.prepar.result`"+`: there is no step prepar; did you mean prepare?
 FILE:12: steps[1].condition: `+"`1 + 1`"+`: is of type int; a condition must be true or false
 FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type boolean (got number)
@@ -51,46 +53,56 @@ FILE:16: steps[1].wait.due_result.ok: must match result_schema: must be of type 
 	if r.Code != cli.ExitUsage || r.Stdout != want || !strings.Contains(r.Stderr, "5 problems in 1 file") {
 		t.Errorf("code %d\n%s%s\nwant\n%s", r.Code, r.Stdout, r.Stderr, want)
 	}
-	good := clitest.TemplateFile(t, "report.json", `{"type": "report", "steps": [{"stepId": "a", "job": {"name": "make"}}, {"stepId": "b", "delay": {"duration": "60s"}}]}`)
+	good := clitest.TemplateFile(t, "report.json",
+		`{"type": "report", "steps": [{"stepId": "a", "job": {"name": "make"}}, {"stepId": "b", `+
+			`"delay": {"duration": "60s"}}]}`)
 	r = clitest.Program{Commands: newCommands}.Run(t, "template", "check", "-f", file, "-f", good, "-o", "json")
 	var told struct{ Templates []checkedTemplate }
 	if err := json.Unmarshal([]byte(r.Stdout), &told); err != nil {
 		t.Fatalf("%s: %s", err, r.Stdout)
 	}
-	if all := told.Templates; r.Code != cli.ExitUsage || len(all) != 2 || len(all[0].Problems) != 5 || all[0].Problems[0].Line != 5 || all[1].Type != "report" || len(all[1].Problems) != 0 {
+	if all := told.Templates; r.Code != cli.ExitUsage || len(all) != 2 || len(all[0].Problems) != 5 ||
+		all[0].Problems[0].Line != 5 || all[1].Type != "report" || len(all[1].Problems) != 0 {
 		t.Errorf("code %d, %+v", r.Code, told)
 	}
 	out := clitest.Program{Commands: newCommands}.OK(t, "template", "check", "-f", good)
-	for _, want := range []string{"report is valid, 2 steps in sequence", "a     job make\n", "b     delay of 1m  a\n"} {
+	for _, want := range []string{"report is valid, 2 steps in sequence", "a     job make\n",
+		"b     delay of 1m  a\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("has no %q:\n%s", want, out)
 		}
 	}
 	// A response of the API is also a valid file.
-	got, err := protojson.Marshal(&progressorv1.GetTemplateResponse{Template: &progressorv1.Template{Namespace: "a b", Type: "order"}, Versions: []int32{1}})
+	got, err := protojson.Marshal(
+		&progressorv1.GetTemplateResponse{Template: &progressorv1.Template{Namespace: "a b", Type: "order"},
+			Versions: []int32{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ text, want string }{
 		{string(got), "-:1: namespace: \"a b\" must be 1 to 128 of"},
 		{"type: x\nstepss: []\n", "-:2: stepss: unknown field; known: namespace, type"},
-		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n", "-:4: steps[0].timeout: must be a duration with a unit, such as 30s or 1h"},
+		{"type: x\nsteps:\n  - step_id: a\n    timeout: soon\n",
+			"-:4: steps[0].timeout: must be a duration with a unit, such as 30s or 1h"},
 		{"type: [x\n", "-:1: did not find expected"},
 		{"", "-: must be a Template, but the input is empty"},
 		{"- a", "-:1: document: must have the fields of a Template"},
 	} {
-		if r := (clitest.Program{Commands: newCommands, Stdin: c.text}).Run(t, "template", "check", "-f", "-"); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, c.want) {
+		if r := (clitest.Program{Commands: newCommands, Stdin: c.text}).Run(t, "template", "check", "-f",
+			"-"); r.Code != cli.ExitUsage || !strings.Contains(r.Stdout, c.want) {
 			t.Errorf("%q: code %d, %s; want %s", c.text, r.Code, r.Stdout, c.want)
 		}
 	}
-	if r := (clitest.Program{Commands: newCommands}).Run(t, "template", "check", "-f", "/nowhere/x.yaml"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "--file: open /nowhere/x.yaml") {
+	if r := (clitest.Program{Commands: newCommands}).Run(t, "template", "check", "-f", "/nowhere/x.yaml"); r.Code !=
+		cli.ExitUsage || !strings.Contains(r.Stderr, "--file: open /nowhere/x.yaml") {
 		t.Errorf("code %d, %s", r.Code, r.Stderr)
 	}
 }
 
 func TestPathTokens(t *testing.T) {
 	for path, want := range map[string]string{
-		"": "", "a": "a", "steps[12].input": "steps|12|input", `a["b.c"].d`: "a|b.c|d", `a["\"]"][0][1]`: `a|"]|0|1`, `a["b`: "a", "a[": "a|",
+		"": "", "a": "a", "steps[12].input": "steps|12|input", `a["b.c"].d`: "a|b.c|d", `a["\"]"][0][1]`: `a|"]|0|1`,
+		`a["b`: "a", "a[": "a|",
 	} {
 		if got := strings.Join(protoyaml.PathTokens(path), "|"); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
@@ -128,10 +140,15 @@ func TestExampleTemplates(t *testing.T) {
 		{"external_worker_task.yaml", `{"document": "d-1", "language": "de"}`,
 			`[{"answer_to":"run-1","document":"d-1"},{"of":0},{"document":"d-1","text":"done"}]`},
 		{"scheduled_report.yaml", `{"from": "a", "to": "b", "recipients": ["x@example.com"]}`,
-			`[{"from":"a","to":"b"},{"rows":{"of":0},"title":"Report of a to b"},{"document":{"of":1},"number":1,"to":"item"}]`},
+			`[{"from":"a","to":"b"},{"rows":{"of":0},"title":"Report of a to b"},` +
+				`{"document":{"of":1},"number":1,"to":"item"}]`},
 		{"multi_step_pipeline.yaml", `{"order": "A-7", "total": 1200, "parcels": [{"sku": "s", "count": 1}]}`,
-			`[{"order":"A-7","parcels":[{"count":1,"sku":"s"}],"total":1200},{"order":"A-7","parcels":[{"count":1,"sku":"s"}]},{"order":"A-7","parcels":[{"count":1,"sku":"s"}],"total":1200},` +
-				`{"amount":1200,"approved":true,"order":"A-7","reservation":{"of":1}},{"label":"A-7-0","order":"A-7","parcel":"item"},{"order":"A-7","parcels":{"of":4},"shipped":true}]`},
+			`[{"order":"A-7","parcels":[{"count":1,"sku":"s"}],"total":1200},` +
+				`{"order":"A-7","parcels":[{"count":1,"sku":"s"}]},` +
+				`{"order":"A-7","parcels":[{"count":1,"sku":"s"}],"total":1200},` +
+				`{"amount":1200,"approved":true,"order":"A-7","reservation":{"of":1}},` +
+				`{"label":"A-7-0","order":"A-7","parcel":"item"},` +
+				`{"order":"A-7","parcels":{"of":4},"shipped":true}]`},
 	} {
 		c := exampleTemplate(t, test.file)
 		payload := &structpb.Value{}
@@ -141,13 +158,14 @@ func TestExampleTemplates(t *testing.T) {
 		if problems := c.CheckPayload(payload); len(problems) > 0 {
 			t.Errorf("%s: %v", test.file, problems)
 		}
-		scope := &flow.Scope{Payload: payload, RunID: "run-1", Item: structpb.NewStringValue("item"), Step: func(i int) (flow.Ended, error) {
-			result, err := structpb.NewValue(map[string]any{"of": i})
-			if c.Steps[i].ID == "translate" {
-				result, err = structpb.NewValue(map[string]any{"text": "done"})
-			}
-			return flow.Ended{Status: "succeeded", Result: result}, err
-		}}
+		scope := &flow.Scope{Payload: payload, RunID: "run-1", Item: structpb.NewStringValue("item"),
+			Step: func(i int) (flow.Ended, error) {
+				result, err := structpb.NewValue(map[string]any{"of": i})
+				if c.Steps[i].ID == "translate" {
+					result, err = structpb.NewValue(map[string]any{"text": "done"})
+				}
+				return flow.Ended{Status: "succeeded", Result: result}, err
+			}}
 		var inputs []any
 		for i := range c.Steps {
 			if ok, err := c.Condition(&c.Steps[i], scope); !ok || err != nil {
@@ -185,7 +203,8 @@ func TestExampleCronOfATemplate(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	payload, err := target.Payload(flow.Fire{CronID: "daily_report", Time: time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC), Attempt: 1})
+	payload, err := target.Payload(
+		flow.Fire{CronID: "daily_report", Time: time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC), Attempt: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +213,8 @@ func TestExampleCronOfATemplate(t *testing.T) {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 	report := exampleTemplate(t, "scheduled_report.yaml")
-	if problems := report.CheckPayload(payload); len(problems) > 0 || c.GetTarget().GetStartRun().GetType() != report.Source.GetType() {
+	if problems := report.CheckPayload(payload); len(problems) > 0 ||
+		c.GetTarget().GetStartRun().GetType() != report.Source.GetType() {
 		t.Error(problems)
 	}
 }

@@ -46,13 +46,16 @@ func (c *templatePutCmd) Run(a *cli.App) error {
 		return err
 	}
 	if c.Expected != nil && len(docs) > 1 {
-		return cli.UsageError(fmt.Errorf("--expected-version requires a single template, and --file contains %d", len(docs)))
+		return cli.UsageError(
+			fmt.Errorf("--expected-version requires a single template, and --file contains %d", len(docs)))
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()
 	var rows []table.Row
 	for _, d := range docs {
-		resp, err := c.Client().Flow.PutTemplate(ctx, &progressorv1.PutTemplateRequest{Template: d.template, ExpectedVersion: c.Expected, ValidateOnly: c.ValidateOnly})
+		resp, err := c.Client().Flow.PutTemplate(ctx,
+			&progressorv1.PutTemplateRequest{Template: d.template, ExpectedVersion: c.Expected,
+				ValidateOnly: c.ValidateOnly})
 		switch {
 		case err != nil:
 			return ofTemplate(templateArgs{d.template.GetNamespace(), d.template.GetType()}, err)
@@ -95,13 +98,20 @@ func (c *templatePutCmd) read(a *cli.App) (docs []templateDoc, err error) {
 				d.template.Namespace = c.NS
 			}
 			if c.NS != "" && d.template.GetNamespace() != c.NS {
-				return nil, cli.UsageError(fmt.Errorf("--file %s: template %s belongs to namespace %s, not %s", name, d.template.GetType(), d.template.GetNamespace(), c.NS))
+				return nil, cli.UsageError(
+					fmt.Errorf("--file %s: template %s belongs to namespace %s, not %s", name, d.template.GetType(),
+						d.template.GetNamespace(), c.NS))
 			}
 			if d.template.GetNamespace() == "" {
-				return nil, cli.UsageError(fmt.Errorf("--file %s: template %s has no namespace: set it, for example: progressor template put demo -f %s", name, d.template.GetType(), output.ShellWord(name)))
+				return nil, cli.UsageError(
+					fmt.Errorf(
+						"--file %s: template %s has no namespace: set it, for example: progressor template put "+
+							"demo -f %s", name, d.template.GetType(), output.ShellWord(name)))
 			}
 			if _, problems := flow.Compile(d.template); len(problems) > 0 {
-				wrong := &cli.CodedError{Err: fmt.Errorf("--file %s:%d: %s", name, protoyaml.LineOf(d.node, problems[0].Path), problems[0]), Code: cli.ExitUsage}
+				wrong := &cli.CodedError{
+					Err:  fmt.Errorf("--file %s:%d: %s", name, protoyaml.LineOf(d.node, problems[0].Path), problems[0]),
+					Code: cli.ExitUsage}
 				if name != "-" {
 					wrong.Next = "progressor template check -f " + output.ShellWord(name)
 				}
@@ -128,18 +138,21 @@ edited and passed to put -f.
 }
 
 func (c *templateGetCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.GetTemplate, &progressorv1.GetTemplateRequest{Namespace: c.NS, Type: c.Type, Version: c.Version}, func(resp *progressorv1.GetTemplateResponse) error {
-		t := resp.GetTemplate()
-		if err := printTemplate(a, t, resp.GetVersions()); err != nil {
-			return err
-		}
-		compiled, problems := flow.Compile(t)
-		if len(problems) > 0 {
-			return nil // from a newer engine: show its fields
-		}
-		fmt.Fprintln(a.Stdout)
-		return printStepRows(a, compiled)
-	}))
+	return ofTemplate(c.templateArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.GetTemplate,
+			&progressorv1.GetTemplateRequest{Namespace: c.NS, Type: c.Type, Version: c.Version},
+			func(resp *progressorv1.GetTemplateResponse) error {
+				t := resp.GetTemplate()
+				if err := printTemplate(a, t, resp.GetVersions()); err != nil {
+					return err
+				}
+				compiled, problems := flow.Compile(t)
+				if len(problems) > 0 {
+					return nil // from a newer engine: show its fields
+				}
+				fmt.Fprintln(a.Stdout)
+				return printStepRows(a, compiled)
+			}))
 }
 
 func printTemplate(a *cli.App, t *progressorv1.Template, versions []int32) error {
@@ -195,15 +208,20 @@ func (templateListCmd) Help() string {
 }
 
 func (c *templateListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListTemplatesResponse, error) {
-		return c.Client().Flow.ListTemplates(ctx, &progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-	}, func(all *progressorv1.ListTemplatesResponse) error {
-		var rows []table.Row
-		for _, t := range all.GetTemplates() {
-			rows = append(rows, table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()), output.Time(t.GetUpdatedTime()), output.OneLine(t.GetName())})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"}, rows)
-	})
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListTemplatesResponse, error) {
+			return c.Client().Flow.ListTemplates(ctx,
+				&progressorv1.ListTemplatesRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		}, func(all *progressorv1.ListTemplatesResponse) error {
+			var rows []table.Row
+			for _, t := range all.GetTemplates() {
+				rows = append(rows,
+					table.Row{t.GetType(), t.GetVersion(), templateState(t), len(t.GetSteps()),
+						output.Time(t.GetUpdatedTime()), output.OneLine(t.GetName())})
+			}
+			return output.PrintRows(a.Stdout, table.Row{"template", "version", "state", "steps", "updated", "name"},
+				rows)
+		})
 }
 
 type templateEnableCmd struct {
@@ -218,9 +236,12 @@ func (templateEnableCmd) Help() string {
 }
 
 func (c *templateEnableCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.EnableTemplate, &progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.EnableTemplateResponse) error {
-		return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
-	}))
+	return ofTemplate(c.templateArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.EnableTemplate,
+			&progressorv1.EnableTemplateRequest{Namespace: c.NS, Type: c.Type},
+			func(resp *progressorv1.EnableTemplateResponse) error {
+				return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+			}))
 }
 
 type templateDisableCmd struct {
@@ -236,9 +257,12 @@ continue.
 }
 
 func (c *templateDisableCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.DisableTemplate, &progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.DisableTemplateResponse) error {
-		return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
-	}))
+	return ofTemplate(c.templateArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.DisableTemplate,
+			&progressorv1.DisableTemplateRequest{Namespace: c.NS, Type: c.Type},
+			func(resp *progressorv1.DisableTemplateResponse) error {
+				return printState(a, resp.GetTemplate(), templateState(resp.GetTemplate()))
+			}))
 }
 
 type templateDeleteCmd struct {
@@ -254,13 +278,17 @@ runs are kept, without the details that only the template contains.
 }
 
 func (c *templateDeleteCmd) Run(a *cli.App) error {
-	return ofTemplate(c.templateArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.DeleteTemplate, &progressorv1.DeleteTemplateRequest{Namespace: c.NS, Type: c.Type}, func(resp *progressorv1.DeleteTemplateResponse) error {
-		return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
-	}))
+	return ofTemplate(c.templateArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.DeleteTemplate,
+			&progressorv1.DeleteTemplateRequest{Namespace: c.NS, Type: c.Type},
+			func(resp *progressorv1.DeleteTemplateResponse) error {
+				return printState(a, &progressorv1.Template{Namespace: c.NS, Type: c.Type}, "deleted")
+			}))
 }
 
 func printState(a *cli.App, t *progressorv1.Template, state string) error {
-	return output.PrintFields(a.Stdout, output.Field{"template", output.OneLine(t.GetNamespace() + "/" + t.GetType())}, output.Field{"version", output.ID(int64(t.GetVersion()))}, output.Field{"state", state})
+	return output.PrintFields(a.Stdout, output.Field{"template", output.OneLine(t.GetNamespace() + "/" + t.GetType())},
+		output.Field{"version", output.ID(int64(t.GetVersion()))}, output.Field{"state", state})
 }
 
 // ofTemplate returns the next step for an error about a template.

@@ -30,7 +30,8 @@ const maxDepth = 16
 // last of several that is drawn. In a sequence, they are drawn below each other. t is nil if the
 // template was deleted.
 func drawSteps(r *progressorv1.Run, t *progressorv1.Template) string {
-	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{}, children: map[string][]string{}, drawn: map[string]bool{}}
+	tree := &stepTree{steps: map[string]*progressorv1.Step{}, parents: map[string][]string{},
+		children: map[string][]string{}, drawn: map[string]bool{}}
 	var order []string
 	for _, s := range r.GetSteps() {
 		order = append(order, s.GetStepId())
@@ -81,7 +82,8 @@ func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 	s := t.steps[id]
 	attempt, duration := output.ID(int64(s.GetAttempt())), took(s.GetRunningTime(), s.GetFinishedTime())
 	t.rows = append(t.rows, table.Row{
-		branch + stepMarks[s.GetStatus()] + " " + id, output.Enum(s.GetStatus()), attempt, duration, output.OneLine(s.GetWorkerId()),
+		branch + stepMarks[s.GetStatus()] + " " + id, output.Enum(s.GetStatus()), attempt, duration,
+		output.OneLine(s.GetWorkerId()),
 		output.OneLine(strings.Join(t.notes(s, parent), "; ")),
 	})
 	for {
@@ -107,7 +109,8 @@ func (t *stepTree) draw(id, branch, below, parent string, depth int) {
 // below returns the next child whose dependencies have all been drawn.
 func (t *stepTree) below(id string) string {
 	for _, child := range t.children[id] {
-		if !t.drawn[child] && !slices.ContainsFunc(t.parents[child], func(p string) bool { return t.steps[p] != nil && !t.drawn[p] }) {
+		if !t.drawn[child] &&
+			!slices.ContainsFunc(t.parents[child], func(p string) bool { return t.steps[p] != nil && !t.drawn[p] }) {
 			return child
 		}
 	}
@@ -169,7 +172,8 @@ func stepNote(s *progressorv1.Step) string {
 	}
 	if s.CompensationStatus != nil {
 		notes = append(notes, map[progressorv1.StepStatus]string{
-			progressorv1.StepStatus_STEP_STATUS_RUNNING: "is being undone", progressorv1.StepStatus_STEP_STATUS_SUCCEEDED: "undone",
+			progressorv1.StepStatus_STEP_STATUS_RUNNING:   "is being undone",
+			progressorv1.StepStatus_STEP_STATUS_SUCCEEDED: "undone",
 		}[s.GetCompensationStatus()])
 		if notes[len(notes)-1] == "" {
 			notes[len(notes)-1] = "undoing it: " + output.Enum(s.GetCompensationStatus())

@@ -39,7 +39,8 @@ includes the token, the input and the result schema of each.
 
 func (c *flowWaitsCmd) Run(a *cli.App) error {
 	filter := ""
-	if err := cli.SetEnum("--kind", c.Kind, func(k progressorv1.WaitAction_Kind) { filter = "kind = " + output.Enum(k) }); err != nil {
+	if err := cli.SetEnum("--kind", c.Kind,
+		func(k progressorv1.WaitAction_Kind) { filter = "kind = " + output.Enum(k) }); err != nil {
 		return err
 	}
 	if c.ID != "" {
@@ -49,25 +50,31 @@ func (c *flowWaitsCmd) Run(a *cli.App) error {
 		filter = cli.Both(filter, "assignees:"+search.Quote(c.Assignee, false))
 	}
 	filter = cli.Both(filter, c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListOpenWaitsResponse, error) {
-		return c.Client().Flow.ListOpenWaits(ctx, &progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, PageSize: c.PageSize, PageToken: token})
-	}, func(all *progressorv1.ListOpenWaitsResponse) error {
-		var rows []table.Row
-		for _, w := range all.GetWaits() {
-			note := ""
-			if w.GetCancelRequested() {
-				note = "cancel requested"
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListOpenWaitsResponse, error) {
+			return c.Client().Flow.ListOpenWaits(ctx,
+				&progressorv1.ListOpenWaitsRequest{Namespace: c.NS, Filter: filter, PageSize: c.PageSize,
+					PageToken: token})
+		}, func(all *progressorv1.ListOpenWaitsResponse) error {
+			var rows []table.Row
+			for _, w := range all.GetWaits() {
+				note := ""
+				if w.GetCancelRequested() {
+					note = "cancel requested"
+				}
+				token := ""
+				if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
+					token = w.GetToken()
+				}
+				rows = append(rows, table.Row{
+					output.OneLine(w.GetRunId()), output.StepName(w.GetStepId(), w.Index), output.Enum(w.GetKind()),
+					output.Time(w.GetDueTime()), output.OneLine(strings.Join(w.GetAssignees(), ", ")),
+					output.OneLine(w.GetTitle()), token, note,
+				})
 			}
-			token := ""
-			if w.GetKind() == progressorv1.WaitAction_KIND_EXTERNAL {
-				token = w.GetToken()
-			}
-			rows = append(rows, table.Row{
-				output.OneLine(w.GetRunId()), output.StepName(w.GetStepId(), w.Index), output.Enum(w.GetKind()), output.Time(w.GetDueTime()), output.OneLine(strings.Join(w.GetAssignees(), ", ")), output.OneLine(w.GetTitle()), token, note,
-			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows)
-	})
+			return output.PrintRows(a.Stdout,
+				table.Row{"run", "step", "kind", "due", "assignees", "title", "token", "note"}, rows)
+		})
 }
 
 // waitArgs identify a step of a run, or an item of it.
@@ -94,11 +101,12 @@ failure, or by confirming a cancel. A wait for a person needs no token.
 
     progressor run complete demo order-7 approve --result '{"approved": true}' --worker-id ann
     progressor run complete demo doc-1 translate --token 0192f7c0… --result @text.json
-    progressor run complete demo doc-1 translate --token 0192f7c0… --failure no_translator --message 'no translator available'`
+    progressor run complete demo doc-1 translate --token 0192f7c0… --failure no_translator --message 'no translator'`
 }
 
 func (c *flowCompleteCmd) Run(a *cli.App) error {
-	req := &progressorv1.CompleteStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index, Token: c.Token, WorkerId: c.WorkerID}
+	req := &progressorv1.CompleteStepRequest{Namespace: c.NS, RunId: c.ID, StepId: c.Step, Index: c.Index,
+		Token: c.Token, WorkerId: c.WorkerID}
 	switch {
 	case c.Message != "" && c.Failure == "":
 		return cli.UsageError(errors.New("--message requires --failure"))
@@ -109,15 +117,20 @@ func (c *flowCompleteCmd) Run(a *cli.App) error {
 		}
 		req.Outcome = &progressorv1.CompleteStepRequest_Result{Result: v}
 	case c.Failure != "":
-		req.Outcome = &progressorv1.CompleteStepRequest_Failure{Failure: &progressorv1.Failure{Reason: c.Failure, Message: c.Message}}
+		req.Outcome = &progressorv1.CompleteStepRequest_Failure{
+			Failure: &progressorv1.Failure{Reason: c.Failure, Message: c.Message}}
 	case c.Cancelled:
 		req.Outcome = &progressorv1.CompleteStepRequest_Cancelled{Cancelled: &progressorv1.Cancelled{}}
 	default:
-		return cli.UsageError(fmt.Errorf("set one of --result, --failure and --cancelled, for example: progressor run complete %s %s %s --result null", output.ShellWord(c.NS), output.ShellWord(c.ID), c.Step))
+		return cli.UsageError(
+			fmt.Errorf("set one of --result, --failure and --cancelled, for example: progressor run complete %s %s "+
+				"%s --result null", output.ShellWord(c.NS), output.ShellWord(c.ID), c.Step))
 	}
-	return ofRun(c.flowArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.CompleteStep, req, func(resp *progressorv1.CompleteStepResponse) error {
-		return printRun(a, c.ClientFlags, resp.GetRun())
-	}))
+	return ofRun(c.flowArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.CompleteStep, req,
+			func(resp *progressorv1.CompleteStepResponse) error {
+				return printRun(a, c.ClientFlags, resp.GetRun())
+			}))
 }
 
 type flowReportCmd struct {
@@ -147,10 +160,13 @@ func (c *flowReportCmd) Run(a *cli.App) error {
 	if c.Due != nil {
 		req.Due = durationpb.New(*c.Due)
 	}
-	return ofRun(c.flowArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.ReportStep, req, func(resp *progressorv1.ReportStepResponse) error {
-		d := resp.GetDirective()
-		return output.PrintFields(a.Stdout, output.Field{"step", output.OneLine(c.NS + "/" + c.ID + " " + c.Step)}, output.Field{"directive", output.Enum(d.GetDirective())}, output.Field{"cancel reason", output.OneLine(d.GetCancelReason())})
-	}))
+	return ofRun(c.flowArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.ReportStep, req, func(resp *progressorv1.ReportStepResponse) error {
+			d := resp.GetDirective()
+			return output.PrintFields(a.Stdout, output.Field{"step", output.OneLine(c.NS + "/" + c.ID + " " + c.Step)},
+				output.Field{"directive", output.Enum(d.GetDirective())},
+				output.Field{"cancel reason", output.OneLine(d.GetCancelReason())})
+		}))
 }
 
 type flowSkipCmd struct {
@@ -174,7 +190,8 @@ func (c *flowSkipCmd) Run(a *cli.App) error {
 	if req.Result, err = a.JSONValue("--result", c.Result); err != nil {
 		return err
 	}
-	return ofRun(c.flowArgs, cli.Ask(a, c.OutputFlag, c.Client().Flow.SkipStep, req, func(resp *progressorv1.SkipStepResponse) error {
-		return printRun(a, c.ClientFlags, resp.GetRun())
-	}))
+	return ofRun(c.flowArgs,
+		cli.Ask(a, c.OutputFlag, c.Client().Flow.SkipStep, req, func(resp *progressorv1.SkipStepResponse) error {
+			return printRun(a, c.ClientFlags, resp.GetRun())
+		}))
 }

@@ -40,8 +40,11 @@ func followRun(a *cli.App, f cli.EndFlags, flags cli.ClientFlags, run flowArgs) 
 }
 
 // awaitRun reads a run until it has ended.
-func awaitRun(ctx context.Context, flags cli.ClientFlags, run flowArgs, show func(*progressorv1.Run) error) (*progressorv1.Run, error) {
-	return flags.RetryingClient().AwaitRun(ctx, &progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
+func awaitRun(
+	ctx context.Context, flags cli.ClientFlags, run flowArgs, show func(*progressorv1.Run) error,
+) (*progressorv1.Run, error) {
+	return flags.RetryingClient().AwaitRun(ctx,
+		&progressorv1.GetRunRequest{Namespace: run.NS, RunId: run.ID, AwaitEnd: durationpb.New(flowLook)}, show)
 }
 
 type flowWatchCmd struct {
@@ -96,7 +99,8 @@ func watchedState(r *progressorv1.Run) string {
 }
 
 func stepState(s *progressorv1.Step) string {
-	return fmt.Sprint(s.GetStatus(), s.GetAttempt(), s.GetProgress().GetPercent(), s.GetProgress().GetSummary(), s.GetReason(), s.GetCompensationStatus())
+	return fmt.Sprint(s.GetStatus(), s.GetAttempt(), s.GetProgress().GetPercent(), s.GetProgress().GetSummary(),
+		s.GetReason(), s.GetCompensationStatus())
 }
 
 // runLines prints the changes of a run, one per line.
@@ -113,7 +117,8 @@ func (l *runLines) show(r *progressorv1.Run) error {
 		if state == before || before == "" && s.GetStatus() == progressorv1.StepStatus_STEP_STATUS_PENDING {
 			continue
 		}
-		line := fmt.Sprintf("%s  %s %-12s  %s", now, stepMarks[s.GetStatus()], s.GetStepId(), output.Enum(s.GetStatus()))
+		line := fmt.Sprintf("%s  %s %-12s  %s", now, stepMarks[s.GetStatus()], s.GetStepId(),
+			output.Enum(s.GetStatus()))
 		if s.GetAttempt() > 1 {
 			line += fmt.Sprintf(", attempt %d", s.GetAttempt())
 		}

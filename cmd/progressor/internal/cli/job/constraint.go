@@ -62,7 +62,9 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 			return cli.UsageError(fmt.Errorf("--file %s: %w", c.File, err))
 		}
 		if m.GetNamespace() != "" && m.GetNamespace() != c.NS || m.GetName() != "" && m.GetName() != c.Name {
-			return cli.UsageError(fmt.Errorf("--file %s contains constraint %s of namespace %s, not %s of %s", c.File, m.GetName(), m.GetNamespace(), c.Name, c.NS))
+			return cli.UsageError(
+				fmt.Errorf("--file %s contains constraint %s of namespace %s, not %s of %s", c.File, m.GetName(),
+					m.GetNamespace(), c.Name, c.NS))
 		}
 	}
 	m.Namespace, m.Name = c.NS, c.Name
@@ -79,8 +81,12 @@ func (c *constraintPutCmd) Run(a *cli.App) error {
 		return output.PrintMessage(a.Stdout, resp)
 	}
 	stored := resp.GetConstraint()
-	return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(stored.GetNamespace() + "/" + stored.GetName())}, output.Field{"match", output.OneLine(stored.GetMatch())},
-		output.Field{"key", output.OneLine(stored.GetKey())}, output.Field{"max_running", showLimit(stored.GetMaxRunning())}, output.Field{"rate", showRate(stored.GetRate())})
+	return output.PrintFields(a.Stdout,
+		output.Field{"constraint", output.OneLine(stored.GetNamespace() + "/" + stored.GetName())},
+		output.Field{"match", output.OneLine(stored.GetMatch())},
+		output.Field{"key", output.OneLine(stored.GetKey())},
+		output.Field{"max_running", showLimit(stored.GetMaxRunning())},
+		output.Field{"rate", showRate(stored.GetRate())})
 }
 
 // flagOf replaces the field name in an error by --match or --key, if the value comes from the flag.
@@ -121,7 +127,8 @@ func (c *constraintPutCmd) apply(m *progressorv1.Constraint) error {
 		m.Rate.Burst = *c.Burst
 	}
 	if m.GetMaxRunning() == 0 && m.GetRate() == nil {
-		return errors.New("this constraint limits nothing: set --max-running N, --rate N/DURATION, or a --file with one of them")
+		return errors.New("this constraint limits nothing: set --max-running N, --rate N/DURATION, or a --file with " +
+			"one of them")
 	}
 	return nil
 }
@@ -189,11 +196,14 @@ func (c *constraintListCmd) Run(a *cli.App) error {
 	for _, s := range resp.GetConstraints() {
 		m := s.GetConstraint()
 		rows = append(rows, table.Row{
-			output.OneLine(m.GetName()), output.OneLine(m.GetMatch()), output.OneLine(m.GetKey()), showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetHeld(), s.GetWaiting(),
+			output.OneLine(m.GetName()), output.OneLine(m.GetMatch()), output.OneLine(m.GetKey()),
+			showLimit(m.GetMaxRunning()), showRate(m.GetRate()), s.GetRunning(), s.GetHeld(), s.GetWaiting(),
 			output.Time(s.GetNextFreeTime()),
 		})
 	}
-	return output.PrintRows(a.Stdout, table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows, "max_running")
+	return output.PrintRows(a.Stdout,
+		table.Row{"name", "match", "key", "max_running", "rate", "running", "held", "waiting", "next_free_time"}, rows,
+		"max_running")
 }
 
 type constraintDeleteCmd struct {
@@ -211,12 +221,14 @@ func (constraintDeleteCmd) Help() string {
 func (c *constraintDeleteCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
-	resp, err := c.Client().Job.DeleteConstraint(ctx, &progressorv1.DeleteConstraintRequest{Namespace: c.NS, Name: c.Name})
+	resp, err := c.Client().Job.DeleteConstraint(ctx,
+		&progressorv1.DeleteConstraintRequest{Namespace: c.NS, Name: c.Name})
 	if err != nil {
 		return err
 	}
 	if c.JSON() {
 		return output.PrintMessage(a.Stdout, resp)
 	}
-	return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(c.NS + "/" + c.Name)}, output.Field{"state", "deleted"})
+	return output.PrintFields(a.Stdout, output.Field{"constraint", output.OneLine(c.NS + "/" + c.Name)},
+		output.Field{"state", "deleted"})
 }

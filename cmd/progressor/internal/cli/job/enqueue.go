@@ -49,7 +49,7 @@ failed.
     progressor job enqueue echo send_mail --id mail-2 --run-time 1h --timeout 10m
     progressor job enqueue echo report --delay 1s --wait
     progressor job enqueue echo sync --unique-key customer-7
-    progressor job enqueue echo index --args '{"page":8}' --delay 10s --unique-key page-8 --unique-scope waiting --unique-replace
+    progressor job enqueue echo index --args 8 --delay 10s --unique-key page-8 --unique-scope waiting --unique-replace
     progressor job enqueue echo --file jobs.ndjson
 
 With --file, each line is an EnqueueRequest, such as {"name": "send_mail", "args": {"to": "bob"},
@@ -63,9 +63,12 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 		return c.file(a)
 	}
 	if c.Name == "" {
-		return cli.UsageError(fmt.Errorf("set the name of the job, for example: progressor job enqueue %s send_mail, or --file", output.ShellWord(c.NS)))
+		return cli.UsageError(
+			fmt.Errorf("set the name of the job, for example: progressor job enqueue %s send_mail, or --file",
+				output.ShellWord(c.NS)))
 	}
-	req := &progressorv1.EnqueueRequest{Namespace: c.NS, JobId: c.ID, Name: c.Name, IdempotencyKey: c.IdempotencyKey, Options: &progressorv1.JobOptions{}}
+	req := &progressorv1.EnqueueRequest{Namespace: c.NS, JobId: c.ID, Name: c.Name, IdempotencyKey: c.IdempotencyKey,
+		Options: &progressorv1.JobOptions{}}
 	var err error
 	if req.Args, err = a.JSONValue("--args", c.Args); err != nil {
 		return err
@@ -91,7 +94,8 @@ func (c *jobEnqueueCmd) Run(a *cli.App) error {
 		return sent.Explain(ofJob(jobArgs{c.NS, c.ID}, err), cli.Named("progressor job get", c.NS, c.ID))
 	}
 	if c.Wait && resp.GetRemoved() {
-		return fmt.Errorf("job %s/%s has ended and was removed: how it ended is not known any more", resp.GetJob().GetNamespace(), resp.GetJob().GetJobId())
+		return fmt.Errorf("job %s/%s has ended and was removed: how it ended is not known any more",
+			resp.GetJob().GetNamespace(), resp.GetJob().GetJobId())
 	}
 	if c.Wait {
 		return followJob(a, c.EndFlags, c.ClientFlags, jobArgs{c.NS, resp.GetJob().GetJobId()})
@@ -143,7 +147,8 @@ func (c *jobEnqueueCmd) file(a *cli.App) error {
 		}
 		in = f
 	}
-	b := &jobBulk{cmd: c, app: a, client: c.Client(), size: size, began: time.Now(), line: output.NewTerminalLine(a.Stderr, a.Terminal)}
+	b := &jobBulk{cmd: c, app: a, client: c.Client(), size: size, began: time.Now(),
+		line: output.NewTerminalLine(a.Stderr, a.Terminal)}
 	err := b.read(in)
 	b.line.End()
 	if err != nil {
@@ -156,7 +161,8 @@ func (c *jobEnqueueCmd) file(a *cli.App) error {
 	if b.there > 0 {
 		there = output.Thousands(int64(b.there))
 	}
-	return output.PrintFields(a.Stdout, output.Field{"enqueued", output.Thousands(int64(b.enqueued))}, output.Field{"existed before", there})
+	return output.PrintFields(a.Stdout, output.Field{"enqueued", output.Thousands(int64(b.enqueued))},
+		output.Field{"existed before", there})
 }
 
 // refuseWithFile returns an error if a flag for a single job is set.
@@ -180,7 +186,8 @@ func (c *jobEnqueueCmd) refuseWithFile(a *cli.App) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return cli.UsageError(fmt.Errorf("--%s cannot be used with --file: set it in the lines of the file", strings.TrimPrefix(strings.ReplaceAll(paths[0], "_", "-"), "--")))
+	return cli.UsageError(fmt.Errorf("--%s cannot be used with --file: set it in the lines of the file",
+		strings.TrimPrefix(strings.ReplaceAll(paths[0], "_", "-"), "--")))
 }
 
 // jobBulk is a file of jobs that is being enqueued.
@@ -217,7 +224,8 @@ func (b *jobBulk) read(in io.Reader) error {
 			return b.refuse(number, strings.TrimPrefix(err.Error(), "line 1: "))
 		}
 		if req.GetNamespace() != "" && req.GetNamespace() != b.cmd.NS {
-			return b.refuse(number, fmt.Sprintf("namespace: must be that of the command, %[2]s (got %[1]s)", req.GetNamespace(), b.cmd.NS))
+			return b.refuse(number,
+				fmt.Sprintf("namespace: must be that of the command, %[2]s (got %[1]s)", req.GetNamespace(), b.cmd.NS))
 		}
 		req.Namespace, req.Name = b.cmd.NS, cmp.Or(req.GetName(), b.cmd.Name)
 		b.batch, b.lines = append(b.batch, req), append(b.lines, number)
@@ -279,7 +287,8 @@ func (b *jobBulk) wrong(err error) error {
 		index, _, _ := strings.Cut(field[len("jobs["):], "]")
 		if n, err := strconv.Atoi(index); err == nil && n < len(b.lines) {
 			text = strings.TrimLeft(strings.TrimPrefix(text, "jobs["+index+"]"), ".: ")
-			message = fmt.Sprintf("--file: line %d: %s; no job of lines %d to %d was enqueued", b.lines[n], text, b.lines[0], b.lines[len(b.lines)-1])
+			message = fmt.Sprintf("--file: line %d: %s; no job of lines %d to %d was enqueued", b.lines[n], text,
+				b.lines[0], b.lines[len(b.lines)-1])
 		}
 	}
 	if before := b.enqueued + b.there; before > 0 {

@@ -48,20 +48,23 @@ func (c *jobEventsCmd) Run(a *cli.App) error {
 	if c.Cursor != "" {
 		return cli.UsageError(errors.New("--cursor requires --watch"))
 	}
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobEventsResponse, error) {
-		return c.Client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
-			Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListJobEventsResponse) error {
-		var rows []table.Row
-		for _, e := range all.GetEvents() {
-			rows = append(rows, table.Row{
-				output.Time(e.GetCreatedTime()), eventSubject(e), e.GetType(), e.GetFrom(), e.GetTo(), output.ID(int64(e.GetAttempt())), output.OneLine(e.GetWorkerId()), output.OneLine(e.GetActor()),
-				eventNote(e),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListJobEventsResponse, error) {
+			return c.Client().JobEvent.ListJobEvents(ctx, &progressorv1.ListJobEventsRequest{
+				Namespace: c.NS, Filter: c.Match, PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows)
-	})
+		}, func(all *progressorv1.ListJobEventsResponse) error {
+			var rows []table.Row
+			for _, e := range all.GetEvents() {
+				rows = append(rows, table.Row{
+					output.Time(e.GetCreatedTime()), eventSubject(e), e.GetType(), e.GetFrom(), e.GetTo(),
+					output.ID(int64(e.GetAttempt())), output.OneLine(e.GetWorkerId()), output.OneLine(e.GetActor()),
+					eventNote(e),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"time", "job", "type", "from", "to", "attempt", "worker", "actor", "note"}, rows)
+		})
 }
 
 func (c *jobEventsCmd) watch(a *cli.App) error {
@@ -104,6 +107,9 @@ func eventLine(e *progressorv1.JobEvent) string {
 	if e.GetFrom() != "" || e.GetTo() != "" {
 		change = cmp.Or(e.GetFrom(), "-") + " → " + cmp.Or(e.GetTo(), "-")
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %-20s  %-20s  %-28s  %s", output.Time(e.GetCreatedTime()), eventSubject(e), e.GetType(), change,
-		strings.TrimSpace(strings.Join([]string{output.OneLine(e.GetWorkerId()), output.OneLine(e.GetActor()), eventNote(e)}, " "))), " ")
+	return strings.TrimRight(
+		fmt.Sprintf("%s  %-20s  %-20s  %-28s  %s", output.Time(e.GetCreatedTime()), eventSubject(e), e.GetType(),
+			change,
+			strings.TrimSpace(strings.Join(
+				[]string{output.OneLine(e.GetWorkerId()), output.OneLine(e.GetActor()), eventNote(e)}, " "))), " ")
 }

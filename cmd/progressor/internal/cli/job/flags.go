@@ -101,7 +101,8 @@ func (f *jobChangeFlags) put(a *cli.App, o *progressorv1.JobOptions) (paths []st
 }
 
 func (f *jobChangeFlags) backoff() *progressorv1.Backoff {
-	if f.Backoff == nil && f.BackoffFactor == nil && f.BackoffMax == nil && f.BackoffJitter == nil && len(f.BackoffSteps) == 0 {
+	if f.Backoff == nil && f.BackoffFactor == nil && f.BackoffMax == nil && f.BackoffJitter == nil &&
+		len(f.BackoffSteps) == 0 {
 		return nil
 	}
 	b := &progressorv1.Backoff{Factor: f.BackoffFactor, Jitter: f.BackoffJitter}
@@ -140,9 +141,11 @@ func (f *jobOnceFlags) put(o *progressorv1.JobOptions) error {
 
 // jobFlags lists the flags whose names do not follow from the names of their fields.
 var jobFlags = map[string]string{
-	"job_id": "--id", "delay": "--delay", "namespace": "NS", "name": "NAME", "args": "--args", "idempotency_key": "--idempotency-key",
-	"options.tags": "--tag", "options.workers.count": "--workers", "options.workers.worker_ids": "--worker-id", "options.workers.max_failures": "--max-failures",
-	"options.backoff.initial": "--backoff",
+	"job_id": "--id", "delay": "--delay", "namespace": "NS", "name": "NAME", "args": "--args",
+	"idempotency_key": "--idempotency-key",
+	"options.tags":    "--tag", "options.workers.count": "--workers", "options.workers.worker_ids": "--worker-id",
+	"options.workers.max_failures": "--max-failures",
+	"options.backoff.initial":      "--backoff",
 }
 
 // jobFlagOf replaces the field name in an error of the engine about a job by the flag that sets it.
@@ -167,7 +170,8 @@ func jobFlagOf(err error) error {
 		flag += "[" + index
 	}
 	message := strings.TrimPrefix(connected.Message(), d.GetField()+": ")
-	return &cli.Advised{Err: err, Named: true, Message: flag + ": " + strings.ReplaceAll(message, "worker_ids", "--worker-id")}
+	return &cli.Advised{Err: err, Named: true,
+		Message: flag + ": " + strings.ReplaceAll(message, "worker_ids", "--worker-id")}
 }
 
 type jobUpdateCmd struct {
@@ -209,10 +213,13 @@ func (c *jobUpdateCmd) Run(a *cli.App) error {
 		paths = append(paths, path)
 	}
 	if len(paths) == 0 {
-		return cli.UsageError(fmt.Errorf("nothing to change: set an option, for example: progressor job update %s %s --priority 5", output.ShellWord(c.NS), output.ShellWord(c.ID)))
+		return cli.UsageError(
+			fmt.Errorf("nothing to change: set an option, for example: progressor job update %s %s --priority 5",
+				output.ShellWord(c.NS), output.ShellWord(c.ID)))
 	}
 	req.UpdateMask = fieldMask(paths)
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.UpdateJob, req, func(resp *progressorv1.UpdateJobResponse) error {
-		return printJob(a, resp.GetJob())
-	}))
+	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.UpdateJob, req,
+		func(resp *progressorv1.UpdateJobResponse) error {
+			return printJob(a, resp.GetJob())
+		}))
 }

@@ -60,9 +60,10 @@ func (c *jobGetCmd) Run(a *cli.App) error {
 	if c.Wait {
 		return followJob(a, c.EndFlags, c.ClientFlags, c.jobArgs)
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Job.GetJob, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID}, func(resp *progressorv1.GetJobResponse) error {
-		return printJob(a, resp.GetJob())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Job.GetJob, &progressorv1.GetJobRequest{Namespace: c.NS, JobId: c.ID},
+		func(resp *progressorv1.GetJobResponse) error {
+			return printJob(a, resp.GetJob())
+		})
 }
 
 type jobListCmd struct {
@@ -90,27 +91,31 @@ A * at the end of a job_id or name matches any suffix.
 
 func (c *jobListCmd) Run(a *cli.App) error {
 	filter := ""
-	if err := cli.SetEnum("--state", c.State, func(s progressorv1.JobState) { filter = "state = " + output.Enum(s) }); err != nil {
+	if err := cli.SetEnum("--state", c.State,
+		func(s progressorv1.JobState) { filter = "state = " + output.Enum(s) }); err != nil {
 		return err
 	}
 	if c.Name != "" {
 		filter = cli.Both(filter, "name = "+search.Quote(c.Name, false))
 	}
 	filter = cli.Both(cli.Both(filter, c.Filter), c.Match)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListJobsResponse, error) {
-		return c.Client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
-			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListJobsResponse) error {
-		var rows []table.Row
-		for _, j := range all.GetJobs() {
-			rows = append(rows, table.Row{
-				output.OneLine(j.GetJobId()), output.OneLine(j.GetName()), output.Enum(j.GetState()), j.GetOptions().GetPriority(), j.GetAttempt(), output.Time(j.GetCreatedTime()),
-				output.OneLine(j.GetWorkerId()), output.OneLine(jobNote(j)),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListJobsResponse, error) {
+			return c.Client().Job.ListJobs(ctx, &progressorv1.ListJobsRequest{
+				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows)
-	})
+		}, func(all *progressorv1.ListJobsResponse) error {
+			var rows []table.Row
+			for _, j := range all.GetJobs() {
+				rows = append(rows, table.Row{
+					output.OneLine(j.GetJobId()), output.OneLine(j.GetName()), output.Enum(j.GetState()),
+					j.GetOptions().GetPriority(), j.GetAttempt(), output.Time(j.GetCreatedTime()),
+					output.OneLine(j.GetWorkerId()), output.OneLine(jobNote(j)),
+				})
+			}
+			return output.PrintRows(a.Stdout,
+				table.Row{"job", "name", "state", "priority", "attempt", "created", "worker", "note"}, rows)
+		})
 }
 
 // jobNote returns the most important fact about a job, for a list.
@@ -144,9 +149,11 @@ the job has succeeded.
 }
 
 func (c *jobCancelCmd) Run(a *cli.App) error {
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.CancelJob, &progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason}, func(resp *progressorv1.CancelJobResponse) error {
-		return printJob(a, resp.GetJob())
-	}))
+	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.CancelJob,
+		&progressorv1.CancelJobRequest{Namespace: c.NS, JobId: c.ID, Reason: c.Reason},
+		func(resp *progressorv1.CancelJobResponse) error {
+			return printJob(a, resp.GetJob())
+		}))
 }
 
 type jobRetryCmd struct {
@@ -164,9 +171,11 @@ of a RETRYABLE job begins now, and its attempts before count.
 }
 
 func (c *jobRetryCmd) Run(a *cli.App) error {
-	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.RetryJob, &progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses}, func(resp *progressorv1.RetryJobResponse) error {
-		return printJob(a, resp.GetJob())
-	}))
+	return ofJob(c.jobArgs, cli.Ask(a, c.OutputFlag, c.Client().Job.RetryJob,
+		&progressorv1.RetryJobRequest{Namespace: c.NS, JobId: c.ID, ClearSuccesses: c.ClearSuccesses},
+		func(resp *progressorv1.RetryJobResponse) error {
+			return printJob(a, resp.GetJob())
+		}))
 }
 
 type jobResultCmd struct {
@@ -201,7 +210,8 @@ func (c *jobResultCmd) Run(a *cli.App) error {
 	}
 	result := output.Message(resp.GetResult(), 0)
 	switch resp.GetState() {
-	case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED, progressorv1.JobState_JOB_STATE_CANCELLED:
+	case progressorv1.JobState_JOB_STATE_SUCCEEDED, progressorv1.JobState_JOB_STATE_FAILED,
+		progressorv1.JobState_JOB_STATE_CANCELLED:
 	default:
 		return c.notYet(resp.GetState())
 	}
@@ -224,10 +234,12 @@ func (c *jobResultCmd) Run(a *cli.App) error {
 // notYet returns the error of a job that has no result because it has not ended.
 func (c *jobResultCmd) notYet(state progressorv1.JobState) error {
 	job := output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)
-	err := &cli.CodedError{Code: cli.ExitConflict, Err: fmt.Errorf("job %s/%s is %s: it has no result before it ends", c.NS, c.ID, output.Enum(state)),
+	err := &cli.CodedError{Code: cli.ExitConflict,
+		Err:  fmt.Errorf("job %s/%s is %s: it has no result before it ends", c.NS, c.ID, output.Enum(state)),
 		Next: "progressor job result " + job + " --wait 1m"}
 	if c.Wait > 0 {
-		err.Code, err.Err = cli.ExitTimeout, fmt.Errorf("job %s/%s is %s after %s; it continues", c.NS, c.ID, output.Enum(state), c.Wait)
+		err.Code, err.Err = cli.ExitTimeout,
+			fmt.Errorf("job %s/%s is %s after %s; it continues", c.NS, c.ID, output.Enum(state), c.Wait)
 		err.Next = "progressor explain " + job
 	}
 	return err
@@ -270,7 +282,8 @@ func printJob(a *cli.App, j *progressorv1.Job) error {
 		if f.GetTakeover() {
 			why += " (not counted as a retry)"
 		}
-		rows = append(rows, table.Row{output.ID(int64(f.GetAttempt())), output.Time(f.GetFailedTime()), output.OneLine(f.GetWorkerId()), output.OneLine(why)})
+		rows = append(rows, table.Row{output.ID(int64(f.GetAttempt())), output.Time(f.GetFailedTime()),
+			output.OneLine(f.GetWorkerId()), output.OneLine(why)})
 	}
 	fmt.Fprintln(a.Stdout)
 	return output.PrintRows(a.Stdout, table.Row{"attempt", "failed", "worker", "failure"}, rows)
@@ -287,10 +300,12 @@ func printWorkerRuns(a *cli.App, runs []*progressorv1.WorkerRun) error {
 		if r.GetFailure() != nil && r.GetState() != progressorv1.JobState_JOB_STATE_SUCCEEDED {
 			note = output.ShowFailure(r.GetFailure())
 		}
-		rows[n] = table.Row{output.OneLine(r.GetWorkerId()), output.Enum(r.GetState()), r.GetAttempts(), output.Time(r.GetRunningTime()), output.Time(r.GetFinishedTime()), output.OneLine(note)}
+		rows[n] = table.Row{output.OneLine(r.GetWorkerId()), output.Enum(r.GetState()), r.GetAttempts(),
+			output.Time(r.GetRunningTime()), output.Time(r.GetFinishedTime()), output.OneLine(note)}
 	}
 	fmt.Fprintln(a.Stdout)
-	return output.PrintRows(a.Stdout, table.Row{"worker", "state", "attempts", "running since", "finished", "result"}, rows)
+	return output.PrintRows(a.Stdout, table.Row{"worker", "state", "attempts", "running since", "finished", "result"},
+		rows)
 }
 
 // ofJob returns the next step for an error about a job rather than its process.
@@ -298,7 +313,8 @@ func ofJob(job jobArgs, err error) error {
 	err = jobFlagOf(err)
 	switch client.Detail(err).GetReason() {
 	case progressorv1.ErrorDetail_REASON_PROCESS_STATUS, progressorv1.ErrorDetail_REASON_PROCESS_EXISTS:
-		return &cli.Advised{Err: err, Next: "progressor job get " + output.ShellWord(job.NS) + " " + output.ShellWord(job.ID)}
+		return &cli.Advised{Err: err,
+			Next: "progressor job get " + output.ShellWord(job.NS) + " " + output.ShellWord(job.ID)}
 	default:
 		return err
 	}
@@ -312,7 +328,9 @@ func jobOutcome(j *progressorv1.Job) error {
 		if failures := j.GetFailures(); len(failures) > 0 {
 			text += ": " + output.ShowFailure(failures[len(failures)-1])
 		}
-		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: errors.New(text), Next: fmt.Sprintf("progressor job retry %s %s", output.ShellWord(j.GetNamespace()), output.ShellWord(j.GetJobId()))}
+		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: errors.New(text),
+			Next: fmt.Sprintf("progressor job retry %s %s", output.ShellWord(j.GetNamespace()),
+				output.ShellWord(j.GetJobId()))}
 	case progressorv1.JobState_JOB_STATE_CANCELLED:
 		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: errors.New("the job was cancelled")}
 	default:

@@ -24,10 +24,12 @@ not ended is refused: cancel it first.
 func (c *jobRemoveCmd) Run(a *cli.App) error {
 	req := &progressorv1.RemoveJobRequest{Namespace: c.NS, JobId: c.ID}
 	err := cli.Ask(a, c.OutputFlag, c.Client().Job.RemoveJob, req, func(*progressorv1.RemoveJobResponse) error {
-		return output.PrintFields(a.Stdout, output.Field{"job", output.OneLine(c.NS + "/" + c.ID)}, output.Field{"state", "removed"})
+		return output.PrintFields(a.Stdout, output.Field{"job", output.OneLine(c.NS + "/" + c.ID)},
+			output.Field{"state", "removed"})
 	})
 	if client.Reason(err) == progressorv1.ErrorDetail_REASON_PROCESS_STATUS {
-		return &cli.Advised{Err: err, Next: "progressor job cancel " + output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)}
+		return &cli.Advised{Err: err,
+			Next: "progressor job cancel " + output.ShellWord(c.NS) + " " + output.ShellWord(c.ID)}
 	}
 	return ofJob(c.jobArgs, err)
 }

@@ -57,7 +57,8 @@ func jobLine(j *progressorv1.Job) string {
 	if j.GetState() == progressorv1.JobState_JOB_STATE_SUCCEEDED {
 		percent = 100
 	}
-	line := fmt.Sprintf("%s %3.0f %%  %s", output.Bar(min(max(percent, 0), 100)/100, output.ProgressWidth), percent, output.Enum(j.GetState()))
+	line := fmt.Sprintf("%s %3.0f %%  %s", output.Bar(min(max(percent, 0), 100)/100, output.ProgressWidth), percent,
+		output.Enum(j.GetState()))
 	if j.GetAttempt() > 1 {
 		line += fmt.Sprintf(", attempt %d", j.GetAttempt())
 	}

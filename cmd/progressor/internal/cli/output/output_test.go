@@ -35,7 +35,8 @@ func TestPrintEmptyList(t *testing.T) {
 // Columns of numbers are aligned to the right, also if their cells are texts.
 func TestNumbersStandRight(t *testing.T) {
 	var b strings.Builder
-	if err := PrintRows(&b, table.Row{"bulk", "expected", "filter"}, []table.Row{{"b", "10,000", "x"}, {"c", "7", "y"}, {"d", "", "z"}}, "expected"); err != nil {
+	if err := PrintRows(&b, table.Row{"bulk", "expected", "filter"},
+		[]table.Row{{"b", "10,000", "x"}, {"c", "7", "y"}, {"d", "", "z"}}, "expected"); err != nil {
 		t.Fatal(err)
 	}
 	if want := "BULK  EXPECTED  FILTER\nb       10,000  x\nc            7  y\nd               z\n"; b.String() != want {

@@ -76,7 +76,8 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	defer cancel()
 	ctx, sent := cli.NewChange(ctx, c.IdempotencyKey, !c.DryRun)
 	resp, err := c.Client().StartBulk(ctx, &progressorv1.StartBulkRequest{
-		Namespace: c.NS, Filter: c.Match, Kind: bulkKinds[c.Kind], Verb: bulkVerbs[c.Action], Rate: c.Rate, DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.Key,
+		Namespace: c.NS, Filter: c.Match, Kind: bulkKinds[c.Kind], Verb: bulkVerbs[c.Action], Rate: c.Rate,
+		DryRun: c.DryRun, Reason: c.Reason, IdempotencyKey: sent.Key,
 	})
 	if err != nil {
 		return sent.Explain(err, "")
@@ -93,7 +94,8 @@ func (c *bulkStartCmd) Run(a *cli.App) error {
 	if err := printBulk(a, b); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Stdout, "\nprogress: progressor bulk get %s %s\n", output.ShellWord(b.GetNamespace()), b.GetBulkId())
+	_, err = fmt.Fprintf(a.Stdout, "\nprogress: progressor bulk get %s %s\n", output.ShellWord(b.GetNamespace()),
+		b.GetBulkId())
 	return err
 }
 
@@ -102,12 +104,14 @@ func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
 	progress := &bulkBar{TerminalLine: output.NewTerminalLine(a.Stderr, a.Terminal)}
-	end, err := c.RetryingClient().AwaitBulk(ctx, &progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, progress.show)
+	end, err := c.RetryingClient().AwaitBulk(ctx,
+		&progressorv1.GetBulkRequest{Namespace: b.GetNamespace(), BulkId: b.GetBulkId()}, bulkPoll, progress.show)
 	progress.End()
 	if errors.Is(err, context.Canceled) {
 		return &cli.CodedError{
 			Code: cli.ExitInterrupted, Err: errors.New("the wait was interrupted; the bulk continues"),
-			Next: fmt.Sprintf("progressor bulk get (or cancel) %s %s", output.ShellWord(b.GetNamespace()), b.GetBulkId()),
+			Next: fmt.Sprintf("progressor bulk get (or cancel) %s %s", output.ShellWord(b.GetNamespace()),
+				b.GetBulkId()),
 		}
 	}
 	if err != nil {
@@ -122,9 +126,11 @@ func (c *bulkStartCmd) wait(a *cli.App, b *progressorv1.Bulk) error {
 	case err != nil:
 		return err
 	case end.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED:
-		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: fmt.Errorf("the bulk is %s, and did not process all matching processes", output.Enum(end.GetStatus()))}
+		return &cli.CodedError{Code: cli.ExitTaskFailed,
+			Err: fmt.Errorf("the bulk is %s, and did not process all matching processes", output.Enum(end.GetStatus()))}
 	case end.GetFailed() > 0:
-		return &cli.CodedError{Code: cli.ExitFailed, Err: fmt.Errorf("%s processes failed", output.Thousands(end.GetFailed()))}
+		return &cli.CodedError{Code: cli.ExitFailed,
+			Err: fmt.Errorf("%s processes failed", output.Thousands(end.GetFailed()))}
 	}
 	return nil
 }
@@ -135,7 +141,8 @@ func (c *bulkStartCmd) leftOut(ctx context.Context) string {
 	if bulkKinds[c.Kind] != "" {
 		return ""
 	}
-	resp, err := c.Client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: "kind = job AND (" + c.Match + ")", PageSize: 1})
+	resp, err := c.Client().Process.ListProcesses(ctx,
+		&progressorv1.ListProcessesRequest{Namespace: c.NS, Filter: "kind = job AND (" + c.Match + ")", PageSize: 1})
 	if err != nil || len(resp.GetProcesses()) == 0 {
 		return ""
 	}
@@ -157,7 +164,8 @@ func printDryRun(a *cli.App, action string, b *progressorv1.Bulk, leftOut string
 	if b.GetSkipped() > 0 {
 		refused = fmt.Sprintf("%s of them: their status does not allow %s", output.Thousands(b.GetSkipped()), action)
 	}
-	if err := output.PrintFields(a.Stdout, output.Field{"would", action}, output.Field{"matches", matches}, output.Field{"would skip", refused}, output.Field{"leaves out", leftOut}); err != nil {
+	if err := output.PrintFields(a.Stdout, output.Field{"would", action}, output.Field{"matches", matches},
+		output.Field{"would skip", refused}, output.Field{"leaves out", leftOut}); err != nil {
 		return err
 	}
 	if len(b.GetSampleProcessIds()) == 0 {
@@ -202,7 +210,8 @@ func printBulk(a *cli.App, b *progressorv1.Bulk) error {
 		return err
 	}
 	if b.GetFailed() > int64(len(b.GetFailures())) {
-		_, err = fmt.Fprintf(a.Stdout, "\nall of them: progressor get %s %s\n", output.ShellWord(b.GetNamespace()), output.ShellWord(process.BulkPrefix+b.GetBulkId()))
+		_, err = fmt.Fprintf(a.Stdout, "\nall of them: progressor get %s %s\n", output.ShellWord(b.GetNamespace()),
+			output.ShellWord(process.BulkPrefix+b.GetBulkId()))
 	}
 	return err
 }
@@ -244,9 +253,10 @@ events of its process, ~bulk/ID.
 }
 
 func (c *bulkGetCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.GetBulk, &progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.GetBulkResponse) error {
-		return printBulk(a, resp.GetBulk())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.GetBulk,
+		&progressorv1.GetBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.GetBulkResponse) error {
+			return printBulk(a, resp.GetBulk())
+		})
 }
 
 type bulkCancelCmd struct {
@@ -261,9 +271,11 @@ func (bulkCancelCmd) Help() string {
 }
 
 func (c *bulkCancelCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.CancelBulk, &progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID}, func(resp *progressorv1.CancelBulkResponse) error {
-		return printBulk(a, resp.GetBulk())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Bulk.CancelBulk,
+		&progressorv1.CancelBulkRequest{Namespace: c.NS, BulkId: c.ID},
+		func(resp *progressorv1.CancelBulkResponse) error {
+			return printBulk(a, resp.GetBulk())
+		})
 }
 
 type bulkListCmd struct {
@@ -281,17 +293,23 @@ func (bulkListCmd) Help() string {
 }
 
 func (c *bulkListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
-		return c.Client().Bulk.ListBulks(ctx, &progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-	}, func(all *progressorv1.ListBulksResponse) error {
-		var rows []table.Row
-		for _, b := range all.GetBulks() {
-			rows = append(rows, table.Row{
-				b.GetNamespace(), b.GetBulkId(), bulkAction(b.GetVerb()), output.Enum(b.GetStatus()), output.Time(b.GetCreatedTime()), expected(b),
-				output.Thousands(b.GetDone()), output.Thousands(b.GetSkipped()), output.Thousands(b.GetFailed()), output.OneLine(b.GetFilter()), output.OneLine(b.GetReason()),
-			})
-		}
-		header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped", "failed", "filter", "reason"}
-		return output.PrintRows(a.Stdout, header, rows, "expected", "done", "skipped", "failed")
-	})
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListBulksResponse, error) {
+			return c.Client().Bulk.ListBulks(ctx,
+				&progressorv1.ListBulksRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		}, func(all *progressorv1.ListBulksResponse) error {
+			var rows []table.Row
+			for _, b := range all.GetBulks() {
+				rows = append(rows, table.Row{
+					b.GetNamespace(), b.GetBulkId(), bulkAction(b.GetVerb()), output.Enum(b.GetStatus()),
+					output.Time(b.GetCreatedTime()), expected(b),
+					output.Thousands(b.GetDone()), output.Thousands(b.GetSkipped()), output.Thousands(b.GetFailed()),
+					output.OneLine(b.GetFilter()), output.OneLine(b.GetReason()),
+				})
+			}
+			header := table.Row{"namespace", "bulk", "action", "status", "started", "expected", "done", "skipped",
+				"failed",
+				"filter", "reason"}
+			return output.PrintRows(a.Stdout, header, rows, "expected", "done", "skipped", "failed")
+		})
 }

@@ -28,13 +28,14 @@ RUNNING. The engine's own processes (bulks, crons) are included, as in list; lis
 }
 
 func (c *countCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses, &progressorv1.CountProcessesRequest{Namespace: c.NS}, func(resp *progressorv1.CountProcessesResponse) error {
-		var rows []table.Row
-		for _, name := range statusNames(resp.GetCountByStatus()) {
-			rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"status", "processes"}, rows)
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Insight.CountProcesses,
+		&progressorv1.CountProcessesRequest{Namespace: c.NS}, func(resp *progressorv1.CountProcessesResponse) error {
+			var rows []table.Row
+			for _, name := range statusNames(resp.GetCountByStatus()) {
+				rows = append(rows, table.Row{strings.ToUpper(name), resp.GetCountByStatus()[name]})
+			}
+			return output.PrintRows(a.Stdout, table.Row{"status", "processes"}, rows)
+		})
 }
 
 // statusNames returns the counted statuses in their usual order.

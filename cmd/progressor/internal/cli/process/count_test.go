@@ -9,14 +9,17 @@ import (
 )
 
 func TestCount(t *testing.T) {
-	f := &clitest.Engine{Insight: &progressorv1.CountProcessesResponse{CountByStatus: map[string]int64{"error": 2, "cancelled": 0, "running": 1_000_000}}}
+	f := &clitest.Engine{Insight: &progressorv1.CountProcessesResponse{
+		CountByStatus: map[string]int64{"error": 2, "cancelled": 0, "running": 1_000_000}}}
 	p := clitest.Serve(t, newCommands, f)
-	if out, want := p.OK(t, "count", "demo"), "STATUS     PROCESSES\nRUNNING      1000000\nERROR              2\nCANCELLED          0\n"; out != want {
+	if out, want := p.OK(t, "count", "demo"),
+		"STATUS     PROCESSES\nRUNNING      1000000\nERROR              2\nCANCELLED          0\n"; out != want {
 		t.Errorf("output =\n%s\nwant\n%s", out, want)
 	}
 	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{Namespace: "demo"})
 	var counts struct{ CountByStatus map[string]string }
-	if err := json.Unmarshal([]byte(p.OK(t, "count", "-o", "json")), &counts); err != nil || counts.CountByStatus["running"] != "1000000" {
+	if err := json.Unmarshal([]byte(p.OK(t, "count", "-o", "json")), &counts); err != nil ||
+		counts.CountByStatus["running"] != "1000000" {
 		t.Errorf("got %v, %v", counts, err)
 	}
 	clitest.WantRequest(t, f.Last, &progressorv1.CountProcessesRequest{})

@@ -31,19 +31,23 @@ run. Jobs of steps are not listed, because the failure is shown with their run.
 }
 
 func (c *errorsCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListErrorsResponse, error) {
-		return c.Client().Insight.ListErrors(ctx, &progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-	}, func(all *progressorv1.ListErrorsResponse) error {
-		var rows []table.Row
-		for _, g := range all.GetGroups() {
-			of := "processes"
-			if g.GetRuns() {
-				of = "runs"
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListErrorsResponse, error) {
+			return c.Client().Insight.ListErrors(ctx,
+				&progressorv1.ListErrorsRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		}, func(all *progressorv1.ListErrorsResponse) error {
+			var rows []table.Row
+			for _, g := range all.GetGroups() {
+				of := "processes"
+				if g.GetRuns() {
+					of = "runs"
+				}
+				rows = append(rows, table.Row{
+					g.GetCount(), of, g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetFirstTime()),
+					output.Time(g.GetLastTime()), output.OneLine(g.GetMessage()), output.OneLine(g.GetFilter()),
+				})
 			}
-			rows = append(rows, table.Row{
-				g.GetCount(), of, g.GetNamespace(), output.OneLine(g.GetReason()), output.Time(g.GetFirstTime()), output.Time(g.GetLastTime()), output.OneLine(g.GetMessage()), output.OneLine(g.GetFilter()),
-			})
-		}
-		return output.PrintRows(a.Stdout, table.Row{"count", "of", "namespace", "reason", "first", "last", "newest message", "filter"}, rows)
-	})
+			return output.PrintRows(a.Stdout,
+				table.Row{"count", "of", "namespace", "reason", "first", "last", "newest message", "filter"}, rows)
+		})
 }

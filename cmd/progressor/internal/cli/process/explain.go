@@ -66,7 +66,8 @@ func (c *explainCmd) Run(a *cli.App) error {
 	} else {
 		fmt.Fprintln(a.Stdout, "\ntimeline")
 	}
-	return output.PrintRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"}, timelineRows(spans, explainedAt(resp)))
+	return output.PrintRows(a.Stdout, table.Row{"from", "took", "what", "task", "", "detail"},
+		timelineRows(spans, explainedAt(resp)))
 }
 
 // explained explains the process or, if it does not exist, the run or cron with this ID.
@@ -77,7 +78,8 @@ func (c *explainCmd) explained(ctx context.Context) (*progressorv1.ExplainProces
 		return resp, err
 	}
 	for _, prefix := range []string{process.FlowPrefix, process.CronPrefix} {
-		if own, ownErr := insight.ExplainProcess(ctx, &progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: prefix + c.ID}); ownErr == nil {
+		if own, ownErr := insight.ExplainProcess(ctx,
+			&progressorv1.ExplainProcessRequest{Namespace: c.NS, ProcessId: prefix + c.ID}); ownErr == nil {
 			return own, nil
 		}
 	}
@@ -131,7 +133,8 @@ func explainedAt(resp *progressorv1.ExplainProcessResponse) time.Time {
 // The width and characters of the bars of a timeline.
 const barWidth = 32
 
-var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒", "operator": "░", "time": "·", "idle": "·"}
+var bars = map[string]string{"processing": "█", "back_off": "▒", "place": "▒", "process": "▒", "constraint": "▒",
+	"operator": "░", "time": "·", "idle": "·"}
 
 // timelineRows draws spans on a common scale from the first to the last one. Open spans end now.
 func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
@@ -168,7 +171,8 @@ func timelineRows(spans []*progressorv1.Span, now time.Time) []table.Row {
 		}
 		rows = append(rows, table.Row{
 			output.Time(s.GetFromTime()), took, output.OneLine(s.GetWhat()), output.ID(s.GetTaskId()),
-			strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last), output.OneLine(s.GetDetail()),
+			strings.Repeat(" ", first) + strings.Repeat(bar, last-first) + strings.Repeat(" ", barWidth-last),
+			output.OneLine(s.GetDetail()),
 		})
 	}
 	return rows

@@ -18,20 +18,23 @@ func TestExplain(t *testing.T) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) // fixed: the output must not depend on the current time
 	at := func(s int) *timestamppb.Timestamp { return timestamppb.New(noon.Add(time.Duration(s) * time.Second)) }
 	resp := &progressorv1.ExplainProcessResponse{
-		Process: order(), WaitsFor: progressorv1.WaitsFor_WAITS_FOR_OPERATOR, WaitsForDetail: "It broke.", Next: "Nothing.", Unblock: "A repair.",
+		Process: order(), WaitsFor: progressorv1.WaitsFor_WAITS_FOR_OPERATOR, WaitsForDetail: "It broke.",
+		Next: "Nothing.", Unblock: "A repair.",
 		Spans: []*progressorv1.Span{
 			{What: "processing", TaskId: 1, FromTime: at(0), ToTime: at(4), Detail: "INIT"},
 			{What: "idle", FromTime: at(4), ToTime: at(8)},
 			{What: "operator", FromTime: at(8), Detail: "ERROR"},
 		},
 		TimeByWhat: map[string]*durationpb.Duration{
-			"processing": durationpb.New(4 * time.Second), "idle": durationpb.New(4 * time.Second), "operator": durationpb.New(8 * time.Second),
+			"processing": durationpb.New(4 * time.Second), "idle": durationpb.New(4 * time.Second),
+			"operator": durationpb.New(8 * time.Second),
 		},
 	}
 	f := &clitest.Engine{Insight: resp}
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "explain", "demo", "o-1")
-	clitest.WantLines(t, out, "waits for  operator", "now        It broke.", "next       Nothing.", "unblock    A repair.", "time       operator 8s, idle 4s, processing 4s",
+	clitest.WantLines(t, out, "waits for  operator", "now        It broke.", "next       Nothing.",
+		"unblock    A repair.", "time       operator 8s, idle 4s, processing 4s",
 		"2026-11-20T12:00:00.000Z  4s   processing  1     ████████                          INIT",
 		"2026-11-20T12:00:04.000Z  4s   idle                      ········",
 		"2026-11-20T12:00:08.000Z  8s…  operator                          ░░░░░░░░░░░░░░░░  ERROR")
@@ -41,10 +44,13 @@ func TestExplain(t *testing.T) {
 	}
 	resp.Spans, resp.TimeByWhat = nil, nil
 	for n := range 30 {
-		resp.Spans = append(resp.Spans, &progressorv1.Span{What: "processing", TaskId: int64(n + 1), FromTime: at(n), ToTime: at(n), Detail: fmt.Sprint("call ", n+1, ".")})
+		resp.Spans = append(resp.Spans,
+			&progressorv1.Span{What: "processing", TaskId: int64(n + 1), FromTime: at(n), ToTime: at(n),
+				Detail: fmt.Sprint("call ", n+1, ".")})
 	}
 	out = p.OK(t, "explain", "demo", "o-1")
-	if strings.Contains(out, "call 10.") || !strings.Contains(out, "call 11.") || !strings.Contains(out, "without the first 10 spans") {
+	if strings.Contains(out, "call 10.") || !strings.Contains(out, "call 11.") ||
+		!strings.Contains(out, "without the first 10 spans") {
 		t.Errorf("want only the newest 20 spans:\n%s", out)
 	}
 	clitest.WantLines(t, p.OK(t, "explain", "demo", "o-1", "--all"), "call 1.")

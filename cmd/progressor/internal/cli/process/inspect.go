@@ -72,7 +72,8 @@ func printProcess(a *cli.App, p *progressorv1.Process) error {
 	}
 	if len(p.GetTimers()) > 0 {
 		fmt.Fprintln(a.Stdout, "\ntimers")
-		if err := output.PrintRows(a.Stdout, table.Row{"timer", "fires", "does", "status"}, timerRows(p.GetTimers())); err != nil {
+		if err := output.PrintRows(a.Stdout, table.Row{"timer", "fires", "does", "status"},
+			timerRows(p.GetTimers())); err != nil {
 			return err
 		}
 	}
@@ -116,7 +117,8 @@ func timerRows(timers []*progressorv1.Timer) []table.Row {
 func eventRows(events []*progressorv1.Event) []table.Row {
 	var rows []table.Row
 	for _, e := range events {
-		rows = append(rows, table.Row{e.GetEventId(), output.ID(e.GetTaskId()), output.Time(e.GetTimestamp()), output.Payload(e.GetPayload(), output.CellLimit)})
+		rows = append(rows, table.Row{e.GetEventId(), output.ID(e.GetTaskId()), output.Time(e.GetTimestamp()),
+			output.Payload(e.GetPayload(), output.CellLimit)})
 	}
 	return rows
 }
@@ -151,25 +153,29 @@ than AND.
 
 func (c *listCmd) Run(a *cli.App) error {
 	filter := ""
-	if err := cli.SetEnum("--status", c.Status, func(s progressorv1.ProcessStatus) { filter = "status = " + output.Enum(s) }); err != nil {
+	if err := cli.SetEnum("--status", c.Status,
+		func(s progressorv1.ProcessStatus) { filter = "status = " + output.Enum(s) }); err != nil {
 		return err
 	}
 	filter = cli.Both(cli.Both(filter, c.Match), c.Filter)
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListProcessesResponse, error) {
-		return c.Client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
-			Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.ListProcessesResponse) error {
-		var rows []table.Row
-		for _, p := range all.GetProcesses() {
-			rows = append(rows, table.Row{
-				output.OneLine(p.GetProcessId()), output.Enum(p.GetStatus()), output.Time(p.GetStatusChangedTime()), output.Time(p.GetCreatedTime()),
-				p.GetLastEventId(), output.Message(p.GetMetadata(), output.CellLimit), output.OneLine(p.GetDetail()),
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListProcessesResponse, error) {
+			return c.Client().Process.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
+				Namespace: c.NS, Filter: filter, OrderBy: c.OrderBy, PageSize: c.PageSize, PageToken: token,
 			})
-		}
-		header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
-		return output.PrintRows(a.Stdout, header, rows)
-	})
+		}, func(all *progressorv1.ListProcessesResponse) error {
+			var rows []table.Row
+			for _, p := range all.GetProcesses() {
+				rows = append(rows, table.Row{
+					output.OneLine(p.GetProcessId()), output.Enum(p.GetStatus()), output.Time(p.GetStatusChangedTime()),
+					output.Time(p.GetCreatedTime()),
+					p.GetLastEventId(), output.Message(p.GetMetadata(), output.CellLimit),
+					output.OneLine(p.GetDetail()),
+				})
+			}
+			header := table.Row{"process", "status", "since", "created", "events", "metadata", "detail"}
+			return output.PrintRows(a.Stdout, header, rows)
+		})
 }
 
 type traceCmd struct {
@@ -188,25 +194,27 @@ their own rows, with the time of the failure: the newest 10 of each task.
 }
 
 func (c *traceCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.TraceProcessResponse, error) {
-		return c.Client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
-			Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: token,
-		})
-	}, func(all *progressorv1.TraceProcessResponse) error {
-		var rows []table.Row
-		for _, t := range all.GetTasks() {
-			for _, f := range t.GetFailures() {
-				rows = append(rows, failedAttemptRow(t, f))
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.TraceProcessResponse, error) {
+			return c.Client().Process.TraceProcess(ctx, &progressorv1.TraceProcessRequest{
+				Namespace: c.NS, ProcessId: c.ID, PageSize: c.PageSize, PageToken: token,
+			})
+		}, func(all *progressorv1.TraceProcessResponse) error {
+			var rows []table.Row
+			for _, t := range all.GetTasks() {
+				for _, f := range t.GetFailures() {
+					rows = append(rows, failedAttemptRow(t, f))
+				}
+				rows = append(rows, traceRow(t))
 			}
-			rows = append(rows, traceRow(t))
-		}
-		header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
-		if at := all.GetHistoryRestartedTime(); at != nil {
-			fmt.Fprintf(a.Stdout, "The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",
-				output.Time(at), all.GetFirstEventId())
-		}
-		return output.PrintRows(a.Stdout, header, rows)
-	})
+			header := table.Row{"task", "type", "status", "attempt", "scheduled", "took", "args", "outcome", "events"}
+			if at := all.GetHistoryRestartedTime(); at != nil {
+				fmt.Fprintf(a.Stdout,
+					"The history was restarted at %s. It begins with event %d; earlier events and tasks are removed.\n",
+					output.Time(at), all.GetFirstEventId())
+			}
+			return output.PrintRows(a.Stdout, header, rows)
+		})
 }
 
 // failedAttemptRow shows an attempt that was repeated, at the time of its failure.

@@ -31,9 +31,10 @@ func (c *cancelCmd) Run(a *cli.App) error {
 	if c.Grace != nil {
 		req.Grace = durationpb.New(*c.Grace)
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.CancelProcess, req, func(resp *progressorv1.CancelProcessResponse) error {
-		return printProcess(a, resp.GetProcess())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.CancelProcess, req,
+		func(resp *progressorv1.CancelProcessResponse) error {
+			return printProcess(a, resp.GetProcess())
+		})
 }
 
 type suspendCmd struct {
@@ -51,9 +52,11 @@ timers wait, and calls are refused.
 }
 
 func (c *suspendCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.SuspendProcess, &progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason}, func(resp *progressorv1.SuspendProcessResponse) error {
-		return printProcess(a, resp.GetProcess())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.SuspendProcess,
+		&progressorv1.SuspendProcessRequest{Namespace: c.NS, ProcessId: c.ID, Reason: c.Reason},
+		func(resp *progressorv1.SuspendProcessResponse) error {
+			return printProcess(a, resp.GetProcess())
+		})
 }
 
 type resumeCmd struct {
@@ -68,9 +71,11 @@ func (resumeCmd) Help() string {
 }
 
 func (c *resumeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.ResumeProcess, &progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID}, func(resp *progressorv1.ResumeProcessResponse) error {
-		return printProcess(a, resp.GetProcess())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.ResumeProcess,
+		&progressorv1.ResumeProcessRequest{Namespace: c.NS, ProcessId: c.ID},
+		func(resp *progressorv1.ResumeProcessResponse) error {
+			return printProcess(a, resp.GetProcess())
+		})
 }
 
 type restartHistoryCmd struct {
@@ -91,9 +96,10 @@ running task belongs to the new history.
 
 func (c *restartHistoryCmd) Run(a *cli.App) error {
 	req := &progressorv1.RestartHistoryRequest{Namespace: c.NS, ProcessId: c.ID}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.RestartHistory, req, func(resp *progressorv1.RestartHistoryResponse) error {
-		return printProcess(a, resp.GetProcess())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.RestartHistory, req,
+		func(resp *progressorv1.RestartHistoryResponse) error {
+			return printProcess(a, resp.GetProcess())
+		})
 }
 
 type removeCmd struct {
@@ -111,7 +117,10 @@ output of get -o json can be put again, as RUNNING or in ERROR.
 }
 
 func (c *removeCmd) Run(a *cli.App) error {
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.RemoveProcess, &progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID}, func(resp *progressorv1.RemoveProcessResponse) error {
-		return output.PrintFields(a.Stdout, output.Field{"process", output.OneLine(c.NS + "/" + c.ID)}, output.Field{"status", "removed"})
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.RemoveProcess,
+		&progressorv1.RemoveProcessRequest{Namespace: c.NS, ProcessId: c.ID},
+		func(resp *progressorv1.RemoveProcessResponse) error {
+			return output.PrintFields(a.Stdout, output.Field{"process", output.OneLine(c.NS + "/" + c.ID)},
+				output.Field{"status", "removed"})
+		})
 }

@@ -96,11 +96,14 @@ func (c *startCmd) Run(a *cli.App) error {
 // that has never started.
 func ofStart(err error) error {
 	d := client.Detail(err)
-	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED || d.GetProcessStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
+	if d.GetReason() != progressorv1.ErrorDetail_REASON_TASK_FAILED ||
+		d.GetProcessStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_ERROR {
 		return err
 	}
 	args := output.ShellWord(d.GetNamespace()) + " " + output.ShellWord(d.GetProcessId())
-	return &cli.Advised{Err: err, Next: fmt.Sprintf("progressor remove %s, and start it again; or progressor repair %s --args …, if its processor can repair it", args, args)}
+	return &cli.Advised{Err: err,
+		Next: fmt.Sprintf("progressor remove %s, and start it again; or progressor repair %s --args …, if its "+
+			"processor can repair it", args, args)}
 }
 
 type callCmd struct {
@@ -274,17 +277,21 @@ func taskOutcome(task *progressorv1.Task, asked time.Duration) error {
 	switch task.GetStatus() {
 	case progressorv1.TaskStatus_TASK_STATUS_FINISHED:
 		if r := task.GetRejection(); r != nil {
-			return &cli.CodedError{Code: cli.ExitRejected, Err: fmt.Errorf("task %d was rejected: %s", task.GetTaskId(), r.GetReason())}
+			return &cli.CodedError{Code: cli.ExitRejected,
+				Err: fmt.Errorf("task %d was rejected: %s", task.GetTaskId(), r.GetReason())}
 		}
 		return nil
 	case progressorv1.TaskStatus_TASK_STATUS_ERROR:
-		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: fmt.Errorf("task %d failed: %s", task.GetTaskId(), task.GetFailure().GetReason())}
+		return &cli.CodedError{Code: cli.ExitTaskFailed,
+			Err: fmt.Errorf("task %d failed: %s", task.GetTaskId(), task.GetFailure().GetReason())}
 	case progressorv1.TaskStatus_TASK_STATUS_CANCELLED:
 		next := "progressor get " + output.ShellWord(task.GetNamespace()) + " " + output.ShellWord(task.GetProcessId())
-		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: fmt.Errorf("task %d was cancelled", task.GetTaskId()), Next: next}
+		return &cli.CodedError{Code: cli.ExitTaskFailed, Err: fmt.Errorf("task %d was cancelled", task.GetTaskId()),
+			Next: next}
 	}
 	if asked == 0 {
 		return nil
 	}
-	return &cli.CodedError{Code: cli.ExitTimeout, Err: fmt.Errorf("task %d is %s after %s; it continues", task.GetTaskId(), output.Enum(task.GetStatus()), asked)}
+	return &cli.CodedError{Code: cli.ExitTimeout,
+		Err: fmt.Errorf("task %d is %s after %s; it continues", task.GetTaskId(), output.Enum(task.GetStatus()), asked)}
 }

@@ -21,13 +21,16 @@ func TestStart(t *testing.T) {
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "start", "demo", "--args", `{"item": "book"}`)
 	clitest.WantLines(t, out, "process   demo/p-1", "task      1", `response  {"item":"book"}`)
-	clitest.WantRequest(t, f.Last, &progressorv1.StartRequest{Namespace: "demo", Args: []byte(`{"item": "book"}`), Wait: progressorv1.Wait_WAIT_COMPLETED})
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.StartRequest{Namespace: "demo", Args: []byte(`{"item": "book"}`),
+			Wait: progressorv1.Wait_WAIT_COMPLETED})
 
 	p.OK(t, "start", "demo", "o-1", "--accepted", "--timeout", "5s", "--limit", "0", "--backward", "--priority", "-3",
 		"--start-time", "2030-01-02T03:04:05Z", "--context", "c", "-k", "key-1")
 	limit := int32(0)
 	clitest.WantRequest(t, f.Last, &progressorv1.StartRequest{
-		Namespace: "demo", ProcessId: "o-1", Wait: progressorv1.Wait_WAIT_ACCEPTED, Timeout: durationpb.New(5 * time.Second),
+		Namespace: "demo", ProcessId: "o-1", Wait: progressorv1.Wait_WAIT_ACCEPTED,
+		Timeout:   durationpb.New(5 * time.Second),
 		Range:     &progressorv1.HistoryRange{Limit: &limit, Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD},
 		StartTime: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), Context: []byte("c"), Priority: -3,
 	})
@@ -89,8 +92,10 @@ func order() *progressorv1.Process {
 	return &progressorv1.Process{
 		Namespace: "demo", ProcessId: "o-1", Status: progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
 		Detail: "no book\nleft", CorruptedBy: 7, AuxState: []byte(`{"n": 1}`), LastEventId: 2, CreatedTime: at,
-		History: []*progressorv1.Event{{EventId: 1, TaskId: 1, Timestamp: at, Payload: []byte("reserved")}, {EventId: 2, TaskId: 2, Payload: []byte{0}}},
-		Timers:  []*progressorv1.Timer{{FireTime: at, Status: progressorv1.TaskStatus_TASK_STATUS_WAITING}, {Name: "old", FireTime: at, Remove: true}},
+		History: []*progressorv1.Event{{EventId: 1, TaskId: 1, Timestamp: at, Payload: []byte("reserved")},
+			{EventId: 2, TaskId: 2, Payload: []byte{0}}},
+		Timers: []*progressorv1.Timer{{FireTime: at, Status: progressorv1.TaskStatus_TASK_STATUS_WAITING},
+			{Name: "old", FireTime: at, Remove: true}},
 	}
 }
 
@@ -98,13 +103,15 @@ func TestGet(t *testing.T) {
 	f := &clitest.Engine{Process: order()}
 	p := clitest.Serve(t, newCommands, f)
 	out := p.OK(t, "get", "demo", "o-1", "--offset", "5", "--backward")
-	clitest.WantLines(t, out, "status         ERROR", `detail         no book\nleft`, "corrupted by   task 7", `state          {"n":1}`,
+	clitest.WantLines(t, out, "status         ERROR", `detail         no book\nleft`, "corrupted by   task 7",
+		`state          {"n":1}`,
 		"(default)  2026-11-20T12:00:00.000Z  timeout  WAITING", "old        2026-11-20T12:00:00.000Z  remove",
 		"1      1     2026-11-20T12:00:00.000Z  reserved", "base64:AA==")
 	offset := int64(5)
-	clitest.WantRequest(t, f.Last, &progressorv1.GetProcessRequest{Namespace: "demo", ProcessId: "o-1", Range: &progressorv1.HistoryRange{
-		Offset: &offset, Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD,
-	}})
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.GetProcessRequest{Namespace: "demo", ProcessId: "o-1", Range: &progressorv1.HistoryRange{
+			Offset: &offset, Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD,
+		}})
 }
 
 func TestGetThenPut(t *testing.T) {
@@ -121,9 +128,11 @@ func TestGetThenPut(t *testing.T) {
 		Namespace: "other", ProcessId: "o-2", Status: want.GetStatus(), Detail: "moved", AuxState: want.GetAuxState(),
 		History: want.GetHistory(), Timers: want.GetTimers(),
 	})
-	p.OK(t, "put", "demo", "o-3", "--event", "one, two", "--event", "three", "--aux-state", "s", "--metadata", `{"a":1}`)
+	p.OK(t, "put", "demo", "o-3", "--event", "one, two", "--event", "three", "--aux-state", "s", "--metadata",
+		`{"a":1}`)
 	got := f.Last.(*progressorv1.PutProcessRequest)
-	if len(got.GetHistory()) != 2 || string(got.GetHistory()[0].GetPayload()) != "one, two" || got.GetHistory()[1].GetEventId() != 2 ||
+	if len(got.GetHistory()) != 2 || string(got.GetHistory()[0].GetPayload()) != "one, two" ||
+		got.GetHistory()[1].GetEventId() != 2 ||
 		got.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || got.GetMetadata().AsMap()["a"] != 1.0 {
 		t.Errorf("request = %v", got)
 	}
@@ -160,14 +169,16 @@ func TestList(t *testing.T) {
 		}
 	}
 	var all struct{ Processes []any }
-	if err := json.Unmarshal([]byte(p.OK(t, "list", "demo", "--all", "-o", "json")), &all); err != nil || len(all.Processes) != 2 {
+	if err := json.Unmarshal([]byte(p.OK(t, "list", "demo", "--all", "-o", "json")), &all); err != nil ||
+		len(all.Processes) != 2 {
 		t.Errorf("%d processes, %v", len(all.Processes), err)
 	}
 	f.Pages[0] = &progressorv1.ListProcessesResponse{}
 	if out := p.OK(t, "list", "demo"); out != "none\n" {
 		t.Errorf("output = %q", out)
 	}
-	if r := p.Run(t, "list", "demo", "--status", "broken"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "known: INIT, RUNNING") {
+	if r := p.Run(t, "list", "demo", "--status", "broken"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "known: INIT, RUNNING") {
 		t.Errorf("code %d: %s", r.Code, r.Stderr)
 	}
 }
@@ -176,22 +187,26 @@ func TestTraceAndAwait(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	failed := &progressorv1.Task{
 		TaskId: 7, Namespace: "demo", ProcessId: "o-1", Type: progressorv1.TaskType_TASK_TYPE_CALL, Attempt: 1,
-		Status: progressorv1.TaskStatus_TASK_STATUS_ERROR, Failure: &progressorv1.Failure{Reason: "out_of_stock", Message: "no book"},
+		Status:      progressorv1.TaskStatus_TASK_STATUS_ERROR,
+		Failure:     &progressorv1.Failure{Reason: "out_of_stock", Message: "no book"},
 		RunningTime: timestamppb.New(at), FinishedTime: timestamppb.New(at.Add(1500 * time.Microsecond)),
 		Events: []*progressorv1.Event{{EventId: 4}, {EventId: 5}},
 	}
 	f := &clitest.Engine{Tasks: []*progressorv1.Task{failed}}
 	p := clitest.Serve(t, newCommands, f)
-	clitest.WantLines(t, p.OK(t, "trace", "demo", "o-1"), "7     CALL  ERROR", "1.5ms", "failure out_of_stock: no book  4 5")
+	clitest.WantLines(t, p.OK(t, "trace", "demo", "o-1"), "7     CALL  ERROR", "1.5ms",
+		"failure out_of_stock: no book  4 5")
 
 	r := p.Run(t, "await", "demo", "o-1", "--task", "7")
-	if r.Code != cli.ExitTaskFailed || !strings.Contains(r.Stdout, "status         ERROR") || r.Stderr != "progressor: task 7 failed: out_of_stock\n" {
+	if r.Code != cli.ExitTaskFailed || !strings.Contains(r.Stdout, "status         ERROR") ||
+		r.Stderr != "progressor: task 7 failed: out_of_stock\n" {
 		t.Errorf("%+v", r)
 	}
 	failed.Status, failed.Failure = progressorv1.TaskStatus_TASK_STATUS_WAITING, nil
 	for _, timeout := range []string{"20ms", "1ns"} { // with 1ns, no response arrives in time
 		r := p.Run(t, "await", "demo", "o-1", "-k", "key", "--timeout", timeout)
-		if r.Code != cli.ExitTimeout || !strings.Contains(r.Stdout, "status         WAITING") || r.Stderr != "progressor: task 7 is WAITING after "+timeout+"; it continues\n" {
+		if r.Code != cli.ExitTimeout || !strings.Contains(r.Stdout, "status         WAITING") ||
+			r.Stderr != "progressor: task 7 is WAITING after "+timeout+"; it continues\n" {
 			t.Errorf("%+v", r)
 		}
 	}

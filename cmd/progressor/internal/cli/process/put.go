@@ -29,7 +29,7 @@ func (putCmd) Help() string {
 values of the file or replace them. A process is put as RUNNING or in ERROR; if the file has another
 status, set --status.
 
-    progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"order":"A-9","state":"reserved","total":100}' --timer 1h
+    progressor put demo order-9 --event '{"type":"reserved"}' --aux-state '{"state":"reserved","total":100}' --timer 1h
     progressor get demo order-1 -o json | progressor put demo order-1-copy -f - --status running`
 }
 
@@ -48,9 +48,10 @@ func (c *putCmd) Run(a *cli.App) error {
 	if err := c.apply(a, req); err != nil {
 		return err
 	}
-	return cli.Ask(a, c.OutputFlag, c.Client().Process.PutProcess, req, func(resp *progressorv1.PutProcessResponse) error {
-		return printProcess(a, resp.GetProcess())
-	})
+	return cli.Ask(a, c.OutputFlag, c.Client().Process.PutProcess, req,
+		func(resp *progressorv1.PutProcessResponse) error {
+			return printProcess(a, resp.GetProcess())
+		})
 }
 
 // apply sets the values of the flags in the request.
@@ -60,9 +61,12 @@ func (c *putCmd) apply(a *cli.App, req *progressorv1.PutProcessRequest) error {
 		return err
 	}
 	switch s := req.GetStatus(); s {
-	case progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR, progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED:
+	case progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING, progressorv1.ProcessStatus_PROCESS_STATUS_ERROR,
+		progressorv1.ProcessStatus_PROCESS_STATUS_UNSPECIFIED:
 	default:
-		return cli.UsageError(fmt.Errorf("--status: must be running or error: a process cannot be put as %s, which the file contains", output.Enum(s)))
+		return cli.UsageError(
+			fmt.Errorf("--status: must be running or error: a process cannot be put as %s, which the file contains",
+				output.Enum(s)))
 	}
 	if req.GetStatus() == 0 {
 		req.Status = progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING
@@ -85,7 +89,8 @@ func (c *putCmd) apply(a *cli.App, req *progressorv1.PutProcessRequest) error {
 		if err != nil {
 			return err
 		}
-		req.History = append(req.History, &progressorv1.Event{EventId: int64(len(req.GetHistory()) + 1), Payload: payload})
+		req.History = append(req.History,
+			&progressorv1.Event{EventId: int64(len(req.GetHistory()) + 1), Payload: payload})
 	}
 	if c.Timer != "" {
 		at, err := cli.TimeFrom("--timer", c.Timer)

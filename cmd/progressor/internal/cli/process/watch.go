@@ -47,8 +47,10 @@ func updateLine(u *progressorv1.WatchProcessResponse) string {
 		return fmt.Sprintf("%s  %-10s  %-9s  %s", output.Time(at), what, by, rest)
 	}
 	if e := u.GetEvent(); e != nil {
-		return line(e.GetTimestamp(), fmt.Sprint("event ", e.GetEventId()), taskName(e.GetTaskId()), output.Payload(e.GetPayload(), 0))
+		return line(e.GetTimestamp(), fmt.Sprint("event ", e.GetEventId()), taskName(e.GetTaskId()),
+			output.Payload(e.GetPayload(), 0))
 	}
 	p := u.GetProcess()
-	return line(p.GetStatusChangedTime(), output.Enum(p.GetStatus()), taskName(p.GetCorruptedBy()), output.OneLine(p.GetDetail()))
+	return line(p.GetStatusChangedTime(), output.Enum(p.GetStatus()), taskName(p.GetCorruptedBy()),
+		output.OneLine(p.GetDetail()))
 }

@@ -38,7 +38,9 @@ func exactNumbers(node *yaml.Node, path string, bits int) error {
 		case !ok || n.CmpAbs(big.NewInt(1<<53)) <= 0:
 		case bits == 64 && (n.IsInt64() || n.IsUint64()):
 		case bits == 64:
-			return fmt.Errorf("line %d: %s: the integer %.40s has more than 64 bits and would lose digits: write it as a string", node.Line, path, node.Value)
+			return fmt.Errorf(
+				"line %d: %s: the integer %.40s has more than 64 bits and would lose digits: write it as a string",
+				node.Line, path, node.Value)
 		default:
 			return fmt.Errorf("line %d: %s: %s", node.Line, path, digits.Lost(node.Value))
 		}

@@ -20,7 +20,8 @@ func TestLongIntegersInBytes(t *testing.T) {
 		}
 	}
 	for _, number := range []string{"18446744073709551616", "-18446744073709551616"} {
-		if text, err := read(number); err == nil || !strings.Contains(err.Error(), "line 1: args.n: the integer "+number+" has more than 64 bits") {
+		if text, err := read(number); err == nil ||
+			!strings.Contains(err.Error(), "line 1: args.n: the integer "+number+" has more than 64 bits") {
 			t.Errorf("%s: %s, %v", number, text, err)
 		}
 	}

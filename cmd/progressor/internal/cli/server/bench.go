@@ -15,6 +15,7 @@ func (c *benchCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Interruptible()
 	defer cancel()
 	return c.Command.Run(ctx, bench.Environment{
-		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Terminal: a.Terminal, JSON: c.JSON(), Version: cli.BuildVersion(),
+		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Terminal: a.Terminal, JSON: c.JSON(),
+		Version: cli.BuildVersion(),
 	})
 }

@@ -53,21 +53,24 @@ func (c *configPrintCmd) Run(a *cli.App, ctx *kong.Context) error {
 		insertSetting(root, strings.Split(configfile.Key(flag.Name), "."), value, a.Source(ctx, flag))
 	}
 	if len(a.ConfigFile().Namespaces) > 0 {
-		list, err := listNode(a.ConfigFile().Namespaces, func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
+		list, err := listNode(a.ConfigFile().Namespaces,
+			func(n configfile.Namespace) *progressorv1.Namespace { return redactNamespace(n.Namespace) })
 		if err != nil {
 			return fmt.Errorf("namespaces as YAML: %w", err)
 		}
 		root.Content = append(root.Content, scalar("namespaces", ""), list)
 	}
 	if len(a.ConfigFile().Templates) > 0 {
-		list, err := listNode(a.ConfigFile().Templates, func(t configfile.Template) *progressorv1.Template { return t.Template })
+		list, err := listNode(a.ConfigFile().Templates,
+			func(t configfile.Template) *progressorv1.Template { return t.Template })
 		if err != nil {
 			return fmt.Errorf("templates as YAML: %w", err)
 		}
 		root.Content = append(root.Content, scalar("templates", ""), list)
 	}
 	if len(a.ConfigFile().Crons) > 0 {
-		list, err := listNode(a.ConfigFile().Crons, func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
+		list, err := listNode(a.ConfigFile().Crons,
+			func(c configfile.Cron) *progressorv1.Cron { return redactCron(c.Cron) })
 		if err != nil {
 			return fmt.Errorf("crons as YAML: %w", err)
 		}
@@ -206,6 +209,7 @@ func (c *configCheckCmd) Run(a *cli.App) error {
 	}
 	a.WarnUnknown()
 	_, err := fmt.Fprintf(a.Stdout, "the configuration is valid: %s, %s, %s\n",
-		output.Counted(len(a.ConfigFile().Namespaces), "namespace"), output.Counted(len(a.ConfigFile().Crons), "cron"), output.Counted(len(a.ConfigFile().Templates), "template"))
+		output.Counted(len(a.ConfigFile().Namespaces), "namespace"), output.Counted(len(a.ConfigFile().Crons), "cron"),
+		output.Counted(len(a.ConfigFile().Templates), "template"))
 	return err
 }

@@ -89,7 +89,8 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	}
 	server, err := pgembed.Start(ctx, pgembed.Config{Dir: filepath.Join(dir, "postgres"), Logger: log})
 	if errors.Is(err, pgembed.ErrInUse) {
-		return &cli.CodedError{Err: fmt.Errorf("--data-dir: %w", err), Code: cli.ExitConflict, Next: "stop the progressor dev that runs there, or use another --data-dir and --listen"}
+		return &cli.CodedError{Err: fmt.Errorf("--data-dir: %w", err), Code: cli.ExitConflict,
+			Next: "stop the progressor dev that runs there, or use another --data-dir and --listen"}
 	}
 	if err != nil {
 		return err
@@ -106,10 +107,13 @@ func (c *devCmd) serve(ctx context.Context, a *cli.App, log *slog.Logger, listen
 	defer cancel(nil)
 	go keepPostgres(engineCtx, cancel, server, log)
 	n := &node{
-		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		log: log, listener: listener, dsn: server.DSN(), pool: c.DB, engine: c.Engine, tracing: c.Tracing,
+		getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
 		prepare: putDemoNamespaces,
 		ready: func() {
-			fmt.Fprint(a.Stdout, banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console), a.ConfigFile().Namespaces))
+			fmt.Fprint(a.Stdout,
+				banner(listener.Addr().String(), c.DataDir, server.Version(), rpc.Console(c.Console),
+					a.ConfigFile().Namespaces))
 		},
 	}
 	if c.DemoFlow {
@@ -186,7 +190,8 @@ func putDemoNamespaces(ctx context.Context, eng *engine.Engine) error {
 		_, err := eng.GetNamespace(ctx, namespace)
 		if errors.Is(err, process.ErrNamespaceNotFound) {
 			_, err = eng.PutNamespace(ctx, &progressorv1.Namespace{
-				Namespace: namespace, Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{
+				Namespace: namespace,
+				Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Builtin{
 					Builtin: &progressorv1.BuiltinProcessor{Name: builtin},
 				}}, Retention: durationpb.New(devRetention),
 			})
@@ -245,7 +250,8 @@ To try, in another terminal:
 
 `
 	return strings.NewReplacer(
-		"${program}", invocation(), "${version}", cli.BuildVersion(), "${console}", shown, "${url}", url, "${dir}", dir, "${flag}", flag, "${postgres}", fmt.Sprint(postgres),
+		"${program}", invocation(), "${version}", cli.BuildVersion(), "${console}", shown, "${url}", url, "${dir}", dir,
+		"${flag}", flag, "${postgres}", fmt.Sprint(postgres),
 		"${namespaces}", namespaces,
 	).Replace(text)
 }

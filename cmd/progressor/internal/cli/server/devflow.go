@@ -19,14 +19,17 @@ const demoFlow = `
 namespace: demo
 type: order
 name: An order, from its check to its parcels
-description: An order is checked, reserved, charged and shipped, parcel by parcel; a large one needs the approval of a person.
+description: >-
+  An order is checked, reserved, charged and shipped, parcel by parcel; a large one needs the
+  approval of a person.
 payload_schema:
   type: object
   required: [order, total, parcels]
   properties:
     order: {type: string, minLength: 1}
     total: {type: number, exclusiveMinimum: 0, description: "From 1000, a person must approve the order"}
-    address: {type: string, description: "Without an address, the parcels cannot be shipped, and the completed steps are undone"}
+    address: {type: string, description: "Without an address, the parcels cannot be
+      shipped, and the completed steps are undone"}
     parcels:
       type: array
       minItems: 1
@@ -83,7 +86,8 @@ result: {order: "${payload.order}"}
 // demoRuns are started with the template: one succeeds, one waits for a person, and one fails and
 // is undone.
 var demoRuns = []string{
-	`{"order": "A-1", "total": 40, "address": "Lime Street 1", "parcels": [{"sku": "tea", "count": 2}, {"sku": "mug", "count": 1}]}`,
+	`{"order": "A-1", "total": 40, "address": "Lime Street 1", "parcels": [{"sku": "tea", "count": 2}, ` +
+		`{"sku": "mug", "count": 1}]}`,
 	`{"order": "A-2", "total": 1200, "address": "Lime Street 2", "parcels": [{"sku": "samovar", "count": 1}]}`,
 	`{"order": "A-3", "total": 90, "parcels": [{"sku": "tea", "count": 1}, {"sku": "cake", "count": 3}]}`,
 }
@@ -107,7 +111,9 @@ func beginDemoFlow(ctx context.Context, all *flows.Flows) error {
 			return fmt.Errorf("run of the demo: %w", err)
 		}
 		_, err := all.Start(ctx, &progressorv1.StartRunRequest{
-			Namespace: t.GetNamespace(), Type: t.GetType(), RunId: v.GetStructValue().GetFields()["order"].GetStringValue(), Scope: "customer", ScopeId: "ada", Payload: v,
+			Namespace: t.GetNamespace(), Type: t.GetType(),
+			RunId: v.GetStructValue().GetFields()["order"].GetStringValue(), Scope: "customer", ScopeId: "ada",
+			Payload: v,
 		}, process.Actor{Name: "demo"})
 		if err != nil && !errors.Is(err, process.ErrRunExists) {
 			return fmt.Errorf("run of the demo: %w", err)

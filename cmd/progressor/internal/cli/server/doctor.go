@@ -140,7 +140,9 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 		{"indexes", e.lookAtIndexes}, {"tables", e.lookAtTables}, {"nodes", e.lookAtNodes},
 		{"transaction IDs", e.lookAtFreezing}, {"queues", e.lookAtQueues}, {"idempotency keys", e.lookAtKeys},
 		{"failing tasks", e.lookAtFailing},
-		{"transactions", func(ctx context.Context, conn *pgx.Conn) error { return e.lookAtTransactions(ctx, conn, long) }},
+		{"transactions", func(ctx context.Context, conn *pgx.Conn) error {
+			return e.lookAtTransactions(ctx, conn, long)
+		}},
 	}
 	for _, l := range looks {
 		err := l.look(ctx, conn)
@@ -178,14 +180,19 @@ func (e *examination) judgeSchema(ctx context.Context, conn *pgx.Conn) error {
 	var refused *storage.SchemaError
 	switch {
 	case errors.As(err, &refused) && refused.Have < refused.Want:
-		e.violate("progressor migrate up", "the schema has version %d, this binary needs %d: the invariants were not checked", refused.Have, refused.Want)
+		e.violate("progressor migrate up",
+			"the schema has version %d, this binary needs %d: the invariants were not checked", refused.Have,
+			refused.Want)
 	case errors.As(err, &refused):
-		e.violate("run a newer progressor", "this binary, of schema version %d, cannot work with the schema, which has version %d: the invariants were not checked",
+		e.violate("run a newer progressor",
+			"this binary, of schema version %d, cannot work with the schema, which has version %d: the invariants "+
+				"were not checked",
 			refused.Want, refused.Have)
 	case err != nil:
 		return err
 	case !e.Schema.own():
-		e.warn("run the doctor of a newer progressor", "the schema has version %d, newer than this binary's %d but compatible: the invariants were not checked",
+		e.warn("run the doctor of a newer progressor",
+			"the schema has version %d, newer than this binary's %d but compatible: the invariants were not checked",
 			e.Schema.Version, e.Schema.Newest)
 	}
 	return nil
@@ -202,7 +209,8 @@ func (e *examination) checkInvariants(ctx context.Context, conn *pgx.Conn) error
 		e.violate("keep a copy of the database, and report a bug", "%s: %s: %s", v.Invariant, processName(v), v.Detail)
 	}
 	for _, name := range slices.Sorted(maps.Keys(report.Looked)) {
-		e.Invariants = append(e.Invariants, invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
+		e.Invariants = append(e.Invariants,
+			invariant{Name: name, Looked: report.Looked[name], Violations: broken[name]})
 	}
 	return nil
 }
@@ -219,9 +227,12 @@ func (e *examination) print(a *cli.App) error {
 	err := output.PrintFields(a.Stdout,
 		output.Field{"progressor", e.Version},
 		output.Field{"PostgreSQL", e.Server.Version},
-		output.Field{"database", fmt.Sprintf("%s, up since %s", e.Server.Database, e.Server.Started.UTC().Format(time.RFC3339))},
+		output.Field{"database",
+			fmt.Sprintf("%s, up since %s", e.Server.Database, e.Server.Started.UTC().Format(time.RFC3339))},
 		output.Field{"schema", fmt.Sprintf("version %d of %d", e.Schema.Version, e.Schema.Newest)},
-		output.Field{"connections", fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max, e.Connections.Progressor)},
+		output.Field{"connections",
+			fmt.Sprintf("%d of %d, %d of them progressor's", e.Connections.Used, e.Connections.Max,
+				e.Connections.Progressor)},
 		output.Field{"oldest xmin", e.OldestXmin.String()},
 		output.Field{"xid age", fmt.Sprintf("%d transactions, frozen at %d", e.Frozen.Age, e.Frozen.MaxAge)},
 	)
@@ -260,24 +271,29 @@ func (e *examination) sections() []section {
 	nodes := section{"nodes", table.Row{"node", "address", "version", "started", "last beat", "state"}, nil}
 	for _, n := range e.Nodes {
 		nodes.rows = append(nodes.rows, table.Row{
-			n.ID, output.OneLine(n.Address), output.OneLine(n.Version), n.Started.UTC().Format(time.RFC3339), fmt.Sprintf("%.1f s ago", n.BeatAge),
+			n.ID, output.OneLine(n.Address), output.OneLine(n.Version), n.Started.UTC().Format(time.RFC3339),
+			fmt.Sprintf("%.1f s ago", n.BeatAge),
 			output.NodeState(time.Duration(n.BeatAge*float64(time.Second)), &progressorv1.Node{
 				Draining: n.Draining, RequestsOnly: n.RequestsOnly,
 			}),
 		})
 	}
-	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"}, nil}
+	tables := section{"tables", table.Row{"table", "rows", "dead", "size", "indexes", "HOT updates", "last vacuum"},
+		nil}
 	for _, t := range e.Tables {
-		tables.rows = append(tables.rows, table.Row{t.Name, t.Live, t.Dead, t.Size, t.IndexSize, t.hot(), t.lastVacuum()})
+		tables.rows = append(tables.rows,
+			table.Row{t.Name, t.Live, t.Dead, t.Size, t.IndexSize, t.hot(), t.lastVacuum()})
 	}
 	settings := section{"settings", table.Row{"setting", "value", "remark"}, nil}
 	for _, s := range e.Settings {
 		settings.rows = append(settings.rows, table.Row{s.Name, s.Value, s.Remark})
 	}
-	transactions := section{"long transactions", table.Row{"pid", "open for", "state", "user", "application", "client"}, nil}
+	transactions := section{"long transactions", table.Row{"pid", "open for", "state", "user", "application", "client"},
+		nil}
 	for _, t := range e.Transactions {
 		transactions.rows = append(transactions.rows, table.Row{
-			t.PID, fmt.Sprintf("%.0f s", t.Age), t.State, output.OneLine(t.User), output.OneLine(t.Application), output.OneLine(t.Client),
+			t.PID, fmt.Sprintf("%.0f s", t.Age), t.State, output.OneLine(t.User), output.OneLine(t.Application),
+			output.OneLine(t.Client),
 		})
 	}
 	invariants := section{"invariants", table.Row{"invariant", "rows looked at", "violations"}, nil}

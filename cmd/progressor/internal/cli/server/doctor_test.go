@@ -18,7 +18,8 @@ func TestDoctorOnASoundDatabase(t *testing.T) {
 	dsn := storagetest.DSN(t)
 	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 	out := p.OK(t, "doctor")
-	clitest.WantLines(t, out, "PostgreSQL", fmt.Sprintf("schema version %[1]d of %[1]d", storage.SchemaVersion()), "INVARIANT", "processes", "violations: 0")
+	clitest.WantLines(t, out, "PostgreSQL", fmt.Sprintf("schema version %[1]d of %[1]d", storage.SchemaVersion()),
+		"INVARIANT", "processes", "violations: 0")
 	var found examination
 	if err := json.Unmarshal([]byte(p.OK(t, "doctor", "-o", "json")), &found); err != nil {
 		t.Fatal(err)
@@ -43,12 +44,14 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	for _, sql := range []string{
 		`DROP INDEX progressor.schedule_time`,
 		`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'progressor.schedule_place'::regclass`,
-		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', 'RUNNING', 3)`,
+		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', ` +
+			`'RUNNING', 3)`,
 		`INSERT INTO progressor.nodes (address, version) VALUES ('here:1', 'v1')`,
 		`INSERT INTO progressor.nodes (address, version, max_connections) VALUES ('there:1', 'v2', 100000)`,
 		`INSERT INTO progressor.schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time)
 		 SELECT 'n', 'p', nextval('progressor.task_ids'), 'NOTIFY', 'process', now() FROM generate_series(1, 10001)`,
-		`INSERT INTO progressor.messages (namespace, process_id, kind, created_time) VALUES ('n', 'q', 'notify', now() - interval '5 minutes')`,
+		`INSERT INTO progressor.messages (namespace, process_id, kind, created_time) VALUES ('n', 'q', 'notify', ` +
+			`now() - interval '5 minutes')`,
 		`INSERT INTO progressor.requests (request_id, namespace, process_id, task_id, fingerprint, created_time)
 		 VALUES (gen_random_uuid(), 'n', 'p', 0, '\x00', now() - interval '27 hours')`,
 	} {
@@ -64,7 +67,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	if r.Code != cli.ExitFailed || !strings.HasPrefix(r.Stderr, "progressor: doctor found ") {
 		t.Fatalf("code %d: %s", r.Code, r.Stderr)
 	}
-	clitest.WantLines(t, r.Stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX", ": n/p: ",
+	clitest.WantLines(t, r.Stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX",
+		": n/p: ",
 		" s: it holds back vacuum", "held by backend", "here:1 v1",
 		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns",
 		"10001 tasks wait in process n/p. Next: progressor explain n p",
@@ -98,10 +102,13 @@ func TestDoctorFindsFailingRuns(t *testing.T) {
 	for _, sql := range []string{
 		`INSERT INTO progressor.namespaces (namespace, config) VALUES ('n', '{}')`,
 		`INSERT INTO progressor.schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, attempt)
-		 SELECT 'n', id, 7, 'NOTIFY', 'time', now(), 8 FROM unnest(ARRAY['~flow/r 1', '~cron/nightly', '~bulk/b', '~run/x']) id`,
-		`INSERT INTO progressor.failed_attempts (namespace, process_id, task_id, attempt, reason, message, node_id, running_time,
+		 SELECT 'n', id, 7, 'NOTIFY', 'time', now(), 8
+		   FROM unnest(ARRAY['~flow/r 1', '~cron/nightly', '~bulk/b', '~run/x']) id`,
+		`INSERT INTO progressor.failed_attempts (namespace, process_id, task_id, attempt, reason, message,
+		  node_id, running_time,
 		   failed_time, first_scheduled_time)
-		 SELECT namespace, process_id, 7, 8, 'exception', 'no such table', 1, now(), now() - interval '125 s', now() FROM progressor.schedule`,
+		 SELECT namespace, process_id, 7, 8, 'exception', 'no such table', 1, now(), now() - interval '125 s',
+		   now() FROM progressor.schedule`,
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -110,8 +117,11 @@ func TestDoctorFindsFailingRuns(t *testing.T) {
 	p := clitest.Program{Commands: newCommands, Env: map[string]string{"PROGRESSOR_DB_DSN": dsn}}
 	out := p.Run(t, "doctor").Stdout
 	for object, id := range map[string]string{
-		"run n/r 1": "'~flow/r 1'", "cron n/nightly": "'~cron/nightly'", "bulk operation n/b": "'~bulk/b'", "run of a cron n/x": "'~run/x'",
+		"run n/r 1": "'~flow/r 1'", "cron n/nightly": "'~cron/nightly'", "bulk operation n/b": "'~bulk/b'",
+		"run of a cron n/x": "'~run/x'",
 	} {
-		clitest.WantLines(t, out, "- "+object+" has made no progress for 125 s: attempt 8 of its task 7 (NOTIFY) failed: exception: no such table. Next: progressor explain n "+id+"; look for the error")
+		clitest.WantLines(t, out,
+			"- "+object+" has made no progress for 125 s: attempt 8 of its task 7 (NOTIFY) failed: exception: no "+
+				"such table. Next: progressor explain n "+id+"; look for the error")
 	}
 }

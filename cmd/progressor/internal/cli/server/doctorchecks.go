@@ -26,7 +26,8 @@ type serverFacts struct {
 }
 
 func (e *examination) lookAtServer(ctx context.Context, conn *pgx.Conn) error {
-	return conn.QueryRow(ctx, `SELECT current_setting('server_version'), current_database(), pg_postmaster_start_time()`).
+	return conn.QueryRow(ctx,
+		`SELECT current_setting('server_version'), current_database(), pg_postmaster_start_time()`).
 		Scan(&e.Server.Version, &e.Server.Database, &e.Server.Started)
 }
 
@@ -50,7 +51,8 @@ var settingRemarks = []struct {
 	{"full_page_writes", "off", "a crash can destroy pages, unless the file system writes them atomically", "on"},
 	{"default_transaction_read_only", "on", "new connections cannot write", "off"},
 	{"autovacuum", "off", "the hot tables grow without limit", "on"},
-	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL", ""},
+	{"wal_init_zero", "on", "stalls of 60 to 90 ms for new WAL segments: set it off, or min_wal_size to an hour of WAL",
+		""},
 	{"idle_in_transaction_session_timeout", "0", "an abandoned transaction blocks vacuum without limit", ""},
 	{"min_wal_size", "", "", ""},
 	{"max_wal_size", "", "", ""},
@@ -61,7 +63,8 @@ var settingRemarks = []struct {
 func (e *examination) lookAtSettings(ctx context.Context, conn *pgx.Conn) error {
 	for _, s := range settingRemarks {
 		found := setting{Name: s.name}
-		if err := conn.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), '')`, s.name).Scan(&found.Value); err != nil {
+		if err := conn.QueryRow(ctx, `SELECT coalesce(current_setting($1, true), '')`,
+			s.name).Scan(&found.Value); err != nil {
 			return fmt.Errorf("setting %s: %w", s.name, err)
 		}
 		if found.Value == s.costs && s.costs != "" {
@@ -107,7 +110,8 @@ func (e *examination) lookAtConnections(ctx context.Context, conn *pgx.Conn) err
 		output.SilentAfter.Seconds(), formerMaxConnections).Scan(&nodes, &c.Engines)
 	if err == nil && c.Engines > c.Max {
 		e.warn("raise max_connections, or lower --db.scan-conns, --db.max-conns or the number of nodes",
-			"%s may open %d connections together, but PostgreSQL accepts %d", output.Counted(nodes, "node"), c.Engines, c.Max)
+			"%s may open %d connections together, but PostgreSQL accepts %d", output.Counted(nodes, "node"), c.Engines,
+			c.Max)
 	}
 	return err
 }
@@ -117,7 +121,8 @@ const formerMaxConnections = 19
 
 // namedIndex matches the statements of migrations that create and drop indexes, in order. An index
 // that is built concurrently is dropped first, in case an earlier attempt failed.
-var namedIndex = regexp.MustCompile(`(?i)(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\w+)`)
+var namedIndex = regexp.MustCompile(
+	`(?i)(CREATE|DROP)\s+(?:UNIQUE\s+)?INDEX\s+(?:CONCURRENTLY\s+)?(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(\w+)`)
 
 // expectedIndexes returns the named indexes of the migrations up to a version.
 func expectedIndexes(version int64) ([]string, error) {
@@ -158,7 +163,8 @@ func (e *examination) lookAtIndexes(ctx context.Context, conn *pgx.Conn) error {
 	valid := map[string]bool{}
 	var name string
 	var good bool
-	if _, err := pgx.ForEachRow(rows, []any{&name, &good}, func() error { valid[name] = good; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &good},
+		func() error { valid[name] = good; return nil }); err != nil {
 		return err
 	}
 	for name, good := range valid {
@@ -215,7 +221,8 @@ func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
 		SELECT s.relname, n_live_tup, n_dead_tup, pg_table_size(relid), pg_indexes_size(relid),
 		       pg_size_pretty(pg_table_size(relid)), pg_size_pretty(pg_indexes_size(relid)), n_tup_upd, n_tup_hot_upd,
 		       greatest(last_vacuum, last_autovacuum), age(c.relfrozenxid)
-		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'progressor' ORDER BY s.relname`)
+		FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid WHERE s.schemaname = 'progressor'
+		  ORDER BY s.relname`)
 	if err != nil {
 		return err
 	}
@@ -225,7 +232,8 @@ func (e *examination) lookAtTables(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, t := range e.Tables {
 		if t.Dead > 100_000 && t.Dead > 2*t.Live {
-			e.warn("check the oldest xmin below, and autovacuum", "table %s has %d dead rows and %d live ones", t.Name, t.Dead, t.Live)
+			e.warn("check the oldest xmin below, and autovacuum", "table %s has %d dead rows and %d live ones", t.Name,
+				t.Dead, t.Live)
 		}
 	}
 	return nil
@@ -248,7 +256,8 @@ func (e *examination) lookAtNodes(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		SELECT node_id, address, version, started_time, extract(epoch FROM statement_timestamp() - beat_time)::float8, draining,
+		SELECT node_id, address, version, started_time,
+		  extract(epoch FROM statement_timestamp() - beat_time)::float8, draining,
 		       coalesce((to_jsonb(n)->>'requests_only')::boolean, false) -- older schemas have no such column
 		FROM progressor.nodes n ORDER BY node_id`)
 	if err != nil {
@@ -272,10 +281,12 @@ type transaction struct {
 // ended.
 func (e *examination) lookAtTransactions(ctx context.Context, conn *pgx.Conn, long time.Duration) error {
 	rows, err := conn.Query(ctx, `
-		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''), coalesce(usename, ''),
+		SELECT pid, extract(epoch FROM statement_timestamp() - xact_start)::float8, coalesce(state, ''),
+		  coalesce(usename, ''),
 		       coalesce(application_name, ''), coalesce(client_addr::text, 'local')
 		FROM pg_stat_activity
-		WHERE xact_start < statement_timestamp() - make_interval(secs => $1) AND pid <> pg_backend_pid() AND backend_type NOT IN ('walsender', 'autovacuum worker')
+		WHERE xact_start < statement_timestamp() - make_interval(secs => $1) AND pid <> pg_backend_pid()
+		  AND backend_type NOT IN ('walsender', 'autovacuum worker')
 		ORDER BY xact_start`, long.Seconds())
 	if err != nil {
 		return err
@@ -309,12 +320,15 @@ func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {
 	var x xminHolder
 	err := conn.QueryRow(ctx, `
 		SELECT age(xmin), kind, who FROM (
-		  SELECT backend_xmin, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
-		  UNION ALL SELECT backend_xid, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
+		  SELECT backend_xmin, 'backend', format('pid %s (%s)', pid, application_name) FROM pg_stat_activity
+		    WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
+		  UNION ALL SELECT backend_xid, 'backend', format('pid %s (%s)', pid, application_name)
+		    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type <> 'autovacuum worker'
 		  UNION ALL SELECT xmin, 'replication slot', slot_name FROM pg_replication_slots
 		  UNION ALL SELECT catalog_xmin, 'replication slot', slot_name FROM pg_replication_slots
 		  UNION ALL SELECT transaction, 'prepared transaction', gid FROM pg_prepared_xacts
-		) AS holders(xmin, kind, who) WHERE xmin IS NOT NULL ORDER BY age(xmin) DESC LIMIT 1`).Scan(&x.Age, &x.Kind, &x.Who)
+		) AS holders(xmin, kind, who) WHERE xmin IS NOT NULL ORDER BY age(xmin) DESC LIMIT 1`).Scan(&x.Age, &x.Kind,
+		&x.Who)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil

@@ -52,17 +52,21 @@ func (f frozen) late() bool { return f.Age > min(f.MaxAge/4*5, failsafeAge) }
 func (e *examination) lookAtFreezing(ctx context.Context, conn *pgx.Conn) error {
 	f := &e.Frozen
 	err := conn.QueryRow(ctx, `
-		SELECT age(d.datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint, c.oid::regclass::text, age(c.relfrozenxid)
+		SELECT age(d.datfrozenxid), current_setting('autovacuum_freeze_max_age')::bigint,
+		  c.oid::regclass::text, age(c.relfrozenxid)
 		FROM pg_database d
 		CROSS JOIN LATERAL (
-		  SELECT oid, relfrozenxid FROM pg_class WHERE relkind IN ('r', 'm', 't') ORDER BY age(relfrozenxid) DESC LIMIT 1) c
+		  SELECT oid, relfrozenxid FROM pg_class WHERE relkind IN ('r', 'm', 't')
+		    ORDER BY age(relfrozenxid) DESC LIMIT 1) c
 		WHERE d.datname = current_database()`).Scan(&f.Age, &f.MaxAge, &f.OldestTable, &f.TableAge)
 	if err != nil {
 		return err
 	}
 	if f.late() {
-		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if this does not help, end the holder of the oldest xmin", f.OldestTable),
-			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL rejects writes at 2 billion. "+
+		e.warn(fmt.Sprintf("VACUUM (FREEZE) %s; if this does not help, end the holder of the oldest xmin",
+			f.OldestTable),
+			"the database is %d transactions old, and autovacuum freezes at %d: PostgreSQL rejects writes at 2 "+
+				"billion. "+
 				"The oldest table is %s with %d", f.Age, f.MaxAge, f.OldestTable, f.TableAge)
 	}
 	return nil
@@ -83,7 +87,8 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	var namespace, process string
 	var n int64
 	if _, err := pgx.ForEachRow(rows, []any{&namespace, &process, &n}, func() error {
-		e.warn(fmt.Sprintf("progressor explain %s %s; send fewer tasks, or make its processor faster", namespace, process),
+		e.warn(fmt.Sprintf("progressor explain %s %s; send fewer tasks, or make its processor faster", namespace,
+			process),
 			"%d tasks wait in process %s/%s", n, namespace, process)
 		return nil
 	}); err != nil {
@@ -101,8 +106,10 @@ func (e *examination) lookAtQueues(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var age float64
 	_, err = pgx.ForEachRow(rows, []any{&namespace, &process, &n, &age}, func() error {
-		e.warn("check that a node runs, that no other session has locked the process (pg_locks), and how many tasks wait in it",
-			"%s to process %s/%s not delivered, the oldest for %.0f s", output.Counted(int(n), "message"), namespace, process, age)
+		e.warn("check that a node runs, that no other session has locked the process (pg_locks), and how many tasks "+
+			"wait in it",
+			"%s to process %s/%s not delivered, the oldest for %.0f s", output.Counted(int(n), "message"), namespace,
+			process, age)
 		return nil
 	})
 	return err
@@ -146,7 +153,8 @@ func (e *examination) lookAtKeys(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var overdue float64
 	err := conn.QueryRow(ctx, `
-		SELECT coalesce(extract(epoch FROM statement_timestamp() - min(created_time)), 0)::float8 FROM requests`).Scan(&overdue)
+		SELECT coalesce(extract(epoch FROM statement_timestamp() - min(created_time)), 0)::float8 FROM requests`).Scan(
+		&overdue)
 	if late := overdue - keyRetention.Seconds(); err == nil && late > lateKeys.Seconds() {
 		e.warn("check that a node runs, and look for \"delete idempotency keys\" in its log",
 			"the oldest idempotency key has been kept for %.0f h beyond its retention", late/3600)

@@ -21,8 +21,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// checkFile returns the error that the engine would return for the namespaces, templates and crons of
-// the file.
+// checkFile returns the error that the engine would return for the namespaces, templates and crons
+// of the file.
 func checkFile(f *configfile.File) error {
 	node := engine.Config{Builtins: builtins(), Dial: remote.Dial}
 	for _, ns := range f.Namespaces {
@@ -74,7 +74,8 @@ func putCrons(ctx context.Context, all *crons.Crons, f *configfile.File, log *sl
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the program ends
 		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held):
-			log.Warn("cannot store a cron of the configuration file now", "namespace", c.GetNamespace(), "cron", c.GetCronId(), "cause", err)
+			log.Warn("cannot store a cron of the configuration file now", "namespace", c.GetNamespace(), "cron",
+				c.GetCronId(), "cause", err)
 		default:
 			return fmt.Errorf("configuration file %s: %w", f.Path, err)
 		}
@@ -94,8 +95,8 @@ func checkFileCron(c configfile.Cron) error {
 // time.
 const putTries = 5
 
-// putCron creates the cron if it is missing, and updates it if it differs. It sets paused only when it
-// creates the cron, because an operator may have paused it since.
+// putCron creates the cron if it is missing, and updates it if it differs. It sets paused only when
+// it creates the cron, because an operator may have paused it since.
 func putCron(ctx context.Context, all *crons.Crons, c configfile.Cron) error {
 	by := process.Actor{Name: "configuration file"}
 	for try := 1; ; try++ {

@@ -68,7 +68,8 @@ func (c *migrateUpCmd) Run(a *cli.App) error {
 		return err
 	}
 	if have, want := schemaVersion(states), storage.SchemaVersion(); have > want {
-		_, err = fmt.Fprintf(a.Stdout, "nothing to do: the schema has version %d, newer than this program's %d\n", have, want)
+		_, err = fmt.Fprintf(a.Stdout, "nothing to do: the schema has version %d, newer than this program's %d\n", have,
+			want)
 		return err
 	}
 	_, err = fmt.Fprintf(a.Stdout, "the schema is up to date: version %d\n", schemaVersion(states))
@@ -92,7 +93,8 @@ func (c *migrateDownCmd) Run(a *cli.App) error {
 		return err
 	}
 	if !c.Yes {
-		return cli.UsageError(errors.New("down deletes the data in the tables and columns of the newest migration: confirm with --yes"))
+		return cli.UsageError(
+			errors.New("down deletes the data in the tables and columns of the newest migration: confirm with --yes"))
 	}
 	ctx, cancel := a.Interruptible()
 	defer cancel()

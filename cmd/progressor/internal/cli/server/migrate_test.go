@@ -29,7 +29,8 @@ func TestMigrate(t *testing.T) {
 		return applied
 	}
 	all := status()
-	if out := p.OK(t, "migrate", "up"); out != fmt.Sprintf("the schema is up to date: version %d\n", storage.SchemaVersion()) {
+	if out := p.OK(t, "migrate", "up"); out !=
+		fmt.Sprintf("the schema is up to date: version %d\n", storage.SchemaVersion()) {
 		t.Errorf("output = %q", out)
 	}
 	if r := p.Run(t, "migrate", "down"); r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "--yes") {
@@ -64,8 +65,10 @@ func TestOtherSchemas(t *testing.T) {
 		}
 	}
 	exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
-	clitest.WantLines(t, p.OK(t, "doctor"), "schema version 999 of", "but compatible: the invariants were not checked. Next: run the doctor of a newer progressor", "violations: 0")
-	if out := p.OK(t, "migrate", "up"); out != fmt.Sprintf("nothing to do: the schema has version 999, newer than this program's %d\n", own) {
+	clitest.WantLines(t, p.OK(t, "doctor"), "schema version 999 of",
+		"but compatible: the invariants were not checked. Next: run the doctor of a newer progressor", "violations: 0")
+	if out := p.OK(t, "migrate", "up"); out !=
+		fmt.Sprintf("nothing to do: the schema has version 999, newer than this program's %d\n", own) {
 		t.Errorf("output = %q", out)
 	}
 	clitest.WantLines(t, p.OK(t, "migrate", "status"), "999 of a newer progressor")
@@ -73,12 +76,14 @@ func TestOtherSchemas(t *testing.T) {
 	exec("CREATE OR REPLACE FUNCTION oldest_engine() RETURNS bigint LANGUAGE sql AS 'SELECT 998::bigint'")
 	exec("ALTER TABLE nodes RENAME COLUMN draining TO stopping")
 	for _, tt := range []struct{ args, says string }{
-		{"doctor", "cannot work with the schema, which has version 999: the invariants were not checked. Next: run a newer progressor"},
+		{"doctor", "cannot work with the schema, which has version 999: the invariants were not checked. Next: run a " +
+			"newer progressor"},
 		{"doctor", "cannot check the nodes"},
 		{"migrate down --yes", "run a newer progressor"},
 		{"serve --listen 127.0.0.1:0", "needs a program of schema version 998 or newer"},
 	} {
-		if r := p.Run(t, strings.Fields(tt.args)...); r.Code != cli.ExitFailed || !strings.Contains(r.Stdout+r.Stderr, tt.says) {
+		if r := p.Run(t, strings.Fields(tt.args)...); r.Code != cli.ExitFailed ||
+			!strings.Contains(r.Stdout+r.Stderr, tt.says) {
 			t.Errorf("%s: %+v, want %q", tt.args, r, tt.says)
 		}
 	}
@@ -89,11 +94,16 @@ func TestOtherSchemas(t *testing.T) {
 		p.OK(t, "migrate", "down", "--yes")
 		older := schemaVersionOf(t, p)
 		r := p.Run(t, "doctor")
-		if r.Code != cli.ExitFailed || !strings.Contains(r.Stdout, fmt.Sprintf("the schema has version %d, this binary needs %d: the invariants were not checked. Next: progressor migrate up", older, own)) {
+		if r.Code != cli.ExitFailed ||
+			!strings.Contains(r.Stdout,
+				fmt.Sprintf(
+					"the schema has version %d, this binary needs %d: the invariants were not checked. Next: "+
+						"progressor migrate up", older, own)) {
 			t.Errorf("doctor on schema %d: %+v", older, r)
 		}
 	}
-	if r := p.Run(t, "migrate", "down", "--yes"); r.Code != cli.ExitFailed || !strings.Contains(r.Stderr, "is the oldest that this program can migrate to") {
+	if r := p.Run(t, "migrate", "down", "--yes"); r.Code != cli.ExitFailed ||
+		!strings.Contains(r.Stderr, "is the oldest that this program can migrate to") {
 		t.Errorf("migrate down from the base: %+v", r)
 	}
 }
@@ -114,7 +124,8 @@ func schemaVersionOf(t *testing.T, p clitest.Program) (version int64) {
 
 func TestMigrateWantsADatabase(t *testing.T) {
 	for _, args := range [][]string{{"up"}, {"status", "--db.dsn", "postgres://db:port/x"}} {
-		if r := (clitest.Program{Commands: newCommands}).Run(t, append([]string{"migrate"}, args...)...); r.Code != cli.ExitUsage {
+		if r := (clitest.Program{Commands: newCommands}).Run(t,
+			append([]string{"migrate"}, args...)...); r.Code != cli.ExitUsage {
 			t.Errorf("%q: %+v", args, r)
 		}
 	}

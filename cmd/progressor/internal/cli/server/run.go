@@ -95,9 +95,9 @@ func (n *node) run(ctx context.Context) error {
 	defer store.Close()
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
-		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight, MaxRunning: n.engine.MaxRunning,
-		RequestsOnly: n.engine.RequestsOnly,
-		ZombieAfter:  n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
+		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
+		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly,
+		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
 	if err != nil {
 		return err
@@ -119,7 +119,8 @@ func (n *node) run(ctx context.Context) error {
 	}
 	var complete atomic.Bool // everything in the configuration is stored
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Insight: insights, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
+		Engine: eng, Insight: insights, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log,
+		Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
 		Console: n.console,
 		Ready: func() error {
 			if !complete.Load() {
@@ -144,7 +145,9 @@ func (n *node) run(ctx context.Context) error {
 
 // complete stores the parts of the configuration that need a ready engine, and then reports that
 // the program is ready.
-func (n *node) complete(ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool) error {
+func (n *node) complete(
+	ctx context.Context, schedules *crons.Crons, runs *flows.Flows, log *slog.Logger, done *atomic.Bool,
+) error {
 	if err := putCrons(ctx, schedules, n.file, log); err != nil {
 		return err
 	}
@@ -209,7 +212,8 @@ func awaitReady(ctx context.Context, eng *engine.Engine) error {
 // process.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -246,7 +250,8 @@ func listen(flag, address string) (net.Listener, error) {
 		host, _, _ := net.SplitHostPort(address)
 		return nil, &cli.CodedError{
 			Code: cli.ExitFailed, Err: fmt.Errorf("%s is used by another program", address),
-			Next: fmt.Sprintf("use another address, such as %s %s (port 0: any free port)", flag, net.JoinHostPort(host, "0")),
+			Next: fmt.Sprintf("use another address, such as %s %s (port 0: any free port)", flag,
+				net.JoinHostPort(host, "0")),
 		}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)

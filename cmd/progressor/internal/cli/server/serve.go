@@ -37,7 +37,8 @@ func (c *serveCmd) Run(a *cli.App) error {
 		return err
 	}
 	n := &node{
-		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine, tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
+		log: log, listener: listener, dsn: c.DB.DSN, password: c.DB.password(), pool: c.DB.poolFlags, engine: c.Engine,
+		tracing: c.Tracing, getenv: a.Getenv, debug: c.Debug, console: rpc.Console(c.Console), file: a.ConfigFile(),
 		ready: func() { log.Info("ready", "version", cli.BuildVersion(), "url", "http://"+listener.Addr().String()) },
 	}
 	return a.UntilSignal(log, func(ctx context.Context) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/progressor-engine/progressor/engine/rpc"
 )
 
-var errNoDSN = errors.New("--db.dsn: is required: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the configuration file")
+var errNoDSN = errors.New("--db.dsn: is required: set the flag, PROGRESSOR_DB_DSN, or db: {dsn: …} in the " +
+	"configuration file")
 
 // configFlag is the path of the configuration file. Type settings resolves its settings.
 type configFlag struct {

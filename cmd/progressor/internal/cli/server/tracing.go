@@ -50,7 +50,8 @@ func (f tracingFlags) check() error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return errors.New("--tracing.endpoint: must be the URL of a collector, such as http://127.0.0.1:4318")
 	case u.User != nil:
-		return errors.New("--tracing.endpoint: must not contain a user or a password: set OTEL_EXPORTER_OTLP_HEADERS to a header Authorization")
+		return errors.New("--tracing.endpoint: must not contain a user or a password: set OTEL_EXPORTER_OTLP_HEADERS " +
+			"to a header Authorization")
 	case u.RawQuery != "" || u.Fragment != "":
 		return errors.New("--tracing.endpoint: must not contain a query or a fragment")
 	}
@@ -104,7 +105,10 @@ type traces struct {
 }
 
 // open creates the tracer; nil if traces are disabled. node is the address of this node.
-func (f tracingFlags) open(ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger, registry prometheus.Registerer) (*traces, error) {
+func (f tracingFlags) open(
+	ctx context.Context, getenv func(string) (string, bool), node string, log *slog.Logger,
+	registry prometheus.Registerer,
+) (*traces, error) {
 	if !f.asked(getenv) {
 		return nil, nil
 	}
@@ -113,7 +117,8 @@ func (f tracingFlags) open(ctx context.Context, getenv func(string) (string, boo
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String("service.name", "progressor"), attribute.String("service.version", cli.BuildVersion()), attribute.String("service.instance.id", node),
+		attribute.String("service.name", "progressor"), attribute.String("service.version", cli.BuildVersion()),
+		attribute.String("service.instance.id", node),
 	), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -150,9 +155,12 @@ type spanQueue struct {
 func newSpanQueue(next sdktrace.SpanExporter, most int, log *slog.Logger, registry prometheus.Registerer) *spanQueue {
 	q := &spanQueue{
 		next: next, max: int64(most), log: log,
-		exported: prometheus.NewCounter(prometheus.CounterOpts{Name: "progressor_trace_spans_exported_total", Help: "Spans that the collector has accepted."}),
+		exported: prometheus.NewCounter(
+			prometheus.CounterOpts{Name: "progressor_trace_spans_exported_total",
+				Help: "Spans that the collector has accepted."}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "progressor_trace_spans_dropped_total", Help: "Spans dropped because too many waited (queue) or the collector did not accept them (export).",
+			Name: "progressor_trace_spans_dropped_total",
+			Help: "Spans dropped because too many waited (queue) or the collector did not accept them (export).",
 		}, []string{"reason"}),
 	}
 	registry.MustRegister(q.exported, q.dropped)

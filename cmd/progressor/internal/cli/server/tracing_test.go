@@ -28,7 +28,8 @@ func TestTracingFlags(t *testing.T) {
 		"query":    {tracingFlags{Endpoint: "http://h:4318/?key=s3cret"}, "--tracing.endpoint: must not contain a query"},
 	} {
 		err := test.flags.check()
-		if text := fmt.Sprint(err); (err == nil) != (test.says == "") || !strings.Contains(text, test.says) && err != nil || strings.Contains(text, "s3cret") {
+		if text := fmt.Sprint(err); (err == nil) != (test.says == "") ||
+			!strings.Contains(text, test.says) && err != nil || strings.Contains(text, "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -98,7 +99,8 @@ func TestSpanQueue(t *testing.T) {
 		if err := provider.ForceFlush(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got := []float64{counterValue(t, q.exported), counterValue(t, q.dropped.WithLabelValues("queue")), counterValue(t, q.dropped.WithLabelValues("export"))}
+		got := []float64{counterValue(t, q.exported), counterValue(t, q.dropped.WithLabelValues("queue")),
+			counterValue(t, q.dropped.WithLabelValues("export"))}
 		if got[0] != test.exported || got[1] != test.queue || got[2] != test.failed || q.waiting.Load() != 0 {
 			t.Errorf("%s: exported, dropped by the queue and by the export: %v; %d wait", name, got, q.waiting.Load())
 		}
@@ -114,7 +116,9 @@ func TestTracedLog(t *testing.T) {
 	log.InfoContext(trace.ContextWithSpanContext(t.Context(), sc), "traced")
 	log.Info("plain")
 	traced, plain, _ := strings.Cut(text.String(), "\n")
-	if !strings.Contains(traced, `"node":1,"trace_id":"ab000000000000000000000000000000","span_id":"cd00000000000000"`) || strings.Contains(plain, "trace_id") {
+	if !strings.Contains(traced,
+		`"node":1,"trace_id":"ab000000000000000000000000000000","span_id":"cd00000000000000"`) ||
+		strings.Contains(plain, "trace_id") {
 		t.Error(text.String())
 	}
 }

@@ -43,16 +43,20 @@ type executor struct {
 }
 
 // Process runs the job of a task.
-func (e *executor) Process(ctx context.Context, req *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
+func (e *executor) Process(
+	ctx context.Context, req *progressorv1.ProcessRequest,
+) (*progressorv1.ProcessResponse, error) {
 	if req.GetJobName() == "" {
-		return nil, processor.Fail(processor.ReasonNotHandled, "a command runs jobs only, and this process is not a job").NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled,
+			"a command runs jobs only, and this process is not a job").NonRetryable()
 	}
 	stdout, stderr := &limitedOutput{limit: e.maxOutput, full: make(chan struct{})}, &tail{}
 	report := newCommandReport()
 	state, err := e.run(ctx, req, stdout, stderr, report)
 	switch {
 	case stdout.over():
-		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output", e.maxOutput).NonRetryable()
+		return nil, processor.Fail("output_too_large", "more than %d bytes on standard output",
+			e.maxOutput).NonRetryable()
 	case ctx.Err() != nil: // after SIGTERM, exit code 0 is not a success
 		return nil, context.Cause(ctx)
 	case err != nil:
@@ -77,7 +81,8 @@ func (e *executor) run(
 ) (*os.ProcessState, error) {
 	args := []string{"-c", e.command}
 	if e.maxMemory > 0 {
-		args = []string{"-c", `ulimit -v "$1" && exec /bin/sh -c "$0"`, e.command, strconv.FormatInt(e.maxMemory>>10, 10)}
+		args = []string{"-c", `ulimit -v "$1" && exec /bin/sh -c "$0"`, e.command,
+			strconv.FormatInt(e.maxMemory>>10, 10)}
 	}
 	cmd := exec.Command("/bin/sh", args...)
 	cmd.Env = append(e.environment(req), progressVariable(ctx)...)

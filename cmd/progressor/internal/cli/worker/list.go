@@ -31,18 +31,21 @@ leases, when they were last seen (stored every five seconds), and the commands s
 }
 
 func (c *workerListCmd) Run(a *cli.App) error {
-	return cli.PrintPages(a, c.OutputFlag, c.PageFlags, func(ctx context.Context, token string) (*progressorv1.ListWorkersResponse, error) {
-		return c.Client().Worker.ListWorkers(ctx, &progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
-	}, func(all *progressorv1.ListWorkersResponse) error {
-		return printWorkers(a, all.GetWorkers())
-	})
+	return cli.PrintPages(a, c.OutputFlag, c.PageFlags,
+		func(ctx context.Context, token string) (*progressorv1.ListWorkersResponse, error) {
+			return c.Client().Worker.ListWorkers(ctx,
+				&progressorv1.ListWorkersRequest{Namespace: c.NS, PageSize: c.PageSize, PageToken: token})
+		}, func(all *progressorv1.ListWorkersResponse) error {
+			return printWorkers(a, all.GetWorkers())
+		})
 }
 
 func printWorkers(a *cli.App, workers []*progressorv1.Worker) error {
 	var rows []table.Row
 	for _, w := range workers {
 		rows = append(rows, table.Row{
-			output.OneLine(w.GetWorkerId()), w.GetLeases(), output.Time(w.GetLastSeenTime()), output.Enum(w.GetDirective()), strings.Join(w.GetNamespaces(), ", "),
+			output.OneLine(w.GetWorkerId()), w.GetLeases(), output.Time(w.GetLastSeenTime()),
+			output.Enum(w.GetDirective()), strings.Join(w.GetNamespaces(), ", "),
 		})
 	}
 	return output.PrintRows(a.Stdout, table.Row{"worker", "leases", "last seen", "told", "namespaces"}, rows)
@@ -72,7 +75,8 @@ id, also after a restart of the worker, until --continue revokes it.
 }
 
 func (c *workerStopCmd) Run(a *cli.App) error {
-	req := &progressorv1.StopWorkerRequest{Namespace: c.NS, WorkerId: c.ID, Reason: c.Reason, Directive: progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP}
+	req := &progressorv1.StopWorkerRequest{Namespace: c.NS, WorkerId: c.ID, Reason: c.Reason,
+		Directive: progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP}
 	switch {
 	case c.Quiet:
 		req.Directive = progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET
@@ -85,7 +89,8 @@ func (c *workerStopCmd) Run(a *cli.App) error {
 	ctx, cancel := a.Request()
 	defer cancel()
 	resp, err := c.Client().Worker.StopWorker(ctx, req)
-	if connect.CodeOf(err) == connect.CodeNotFound && client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
+	if connect.CodeOf(err) == connect.CodeNotFound &&
+		client.Detail(err).GetReason() == progressorv1.ErrorDetail_REASON_UNSPECIFIED {
 		return &cli.Advised{Err: err, Next: "progressor worker list " + output.ShellWord(c.NS)}
 	}
 	if err != nil {

@@ -57,7 +57,8 @@ which does not use up an attempt.
 
     progressor namespace put mail --pull
     progressor worker run --namespace mail --job send --exec './send.sh'
-    progressor worker run --namespace media --job thumbnail --concurrency 4 --max-memory 512MiB --exec 'convert - -resize 200x png:- | base64'
+    progressor worker run --namespace media --job thumbnail --concurrency 4 --max-memory 512MiB \
+        --exec 'convert - -resize 200x png:- | base64'
     progressor worker run --namespace mail --namespace media --exec 'exec "./jobs/$PROGRESSOR_JOB_NAME"' -o json`
 }
 
@@ -89,7 +90,8 @@ func (c *workerRunCmd) look(a *cli.App) error {
 		switch connect.CodeOf(err) {
 		case connect.CodeNotFound, connect.CodeInvalidArgument:
 			connected, _ := errors.AsType[*connect.Error](err)
-			to := &cli.Advised{Err: err, Named: true, Message: "--namespace: " + strings.TrimPrefix(connected.Message(), "namespace: ")}
+			to := &cli.Advised{Err: err, Named: true,
+				Message: "--namespace: " + strings.TrimPrefix(connected.Message(), "namespace: ")}
 			if connect.CodeOf(err) == connect.CodeNotFound {
 				to.Next = "progressor namespace put " + output.ShellWord(name) + " --pull"
 			}
@@ -97,7 +99,9 @@ func (c *workerRunCmd) look(a *cli.App) error {
 		default:
 		}
 		if p := resp.GetNamespace().GetProcessor(); err == nil && p.GetPull() == nil {
-			return cli.UsageError(fmt.Errorf("--namespace: must have the processor pull: tasks of %s go to %s", name, output.ShowProcessor(p)))
+			return cli.UsageError(
+				fmt.Errorf("--namespace: must have the processor pull: tasks of %s go to %s", name,
+					output.ShowProcessor(p)))
 		}
 	}
 	return nil
@@ -111,13 +115,15 @@ func (c *workerRunCmd) Run(a *cli.App) error {
 		return err
 	}
 	log := c.Log.Logger(a)
-	e := &executor{command: c.Exec, maxOutput: int(c.MaxOutput), maxMemory: int64(c.MaxMemory), grace: c.KillGrace, groups: map[int]struct{}{}}
+	e := &executor{command: c.Exec, maxOutput: int(c.MaxOutput), maxMemory: int64(c.MaxMemory), grace: c.KillGrace,
+		groups: map[int]struct{}{}}
 	if a.Environ != nil {
 		e.environ = a.Environ()
 	}
 	out := &attemptLines{app: a, json: c.JSON()}
 	opts := []client.WorkerOption{
-		client.WithConcurrency(c.Concurrency), client.WithStopGrace(c.StopGrace), client.WithWorkerLogger(log), client.WithAttemptEnded(out.print),
+		client.WithConcurrency(c.Concurrency), client.WithStopGrace(c.StopGrace), client.WithWorkerLogger(log),
+		client.WithAttemptEnded(out.print),
 	}
 	if c.WorkerID != "" {
 		opts = append(opts, client.WithWorkerID(c.WorkerID))
@@ -158,8 +164,10 @@ func (l *attemptLines) print(at client.Attempt) {
 		lines := json.NewEncoder(l.app.Stdout)
 		lines.SetEscapeHTML(false)
 		_ = lines.Encode(attemptLine{
-			Time: now, Outcome: string(at.Outcome), Namespace: at.Lease.GetNamespace(), JobID: req.GetProcess().GetProcessId(), Name: req.GetJobName(),
-			Attempt: req.GetAttempt(), Seconds: at.Duration.Seconds(), Reason: at.Failure.GetReason(), Message: at.Failure.GetMessage(),
+			Time: now, Outcome: string(at.Outcome), Namespace: at.Lease.GetNamespace(),
+			JobID: req.GetProcess().GetProcessId(), Name: req.GetJobName(),
+			Attempt: req.GetAttempt(), Seconds: at.Duration.Seconds(), Reason: at.Failure.GetReason(),
+			Message: at.Failure.GetMessage(),
 		})
 		return
 	}
@@ -171,7 +179,8 @@ func (l *attemptLines) print(at client.Attempt) {
 	if at.Failure != nil {
 		what += "  " + output.OneLine(at.Failure.GetReason()+": "+lastLine(at.Failure.GetMessage()))
 	}
-	_, _ = fmt.Fprintf(l.app.Stdout, attemptFormat, now.Format("2006-01-02T15:04:05.000Z"), at.Outcome, strconv.Itoa(int(req.GetAttempt())),
+	_, _ = fmt.Fprintf(l.app.Stdout, attemptFormat, now.Format("2006-01-02T15:04:05.000Z"), at.Outcome,
+		strconv.Itoa(int(req.GetAttempt())),
 		durations.Rounded(at.Duration), what)
 }
 

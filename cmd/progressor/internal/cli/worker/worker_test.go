@@ -20,13 +20,15 @@ import (
 )
 
 func runnerOf(command string) *executor {
-	return &executor{command: command, environ: os.Environ(), maxOutput: 1 << 16, grace: 50 * time.Millisecond, groups: map[int]struct{}{}}
+	return &executor{command: command, environ: os.Environ(), maxOutput: 1 << 16, grace: 50 * time.Millisecond,
+		groups: map[int]struct{}{}}
 }
 
 func jobRequest(args string) *progressorv1.ProcessRequest {
 	return &progressorv1.ProcessRequest{
-		JobName: "work", Args: []byte(args), Attempt: 2, TaskId: 7, FencingToken: 8, Deadline: timestamppb.New(time.Unix(1e9, 0)),
-		Process: &progressorv1.Process{Namespace: "n", ProcessId: "j"},
+		JobName: "work", Args: []byte(args), Attempt: 2, TaskId: 7, FencingToken: 8,
+		Deadline: timestamppb.New(time.Unix(1e9, 0)),
+		Process:  &progressorv1.Process{Namespace: "n", ProcessId: "j"},
 	}
 }
 
@@ -38,7 +40,8 @@ func TestExecuted(t *testing.T) {
 		{"true", ``, `null`, "", ""},
 		{"echo hello; echo you", ``, `"hello\nyou"`, "", ""},
 		{`printf '\377'`, ``, `"` + "\uFFFD" + `"`, "", ""},
-		{`echo "\"$PROGRESSOR_NAMESPACE $PROGRESSOR_JOB_ID $PROGRESSOR_JOB_NAME $PROGRESSOR_ATTEMPT $PROGRESSOR_TASK_ID $PROGRESSOR_FENCING_TOKEN $PROGRESSOR_DEADLINE\""`,
+		{`echo "\"$PROGRESSOR_NAMESPACE $PROGRESSOR_JOB_ID $PROGRESSOR_JOB_NAME $PROGRESSOR_ATTEMPT ` +
+			`$PROGRESSOR_TASK_ID $PROGRESSOR_FENCING_TOKEN $PROGRESSOR_DEADLINE\""`,
 			``, `"n j work 2 7 8 2001-09-09T01:46:40Z"`, "", ""},
 		{`echo "$PROGRESSOR_DB_DSN-$KEPT"`, ``, `"-kept"`, "", ""},
 		{"echo one >&2; echo two >&2; exit 3", ``, ``, "exit_3", "one\ntwo"},
@@ -55,13 +58,16 @@ func TestExecuted(t *testing.T) {
 		resp, err := e.Process(t.Context(), jobRequest(tt.args))
 		if tt.reason != "" {
 			failure, ok := errors.AsType[*processor.FailureError](err)
-			if !ok || failure.Failure.GetReason() != tt.reason || !strings.Contains(failure.Failure.GetMessage(), tt.message) || strings.Contains(failure.Failure.GetMessage(), "\n900\n") {
+			if !ok || failure.Failure.GetReason() != tt.reason ||
+				!strings.Contains(failure.Failure.GetMessage(), tt.message) ||
+				strings.Contains(failure.Failure.GetMessage(), "\n900\n") {
 				t.Errorf("%s: %v", tt.command, err)
 			}
 			continue
 		}
 		text, _ := resp.GetResult().GetJobResult().MarshalJSON()
-		if got := strings.ReplaceAll(string(text), " ", ""); err != nil || got != strings.ReplaceAll(tt.result, " ", "") {
+		if got := strings.ReplaceAll(string(text), " ", ""); err != nil ||
+			got != strings.ReplaceAll(tt.result, " ", "") {
 			t.Errorf("%s: %s, %v", tt.command, text, err)
 		}
 		if len(e.groups) != 0 {
@@ -84,7 +90,8 @@ func TestExecutedWithinMemory(t *testing.T) {
 
 // When an attempt is over, every process of its group is killed, even if it ignores SIGTERM.
 func TestExecutedUntilTold(t *testing.T) {
-	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600", "trap 'exit 0' TERM; sleep 600 & wait"} {
+	for _, command := range []string{"sleep 600", "trap '' TERM; sleep 600 & sleep 600; sleep 600",
+		"trap 'exit 0' TERM; sleep 600 & wait"} {
 		pid := filepath.Join(t.TempDir(), "pid")
 		e := runnerOf("echo $$ > " + pid + ".new; mv " + pid + ".new " + pid + "; " + command)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -121,10 +128,12 @@ func TestProgressLines(t *testing.T) {
 		summary string
 		ok      bool
 	}{
-		"40 half of it": {40, "half of it", true}, "12.5%": {12.5, "", true}, ` {"percent": 7, "summary": "s"}`: {7, "s", true},
-		"half": {}, "{": {}, "": {},
+		"40 half of it": {40, "half of it", true}, "12.5%": {12.5, "", true},
+		` {"percent": 7, "summary": "s"}`: {7, "s", true},
+		"half":                            {}, "{": {}, "": {},
 	} {
-		if percent, summary, _, ok := parseProgress(line); percent != want.percent && want.ok || ok != want.ok || ok && summary != want.summary {
+		if percent, summary, _, ok := parseProgress(line); percent != want.percent && want.ok || ok != want.ok ||
+			ok && summary != want.summary {
 			t.Errorf("%q: %v %q %v", line, percent, summary, ok)
 		}
 	}

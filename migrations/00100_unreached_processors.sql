@@ -1,6 +1,6 @@
 -- +goose Up
--- A pushed job whose processor cannot be reached gives its slot back while it waits. Its row has how
--- long it has waited, so that its timeout still ends the wait.
+-- A pushed job whose processor cannot be reached releases its slot while it waits. Its row contains
+-- how long it has waited, so that its timeout still ends the wait.
 ALTER TABLE jobs ADD COLUMN unreached jsonb;
 COMMENT ON COLUMN jobs.unreached IS
   'Set when the processor of a pushed job could not be reached: the attempt, the number of tries, '

@@ -1,8 +1,8 @@
 -- +goose Up
 -- A job of several workers must be counted once, but its members were counted as well. This
 -- statement recounts the jobs of all names that have members. Engines of the previous version still
--- count the members that they create and end. If such jobs ran during an upgrade, run this statement
--- again after the upgrade.
+-- count the members that they create and end. If such jobs ran during an upgrade, run this
+-- statement again after the upgrade.
 WITH names AS (
   SELECT DISTINCT j.namespace, j.name
     FROM jobs j WHERE starts_with(j.process_id, '~job/~/')),

@@ -20,7 +20,9 @@ var (
 	newIndex    = regexp.MustCompile(`(?i)CREATE (?:UNIQUE )?INDEX (CONCURRENTLY )?(?:IF NOT EXISTS )?(\w+)\s+ON (\w+)`)
 	altersTable = regexp.MustCompile(`(?i)ALTER TABLE (?:IF EXISTS )?(?:ONLY )?(\w+)`)
 	constrains  = regexp.MustCompile(`(?i)ADD CONSTRAINT[^;]*`)
-	takesAway   = regexp.MustCompile(`(?i)\b(?:DROP (?:TABLE|COLUMN|VIEW|FUNCTION|TYPE|SEQUENCE|CONSTRAINT)|RENAME|ALTER COLUMN \w+ (?:SET DATA )?TYPE|SET NOT NULL|ADD VALUE)\b`)
+	takesAway   = regexp.MustCompile(
+		`(?i)\b(?:DROP (?:TABLE|COLUMN|VIEW|FUNCTION|TYPE|SEQUENCE|CONSTRAINT)|RENAME|ALTER COLUMN \w+ (?:SET DATA ` +
+			`)?TYPE|SET NOT NULL|ADD VALUE)\b`)
 )
 
 // faults returns the statements of a migration that block running engines, or that break them.
@@ -38,11 +40,18 @@ func faults(text string) (list []string) {
 		switch {
 		case slices.Contains(made, table):
 		case !concurrently || inTransaction:
-			list = append(list, fmt.Sprintf("index %s of a table that is there: CREATE INDEX CONCURRENTLY, in a file with NO TRANSACTION", name))
+			list = append(list,
+				fmt.Sprintf(
+					"index %s of a table that is there: CREATE INDEX CONCURRENTLY, in a file with NO TRANSACTION",
+					name))
 		case !strings.Contains(before, "DROP INDEX CONCURRENTLY IF EXISTS "+name+";"):
-			list = append(list, fmt.Sprintf("index %s: DROP INDEX CONCURRENTLY IF EXISTS before, for a build that has failed", name))
+			list = append(list,
+				fmt.Sprintf("index %s: DROP INDEX CONCURRENTLY IF EXISTS before, for a build that has failed", name))
 		case !strings.Contains(before, "SET lock_timeout = 0;") || !strings.Contains(after, "RESET lock_timeout;"):
-			list = append(list, fmt.Sprintf("index %s: between SET lock_timeout = 0 and RESET lock_timeout, since it waits for transactions, and nobody behind it", name))
+			list = append(list,
+				fmt.Sprintf(
+					"index %s: between SET lock_timeout = 0 and RESET lock_timeout, since it waits for transactions, "+
+						"and nobody behind it", name))
 		}
 	}
 	var altered []string
@@ -52,11 +61,15 @@ func faults(text string) (list []string) {
 		}
 	}
 	if inTransaction && len(altered) > 1 {
-		list = append(list, fmt.Sprintf("tables %s are locked in one transaction, which holds the first while it waits for the next: a migration for each", strings.Join(altered, ", ")))
+		list = append(list, fmt.Sprintf(
+			"tables %s are locked in one transaction, which holds the first while it waits for the next: a migration "+
+				"for each", strings.Join(altered, ", ")))
 	}
 	for _, c := range constrains.FindAllString(bare, -1) {
 		if len(altered) > 0 && !strings.Contains(c, "NOT VALID") {
-			list = append(list, "a constraint reads the whole table under a lock: NOT VALID, and VALIDATE CONSTRAINT in a later migration")
+			list = append(list,
+				"a constraint reads the whole table under a lock: NOT VALID, and VALIDATE CONSTRAINT in a later "+
+					"migration")
 		}
 	}
 	if what := takesAway.FindString(bare); what != "" && !strings.Contains(bare, "FUNCTION oldest_engine()") {
@@ -103,15 +116,18 @@ func TestMigrationsLetEnginesRun(t *testing.T) {
 
 func TestFaultsAreFound(t *testing.T) {
 	for text, want := range map[string]string{
-		"CREATE INDEX a ON tasks (b);": "index a of a table", "CREATE INDEX CONCURRENTLY a ON tasks (b);": "NO TRANSACTION",
-		"-- +goose NO TRANSACTION\nCREATE INDEX CONCURRENTLY a ON tasks (b);":                                                "DROP INDEX",
-		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS a;\nCREATE UNIQUE INDEX CONCURRENTLY a\n ON tasks (b);": "lock_timeout",
-		"ALTER TABLE tasks ADD COLUMN a int; ALTER TABLE events ADD COLUMN a int;":                                           "tables tasks, events",
-		"ALTER TABLE tasks ADD CONSTRAINT a CHECK (b > 0);":                                                                  "NOT VALID",
-		"ALTER TABLE tasks DROP COLUMN a;":                                                                                   "DROP COLUMN",
-		"ALTER TYPE task_type ADD VALUE 'X';":                                                                                "ADD VALUE",
-		"CREATE TABLE a (b int);\nCREATE INDEX c ON a (b);\nALTER TABLE tasks ADD COLUMN d text DEFAULT 'DROP TABLE';":       "",
-		"ALTER TABLE tasks ADD COLUMN a int;\n-- +goose Down\nALTER TABLE tasks DROP COLUMN a;":                              "",
+		"CREATE INDEX a ON tasks (b);":                                        "index a of a table",
+		"CREATE INDEX CONCURRENTLY a ON tasks (b);":                           "NO TRANSACTION",
+		"-- +goose NO TRANSACTION\nCREATE INDEX CONCURRENTLY a ON tasks (b);": "DROP INDEX",
+		"-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS a;\nCREATE UNIQUE INDEX CONCURRENTLY a\n" +
+			" ON tasks (b);": "lock_timeout",
+		"ALTER TABLE tasks ADD COLUMN a int; ALTER TABLE events ADD COLUMN a int;": "tables tasks, events",
+		"ALTER TABLE tasks ADD CONSTRAINT a CHECK (b > 0);":                        "NOT VALID",
+		"ALTER TABLE tasks DROP COLUMN a;":                                         "DROP COLUMN",
+		"ALTER TYPE task_type ADD VALUE 'X';":                                      "ADD VALUE",
+		"CREATE TABLE a (b int);\nCREATE INDEX c ON a (b);\n" +
+			"ALTER TABLE tasks ADD COLUMN d text DEFAULT 'DROP TABLE';": "",
+		"ALTER TABLE tasks ADD COLUMN a int;\n-- +goose Down\nALTER TABLE tasks DROP COLUMN a;": "",
 	} {
 		if got := strings.Join(faults(text), "; "); !strings.Contains(got, want) || (want == "" && got != "") {
 			t.Errorf("%s\ngot %q, want %q", text, got, want)

@@ -3,7 +3,8 @@ package main
 var connectionMutants = []mutant{
 	{
 		name: "read-only-session-kept", breaks: "a pool closes a session that is read-only",
-		file: "storage/connect.go", old: "return err.Code != stateReadOnly && closes(conn, err)", planted: "return closes(conn, err)",
+		file: "storage/connect.go", old: "return err.Code != stateReadOnly && closes(conn, err)",
+		planted:  "return closes(conn, err)",
 		packages: "./storage", run: "ReadOnlySessions",
 	},
 	{
@@ -13,7 +14,8 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "fault-breaks-process", breaks: "only errors of the data turn a result into a failure",
-		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):", planted: "completionOf(op) != nil && (held || passing):",
+		file: "storage/lane.go", old: "completionOf(op) != nil && !rejectsData(err):",
+		planted:  "completionOf(op) != nil && (held || passing):",
 		packages: "./storage", run: "ResultSurvives",
 	},
 	{
@@ -23,7 +25,8 @@ var connectionMutants = []mutant{
 	},
 	{
 		name: "password-read-once", breaks: "the password is read for each new connection",
-		file: "storage/connect.go", old: "	cfg.Password = password\n	return nil", planted: "	cfg.Password = password\n	s.password = nil\n	return nil",
+		file: "storage/connect.go", old: "	cfg.Password = password\n	return nil",
+		planted:  "	cfg.Password = password\n	s.password = nil\n	return nil",
 		packages: "./storage", run: "PasswordIsRead",
 	},
 }

@@ -17,17 +17,20 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-row-missing", breaks: "every fire time that comes has a row in the ledger",
-		file: cronTask, old: "		t.row(row)\n", planted: "		if fire.Decision == cron.Fired {\n			t.row(row)\n		}\n",
+		file: cronTask, old: "		t.row(row)\n",
+		planted:  "		if fire.Decision == cron.Fired {\n			t.row(row)\n		}\n",
 		packages: "./engine/crons", run: "Orders|Misfires",
 	},
 	{
 		name: "cron-row-of-fenced-result", breaks: "a result that is refused writes nothing into the ledger",
-		file: cronFires, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		file: cronFires, old: "AND t.fencing_token = item.fencing_token\n" +
+			"        AND t.xmin = pg_current_xact_id()::xid", planted: "",
 		packages: "./storage ./engine/crons", run: "Fire|Effects|Fenced",
 	},
 	{
 		name: "cron-next-from-now", breaks: "the next timer is counted from the last fire time, not from now",
-		file: cronDecide, old: "range d.pending(time.Unix(lastInstant, 0)) {", planted: "range d.Schedule.Between(d.now.Add(time.Second), time.Unix(lastInstant, 0)) {",
+		file: cronDecide, old: "range d.pending(time.Unix(lastInstant, 0)) {",
+		planted:  "range d.Schedule.Between(d.now.Add(time.Second), time.Unix(lastInstant, 0)) {",
 		packages: "./cron", run: "Decisions|Late|Jitter",
 	},
 	{
@@ -37,43 +40,51 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-withdrawn-starts", breaks: "a fire that waits and is cancelled never starts",
-		file: "cron/events.go", old: "func(w Wait) bool { return w.Fire.Equal(fire) })\n	withdrawn := len(d.s.Queue) < waiting",
+		file:     "cron/events.go",
+		old:      "func(w Wait) bool { return w.Fire.Equal(fire) })\n	withdrawn := len(d.s.Queue) < waiting",
 		planted:  "func(w Wait) bool { return false })\n	withdrawn := waiting > 0",
 		packages: "./cron", run: "Decisions",
 	},
 	{
 		name: "cron-late-end-ends-rerun", breaks: "the late end of an earlier run of a fire does not end its rerun",
-		file: "engine/crons/rerun.go", old: "if n < 0 || t.state.Independent[n].Rerun != rerun {", planted: "if n < 0 {",
+		file: "engine/crons/rerun.go", old: "if n < 0 || t.state.Independent[n].Rerun != rerun {",
+		planted:  "if n < 0 {",
 		packages: "./engine/crons", run: "LateEndBeforeARerun",
 	},
 	{
 		name: "cron-backfill-at-once", breaks: "the runs of a backfill wait for each other",
-		file: "engine/crons/backfill.go", old: "if run.Backfill {\n			slots--", planted: "if run.Rerun > 0 {\n			slots--",
+		file: "engine/crons/backfill.go", old: "if run.Backfill {\n			slots--",
+		planted:  "if run.Rerun > 0 {\n			slots--",
 		packages: "./engine/crons", run: "BackfillInOrder",
 	},
 	{
 		name: "cron-oldest-first", breaks: "of several fire times that are due the newest run",
-		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))", planted: "keep = later(keep, time.Time{})",
+		file: cronTick, old: "keep = later(keep, d.newestThatStart(newest))",
+		planted:  "keep = later(keep, time.Time{})",
 		packages: "./cron", run: "Late|History",
 	},
 	{
 		name: "cron-shifted-not-excluded", breaks: "exclusions hold for times that daylight saving has shifted",
-		file: "cron/calendar.go", old: "_, found := free.next(&month{}, to, to+1)", planted: "_, found := free.next(&month{}, to, to+1000000)",
+		file: "cron/calendar.go", old: "_, found := free.next(&month{}, to, to+1)",
+		planted:  "_, found := free.next(&month{}, to, to+1000000)",
 		packages: "./cron", run: "Exclusions",
 	},
 	{
 		name: "cron-row-of-old-target", breaks: "a row of the ledger names the run that was started",
-		file: cronOrder, old: "s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable", planted: "t.cron.Refusable = next.Refusable",
+		file: cronOrder, old: "s.definition.Target, t.cron.Refusable = definition.GetTarget(), next.Refusable",
+		planted:  "t.cron.Refusable = next.Refusable",
 		packages: "./engine/crons", run: "UpdateOfTheTarget",
 	},
 	{
 		name: "cron-made-up-is-late", breaks: "fire times that were made up do not count as late",
-		file: "engine/crons/metrics.go", old: "fire.Decision != cron.Missed && !madeUp", planted: "fire.Decision != cron.Missed && (!madeUp || madeUp)",
+		file: "engine/crons/metrics.go", old: "fire.Decision != cron.Missed && !madeUp",
+		planted:  "fire.Decision != cron.Missed && (!madeUp || madeUp)",
 		packages: "./engine/crons", run: "TestMetrics",
 	},
 	{
 		name: "cron-cut-response-succeeds", breaks: "a response that is cut off is no success",
-		file: "engine/crons/http.go", old: "case good && err != nil && !errors.Is(err, io.EOF):", planted: "case false:",
+		file: "engine/crons/http.go", old: "case good && err != nil && !errors.Is(err, io.EOF):",
+		planted:  "case false:",
 		packages: "./engine/crons", run: "CutResponses",
 	},
 	{
@@ -83,7 +94,8 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-zone-of-machine", breaks: "nodes agree on a zone, whatever files their machines have",
-		file: "cron/zone.go", old: "location := embeddedZone(name); location != nil", planted: "location := embeddedZone(name); false",
+		file: "cron/zone.go", old: "location := embeddedZone(name); location != nil",
+		planted:  "location := embeddedZone(name); false",
 		packages: "./cron", run: "ZonesOfTheProgram",
 	},
 	{
@@ -98,7 +110,8 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the run before to end",
-		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)", planted: "_ = d.s.Before.Fire",
+		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)",
+		planted:  "_ = d.s.Before.Fire",
 		packages: "./cron", run: "RunBefore|Matrix",
 	},
 	{
@@ -113,7 +126,8 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-update-reaches-back", breaks: "what was due before an update is decided by the policy of before",
-		file: cronOrder, old: "	t.follow(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal", planted: "	if !proto.Equal",
+		file: cronOrder, old: "	t.follow(t.cron.Tick(s.Cron, t.now))\n	if !proto.Equal",
+		planted:  "	if !proto.Equal",
 		packages: "./engine/crons", run: "Update",
 	},
 	{
@@ -128,7 +142,8 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-namespace-pause-ignored", breaks: "an order to a cron in a paused namespace decides no fire times",
-		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {", planted: "if d.s.Paused || d.spentFires() {",
+		file: cronTick, old: "if d.s.Paused || d.Held || d.spentFires() {",
+		planted:  "if d.s.Paused || d.spentFires() {",
 		packages: "./engine/crons", run: "PausedNamespace",
 	},
 	{
@@ -143,7 +158,9 @@ var cronMutants = []mutant{
 	},
 	{
 		name: "cron-started-lives-on", breaks: "a process whose run ends with its INIT is cancelled with its run",
-		file: "engine/crons/runs.go", old: "if err := c.cancelStarted(ctx, key, &w, target.GetStartProcess()); err != nil {", planted: "if err := error(nil); err != nil {",
+		file:     "engine/crons/runs.go",
+		old:      "if err := c.cancelStarted(ctx, key, &w, target.GetStartProcess()); err != nil {",
+		planted:  "if err := error(nil); err != nil {",
 		packages: "./engine/crons", run: "RunEndsBefore",
 	},
 }

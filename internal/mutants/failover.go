@@ -10,7 +10,8 @@ var failoverMutants = []mutant{
 	},
 	{
 		name: "failover-unnoticed", breaks: "a failover is noticed on the first new connection",
-		file: "storage/generation.go", old: "if before == uuid.Nil || before == generation {", planted: "if generation != uuid.Nil {",
+		file: "storage/generation.go", old: "if before == uuid.Nil || before == generation {",
+		planted:  "if generation != uuid.Nil {",
 		packages: "./engine", run: "TestFailover",
 	},
 	{

@@ -13,7 +13,8 @@ const (
 var flowMutants = []mutant{
 	{
 		name: "run-metadata-unbounded", breaks: "the metadata of a run has at most 64 KiB",
-		file: "engine/flows/template.go", old: "if len(text) > process.MaxMetadataBytes {", planted: "if len(text) > process.MaxMessageBytes {",
+		file: "engine/flows/template.go", old: "if len(text) > process.MaxMetadataBytes {",
+		planted:  "if len(text) > process.MaxMessageBytes {",
 		packages: "./cmd/progressor", run: "TestFieldsHaveLimits",
 	},
 	{
@@ -23,27 +24,32 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "get-run-unbounded", breaks: "GetRun returns at most about 8 MiB of the values of steps",
-		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,", planted: "MaxBytes: 1 << 40, WithoutValues: true,",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,",
+		planted:  "MaxBytes: 1 << 40, WithoutValues: true,",
 		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
 	},
 	{
 		name: "get-run-cuts-steps", breaks: "GetRun returns all steps of the template",
-		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,", planted: "MaxBytes: storage.ListBytes,",
+		file: "engine/flows/show.go", old: "MaxBytes: storage.ListBytes, WithoutValues: true,",
+		planted:  "MaxBytes: storage.ListBytes,",
 		packages: "./engine/flows", run: "TestGetRunIsBoundedInBytes",
 	},
 	{
 		name: "flow-undone-in-order", breaks: "what was done is undone the newest success first",
-		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]", planted: "step := s.Done[0]\n		s.Done = s.Done[1:]",
+		file: flowTurn, old: "step := s.Done[len(s.Done)-1]\n		s.Done = s.Done[:len(s.Done)-1]",
+		planted:  "step := s.Done[0]\n		s.Done = s.Done[1:]",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
 		name: "flow-one-item-more", breaks: "max_running items run at a time",
-		file: flowItems, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning", planted: "p.MaxRunning > 0 && each.Open > p.MaxRunning",
+		file: flowItems, old: "p.MaxRunning > 0 && each.Open >= p.MaxRunning",
+		planted:  "p.MaxRunning > 0 && each.Open > p.MaxRunning",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
 		name: "flow-items-outlive-their-step", breaks: "the items of a step that is skipped end with it",
-		file: flowDecide, old: "			d.dropItems(o.Step, \"its step was skipped by an operator\")\n", planted: "			d.askItems(o.Step)\n",
+		file: flowDecide, old: "			d.dropItems(o.Step, \"its step was skipped by an operator\")\n",
+		planted:  "			d.askItems(o.Step)\n",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
@@ -53,12 +59,14 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-any-token", breaks: "only who has the token of a wait answers it",
-		file: flowCommands, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1", planted: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
+		file: flowCommands, old: "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) != 1",
+		planted:  "subtle.ConstantTimeCompare([]byte(o.Token), []byte(row.Token)) == 2",
 		packages: "./engine/flows", run: "ExternalWait",
 	},
 	{
 		name: "flow-other-answer", breaks: "another answer to a wait that has ended is rejected",
-		file: "engine/flows/answers.go", old: "return proto.Equal(stored, answer), err", planted: "return stored != nil || answer != nil, err",
+		file: "engine/flows/answers.go", old: "return proto.Equal(stored, answer), err",
+		planted:  "return stored != nil || answer != nil, err",
 		packages: "./engine/flows", run: "AnswerIsRepeated",
 	},
 	{
@@ -68,22 +76,26 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-waits-for-the-suspended", breaks: "a suspended process does not hold up a run that asks it to end",
-		file: flowDecide, old: "if passed(s.CheckAsked) {", planted: "if passed(s.CheckAsked) && s.Mode == ModeWaiting {",
+		file: flowDecide, old: "if passed(s.CheckAsked) {",
+		planted:  "if passed(s.CheckAsked) && s.Mode == ModeWaiting {",
 		packages: "./engine/flows", run: "StopOfSuspendedProcess",
 	},
 	{
 		name: "flow-removed-while-it-runs", breaks: "only a run that has ended is removed",
-		file: "engine/flows/remove.go", old: "row.ProcessStatus != process.StatusCompleted && ", planted: "row.ProcessStatus == \"\" && ",
+		file: "engine/flows/remove.go", old: "row.ProcessStatus != process.StatusCompleted && ",
+		planted:  "row.ProcessStatus == \"\" && ",
 		packages: "./engine/flows", run: "TestRemoveRun",
 	},
 	{
-		name: "flow-item-due-forgotten", breaks: "the earliest due time of the items of a step is the deadline of the step",
-		file: "flow/state.go", old: "if index == NoIndex || at.Before(d.At) {", planted: "if index == NoIndex {",
+		name:   "flow-item-due-forgotten",
+		breaks: "the earliest due time of the items of a step is the deadline of the step",
+		file:   "flow/state.go", old: "if index == NoIndex || at.Before(d.At) {", planted: "if index == NoIndex {",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
 		name: "flow-clock-of-the-queue", breaks: "the timeout of a run counts from the start of its first step",
-		file: "engine/flows/task.go", old: "		first = t.now\n", planted: "		first = s.Deadline.Add(-timeout)\n",
+		file: "engine/flows/task.go", old: "		first = t.now\n",
+		planted:  "		first = s.Deadline.Add(-timeout)\n",
 		packages: "./engine/flows", run: "TimeoutCountsFromFirstStep",
 	},
 	{
@@ -93,7 +105,8 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-starts-with-the-enqueue", breaks: "a step starts when a worker takes its job",
-		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "WHEN item.begins AND NOT starts_with(item.does, '~job/')", planted: "WHEN item.begins",
+		file: "storage/internal/dbsqlc/flow_steps.sql.go",
+		old:  "WHEN item.begins AND NOT starts_with(item.does, '~job/')", planted: "WHEN item.begins",
 		packages: "./engine/flows", run: "StepWithoutAttempt",
 	},
 	{
@@ -113,37 +126,48 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-part-of-items", breaks: "items that succeeded are undone if their step did not succeed",
-		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ", planted: "each != nil && each.Succeeded > 1000000 && ",
+		file: flowDecide, old: "each != nil && each.Succeeded > 0 && ",
+		planted:  "each != nil && each.Succeeded > 1000000 && ",
 		packages: "./flow", run: "RandomGraphs",
 	},
 	{
-		name: "flow-item-cancelled-by-others", breaks: "an item that the run did not ask to end fails if it is cancelled",
-		file: flowDecide, old: "o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped", planted: "false",
+		name:   "flow-item-cancelled-by-others",
+		breaks: "an item that the run did not ask to end fails if it is cancelled",
+		file:   flowDecide, old: "o.Status == Cancelled && s.Mode == ModeRunning && !each.Stopped", planted: "false",
 		packages: "./engine/flows", run: "StepJobIsCancelled",
 	},
 	{
 		name: "flow-step-without-result", breaks: "the result of a job is the result of its step",
-		file: "engine/flows/result.go", old: "row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or", planted: "row.WorkerID, row.Reason = cmp.Or",
+		file: "engine/flows/result.go", old: "row.Result, row.WorkerID, row.Reason = end.Result, cmp.Or",
+		planted:  "row.WorkerID, row.Reason = cmp.Or",
 		packages: "./engine/flows", run: "RandomRuns",
 	},
 	{
 		name: "flow-answer-after-cancel", breaks: "after a cancel request a wait takes its acknowledgement alone",
-		file: flowCommands, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled", planted: "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
+		file: flowCommands, old: "t.state.Run.Cause == flow.ByCancel && o.Outcome != stepCancelled",
+		planted:  "t.state.Run.Cause == flow.ByCancel && o.Outcome == \"\"",
 		packages: "./engine/flows", run: "WaitIsCancelled",
 	},
 	{
 		name: "flow-two-of-a-scope", breaks: "one run of a scope is not at its end",
-		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.rejectsDuplicates():", planted: "case holder.Done != \"\" && t.template.rejectsDuplicates():",
+		file: "engine/flows/task.go", old: "case holder.RunID != \"\" && t.template.rejectsDuplicates():",
+		planted:  "case holder.Done != \"\" && t.template.rejectsDuplicates():",
 		packages: "./engine/flows", run: "ScopeFromTwoNodes",
 	},
 	{
 		name: "flow-fails-for-the-database", breaks: "no step fails because what it needs could not be read",
-		file: "engine/flows/facts.go", old: "	if err != nil {\n		return unread(err)\n	}\n	for _, row", planted: "	_ = err\n	for _, row",
+		file: "engine/flows/facts.go", old: "	if err != nil {\n		return unread(err)\n	}\n	for _, row",
+		planted:  "	_ = err\n	for _, row",
 		packages: "./engine/flows", run: "NoFaultOfTheDatabase",
 	},
 	{
-		name: "flow-undone-before-its-end", breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
-		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "status = CASE\n                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n                    THEN", planted: "status = CASE\n                  WHEN excluded.compensation_status IS NULL THEN",
+		name:   "flow-undone-before-its-end",
+		breaks: "what succeeds in the turn in which it begins to be undone has succeeded, with its result",
+		file:   "storage/internal/dbsqlc/flow_steps.sql.go",
+		old: "status = CASE\n" +
+			"                  WHEN excluded.compensation_status IS NULL OR f.status IN ('pending', 'running')\n" +
+			"                    THEN",
+		planted:  "status = CASE\n                  WHEN excluded.compensation_status IS NULL THEN",
 		packages: "./engine/flows", run: "UndoneAsItSucceeds",
 	},
 	{
@@ -153,7 +177,8 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-mixes-two-lists", breaks: "an item of a list that has changed is done if its value was done",
-		file: flowItems, old: "item.Index < len(items) && (item.Hash == nil || *item.Hash == items[item.Index])", planted: "item.Index < len(items)",
+		file: flowItems, old: "item.Index < len(items) && (item.Hash == nil || *item.Hash == items[item.Index])",
+		planted:  "item.Index < len(items)",
 		packages: "./flow", run: "RetryWithAnotherList",
 	},
 	{
@@ -163,7 +188,8 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-ends-at-a-bad-result", breaks: "a run without its result undoes what was done",
-		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.rest() {", planted: "		if d.succeed(); s.Mode == ModeEnded || true {",
+		file: flowTurn, old: "		if d.succeed(); s.Mode == ModeEnded || d.rest() {",
+		planted:  "		if d.succeed(); s.Mode == ModeEnded || true {",
 		packages: "./flow", run: "TestNoResult",
 	},
 	{
@@ -178,17 +204,20 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-failed-items-wait", breaks: "waits end when too many items of their step have failed",
-		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.askItems", planted: "d.plan.Steps[step].Waits != NoWait {\n		d.askItems",
+		file: flowItems, old: "d.plan.Steps[step].Waits == NoWait {\n		d.askItems",
+		planted:  "d.plan.Steps[step].Waits != NoWait {\n		d.askItems",
 		packages: "./flow", run: "ItemsThatWaitFail",
 	},
 	{
 		name: "flow-cleans-up-on", breaks: "a cancel reaches a step that began while its run was stopping",
-		file: flowDecide, old: "!slices.Contains(s.Asked, step)", planted: "len(s.Asked) == 0 && s.Mode != ModeStopping",
+		file: flowDecide, old: "!slices.Contains(s.Asked, step)",
+		planted:  "len(s.Asked) == 0 && s.Mode != ModeStopping",
 		packages: "./flow", run: "CleanUpIsStopped",
 	},
 	{
 		name: "step-end-during-a-task", breaks: "the end of a step waits while its run is at work",
-		file: endSteps, old: "attempt.found IS NULL AND waiting.task_id IS NULL AND runs.capture AS captured", planted: "waiting.task_id IS NULL AND runs.capture AS captured",
+		file: endSteps, old: "attempt.found IS NULL AND waiting.task_id IS NULL AND runs.capture AS captured",
+		planted:  "waiting.task_id IS NULL AND runs.capture AS captured",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
@@ -198,22 +227,28 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "step-end-told-twice", breaks: "a run is told the end of a step once",
-		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))", planted: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps WHERE ended_steps.ord < 0))",
+		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))",
+		planted: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps WHERE " +
+			"ended_steps.ord < 0))",
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
 		name: "step-start-of-the-fenced", breaks: "a result that comes late starts no step",
-		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid\n      LIMIT 1) task", planted: "AND t.fencing_token = item.fencing_token LIMIT 1) task",
+		file: startSteps, old: "AND t.fencing_token = item.fencing_token\n" +
+			"        AND t.xmin = pg_current_xact_id()::xid\n      LIMIT 1) task",
+		planted:  "AND t.fencing_token = item.fencing_token LIMIT 1) task",
 		packages: "./storage", run: "JobsStartWithTheResult",
 	},
 	{
 		name: "step-start-past-a-limit", breaks: "a step waits for the keys of constraints as any job does",
-		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct", planted: "process.status IS NULL AS direct",
+		file: startSteps, old: "process.status IS NULL AND constraint_set.version IS NULL AS direct",
+		planted:  "process.status IS NULL AS direct",
 		packages: "./storage", run: "JobsThatMayNotStart",
 	},
 	{
 		name: "flow-result-in-message", breaks: "a run ends whatever the size of its result",
-		file: "engine/flows/result.go", old: "len(text) <= process.MaxPayloadBytes", planted: "len(text) <= process.MaxMessageBytes",
+		file: "engine/flows/result.go", old: "len(text) <= process.MaxPayloadBytes",
+		planted:  "len(text) <= process.MaxMessageBytes",
 		packages: "./engine/flows", run: "TestLargeResults|TestLargeFailures",
 	},
 	{
@@ -233,32 +268,41 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "flow-timeout-while-it-undoes", breaks: "the timeout of a run does not end its compensations",
-		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime", planted: "s.Mode != ModeEnded && s.Cause != ByTime",
+		file: flowDecide, old: "s.Mode != ModeEnded && s.Mode != ModeCompensating && s.Cause != ByTime",
+		planted:  "s.Mode != ModeEnded && s.Cause != ByTime",
 		packages: "./flow", run: "TimeoutWhileItUndoes",
 	},
 	{
-		name: "flow-compensation-with-the-timeout-of-its-step", breaks: "a compensation has the timeout of its own options",
-		file: "engine/flows/rules.go", old: "timeout != nil && !from.Undo {", planted: "timeout != nil {",
+		name:   "flow-compensation-with-the-timeout-of-its-step",
+		breaks: "a compensation has the timeout of its own options",
+		file:   "engine/flows/rules.go", old: "timeout != nil && !from.Undo {", planted: "timeout != nil {",
 		packages: "./engine/flows", run: "TimeoutOfCompensation",
 	},
 	{
-		name: "flow-purge-from-the-start", breaks: "a batch of a removal reads no steps that earlier batches have deleted",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)", planted: "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
+		name:     "flow-purge-from-the-start",
+		breaks:   "a batch of a removal reads no steps that earlier batches have deleted",
+		file:     "storage/internal/dbsqlc/remove_processes.sql.go",
+		old:      "AND (v.step_id, v.index) > (removed.after_step_id, removed.after_index)",
+		planted:  "AND (v.step_id, v.index) > (left(removed.after_step_id, 0), -2)",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
-		name: "newer-state-rewritten", breaks: "a node does not store a state again that has fields which it does not know",
-		file: "engine/newer_state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
+		name:   "newer-state-rewritten",
+		breaks: "a node does not store a state again that has fields which it does not know",
+		file:   "engine/newer_state.go", old: "	decoder.DisallowUnknownFields()\n", planted: "",
 		packages: "./engine/flows ./engine/crons ./engine/bulk", run: "StateOfNewerVersion",
 	},
 	{
 		name: "retry-of-a-run-unexplained", breaks: "explain says that the own task of a run failed",
-		file: "explain/situation.go", old: "process.StatusError && !head.retried() &&\n", planted: "process.StatusError &&\n",
+		file: "explain/situation.go", old: "process.StatusError && !head.retried() &&\n",
+		planted:  "process.StatusError &&\n",
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{
-		name: "newer-state-breaks-a-run", breaks: "a run whose state is of a newer version waits for a node with that version",
-		file: "engine/flows/task.go", old: "	if engine.IsNewerState(err) {\n		return err\n	}\n", planted: "",
+		name:   "newer-state-breaks-a-run",
+		breaks: "a run whose state is of a newer version waits for a node with that version",
+		file:   "engine/flows/task.go", old: "	if engine.IsNewerState(err) {\n		return err\n	}\n",
+		planted:  "",
 		packages: "./engine/flows", run: "StateOfNewerVersion",
 	},
 	{
@@ -268,12 +312,14 @@ var flowMutants = []mutant{
 	},
 	{
 		name: "run-events-of-others", breaks: "run_id finds no events of another run",
-		file: "storage/search/events.go", old: "substring(a.job_id FROM '^~job/(.*)/[^/]*$')", planted: "substring(a.job_id FROM '^~job/([^/]*)/')",
+		file: "storage/search/events.go", old: "substring(a.job_id FROM '^~job/(.*)/[^/]*$')",
+		planted:  "substring(a.job_id FROM '^~job/([^/]*)/')",
 		packages: "./storage/search", run: "TestListEventsOfRun",
 	},
 	{
 		name: "flow-force-waits", breaks: "a forced cancel ends a run that compensates",
-		file: flowCommands, old: "case o.Force && s.Mode != flow.ModeEnded:", planted: "case o.Force && s.Mode == flow.ModeRunning:",
+		file: flowCommands, old: "case o.Force && s.Mode != flow.ModeEnded:",
+		planted:  "case o.Force && s.Mode == flow.ModeRunning:",
 		packages: "./engine/flows", run: "TestForceCancel",
 	},
 }

@@ -16,12 +16,14 @@ const (
 var jobMutants = []mutant{
 	{
 		name: "members-are-counted", breaks: "counts of jobs leave out members of jobs for several workers",
-		file: "storage/internal/dbsqlc/deliver_starts.sql.go", old: "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",
+		file: "storage/internal/dbsqlc/deliver_starts.sql.go",
+		old:  "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",
 		packages: "./engine/jobs", run: "TestMembersAreNotCounted",
 	},
 	{
 		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
-		file: "engine/jobs/jobs.go", old: "func(s storage.Standing) bool { return s.GroupsDue }", planted: "func(storage.Standing) bool { return false }",
+		file: "engine/jobs/jobs.go", old: "func(s storage.Standing) bool { return s.GroupsDue }",
+		planted:  "func(storage.Standing) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
 	},
 	{
@@ -36,12 +38,16 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "late-job-leased", breaks: "no claim takes a job after its start deadline",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n          AND p.status = CASE", planted: "          AND p.status = CASE",
+		file: "storage/internal/dbsqlc/poll.sql.go",
+		old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n" +
+			"          AND p.status = CASE",
+		planted:  "          AND p.status = CASE",
 		packages: "./storage", run: "TestClaimsSkipLateJobs",
 	},
 	{
 		name: "late-job-left", breaks: "the engine ends jobs after their start deadline",
-		file: "engine/jobs/late.go", old: "if len(all) == 0 || !all[0].Late {", planted: "if len(all) == 0 || all[0].Late {",
+		file: "engine/jobs/late.go", old: "if len(all) == 0 || !all[0].Late {",
+		planted:  "if len(all) == 0 || all[0].Late {",
 		packages: "./engine/jobs", run: "TestStartDeadline$",
 	},
 	{
@@ -51,12 +57,14 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "retry-after-ignored", breaks: "a failure's retry_after replaces the backoff",
-		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)", planted: "return min(wait, process.MaxRetryAfter)",
+		file: "wire/completion.go", old: "return min(d, process.MaxRetryAfter)",
+		planted:  "return min(wait, process.MaxRetryAfter)",
 		packages: "./engine/jobs", run: "TestRetryAfter",
 	},
 	{
 		name: "release-delay-ignored", breaks: "a released lease is taken after its delay",
-		file: "engine/leases.go", old: "d.completion.RetryAfter = delay", planted: "d.completion.RetryAfter = 0 * delay",
+		file: "engine/leases.go", old: "d.completion.RetryAfter = delay",
+		planted:  "d.completion.RetryAfter = 0 * delay",
 		packages: "./engine/jobs", run: "TestReleaseWithDelay",
 	},
 	{
@@ -65,18 +73,21 @@ var jobMutants = []mutant{
 		packages: "./client", run: "ContinuesAfterAFailure",
 	},
 	{
-		name: "job-backoff-of-the-first-attempt", breaks: "RetryJob does not begin the first attempt of a scheduled job",
-		file: "storage/internal/dbsqlc/end_backoff.sql.go", old: "     AND s.attempt > 0\n", planted: "",
+		name:   "job-backoff-of-the-first-attempt",
+		breaks: "RetryJob does not begin the first attempt of a scheduled job",
+		file:   "storage/internal/dbsqlc/end_backoff.sql.go", old: "     AND s.attempt > 0\n", planted: "",
 		packages: "./engine/jobs", run: "TestRetryRefusesUnended",
 	},
 	{
 		name: "unended-job-removed", breaks: "RemoveJob removes only jobs that have ended",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "p.kind = 'job' AND p.status = 'ERROR')", planted: "p.kind = 'job')",
+		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "p.kind = 'job' AND p.status = 'ERROR')",
+		planted:  "p.kind = 'job')",
 		packages: "./engine/jobs", run: "TestRemoveJob",
 	},
 	{
 		name: "args-of-a-running-job", breaks: "the args of a job change only while it waits",
-		file: "storage/internal/dbsqlc/update_job.sql.go", old: "(input.sets_run_time OR input.sets_args)", planted: "input.sets_run_time",
+		file: "storage/internal/dbsqlc/update_job.sql.go", old: "(input.sets_run_time OR input.sets_args)",
+		planted:  "input.sets_run_time",
 		packages: "./engine/jobs", run: "TestUpdateArgs",
 	},
 	{
@@ -86,12 +97,14 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-takeovers-for-ever", breaks: "past max_takeovers a lost lease is a failed attempt",
-		file: jobDecide, old: "end.Takeover = e.Lost && row.Takeovers < takeovers", planted: "end.Takeover = e.Lost && row.Takeovers < takeovers+9",
+		file: jobDecide, old: "end.Takeover = e.Lost && row.Takeovers < takeovers",
+		planted:  "end.Takeover = e.Lost && row.Takeovers < takeovers+9",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{
 		name: "job-takeover-uses-up-a-retry", breaks: "a lost worker uses up no retry",
-		file: jobDecide, old: "		if !f.Takeover {\n			used++", planted: "		if f.Takeover || !f.Takeover {\n			used++",
+		file: jobDecide, old: "		if !f.Takeover {\n			used++",
+		planted:  "		if f.Takeover || !f.Takeover {\n			used++",
 		packages: "./engine/jobs", run: "Lost|Takeover|Lease|Worker",
 	},
 	{
@@ -100,43 +113,52 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
-		name: "lease-past-its-deadline", breaks: "an attempt that passes its timeout has failed, however well its worker beats",
-		file: zombies, old: "l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()\n", planted: "l.expires_time < statement_timestamp()\n",
+		name:   "lease-past-its-deadline",
+		breaks: "an attempt that passes its timeout has failed, however well its worker beats",
+		file:   zombies, old: "l.expires_time < statement_timestamp() OR r.deadline < statement_timestamp()\n",
+		planted:  "l.expires_time < statement_timestamp()\n",
 		packages: "./engine/jobs", run: "Timeout",
 	},
 	{
 		name: "lease-first-beat-late", breaks: "a lease that never beats runs out after two intervals",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "2 * r.beat_us", planted: "greatest(r.lease_us, 2 * r.beat_us)",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "2 * r.beat_us",
+		planted:  "greatest(r.lease_us, 2 * r.beat_us)",
 		packages: "./engine/jobs", run: "Lease",
 	},
 	{
 		name: "poll-sleeps-through-a-resume", breaks: "a poll that waits gets tasks of a namespace that is resumed",
-		file: "engine/namespaces.go", old: "		e.pulls.wakeNamespaces(changed)\n", planted: "		_ = changed\n",
+		file: "engine/namespaces.go", old: "		e.pulls.wakeNamespaces(changed)\n",
+		planted:  "		_ = changed\n",
 		packages: "./engine/jobs", run: "ResumedNamespace",
 	},
 	{
 		name: "job-update-unlocked", breaks: "updates of a job that come at the same time all take effect",
-		file: "storage/jobs/update.go", old: `s.Locked(ctx, "update job", []process.Key{key}`, planted: `s.Locked(ctx, "update job", nil`,
+		file: "storage/jobs/update.go", old: `s.Locked(ctx, "update job", []process.Key{key}`,
+		planted:  `s.Locked(ctx, "update job", nil`,
 		packages: "./engine/jobs", run: "ConcurrentUpdates",
 	},
 	{
 		name: "poll-without-a-limit-in-bytes", breaks: "a Poll returns at most 4 MiB of tasks",
-		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024", planted: "summed.bytes_before < 1000 * 1024 * 1024",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "summed.bytes_before < 4 * 1024 * 1024",
+		planted:  "summed.bytes_before < 1000 * 1024 * 1024",
 		packages: "./engine/jobs", run: "PollIsBounded",
 	},
 	{
-		name: "job-forgets-omitted-failures", breaks: "a job with more failures than it keeps is tried again max_retry times",
-		file: jobDecide, old: "		used += f.Omitted - f.OmittedTakeovers\n", planted: "",
+		name:   "job-forgets-omitted-failures",
+		breaks: "a job with more failures than it keeps is tried again max_retry times",
+		file:   jobDecide, old: "		used += f.Omitted - f.OmittedTakeovers\n", planted: "",
 		packages: "./engine/jobs", run: "FailuresAreBounded",
 	},
 	{
 		name: "lease-lost-on-its-way-times-out", breaks: "a lease that never reached its worker uses up no attempt",
-		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false", planted: "false,\n                   false",
+		file: zombies, old: "2 * l.heartbeat_interval <= r.deadline - r.running_time,\n                   false",
+		planted:  "false,\n                   false",
 		packages: "./engine/jobs", run: "LeaseThatNeverBeats",
 	},
 	{
 		name: "constraint-float-is-no-number", breaks: "a float without a fraction is a number for constraints",
-		file: "engine/jobs/constraint.go", old: "args = process.PlainNumbers(args); args == nil", planted: "args == nil",
+		file: "engine/jobs/constraint.go", old: "args = process.PlainNumbers(args); args == nil",
+		planted:  "args == nil",
 		packages: "./engine/jobs", run: "KeyText",
 	},
 	{
@@ -146,7 +168,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-refused-while-paused", breaks: "a paused namespace accepts jobs for several workers",
-		file: "engine/enqueue.go", old: "return err != nil || ns.lease > 0", planted: "return err != nil || ns.pulled()",
+		file: "engine/enqueue.go", old: "return err != nil || ns.lease > 0",
+		planted:  "return err != nil || ns.pulled()",
 		packages: "./engine/jobs", run: "GroupInAPausedNamespace",
 	},
 	{
@@ -166,7 +189,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "pushed-job-waits-forever", breaks: "a job waits for a busy processor at most until its timeout",
-		file: "engine/jobs/pause.go", old: "u.Tries, u.Since = before.Tries+1, before.Since", planted: "u.Tries = before.Tries + 1",
+		file: "engine/jobs/pause.go", old: "u.Tries, u.Since = before.Tries+1, before.Since",
+		planted:  "u.Tries = before.Tries + 1",
 		packages: "./engine/jobs", run: "PushedJobOf",
 	},
 	{
@@ -176,22 +200,28 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
-		file: jobLeases, old: "least(coalesce(job.beat_us, durations.lease_us / 3), durations.lease_us / 2)", planted: "coalesce(job.beat_us, durations.lease_us / 3)",
+		file: jobLeases, old: "least(coalesce(job.beat_us, durations.lease_us / 3), durations.lease_us / 2)",
+		planted:  "coalesce(job.beat_us, durations.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",
 	},
 	{
 		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file: "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)", planted: "!sameOutcome(&decide(end).completion, &stands) && stands.Finished",
+		file: "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)",
+		planted:  "!sameOutcome(&decide(end).completion, &stands) && stands.Finished",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{
 		name: "claim-drops-what-it-leaves", breaks: "a task of which a claim takes another one stays where it waits",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)", planted: "s.process_id = claimed.process_id)",
+		file:     "storage/internal/dbsqlc/search_calls.sql.go",
+		old:      "s.process_id = claimed.process_id\n     AND s.task_id = claimed.task_id)",
+		planted:  "s.process_id = claimed.process_id)",
 		packages: "./storage", run: "TakeOneOfAProcess",
 	},
 	{
-		name: "quorum-behind-any-place", breaks: "a worker gets the places of a quorum that names it before older ones for any worker",
-		file: pollGroups, old: "ORDER BY s.priority, g.worker_ids IS NULL, s.task_id", planted: "ORDER BY s.priority, s.task_id",
+		name:   "quorum-behind-any-place",
+		breaks: "a worker gets the places of a quorum that names it before older ones for any worker",
+		file:   pollGroups, old: "ORDER BY s.priority, g.worker_ids IS NULL, s.task_id",
+		planted:  "ORDER BY s.priority, s.task_id",
 		packages: "./engine/jobs", run: "TestNamedWorkerBeforeAnyOther",
 	},
 	{
@@ -201,22 +231,30 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
-		file: "storage/internal/dbsqlc/retry_job.sql.go", old: "WHERE process.cancel_deadline IS NOT NULL),\ndeleted_schedule AS", planted: "WHERE process.cancel_deadline IS NOT NULL AND process.cancel_deadline < 'epoch'),\ndeleted_schedule AS",
+		file: "storage/internal/dbsqlc/retry_job.sql.go",
+		old:  "WHERE process.cancel_deadline IS NOT NULL),\ndeleted_schedule AS",
+		planted: "WHERE process.cancel_deadline IS NOT NULL AND process.cancel_deadline < 'epoch'),\n" +
+			"deleted_schedule AS",
 		packages: "./storage ./engine/jobs", run: "Cancel|OfAJob",
 	},
 	{
 		name: "job-result-twice", breaks: "a kept result is handed out once",
-		file: jobsSQL, old: "UPDATE jobs j\n   SET result = NULL, updated_time = statement_timestamp()", planted: "UPDATE jobs j\n   SET updated_time = statement_timestamp()",
+		file: jobsSQL, old: "UPDATE jobs j\n   SET result = NULL, updated_time = statement_timestamp()",
+		planted:  "UPDATE jobs j\n   SET updated_time = statement_timestamp()",
 		packages: "./engine/jobs", run: "Result|Pull|Job|Broadcast",
 	},
 	{
 		name: "unique-key-twice", breaks: "at most one job with a unique key is not at its end",
-		file: "storage/internal/dbsqlc/enqueue.sql.go", old: "twin_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again", planted: "twin_task_id IS NULL\n     AND NOT again",
+		file:     "storage/internal/dbsqlc/enqueue.sql.go",
+		old:      "twin_task_id IS NULL\n     AND holder IS NULL\n     AND NOT again",
+		planted:  "twin_task_id IS NULL\n     AND NOT again",
 		packages: "./storage ./engine/jobs", run: "Unique|Enqueue",
 	},
 	{
-		name: "unique-key-of-a-retry", breaks: "a job that is retried does not run while another job has its unique key",
-		file: "storage/internal/dbsqlc/retry_job.sql.go", old: "checked.ended AND checked.holder IS NULL AS again", planted: "checked.ended AS again",
+		name:   "unique-key-of-a-retry",
+		breaks: "a job that is retried does not run while another job has its unique key",
+		file:   "storage/internal/dbsqlc/retry_job.sql.go", old: "checked.ended AND checked.holder IS NULL AS again",
+		planted:  "checked.ended AS again",
 		packages: "./storage ./engine/jobs", run: "RetryMeetsEnqueue|RetryOfUnique",
 	},
 	{
@@ -226,37 +264,48 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-one-key-of-two", breaks: "a job has all keys that it needs, or none",
-		file: jobLines, old: "l := p.queues[name]; !l.isFree(j) {", planted: "l := p.queues[name]; !l.isFree(j) && name == lines[0] {",
+		file: jobLines, old: "l := p.queues[name]; !l.isFree(j) {",
+		planted:  "l := p.queues[name]; !l.isFree(j) && name == lines[0] {",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys",
 	},
 	{
 		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
-		file: jobDecide, old: "				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})\n", planted: "				_ = storage.Freed{}\n",
+		file: jobDecide, old: "				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})\n",
+		planted:  "				_ = storage.Freed{}\n",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
 		name: "constraint-kept-after-a-quick-end", breaks: "the end of a job frees its keys",
-		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM results WHERE results.frees)", planted: "FROM results WHERE results.frees AND false)",
+		file: "storage/internal/dbsqlc/save_completed.sql.go", old: "FROM results WHERE results.frees)",
+		planted:  "FROM results WHERE results.frees AND false)",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{
 		name: "constraint-one-key-given-of-two", breaks: "a job has all keys that it needs, or none",
-		file: constraintsSQL, old: "AND job.constraint_keys = candidate.keys)", planted: "AND candidate.keys IS NOT NULL)",
+		file: constraintsSQL, old: "AND job.constraint_keys = candidate.keys)",
+		planted:  "AND candidate.keys IS NOT NULL)",
 		packages: "./engine/jobs", run: "NeedsAllItsKeys|OfOneKeyAndOfTwo",
 	},
 	{
 		name: "constraint-given-and-not-held", breaks: "at no moment do more than max_running jobs of a key run",
-		file: constraintsSQL, old: "SELECT taken.namespace, taken.process_id, taken.line\n    FROM taken WHERE (SELECT all_alone.given FROM all_alone)", planted: "SELECT taken.namespace, taken.process_id, taken.line\n    FROM taken WHERE NOT (SELECT all_alone.given FROM all_alone)",
+		file: constraintsSQL,
+		old: "SELECT taken.namespace, taken.process_id, taken.line\n" +
+			"    FROM taken WHERE (SELECT all_alone.given FROM all_alone)",
+		planted: "SELECT taken.namespace, taken.process_id, taken.line\n" +
+			"    FROM taken WHERE NOT (SELECT all_alone.given FROM all_alone)",
 		packages: "./engine/jobs", run: "Limit|Constraint|MaxRunning|Line",
 	},
 	{
-		name: "constraint-of-another-version", breaks: "a job runs only with the keys of the constraints as they are when it is claimed",
-		file: "engine/jobs/admit.go", old: "	return j.ConstraintsVersion == j.ConstraintsNow\n", planted: "	return j.ConstraintsVersion <= j.ConstraintsNow\n",
+		name:   "constraint-of-another-version",
+		breaks: "a job runs only with the keys of the constraints as they are when it is claimed",
+		file:   "engine/jobs/admit.go", old: "	return j.ConstraintsVersion == j.ConstraintsNow\n",
+		planted:  "	return j.ConstraintsVersion <= j.ConstraintsNow\n",
 		packages: "./engine/jobs", run: "Constraint|Change|Limit|Admit",
 	},
 	{
 		name: "group-second-place", breaks: "no worker gets a second place of a job",
-		file: pollGroups, old: "UPDATE job_groups g\n     SET takers = g.takers || $1::text", planted: "UPDATE job_groups g\n     SET takers = g.takers || ''::text",
+		file: pollGroups, old: "UPDATE job_groups g\n     SET takers = g.takers || $1::text",
+		planted:  "UPDATE job_groups g\n     SET takers = g.takers || ''::text",
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
 	},
 	{
@@ -266,12 +315,14 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-row-unlocked", breaks: "two polls of one worker at the same moment get one place of a job",
-		file: pollGroups, old: "FOR NO KEY UPDATE OF s, p, g SKIP LOCKED", planted: "FOR NO KEY UPDATE OF s, p SKIP LOCKED",
+		file: pollGroups, old: "FOR NO KEY UPDATE OF s, p, g SKIP LOCKED",
+		planted:  "FOR NO KEY UPDATE OF s, p SKIP LOCKED",
 		packages: "./storage", run: "ManyPolls|GroupAnew",
 	},
 	{
 		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
-		file: jobGroups, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND", planted: "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
+		file: jobGroups, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND",
+		planted:  "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
 		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
 	},
 	{
@@ -286,12 +337,14 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-members-run-on", breaks: "members that still run when their job has its end are asked to end",
-		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n", planted: "	step := jobs.GroupStep{Takers: t.takers}\n",
+		file: jobGroup, old: "	step := jobs.GroupStep{Cancel: unasked(t.open), Takers: t.takers}\n",
+		planted:  "	step := jobs.GroupStep{Takers: t.takers}\n",
 		packages: "./engine/jobs", run: "Group|Lost",
 	},
 	{
 		name: "lost-request-sent-again", breaks: "a request goes to the next URL only if it did not reach user code",
-		file: "processor/remote/endpoints.go", old: "err == nil || !processor.Unreachable(err)", planted: "err == nil || false && !processor.Unreachable(err)",
+		file: "processor/remote/endpoints.go", old: "err == nil || !processor.Unreachable(err)",
+		planted:  "err == nil || false && !processor.Unreachable(err)",
 		packages: "./processor/remote", run: "TestLostRequestIsNotRepeated",
 	},
 	{
@@ -300,8 +353,10 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestJobOfManyKeysDoesNotStarve|TestReservedKeyIsKept",
 	},
 	{
-		name: "unique-ttl-ends-with-retention", breaks: "a unique key is taken for its TTL, even if its job was removed",
-		file: "storage/internal/dbsqlc/expire_processes.sql.go", old: "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
+		name:   "unique-ttl-ends-with-retention",
+		breaks: "a unique key is taken for its TTL, even if its job was removed",
+		file:   "storage/internal/dbsqlc/expire_processes.sql.go",
+		old:    "SET held_until = kept_key.status_changed_time + kept_key.ttl", planted: "SET held_until = NULL",
 		packages: "./engine/jobs", run: "TestUniqueTTLOutlivesRetention",
 	},
 }

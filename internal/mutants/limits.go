@@ -4,7 +4,8 @@ package main
 var limitMutants = []mutant{
 	{
 		name: "wait-failure-without-bound", breaks: "the failure of a wait is bounded",
-		file: "engine/flows/answers.go", old: "size > process.MaxPayloadBytes", planted: "size > process.MaxMessageBytes",
+		file: "engine/flows/answers.go", old: "size > process.MaxPayloadBytes",
+		planted:  "size > process.MaxMessageBytes",
 		packages: "./cmd/progressor", run: "TestFieldsHaveLimits/CompleteStep",
 	},
 	{
@@ -14,12 +15,15 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "error-groups-without-bound", breaks: "an error group has only the beginning of the reason",
-		file: "storage/internal/dbsqlc/list_broken.sql.go", old: "left(coalesce(task.reason, ''), 256)", planted: "left(coalesce(task.reason, ''), 25600)",
+		file: "storage/internal/dbsqlc/list_broken.sql.go", old: "left(coalesce(task.reason, ''), 256)",
+		planted:  "left(coalesce(task.reason, ''), 25600)",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
 	},
 	{
 		name: "explanation-without-bound", breaks: "an explanation has only the beginnings of failures",
-		file: "storage/internal/dbsqlc/explain_process.sql.go", old: "'message', ''), 1000)::text AS message\n  FROM schedule", planted: "'message', ''), 100000)::text AS message\n  FROM schedule",
+		file:     "storage/internal/dbsqlc/explain_process.sql.go",
+		old:      "'message', ''), 1000)::text AS message\n  FROM schedule",
+		planted:  "'message', ''), 100000)::text AS message\n  FROM schedule",
 		packages: "./engine", run: "TestFailuresInReadsAreBounded",
 	},
 	{

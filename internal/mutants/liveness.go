@@ -4,7 +4,8 @@ package main
 var livenessMutants = []mutant{
 	{
 		name: "health-best-counts", breaks: "the worst problem is the health of a namespace",
-		file: "engine/insight/health.go", old: "status = max(status, p.GetStatus())", planted: "status = min(status, p.GetStatus())",
+		file: "engine/insight/health.go", old: "status = max(status, p.GetStatus())",
+		planted:  "status = min(status, p.GetStatus())",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
@@ -19,7 +20,8 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "health-without-workers", breaks: "a namespace without workers is down",
-		file: "engine/insight/health.go", old: "ns.HasWorkers && h.GetWorkers() == 0", planted: "ns.HasWorkers && h.GetWorkers() < 0",
+		file: "engine/insight/health.go", old: "ns.HasWorkers && h.GetWorkers() == 0",
+		planted:  "ns.HasWorkers && h.GetWorkers() < 0",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{
@@ -39,34 +41,44 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "age-by-the-clock", breaks: "a step of the clock of the database makes no node dead",
-		file: "engine/peers.go", old: "unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter", planted: "age >= e.cfg.ZombieAfter",
+		file: "engine/peers.go", old: "unchanged >= e.fenceAfter() && age >= e.cfg.ZombieAfter",
+		planted:  "age >= e.cfg.ZombieAfter",
 		packages: "./engine", run: "TestNodeIsDead",
 	},
 	{
-		name: "deadline-by-the-clock", breaks: "a step of the clock of the database makes no zombie of an attempt that runs",
-		file: "engine/zombies.go", old: "late = s.Overdue && now.Sub(", planted: "late = s.Overdue || now.Sub(",
+		name:   "deadline-by-the-clock",
+		breaks: "a step of the clock of the database makes no zombie of an attempt that runs",
+		file:   "engine/zombies.go", old: "late = s.Overdue && now.Sub(", planted: "late = s.Overdue || now.Sub(",
 		packages: "./engine", run: "TestForwardClockStep",
 	},
 	{
-		name: "lease-by-the-clock", breaks: "a step of the clock of the database takes no lease from a worker that renews it",
-		file: "engine/zombies.go", old: "s.Leased && s.Expired && now.Sub(known.leaseSince) >= s.Renewal", planted: "s.Leased && s.Expired",
+		name:   "lease-by-the-clock",
+		breaks: "a step of the clock of the database takes no lease from a worker that renews it",
+		file:   "engine/zombies.go", old: "s.Leased && s.Expired && now.Sub(known.leaseSince) >= s.Renewal",
+		planted:  "s.Leased && s.Expired",
 		packages: "./engine/jobs", run: "TestForwardClockStep",
 	},
 	{
 		name: "declared-dead-unheard", breaks: "a node that was declared dead learns it from its next heartbeat",
-		file: "storage/internal/dbsqlc/nodes.sql.go", old: "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING", planted: "WHERE node_id = $4\nRETURNING",
+		file:     "storage/internal/dbsqlc/nodes.sql.go",
+		old:      "WHERE node_id = $4\n   AND (dead_beat_time = beat_time) IS NOT TRUE\nRETURNING",
+		planted:  "WHERE node_id = $4\nRETURNING",
 		packages: "./storage ./engine", run: "CollectZombies|DeclaredDead",
 	},
 	{
-		name: "fence-waits-for-heartbeat", breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
-		file: "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.fence()\n			left", planted: "		if !e.isConnected() {\n			left",
+		name:   "fence-waits-for-heartbeat",
+		breaks: "a node without heartbeat cancels what it runs, whatever its heartbeat waits for",
+		file:   "engine/heartbeat.go", old: "		if !e.isConnected() {\n			e.fence()\n			left",
+		planted:  "		if !e.isConnected() {\n			left",
 		packages: "./engine", run: "TestFence",
 	},
 	{
 		name: "times-repaired-without-the-lock", breaks: "times of a task are repaired under the lock of its process",
-		file:     "storage/internal/dbsqlc/clock.sql.go",
-		old:      "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n       FOR NO KEY UPDATE OF p SKIP LOCKED",
-		planted:  "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n       FOR NO KEY UPDATE OF x SKIP LOCKED",
+		file: "storage/internal/dbsqlc/clock.sql.go",
+		old: "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n" +
+			"       FOR NO KEY UPDATE OF p SKIP LOCKED",
+		planted: "x.running_time > statement_timestamp() + interval '1 second' LIMIT $1::int\n" +
+			"       FOR NO KEY UPDATE OF x SKIP LOCKED",
 		packages: "./storage", run: "TestRepairTimesLeavesLockedProcesses",
 	},
 	{
@@ -86,17 +98,22 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "share-of-all-connections", breaks: "no kind of work takes all connections of a pool that it shares",
-		file: "storage/share.go", old: "max(int(pool.Config().MaxConns)-1, 1)", planted: "max(int(pool.Config().MaxConns), 1)",
+		file: "storage/share.go", old: "max(int(pool.Config().MaxConns)-1, 1)",
+		planted:  "max(int(pool.Config().MaxConns), 1)",
 		packages: "./storage", run: "TestShares",
 	},
 	{
 		name: "chores-undivided", breaks: "what one node can do for all is done by one",
-		file: "engine/peers.go", old: "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })", planted: "return own > 0 || slices.Contains(live, 0)",
+		file:     "engine/peers.go",
+		old:      "return !slices.ContainsFunc(live, func(id int64) bool { return weight(chore, id) > own })",
+		planted:  "return own > 0 || slices.Contains(live, 0)",
 		packages: "./engine", run: "TestNodesDivide",
 	},
 	{
 		name: "messages-of-the-future", breaks: "messages are delivered after the clock was set back",
-		file: messages, old: "OR m.created_time\n                 NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'\n                     AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')",
+		file: messages, old: "OR m.created_time\n" +
+			"                 NOT BETWEEN statement_timestamp() - ($1::bigint) * interval '1 microsecond'\n" +
+			"                     AND statement_timestamp() + ($1::bigint) * interval '1 microsecond')",
 		planted:  "OR m.created_time < statement_timestamp() - ($1::bigint) * interval '1 microsecond')",
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
@@ -106,8 +123,10 @@ var livenessMutants = []mutant{
 		packages: "./engine", run: "TestBackwardClockStep",
 	},
 	{
-		name: "command-breaks-a-kind", breaks: "a command that fails does not break a process that the engine runs itself",
-		file: "engine/decide.go", old: "end.kind.Processor != nil && !d.completion", planted: "end.kind.Processor == nil && !d.completion",
+		name:   "command-breaks-a-kind",
+		breaks: "a command that fails does not break a process that the engine runs itself",
+		file:   "engine/decide.go", old: "end.kind.Processor != nil && !d.completion",
+		planted:  "end.kind.Processor == nil && !d.completion",
 		packages: "./engine", run: "TestKindSurvives",
 	},
 }

@@ -14,7 +14,8 @@ const (
 var mutants = []mutant{
 	{
 		name: "failed-attempts-unbounded", breaks: "the newest 10 failed attempts of a task are kept",
-		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "f.attempt <= input.attempt - 10", planted: "f.attempt <= input.attempt - 1000",
+		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "f.attempt <= input.attempt - 10",
+		planted:  "f.attempt <= input.attempt - 1000",
 		packages: "./engine", run: "FailedAttemptsStay",
 	},
 	{
@@ -29,22 +30,29 @@ var mutants = []mutant{
 	},
 	{
 		name: "slot-not-left", breaks: "a fresh request takes no slot that belongs to stored tasks or timers",
-		file: "engine/slots.go", old: "if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {", planted: "if false {",
+		file: "engine/slots.go", old: "if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {",
+		planted:  "if false {",
 		packages: "./engine", run: "TestSlotsLeftForStored",
 	},
 	{
 		name: "urgent-call-waits", breaks: "a process waits for a slot with the smallest priority of its waiting tasks",
-		file: prepareCall, old: "AND s.priority > lower.queue_priority", planted: "AND s.priority > lower.queue_priority AND lower.queue_priority IS NULL",
+		file: prepareCall, old: "AND s.priority > lower.queue_priority",
+		planted:  "AND s.priority > lower.queue_priority AND lower.queue_priority IS NULL",
 		packages: "./storage", run: "UrgentCall|PriorityAfterResume",
 	},
 	{
-		name: "urgent-task-waits-after-result", breaks: "a process that a result leaves waiting has the smallest priority of its waiting tasks",
-		file: saveResult, old: "THEN queue_priority(results.namespace, results.process_id)\n                      ELSE", planted: "THEN coalesce(s.own_priority, s.priority)\n                      ELSE",
+		name:   "urgent-task-waits-after-result",
+		breaks: "a process that a result leaves waiting has the smallest priority of its waiting tasks",
+		file:   saveResult, old: "THEN queue_priority(results.namespace, results.process_id)\n" +
+			"                      ELSE",
+		planted:  "THEN coalesce(s.own_priority, s.priority)\n                      ELSE",
 		packages: "./storage", run: "PriorityAfterAResult",
 	},
 	{
 		name: "queue-moved-at-once", breaks: "a change of status moves a bounded number of waiting tasks",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int) waiting", planted: "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int * 1000) waiting",
+		file:     "storage/internal/dbsqlc/suspend_processes.sql.go",
+		old:      "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int) waiting",
+		planted:  "ORDER BY w.namespace, w.process_id, w.task_id\n                    LIMIT $7::int * 1000) waiting",
 		packages: "./storage", run: "LargeQueueIsSuspended",
 	},
 	{
@@ -59,27 +67,34 @@ var mutants = []mutant{
 	},
 	{
 		name: "repaired-unsettled", breaks: "a process is repaired only after all that its error cancels is cancelled",
-		file: "storage/internal/dbsqlc/prepare_repair.sql.go", old: "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled", planted: "input.acceptable",
+		file:     "storage/internal/dbsqlc/prepare_repair.sql.go",
+		old:      "input.acceptable\n           AND NOT input.repairing\n           AND NOT input.unsettled",
+		planted:  "input.acceptable",
 		packages: "./storage", run: "LargeQueueIsRepaired",
 	},
 	{
 		name: "no-fence", breaks: "a result is stored only under the token of the attempt that still holds the process",
-		file: saveResult, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
+		file: saveResult, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
+			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
-		name: "trims-the-running-task", breaks: "a task that runs when the history is restarted belongs to the new history",
-		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "coalesce(fencing_token, nextval('fencing_tokens'))", planted: "nextval('fencing_tokens')",
+		name:   "trims-the-running-task",
+		breaks: "a task that runs when the history is restarted belongs to the new history",
+		file:   "storage/internal/dbsqlc/restart_history.sql.go",
+		old:    "coalesce(fencing_token, nextval('fencing_tokens'))", planted: "nextval('fencing_tokens')",
 		packages: "./storage", run: "RestartHistory",
 	},
 	{
-		name: "restart-shows-old-events", breaks: "after a restart a history begins with the first event of the new one",
-		file: "storage/history.go", old: "max(rng.Offset, first-1)", planted: "max(rng.Offset, 0)",
+		name:   "restart-shows-old-events",
+		breaks: "after a restart a history begins with the first event of the new one",
+		file:   "storage/history.go", old: "max(rng.Offset, first-1)", planted: "max(rng.Offset, 0)",
 		packages: "./storage", run: "RestartHistory",
 	},
 	{
 		name: "same-token-again", breaks: "every attempt has a fencing token of its own",
-		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token", planted: "coalesce(candidate.attempt, 0)::bigint + 1 AS fencing_token",
+		file: searchTimers, old: "nextval('fencing_tokens') AS fencing_token",
+		planted:  "coalesce(candidate.attempt, 0)::bigint + 1 AS fencing_token",
 		packages: "./storage ./engine", run: "Search|Retry|Zombie|Load",
 	},
 	{
@@ -89,7 +104,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "retention-from-request", breaks: "the retention of an idempotency key counts from the end of its task",
-		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n           ELSE coalesce(", planted: "THEN statement_timestamp()\n           ELSE coalesce(due_requests.created_time,",
+		file: "storage/internal/dbsqlc/forget.sql.go", old: "THEN statement_timestamp()\n           ELSE coalesce(",
+		planted:  "THEN statement_timestamp()\n           ELSE coalesce(due_requests.created_time,",
 		packages: "./storage", run: "TestForget",
 	},
 	{
@@ -109,22 +125,26 @@ var mutants = []mutant{
 	},
 	{
 		name: "rejected-result-sends", breaks: "messages of a result that a command ended are not sent",
-		file: "storage/item.go", old: "it.general = it.general || ends[it.key]", planted: "it.general = it.general && ends[it.key]",
+		file: "storage/item.go", old: "it.general = it.general || ends[it.key]",
+		planted:  "it.general = it.general && ends[it.key]",
 		packages: "./storage", run: "ResultBesideTheEnd",
 	},
 	{
 		name: "timeout-not-split", breaks: "a flush that times out is halved",
-		file: "storage/lane.go", old: "len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1", planted: "len(ops) == 1 && timedOut(err)",
+		file: "storage/lane.go", old: "len(ops) > 0 && timedOut(err) || len(ops) > 1 && breaks > 1",
+		planted:  "len(ops) == 1 && timedOut(err)",
 		packages: "./storage", run: "TimesOut",
 	},
 	{
 		name: "acts-unlocked", breaks: "nothing is done to a process that was not locked first",
-		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		file: prepareCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)",
+		planted:  "",
 		packages: "./storage", run: "InsertedBehind",
 	},
 	{
 		name: "quick-acts-unlocked", breaks: "nor by the quick statement",
-		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)", planted: "",
+		file: captureCall, old: " AND (p.xmax = pg_current_xact_id()::xid OR p.xmin = pg_current_xact_id()::xid)",
+		planted:  "",
 		packages: "./storage", run: "QuickStatementsLeave",
 	},
 	{
@@ -143,8 +163,10 @@ var mutants = []mutant{
 		packages: "./storage", run: "Call|Order|Quick",
 	},
 	{
-		name: "quick-no-fence", breaks: "the quick statement, too, stores a result only under the token that holds the process",
-		file: saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
+		name:   "quick-no-fence",
+		breaks: "the quick statement, too, stores a result only under the token that holds the process",
+		file:   saveFinished, old: "AND r.task_id = item.task_id\n        AND r.fencing_token = item.fencing_token\n" +
+			"      LIMIT 1) attempt", planted: "AND r.task_id = item.task_id LIMIT 1) attempt",
 		packages: "./storage", run: "Token|Twin|Fence|Zombie",
 	},
 	{
@@ -184,53 +206,65 @@ var mutants = []mutant{
 	},
 	{
 		name: "line-unbounded", breaks: "max_waiting bounds a line, too",
-		file: "storage/call_queues.go", old: "v.leaving+len(v.stored)+len(v.queue) >= int(it.call.MaxWaiting)", planted: "false",
+		file: "storage/call_queues.go", old: "v.leaving+len(v.stored)+len(v.queue) >= int(it.call.MaxWaiting)",
+		planted:  "false",
 		packages: "./storage", run: "LineIs",
 	},
 	{
 		name: "latest-call-first", breaks: "calls of one process run in the order in which they were stored",
-		file: saveResult, old: "ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c", planted: "ORDER BY s.task_id DESC LIMIT 1) c",
+		file: saveResult, old: "ORDER BY s.namespace, s.process_id, s.task_id LIMIT 1) c",
+		planted:  "ORDER BY s.task_id DESC LIMIT 1) c",
 		packages: "./storage", run: "Order|Call",
 	},
 	{
 		name: "call-jumps-the-queue", breaks: "a new call does not take the place of one that waits",
-		file: prepareCall, old: "AND NOT input.busy AND input.waiting = 0 AS free", planted: "AND NOT input.busy AS free",
+		file: prepareCall, old: "AND NOT input.busy AND input.waiting = 0 AS free",
+		planted:  "AND NOT input.busy AS free",
 		packages: "./storage ./engine", run: "Order|Place|Stored",
 	},
 	{
 		name: "timer-before-call", breaks: "a call that waits goes before a timer that is due",
-		file: searchTimers, old: "c.waits_for::text = 'place')", planted: "c.waits_for::text = 'time' AND c.task_id < 0)",
+		file: searchTimers, old: "c.waits_for::text = 'place')",
+		planted:  "c.waits_for::text = 'time' AND c.task_id < 0)",
 		packages: "./storage ./engine", run: "Timer",
 	},
 	{
 		name: "timer-early", breaks: "no timer fires before its time by the database's clock",
 		file: searchTimers, old: "AND s.waits_for = 'time'\n        AND s.scheduled_time <= statement_timestamp()",
-		planted:  "AND s.waits_for = 'time'\n        AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
+		planted: "AND s.waits_for = 'time'\n" +
+			"        AND s.scheduled_time <= statement_timestamp() + interval '2 seconds'",
 		packages: "./storage ./engine", run: "Timer|Time|Retry",
 	},
 	{
 		name: "timer-kept", breaks: "a new default timer replaces the pending one",
-		file: saveResult, old: "results.timer_action IN ('set', 'unset')\n     AND s.namespace", planted: "results.timer_action IN ('unset')\n     AND s.namespace",
+		file: saveResult, old: "results.timer_action IN ('set', 'unset')\n     AND s.namespace",
+		planted:  "results.timer_action IN ('unset')\n     AND s.namespace",
 		packages: "./storage", run: "Timer",
 	},
 	{
 		name: "start-time", breaks: "transactions ask for the time after they have waited for their locks",
-		file: saveResult, old: "CASE\n           WHEN item.timer_after_us >= 0\n             THEN statement_timestamp() +", planted: "CASE\n           WHEN item.timer_after_us >= 0\n             THEN now() - interval '1 second' +",
+		file: saveResult, old: "CASE\n           WHEN item.timer_after_us >= 0\n" +
+			"             THEN statement_timestamp() +",
+		planted:  "CASE\n           WHEN item.timer_after_us >= 0\n             THEN now() - interval '1 second' +",
 		packages: "./storage", run: "TimerDelayAndContext",
 	},
 	{
 		name: "error-is-forgotten", breaks: "a task that fails for good leaves its process in ERROR",
-		file: saveResult, old: "process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END", planted: "process.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
+		file: saveResult, old: "process.cancelling THEN 'CANCELLED' ELSE 'ERROR' END",
+		planted:  "process.cancelling THEN 'CANCELLED' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Save",
 	},
 	{
-		name: "suspended-forgotten", breaks: "the status that follows is decided from the locked row, not by the attempt",
-		file: saveResult, old: "WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END", planted: "WHEN 'SUSPENDED' THEN 'RUNNING' ELSE 'RUNNING' END",
+		name:   "suspended-forgotten",
+		breaks: "the status that follows is decided from the locked row, not by the attempt",
+		file:   saveResult, old: "WHEN 'SUSPENDED' THEN 'SUSPENDED' ELSE 'RUNNING' END",
+		planted:  "WHEN 'SUSPENDED' THEN 'RUNNING' ELSE 'RUNNING' END",
 		packages: "./storage", run: "Suspended",
 	},
 	{
 		name: "event-ids-repeat", breaks: "events are numbered 1, 2, 3 without gaps or repeats",
-		file: saveResult, old: "last_event_id = p.last_event_id + result.event_count", planted: "last_event_id = p.last_event_id",
+		file: saveResult, old: "last_event_id = p.last_event_id + result.event_count",
+		planted:  "last_event_id = p.last_event_id",
 		packages: "./storage", run: "Save|Event",
 	},
 	{
@@ -240,7 +274,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "key-in-line-is-not-kept", breaks: "so does one whose first had to wait",
-		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''", planted: "FROM decided\n   WHERE accepted\n     AND false",
+		file: prepareCall, old: "FROM decided\n   WHERE accepted\n     AND idempotency_key <> ''",
+		planted:  "FROM decided\n   WHERE accepted\n     AND false",
 		packages: "./storage", run: "Key|Quick|Twin",
 	},
 	{
@@ -250,7 +285,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "answer-before-commit", breaks: "nobody is answered before the commit",
-		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {", planted: "if closeErr := results.Close(); err != nil {",
+		file: "storage/replay.go", old: "if closeErr := results.Close(); err == nil {",
+		planted:  "if closeErr := results.Close(); err != nil {",
 		packages: "./storage", run: "CommitFails",
 	},
 	{
@@ -260,12 +296,14 @@ var mutants = []mutant{
 	},
 	{
 		name: "nothing-adopted", breaks: "what a lost commit has started is run",
-		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))", planted: "_ = tokensOf(again)",
+		file: "storage/recover.go", old: "err = l.store.adoptKeys(ctx, l.conn, keys, tokensOf(again))",
+		planted:  "_ = tokensOf(again)",
 		packages: "./storage", run: "ConnectionBreaksAfter",
 	},
 	{
 		name: "unkeyed-repeated", breaks: "a request without a key is never repeated by the engine",
-		file: "storage/prepare_call.go", old: "newItem(c.Key, c.bytes(), c.keyed())", planted: "newItem(c.Key, c.bytes(), true)",
+		file: "storage/prepare_call.go", old: "newItem(c.Key, c.bytes(), c.keyed())",
+		planted:  "newItem(c.Key, c.bytes(), true)",
 		packages: "./storage", run: "Connection|Cut|Terminated",
 	},
 	{
@@ -280,17 +318,20 @@ var mutants = []mutant{
 	},
 	{
 		name: "calls-retried", breaks: "a failure of a call is not retried: its caller is told",
-		file: "engine/decide.go", old: "if d.completion.TaskType.RetriedOnFailure() {", planted: "if d.completion.TaskType != \"\" {",
+		file: "engine/decide.go", old: "if d.completion.TaskType.RetriedOnFailure() {",
+		planted:  "if d.completion.TaskType != \"\" {",
 		packages: "./engine", run: "Decide",
 	},
 	{
 		name: "one-process-for-ever", breaks: "one process takes at most so many turns while others wait",
-		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())", planted: "(step < 1<<30 || !ns.slots.contended())",
+		file: "engine/attempt.go", old: "(step < maxSteps || !ns.slots.contended())",
+		planted:  "(step < 1<<30 || !ns.slots.contended())",
 		packages: "./engine", run: "Turn|Room",
 	},
 	{
 		name: "place-leaks", breaks: "a request that is not captured gives its place back",
-		file: "engine/request.go", old: "if r.call.Capture && !captured {", planted: "if r.call.Capture && !captured && r.accepted {",
+		file: "engine/request.go", old: "if r.call.Capture && !captured {",
+		planted:  "if r.call.Capture && !captured && r.accepted {",
 		packages: "./engine", run: "RefusedGives",
 	},
 	{
@@ -320,17 +361,21 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-grace", breaks: "the engine ends a cancel when its grace is over, and no sooner",
-		file: "storage/internal/dbsqlc/cancel_processes.sql.go", old: "WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()", planted: "WHEN item.overdue THEN p.cancel_deadline IS NOT NULL",
+		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
+		old:      "WHEN item.overdue THEN p.cancel_deadline <= statement_timestamp()",
+		planted:  "WHEN item.overdue THEN p.cancel_deadline IS NOT NULL",
 		packages: "./storage", run: "Cancel",
 	},
 	{
 		name: "held-goes-on", breaks: "nothing is handed out of a suspended process but what runs already",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "WHERE input.status IN ('INIT', 'RUNNING')) first", planted: "WHERE false) first",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go",
+		old:  "WHERE input.status IN ('INIT', 'RUNNING')) first", planted: "WHERE false) first",
 		packages: "./storage ./engine", run: "Suspend|Orders",
 	},
 	{
 		name: "late-result-speaks", breaks: "a result that is refused sends no message",
-		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid", planted: "",
+		file: messages, old: "AND t.fencing_token = item.fencing_token\n        AND t.xmin = pg_current_xact_id()::xid",
+		planted:  "",
 		packages: "./storage", run: "Speak|Message|Child",
 	},
 	{
@@ -340,22 +385,30 @@ var mutants = []mutant{
 	},
 	{
 		name: "number-breaks-list", breaks: "attributes that a message cannot hold do not make lists fail",
-		file: "wire/value.go", old: "	case r.lenient:\n		return structpb", planted: "	case false:\n		return structpb",
+		file: "wire/value.go", old: "	case r.lenient:\n		return structpb",
+		planted:  "	case false:\n		return structpb",
 		packages: "./wire ./engine/rpc", run: "Values|EveryRow",
 	},
 	{
 		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
-		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1", planted: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
+		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1",
+		planted:  "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
 		packages: "./storage", run: "Message|Command|Held|Child",
 	},
 	{
 		name: "message-overtakes", breaks: "messages of one process to another arrive in their order",
-		file: "storage/internal/dbsqlc/deliver_notifies.sql.go", old: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n                deleted_messages.message_id) numbered),", planted: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n                deleted_messages.message_id DESC) numbered),",
+		file: "storage/internal/dbsqlc/deliver_notifies.sql.go",
+		old: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n" +
+			"                deleted_messages.message_id) numbered),",
+		planted: "ORDER BY deleted_messages.namespace, deleted_messages.process_id,\n" +
+			"                deleted_messages.message_id DESC) numbered),",
 		packages: "./storage ./engine", run: "Message|Command|Order",
 	},
 	{
 		name: "init-twice", breaks: "one process for one id",
-		file: prepareInit, old: "FROM input WHERE created),\nupdated_status_counts AS", planted: "FROM input WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = EXCLUDED.kind),\nupdated_status_counts AS",
+		file: prepareInit, old: "FROM input WHERE created),\nupdated_status_counts AS",
+		planted: "FROM input WHERE created ON CONFLICT (namespace, process_id) DO UPDATE SET kind = " +
+			"EXCLUDED.kind),\nupdated_status_counts AS",
 		packages: "./storage", run: "InitMeetsInit",
 	},
 	{
@@ -365,22 +418,26 @@ var mutants = []mutant{
 	},
 	{
 		name: "bulk-jumps-ahead", breaks: "a page that ends early is gone on with where it ended",
-		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor", planted: "w.progress.Cursor = next.cursor",
+		file: "engine/bulk/run.go", old: "w.progress.Cursor = found[did-1].Cursor",
+		planted:  "w.progress.Cursor = next.cursor",
 		packages: "./engine/bulk", run: "EndsEarly",
 	},
 	{
 		name: "bulk-forgets-faults", breaks: "a bulk ends when what met a fault was tried again",
-		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil", planted: "return !more, nil",
+		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil",
+		planted:  "return !more, nil",
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",
 	},
 	{
 		name: "bulk-never-ends", breaks: "what is made after a bulk began is not its business",
-		file: "engine/bulk/command.go", old: "`created_time <= \"`", planted: "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
+		file: "engine/bulk/command.go", old: "`created_time <= \"`",
+		planted:  "`created_time > \"1970-01-01T00:00:00Z\" OR created_time <= \"`",
 		packages: "./engine/bulk", run: "Walks",
 	},
 	{
-		name: "bulk-history-overflows", breaks: "the failures of a bulk are a history that can be read, whatever their texts hold",
-		file: "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
+		name:   "bulk-history-overflows",
+		breaks: "the failures of a bulk are a history that can be read, whatever their texts hold",
+		file:   "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
 		packages: "./engine/bulk", run: "Failures",
 	},
 }

@@ -4,17 +4,20 @@ package main
 var schedulingMutants = []mutant{
 	{
 		name: "stale-waiters-kept", breaks: "the set of processes to ask for again is emptied in each turn",
-		file: "engine/waiters.go", old: "	clear(w.stale) //", planted: "	if len(asked) < maxPolled {\n		clear(w.stale)\n	} //",
+		file: "engine/waiters.go", old: "	clear(w.stale) //",
+		planted:  "	if len(asked) < maxPolled {\n		clear(w.stale)\n	} //",
 		packages: "./engine", run: "Waiters",
 	},
 	{
 		name: "requests-only-scans", breaks: "a node for requests only claims no stored tasks",
-		file: "engine/engine.go", old: "	if e.cfg.RequestsOnly {\n		return takers", planted: "	if e.cfg.RequestsOnly && e.draining.Load() {\n		return takers",
+		file: "engine/engine.go", old: "	if e.cfg.RequestsOnly {\n		return takers",
+		planted:  "	if e.cfg.RequestsOnly && e.draining.Load() {\n		return takers",
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
 		name: "requests-only-captures", breaks: "a node for requests only does not run what it stores",
-		file: "engine/request.go", old: "canRun && e.cfg.RequestsOnly", planted: "canRun && e.cfg.RequestsOnly && e.draining.Load()",
+		file: "engine/request.go", old: "canRun && e.cfg.RequestsOnly",
+		planted:  "canRun && e.cfg.RequestsOnly && e.draining.Load()",
 		packages: "./engine", run: "RequestsOnly",
 	},
 	{
@@ -89,7 +92,8 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "scan-bytes-unbounded", breaks: "one scan claims a bounded number of bytes",
-		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "WHERE summed.bytes_before < 2 * 1024 * 1024),", planted: "),",
+		file: "storage/internal/dbsqlc/search_calls.sql.go", old: "WHERE summed.bytes_before < 2 * 1024 * 1024),",
+		planted:  "),",
 		packages: "./storage", run: "ScansAreBounded",
 	},
 	{
@@ -100,7 +104,8 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "answers-not-cut", breaks: "whoever reads answers learns that there may be more",
-		file: "storage/tasks.go", old: "	return answers, size >= ListBytes,", planted: "	return answers, size < 0,",
+		file: "storage/tasks.go", old: "	return answers, size >= ListBytes,",
+		planted:  "	return answers, size < 0,",
 		packages: "./storage", run: "ReadAnswersIsBounded",
 	},
 	{
@@ -145,9 +150,13 @@ var schedulingMutants = []mutant{
 		packages: "./engine", run: "NodeSlots|NodeBound",
 	},
 	{
-		name: "full-queue-refuses-repeats", breaks: "a repeated request gets its stored outcome although the queue of its process is full",
-		file: "storage/internal/dbsqlc/prepare_call.sql.go", old: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint\n            THEN 'replayed'",
-		planted:  "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint AND decided.waiting < decided.max_waiting THEN 'replayed'",
+		name:   "full-queue-refuses-repeats",
+		breaks: "a repeated request gets its stored outcome although the queue of its process is full",
+		file:   "storage/internal/dbsqlc/prepare_call.sql.go",
+		old: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint\n" +
+			"            THEN 'replayed'",
+		planted: "WHEN decided.twin_task_id IS NOT NULL AND decided.twin_fingerprint = decided.fingerprint AND " +
+			"decided.waiting < decided.max_waiting THEN 'replayed'",
 		packages: "./engine", run: "RepeatedRequests",
 	},
 	{
@@ -162,52 +171,66 @@ var schedulingMutants = []mutant{
 	},
 	{
 		name: "resume-forgets-retry", breaks: "a retry during a resume is resumed, too",
-		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "s.task_id = b.running_task_id", planted: "s.task_id = 0",
+		file: "storage/internal/dbsqlc/suspend_processes.sql.go", old: "s.task_id = b.running_task_id",
+		planted:  "s.task_id = 0",
 		packages: "./storage", run: "RetryDuringTheResume",
 	},
 	{
-		name: "next-tasks-unbounded", breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
-		file: "storage/internal/dbsqlc/save_result.sql.go", old: " / cardinality($1::int[]) AS promotable", planted: " AS promotable",
+		name:   "next-tasks-unbounded",
+		breaks: "the results of one flush have a bounded number of bytes of next tasks run at once",
+		file:   "storage/internal/dbsqlc/save_result.sql.go", old: " / cardinality($1::int[]) AS promotable",
+		planted:  " AS promotable",
 		packages: "./storage", run: "NextTasksAreRead",
 	},
 	{
 		name: "purge-from-the-start", breaks: "a batch of a removal does not read the dead rows of earlier batches",
-		file: "storage/remove_processes.go", old: "progress[n] = p.progress[key]", planted: "progress[n].eventID = p.progress[key].eventID",
+		file: "storage/remove_processes.go", old: "progress[n] = p.progress[key]",
+		planted:  "progress[n].eventID = p.progress[key].eventID",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
-		name: "purge-attempts-from-the-start", breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
-		file: "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= removed.after_failed_id", planted: "AND removed.after_failed_id >= 0",
+		name:   "purge-attempts-from-the-start",
+		breaks: "a batch of a removal does not read the failed attempts that earlier batches deleted",
+		file:   "storage/internal/dbsqlc/remove_processes.sql.go", old: "AND v.task_id >= removed.after_failed_id",
+		planted:  "AND removed.after_failed_id >= 0",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
 		name: "orphans-of-the-first-batch", breaks: "the search for orphaned failed attempts reads the whole table",
-		file: "storage/failed_attempts.go", old: "if r.LookedAt < orphanBatch {", planted: "if r.LookedAt <= orphanBatch {",
+		file: "storage/failed_attempts.go", old: "if r.LookedAt < orphanBatch {",
+		planted:  "if r.LookedAt <= orphanBatch {",
 		packages: "./storage", run: "TestDeleteOrphanedAttempts",
 	},
 	{
 		name: "attempts-of-waiting-tasks-are-orphans", breaks: "failed attempts are kept as long as their task exists",
-		file: "storage/internal/dbsqlc/failed_attempts.sql.go", old: "AND NOT EXISTS (\n       SELECT 1 FROM schedule s", planted: "AND NOT EXISTS (\n       SELECT 1 FROM running s",
+		file:     "storage/internal/dbsqlc/failed_attempts.sql.go",
+		old:      "AND NOT EXISTS (\n       SELECT 1 FROM schedule s",
+		planted:  "AND NOT EXISTS (\n       SELECT 1 FROM running s",
 		packages: "./storage", run: "TestDeleteOrphanedAttempts",
 	},
 	{
 		name: "failing-runs-unreported", breaks: "runs whose own task fails for more than a minute are reported",
-		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0", planted: "WHERE s.attempt > 10",
+		file: "storage/internal/dbsqlc/failing_tasks.sql.go", old: "WHERE s.attempt > 0",
+		planted:  "WHERE s.attempt > 10",
 		packages: "./storage", run: "TestListFailingTasks",
 	},
 	{
-		name: "trim-from-the-start", breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
-		file: "storage/internal/dbsqlc/restart_history.sql.go", old: "AND v.task_id > restart.after_task_id\n        AND", planted: "AND",
+		name:   "trim-from-the-start",
+		breaks: "a batch that removes an old history does not read the dead rows of earlier batches",
+		file:   "storage/internal/dbsqlc/restart_history.sql.go",
+		old:    "AND v.task_id > restart.after_task_id\n        AND", planted: "AND",
 		packages: "./storage", run: "TestRemoveBesideAnOldSnapshot",
 	},
 	{
-		name: "backlog-unbounded", breaks: "no more than max_backlog tasks wait when a request is stored that got no slot",
-		file: "engine/backlog.go", old: "if b.waiting >= limit {", planted: "if b.waiting < 0 {",
+		name:   "backlog-unbounded",
+		breaks: "no more than max_backlog tasks wait when a request is stored that got no slot",
+		file:   "engine/backlog.go", old: "if b.waiting >= limit {", planted: "if b.waiting < 0 {",
 		packages: "./engine", run: "Backlog",
 	},
 	{
-		name: "overload-stored", breaks: "a request that gets no slot is not stored while the database is the bottleneck",
-		file: "engine/usage.go", old: "return most", planted: "return true",
+		name:   "overload-stored",
+		breaks: "a request that gets no slot is not stored while the database is the bottleneck",
+		file:   "engine/usage.go", old: "return most", planted: "return true",
 		packages: "./engine", run: "Usage|OverloadOfTheDatabase",
 	},
 }

@@ -30,7 +30,7 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 // the files of a path, then remove it. Never add a path. TestExemptions fails for a path that is no
 // longer needed.
 var columnsExempt = []string{
-	"engine/", "internal/mutants/", "migrations/", "storage/",
+	"engine/", "migrations/00099_run_starts.sql", "storage/",
 }
 
 var proseExtensions = map[string]bool{

@@ -66,7 +66,7 @@ func (c *collector) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for { // the first pass runs at once, because it passes the namespaces to the kinds of this node
 		if err := c.runOnce(ctx); err != nil && ctx.Err() == nil {
-			c.engine.log.Warn("collector", "error", err)
+			c.engine.log.Warn("collector pass failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():

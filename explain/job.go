@@ -57,7 +57,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	case s.timed(head) && j.Unreached != "":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("The processor of job %q was not reached %s", j.Name, j.Unreached))
-		e.Next = fmt.Sprintf("It is tried again %s, until the timeout of the job is over.", s.at(head.Scheduled))
+		e.Next = fmt.Sprintf("It is retried %s, until the timeout of the job has passed.", s.at(head.Scheduled))
 		e.Unblock = fmt.Sprintf("A processor that accepts the job: progressor namespace get %s shows its URL.",
 			word(s.Process.Namespace))
 	case s.timed(head) && head.Attempt > 0:

@@ -51,7 +51,7 @@ func TestRuns(t *testing.T) {
 			[]string{"waits for a constraint"}},
 		"a job that runs": {open(explain.Step{Index: -1, Process: job, Status: process.StatusInit, WorkerID: "w1"}),
 			process.WaitsForProcess, time.Time{}, []string{"Worker w1 has the job of step approve."}},
-		"a job that is tried again": {
+		"a job that is retried": {
 			open(explain.Step{Index: -1, Process: job, Status: process.StatusInit, WaitsFor: process.WaitsForTime,
 				Attempt: 2, Scheduled: at(130), Failure: "busy: come again."}),
 			process.WaitsForTime, at(130),

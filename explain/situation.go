@@ -161,7 +161,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	case r.Lease != nil:
 		s.held(e, then)
 	case !r.Alive:
-		e.Next = fmt.Sprintf("Node %d sends no heartbeats any more: another node collects %s as a zombie%s.", r.NodeID,
+		e.Next = fmt.Sprintf("Node %d no longer sends heartbeats: another node collects %s as a zombie%s.", r.NodeID,
 			lower(r.name()), then)
 		e.NextTime = time.Time{}
 		e.Unblock = "Nothing needs to be done: a dead node's tasks are collected after --engine.zombie-after."

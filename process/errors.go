@@ -16,7 +16,7 @@ var (
 	ErrProcessExists       = errors.New("process already exists")
 	ErrIdempotencyMismatch = errors.New("idempotency key was used for another request")
 	ErrOverloaded          = errors.New("overloaded: nothing was stored; try again after a while")
-	ErrWaitTimeout         = errors.New("the wait is over; the task continues")
+	ErrWaitTimeout         = errors.New("the wait timed out; the task continues")
 	ErrUnavailable         = errors.New("database is not available: it is unknown whether the request was stored; " +
 		"repeat it with the same idempotency key")
 	ErrDraining           = errors.New("the node is draining and did not accept the request: use another node")

@@ -75,7 +75,7 @@ func (r *Result) Fail(failure []byte, detail string) {
 	*r = Result{Outcome: Failed, Failure: failure, Detail: detail}
 }
 
-// Retry replaces the result by a failure, which is JSON, after which the task is tried again.
+// Retry replaces the result by a failure, which is JSON, after which the task is retried.
 func (r *Result) Retry(failure []byte, after time.Duration) {
 	*r = Result{Outcome: Retry, Failure: failure, RetryAfter: after}
 }

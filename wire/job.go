@@ -285,7 +285,7 @@ func blockedOn(r *storage.JobRow) string {
 	case process.WaitsForTime:
 		at := r.ScheduledTime.UTC().Format(time.RFC3339Nano)
 		if tries := Unreached(r); tries != "" {
-			return "processor: not reached " + tries + ", tried again at " + at
+			return "processor: not reached " + tries + ", next try at " + at
 		}
 		return "time: " + at
 	case process.WaitsForOperator:

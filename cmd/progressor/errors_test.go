@@ -123,23 +123,23 @@ var errorCases = []errorCase{
 	},
 	{
 		"wait timeout",
-		clitest.EngineError(connect.CodeDeadlineExceeded, "the wait is over; the task continues",
+		clitest.EngineError(connect.CodeDeadlineExceeded, "the wait timed out; the task continues",
 			&progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1",
 				TaskId: 9,
 			}),
 		cli.ExitTimeout,
-		`progressor: the wait is over; the task continues (wait_timeout, ` +
+		`progressor: the wait timed out; the task continues (wait_timeout, ` +
 			`task 9). Next: progressor await demo 'o'\''1' --task 9`,
 	},
 	{
 		"wait timeout of a command without a task",
-		clitest.EngineError(connect.CodeDeadlineExceeded, "the wait is over; the task continues",
+		clitest.EngineError(connect.CodeDeadlineExceeded, "the wait timed out; the task continues",
 			&progressorv1.ErrorDetail{
 				Reason: progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT, Namespace: "demo", ProcessId: "o'1",
 			}),
 		cli.ExitTimeout,
-		`progressor: the wait is over; the task continues (wait_timeout). Next: progressor get demo 'o'\''1'`,
+		`progressor: the wait timed out; the task continues (wait_timeout). Next: progressor get demo 'o'\''1'`,
 	},
 	{
 		"exists",

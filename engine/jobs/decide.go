@@ -232,7 +232,7 @@ func short(text string) string {
 	return text
 }
 
-// rejected returns the failure for a rejection by the processor. A rejected job is not tried again.
+// rejected returns the failure for a rejection by the processor. A rejected job is not retried.
 func rejected(r *progressorv1.Rejection) *progressorv1.Failure {
 	return &progressorv1.Failure{Reason: r.GetReason(), Message: r.GetMessage(), NonRetryable: true}
 }

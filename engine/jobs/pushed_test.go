@@ -139,7 +139,7 @@ func TestBusyProcessorTakesNoSlot(t *testing.T) {
 	if job.GetAttempt() != 0 || len(job.GetFailures()) != 0 {
 		t.Errorf("an attempt is used up: %v", job)
 	}
-	if got := job.GetBlockedOn(); !strings.HasPrefix(got, "processor: not reached once (it answered HTTP 503), tried again at ") {
+	if got := job.GetBlockedOn(); !strings.HasPrefix(got, "processor: not reached once (it answered HTTP 503), next try at ") {
 		t.Errorf("blocked on %q", got)
 	}
 	free.Store(true)

@@ -175,7 +175,7 @@ async function tryFlows() {
   assert.equal((await flows.listTemplates({ namespace })).templates.length, 1);
   await refused(Code.InvalidArgument, flows.startRun({ ...run("run-0"), type: "order", payload: value({}) })); // the schema asks for a total
 
-  // Its first step fails, and is tried again; its second one waits for an answer from outside.
+  // Its first step fails, and is retried; its second one waits for an answer from outside.
   await flows.startRun({ ...run("run-1"), type: "order", payload: value({ total: 20 }) });
   await workers.complete({ leaseToken: (await lease("charge")).leaseToken, answer: failure("card_declined") });
   assert.equal((await flows.getRun({ ...run("run-1"), awaitEnd: seconds(10) })).run.status, RunStatus.FAILED);

@@ -32,7 +32,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "TestNodeThatIsBehind|TestLimitHoldsOnTwoNodes|TestRate",
 	},
 	{
-		name: "job-one-retry-more", breaks: "a job is tried again max_retry times",
+		name: "job-one-retry-more", breaks: "a job is retried max_retry times",
 		file: jobDecide, old: "used <= options.GetMaxRetry()", planted: "used <= options.GetMaxRetry()+1",
 		packages: "./engine/jobs", run: "Fail|Retr|Backoff|Quorum",
 	},
@@ -145,7 +145,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name:   "job-forgets-omitted-failures",
-		breaks: "a job with more failures than it keeps is tried again max_retry times",
+		breaks: "a job with more failures than it keeps is retried max_retry times",
 		file:   jobDecide, old: "		used += f.Omitted - f.OmittedTakeovers\n", planted: "",
 		packages: "./engine/jobs", run: "FailuresAreBounded",
 	},
@@ -230,7 +230,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "NamedWorker",
 	},
 	{
-		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not tried again",
+		name: "job-cancelled-runs-again", breaks: "a job whose cancel came first is not retried",
 		file: "storage/internal/dbsqlc/retry_job.sql.go",
 		old:  "WHERE process.cancel_deadline IS NOT NULL),\ndeleted_schedule AS",
 		planted: "WHERE process.cancel_deadline IS NOT NULL AND process.cancel_deadline < 'epoch'),\n" +

@@ -423,7 +423,7 @@ var mutants = []mutant{
 		packages: "./engine/bulk", run: "EndsEarly",
 	},
 	{
-		name: "bulk-forgets-faults", breaks: "a bulk ends when what met a fault was tried again",
+		name: "bulk-forgets-faults", breaks: "a bulk ends when the processes that met a fault were retried",
 		file: "engine/bulk/run.go", old: "return !more && len(w.progress.Again) == 0, nil",
 		planted:  "return !more, nil",
 		packages: "./engine/bulk", run: "Failures|FaultThatPasses",

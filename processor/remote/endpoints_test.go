@@ -51,7 +51,7 @@ func TestCallsAreSpread(t *testing.T) {
 	})
 }
 
-// A busy endpoint and one that does not exist lose no request, and are not tried again at once.
+// A busy endpoint and one that does not exist lose no request, and are not retried at once.
 func TestNextEndpointIsTried(t *testing.T) {
 	eachWay(t, func(t *testing.T, way *progressorv1.ConnectProcessor) {
 		busy, free := count(t), count(t)

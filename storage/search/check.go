@@ -155,7 +155,7 @@ func (p *parser) checkDocument(r restriction, c *comparison) error {
 		c.value = value{kind: isAnything}
 		return nil
 	case l.stars > 0:
-		return p.wrong(l.at, `%s is compared in full: "\*" is the character *, and %s.KEY:* asks whether the key is there`, r.name, r.name)
+		return p.wrong(l.at, `%s is compared in full: "\*" is the character *, and %s.KEY:* checks whether the key exists`, r.name, r.name)
 	case len(r.path) == 0 && l.text == "":
 		return p.wrong(l.at, "write a key, as in %s:tenant", r.name)
 	case len(r.path) == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// UnknownVariable is a variable of the environment that is named like a setting but is none.
+// UnknownVariable is an environment variable that is named like a setting but is not one.
 type UnknownVariable struct{ Name, Nearest string }
 
 // serviceLink matches variables that Kubernetes sets for a service named progressor, such as

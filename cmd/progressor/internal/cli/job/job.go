@@ -141,7 +141,7 @@ type jobCancelCmd struct {
 }
 
 func (jobCancelCmd) Help() string {
-	return `Cancel cancels a waiting job at once. The worker of a running job is told with its next heartbeat;
+	return `Cancel cancels a waiting job at once. The worker of a running job gets the cancel with its next heartbeat;
 after the job's cancel_grace (default 30s), the engine ends the job. If the worker succeeds before,
 the job has succeeded.
 
@@ -164,7 +164,7 @@ type jobRetryCmd struct {
 
 func (jobRetryCmd) Help() string {
 	return `Retry runs a FAILED or CANCELLED job again, with all its attempts and the same args. The next attempt
-of a RETRYABLE job begins now, and its attempts before count.
+of a RETRYABLE job begins now, and its earlier attempts count.
 
     progressor job retry echo mail-2
     progressor job retry echo mail-1 --clear-successes`

@@ -19,7 +19,7 @@ type errorsCmd struct {
 
 func (errorsCmd) Help() string {
 	return `Errors groups the processes in ERROR, and the flow runs that are FAILED or EXPIRED, by reason and
-message, ignoring numbers, ids and quoted text. The filter of a group finds its processes or runs. A
+message, ignoring numbers, IDs and quoted text. The filter of a group finds its processes or runs. A
 bulk repairs processes; progressor job retry runs a job again, and progressor run retry continues a
 run. Jobs of steps are not listed, because the failure is shown with their run.
 

@@ -197,7 +197,7 @@ type configCheckCmd struct {
 
 func (configCheckCmd) Help() string {
 	return `Check validates the configuration without connecting to anything. The exit code is 2 if it is
-invalid. Variables of the environment that begin with PROGRESSOR_ but are not settings cause a
+invalid. Environment variables that begin with PROGRESSOR_ but are not settings cause a
 warning; serve and dev ignore them.
 
     progressor config check -c progressor.yaml`

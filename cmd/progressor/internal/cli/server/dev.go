@@ -61,7 +61,7 @@ func (c *devCmd) Run(a *cli.App) error {
 	}
 	log := c.Log.Logger(a)
 	for _, u := range a.UnknownVariables() {
-		log.Warn("unknown variable of the environment is ignored", "name", u.Name, "nearest", u.Nearest)
+		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Nearest)
 	}
 	listener, err := listen("--listen", c.Listen) // before PostgreSQL is started
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *serveCmd) Run(a *cli.App) error {
 	}
 	log := c.Log.Logger(a)
 	for _, u := range a.UnknownVariables() {
-		log.Warn("unknown variable of the environment is ignored", "name", u.Name, "nearest", u.Nearest)
+		log.Warn("unknown environment variable ignored", "name", u.Name, "nearest", u.Nearest)
 	}
 	listener, err := listen("--listen", c.Listen)
 	if err != nil {

@@ -319,8 +319,8 @@ func (e *pausedError) Error() string { return "the processor was not reached: " 
 // Is reports whether target is the error of a released task.
 func (e *pausedError) Is(target error) bool { return target == errGivenBack }
 
-// paused returns how an attempt ends whose processor was not reached: as its kind decides, its task
-// waits without a slot, or it has failed with err.
+// paused returns the end of an attempt whose processor was not reached. The kind decides whether
+// the task waits without a slot or fails with err.
 func (e *Engine) paused(ctx context.Context, ns *namespace, c *storage.Claim, err error) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

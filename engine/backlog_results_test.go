@@ -55,7 +55,7 @@ func TestScansWaitForBacklogResults(t *testing.T) {
 	}
 }
 
-// A scan waits a bounded time only: results that cannot be stored do not stop all scans.
+// A scan waits only for a limited time. Results that cannot be stored do not stop all scans.
 func TestScansDoNotWaitForStuckResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -70,8 +70,8 @@ func TestForgetRequestsOfRemovedProcesses(t *testing.T) {
 	equal(t, "answers", ask[int](b, "SELECT count(*) FROM answers"), 0)
 }
 
-// A pass without rows to delete reads a few pages, regardless of the size of the tables and the
-// space was reused.
+// A pass without rows to delete reads a few pages, regardless of the size of the tables and of
+// reused space.
 func TestForgetReadsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

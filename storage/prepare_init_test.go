@@ -34,7 +34,7 @@ func TestInitIsCaptured(t *testing.T) {
 	equal(t, "the claim", []any{c.Namespace, c.ProcessID, c.TaskType, c.Attempt, c.Priority, string(c.Args), string(c.Context), c.HistoryRange, c.Kind, string(c.Metadata), c.Status, c.LastEventID},
 		[]any{ns, "p", "INIT", 1, 7, "args", "ctx", `{"limit": 3}`, "kind", `{"a": 1}`, "INIT", 0})
 	if c.FencingToken == 0 || c.TaskID == 0 || c.RunningTime.IsZero() || c.CreatedTime.IsZero() {
-		t.Errorf("the claim lacks something: %+v", c)
+		t.Errorf("the claim is incomplete: %+v", c)
 	}
 	row, err := b.GetProcess(t.Context(), key("p"))
 	equal(t, "the row", []any{must(t, row, err).Kind, string(row.Metadata), row.AuxState == nil, row.Attention == nil}, `[kind {"a": 1} true true]`)

@@ -60,7 +60,7 @@ func (b *bench) connections() int {
 		WHERE datname = current_database() AND application_name ~ '^progressor (lane|hot|general|heartbeat|listen)$'`)
 }
 
-// However slow the statements of one kind of work are, other kinds can continue.
+// Slow statements of one kind of work do not stop other kinds.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

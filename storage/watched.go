@@ -8,8 +8,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// The limits of one query for watched processes: of one watcher, and of all together. What exceeds
-// them is returned by the next query.
+// The limits of one query for watched processes: of one watcher, and of all together. The next
+// query returns the rest.
 const (
 	watchedEvents = 1000
 	watchedBytes  = 1 << 20
@@ -23,7 +23,7 @@ type WatchRef struct {
 	StatusChangedTime time.Time // of the status that the watcher knows; zero if none
 }
 
-// Watched has the news of a watched process.
+// Watched contains the changes of a watched process.
 type Watched struct {
 	Ord         int // index of its WatchRef
 	Gone        bool
@@ -33,7 +33,7 @@ type Watched struct {
 	Process     *Process // set if its status has changed; Events has all events up to the change
 }
 
-// ReadWatched returns the news of watched processes. Processes without news are missing.
+// ReadWatched returns the changes of watched processes. Processes without changes are missing.
 func (s *Store) ReadWatched(ctx context.Context, refs []WatchRef) ([]Watched, error) {
 	arg := dbsqlc.ReadWatchedParams{Lim: watchedEvents, MaxBytes: watchedBytes, MaxTotal: watchedTotal}
 	for n, r := range refs {

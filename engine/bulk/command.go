@@ -124,7 +124,7 @@ func (o *command) matching(began time.Time) (search.Filter, error) {
 type progress struct {
 	Cursor  search.Cursor `json:"cursor"`           // the last one that was visited
 	Token   string        `json:"token,omitempty"`  // token of the next page, if the bulk is not one of processes
-	Walked  bool          `json:"walked,omitempty"` // such a bulk has seen its last page
+	Walked  bool          `json:"walked,omitempty"` // a bulk with a token has processed its last page
 	Matched int64         `json:"matched"`
 	Done    int64         `json:"done"`
 	Skipped int64         `json:"skipped"`
@@ -138,7 +138,8 @@ type again struct {
 	Tries int `json:"tries"`
 }
 
-// progressOf decodes the progress of a bulk by unmarshal, which is json.Unmarshal to show it.
+// progressOf decodes the progress of a bulk with unmarshal. Readers that only show it use
+// json.Unmarshal.
 func progressOf(p *progressorv1.Process, unmarshal func([]byte, any) error) (progress, error) {
 	var now progress
 	if len(p.GetAuxState()) == 0 {

@@ -8,18 +8,18 @@ import (
 	"github.com/progressor-engine/progressor/storage/search"
 )
 
-// counted is the number of matching processes, with the first ones.
+// counted contains the number of matching processes, and the first of them.
 type counted struct {
 	matched int64
 	refused int64 // those whose status does not allow the verb
-	more    bool  // the time was over before all were counted
+	more    bool  // the time ended before all were counted
 	samples []string
 }
 
 // samples is how many process IDs a dry run returns.
 const samples = 20
 
-// count counts what matches a command for up to limit.
+// count counts the processes that match a command. It counts for at most limit.
 func (b *Bulks) count(ctx context.Context, namespace string, o *command, limit time.Duration) (counted, error) {
 	var c counted
 	var at place

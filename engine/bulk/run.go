@@ -148,7 +148,7 @@ func (w *work) run(ctx context.Context) (finished bool, err error) {
 	return !more && len(w.progress.Again) == 0, nil
 }
 
-// advance notes how far the walk has come.
+// advance records the position of the walk.
 func (w *work) advance(found []Item, next place, more bool) {
 	if w.command.Kind == "" {
 		w.progress.Cursor = next.cursor

@@ -19,14 +19,14 @@ type Target struct {
 	IDField string // the field of the filter that is the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
-	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short or empty and still
-	// have a next one. next is the token of the next page, "" at the end.
+	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short or
+	// empty and still have a next one. next is the token of the next page, "" at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
 	// Check parses a filter.
 	Check func(filter string) error
 }
 
-// Item is what a target has found.
+// Item is a job or run that a target has found.
 type Item struct {
 	search.Cursor        // ProcessID is the ID of the job or run
 	State         string // as Verb.Allowed
@@ -41,7 +41,7 @@ type Verb struct {
 
 func (v Verb) allows(state string) bool { return v.Allowed == nil || slices.Contains(v.Allowed, state) }
 
-// place is where a walk goes on.
+// place is the position at which a walk continues.
 type place struct {
 	cursor search.Cursor // of processes
 	token  string        // of a target
@@ -77,7 +77,8 @@ func emptyFilter(id, what string) error {
 	}
 }
 
-// find finds the next of what matches a command and was created at began or before; zero: at any time.
+// find finds the next items that match a command and were created at began or before. If began is
+// zero, items created at any time match.
 func (b *Bulks) find(
 	ctx context.Context, namespace string, o *command, began time.Time, from place, limit int,
 ) (found []Item, next place, more bool, err error) {
@@ -97,7 +98,7 @@ func (b *Bulks) find(
 	return found, place{cursor: cursor}, more, err
 }
 
-// matches reports whether what was found earlier still matches.
+// matches reports whether an item that was found earlier still matches.
 func (b *Bulks) matches(
 	ctx context.Context, namespace string, o *command, began time.Time, at search.Cursor,
 ) (bool, error) {

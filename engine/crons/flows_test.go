@@ -418,7 +418,7 @@ func TestFlowsOnTwoNodes(t *testing.T) {
 		return n.count(t, "SELECT count(*) FROM cron_fires WHERE decision = 'FIRED' AND status = 'SUCCESS'") == 6
 	})
 	if k := n.count(t, `SELECT count(*) FROM flow_runs a JOIN flow_runs b ON a.run_id < b.run_id AND a.created_time < b.finished_time AND b.created_time < a.finished_time`); k != 0 {
-		t.Errorf("%d pairs of runs went on at the same time", k)
+		t.Errorf("%d pairs of runs overlapped", k)
 	}
 	if k := n.count(t, "SELECT count(*) FROM cron_fires WHERE NOT (decision = 'FIRED' AND status = 'SUCCESS' OR decision = 'SKIPPED_CONCURRENCY' AND status = 'SKIPPED')"); k != 0 {
 		t.Errorf("%d other rows", k)

@@ -131,8 +131,8 @@ func TestQueue(t *testing.T) {
 	n.awaits(t, "c", "FIRED SUCCESS 1, QUEUED SUCCESS 1, DROPPED SKIPPED")
 }
 
-// A backfill decides the times that have no row once, also those before the cron was created, and
-// however many there are.
+// A backfill decides each fire time without a row once. It includes times before the cron was
+// created, and has no limit of their number.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
@@ -266,12 +266,12 @@ func TestHTTPAddresses(t *testing.T) {
 	c := target("c", "http://localhost:1/")
 	c.Target.GetHttp().Headers["Progressor-Attempt"] = "7"
 	if _, err := n.Create(t.Context(), &progressorv1.CreateCronRequest{Cron: c}, kim); err == nil {
-		t.Error("a header of the engine's was taken")
+		t.Error("a header that the engine sets was accepted")
 	}
 	n.create(t, target("closed", "http://127.0.0.1:1/"))
 	n.trigger(t, "closed")
 	if f := n.awaits(t, "closed", "FIRED FAILED 1")[0]; !strings.Contains(f.GetDetail(), "refused") {
-		t.Errorf("nobody listens: %v", f)
+		t.Errorf("no server listens: %v", f)
 	}
 	mute := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer mute.Close()
@@ -283,7 +283,7 @@ func TestHTTPAddresses(t *testing.T) {
 }
 
 // A request may take as long as the policy allows, or 10 s, regardless of the step timeout of the
-// namespace is.
+// namespace.
 func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -32,7 +32,7 @@ WHERE early`
 )
 
 // verify checks a database after its engine has stopped. A violation is an error, regardless of the
-// figures are.
+// figures.
 func (r *runner) verify(ctx context.Context, d *scratch, row *Row, done acknowledged) error {
 	r.step("check: " + row.Workload)
 	conn, err := d.connect(ctx, engineSchema)

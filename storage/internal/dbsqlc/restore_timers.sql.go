@@ -57,9 +57,9 @@ type RestoreTimersParams struct {
 }
 
 // RestoreTimers sets timers again that an error had cancelled, for repairs that are about to be
-// saved: the failed timer first (it is due longest), as new tasks with attempt 1. keep_default
-// false: the result of the repair sets its own default timer. The context is that of the repair, if
-// it has one.
+// saved. The failed timer is first, because it is due longest. The timers are new tasks with
+// attempt 1. keep_default is false if the result of the repair sets its own default timer. The
+// timers get the context of the repair, if it has one.
 func (q *Queries) RestoreTimers(ctx context.Context, db DBTX, arg RestoreTimersParams) error {
 	_, err := db.Exec(ctx, restoreTimers,
 		arg.Namespaces,

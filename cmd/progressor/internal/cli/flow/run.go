@@ -202,9 +202,9 @@ type flowCancelCmd struct {
 }
 
 func (flowCancelCmd) Help() string {
-	return `Cancel ends a waiting run at once. Workers of running steps get the cancel with their next heartbeat, and
-steps that are not cancelable finish first. After the grace period of the template, the engine ends
-the run. Then completed steps are undone, if the template says how.
+	return `Cancel ends a waiting run at once. Workers of running steps get the cancel with their next
+heartbeat, and steps that are not cancelable finish first. After the grace period of the template,
+the engine ends the run. Then completed steps that have a compensation are undone.
 
     progressor run cancel demo task-1 --reason 'the customer went away'
 

@@ -141,9 +141,9 @@ type jobCancelCmd struct {
 }
 
 func (jobCancelCmd) Help() string {
-	return `Cancel cancels a waiting job at once. The worker of a running job gets the cancel with its next heartbeat;
-after the job's cancel_grace (default 30s), the engine ends the job. If the worker succeeds before,
-the job has succeeded.
+	return `Cancel cancels a waiting job at once. The worker of a running job gets the cancel with its next
+heartbeat. After the job's cancel_grace (default 30s), the engine ends the job. If the worker
+succeeds before that, the job has succeeded.
 
     progressor job cancel echo mail-2 --reason 'the customer went away'`
 }

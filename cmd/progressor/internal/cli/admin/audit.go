@@ -22,7 +22,8 @@ type auditCmd struct {
 
 func (auditCmd) Help() string {
 	return `Audit lists commands of operators, newest first: repairs without the processor, suspensions,
-cancels, removals, imports, changes of namespaces, drains and bulks. Entries are kept for 90 days.
+cancels, removals, imports, changes of namespaces, constraints, templates and crons, drains,
+stops of workers, and bulks. Entries are kept for 90 days.
 
 A filter can use actor, method and subject (= and !=) and time (= != < <= > >=).
 

@@ -237,7 +237,7 @@ func TestCancelGrace(t *testing.T) {
 		"hangs":                         {hang(true), false},
 		"hangs and ignores its context": {hang(false), false},
 		"behind a call":                 {func(g *gate) by { return by{callTask: g.held(false)} }, true},
-		"tried again too late": {func(*gate) by {
+		"retried too late": {func(*gate) by {
 			return by{cancelTask: func(context.Context, *progressorv1.ProcessRequest) (*progressorv1.ProcessResponse, error) {
 				return nil, processor.Fail("odd", "not yet")
 			}}

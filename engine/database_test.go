@@ -316,7 +316,7 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	}
 	eventually(t, "both are ready", func() bool { return a.Ready() == nil && b.Ready() == nil })
-	a.called(t, "p", "goes on")
+	a.called(t, "p", "continues")
 	if n := regA.value(t, "progressor_zombies_total") + regB.value(t, "progressor_zombies_total"); n > 0 {
 		t.Errorf("%v zombies were collected", n)
 	}
@@ -380,7 +380,7 @@ func TestReadinessCoversLanes(t *testing.T) {
 	})
 	rows.readOnly(t, "off")
 	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
-	n.called(t, "p", "goes on")
+	n.called(t, "p", "continues")
 }
 
 // A node whose first write meets a read-only server is not ready. It recovers when the server is
@@ -403,5 +403,5 @@ func TestFirstRequestMeetsAReadOnlyServer(t *testing.T) {
 	rows.readOnly(t, "off")
 	eventually(t, "the node is ready", func() bool { return n.Ready() == nil })
 	n.started(t, "p")
-	n.called(t, "p", "goes on")
+	n.called(t, "p", "continues")
 }

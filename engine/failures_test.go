@@ -203,7 +203,7 @@ func TestRepair(t *testing.T) {
 	if err != nil || p.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_RUNNING || p.GetDetail() != "" || p.GetCorruptedBy() != 0 || string(p.GetAuxState()) != "well" || len(p.GetTimers()) != 1 {
 		t.Errorf("after the repair: %v, %v", p, err)
 	}
-	n.called(t, "p", "goes on")
+	n.called(t, "p", "continues")
 	if got := len(j.of("p", repairTask)); got != 3 {
 		t.Errorf("%d repairs ran", got)
 	}
@@ -223,7 +223,7 @@ func TestRepairOfInit(t *testing.T) {
 	if ans, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Simple: true}); err != nil || ans.TaskID != 0 {
 		t.Errorf("%+v, %v", ans, err)
 	}
-	n.called(t, "p", "goes on")
+	n.called(t, "p", "continues")
 	taskError(t, (<-n.calling("p", "fail")).err)
 	ans, err := n.Repair(t.Context(), engine.RepairParams{Key: key("p"), Accepted: true})
 	if err != nil || ans.TaskID == 0 {

@@ -39,8 +39,8 @@ const (
 )
 
 // Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
-// passed. A worker that was told to take no new tasks gets none after a short pause, because it may
-// poll again at once.
+// passed. A worker with the directive to take no new tasks gets none after a short pause, because
+// it may poll again at once.
 func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
 	share := e.pollShareOf(p.Namespaces)
 	if err := e.admit(share); err != nil {
@@ -311,8 +311,8 @@ func (e *Engine) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
 	return failed
 }
 
-// maxReasonsBytes limits the cancel reasons in the response to a heartbeat. The directives after that
-// have none.
+// maxReasonsBytes limits the cancel reasons in the response to a heartbeat. The directives after
+// that have none.
 const maxReasonsBytes = 4 << 20
 
 // BeatLeases processes a heartbeat of a worker and returns a directive for each of its leases.

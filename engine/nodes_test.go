@@ -248,7 +248,7 @@ func TestUnknownClaimIsAdopted(t *testing.T) {
 		p, err := n.GetProcess(t.Context(), key("p"), nil, 0)
 		return err == nil && string(p.GetAuxState()) == "x"
 	})
-	if res := receive(t, "a call", n.persisting("p", "goes on")); res.err != nil {
+	if res := receive(t, "a call", n.persisting("p", "continues")); res.err != nil {
 		t.Error(res.err)
 	}
 	eventually(t, "no slot is taken", func() bool { taken, _ := n.Places("ns"); return taken == 0 })

@@ -330,7 +330,7 @@ var situations = []struct {
 		state(job(ofStep("failed")), ofRun, status(process.StatusError, 52), broken("no book left", 4),
 			ended(failed(ran(4, process.TaskInit, 50, 51, 52), "out_of_stock"))), process.WaitsForOperator, time.Time{},
 		[]string{"it is the job of a step of run A-8", "progressor run retry shop A-8 retries its run"}, nil},
-	{"job of a step that has FAILED, whose run goes on",
+	{"job of a step that has FAILED, whose run continues",
 		state(job(ofStep("active")), ofRun, status(process.StatusError, 52)), process.WaitsForOperator, time.Time{},
 		[]string{"progressor run get shop A-8 shows its state"}, nil},
 	{"job of a step of a run in another namespace", state(job(nil), ofRun, status(process.StatusError, 52)),

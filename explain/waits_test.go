@@ -15,7 +15,7 @@ func first(s *explain.State) {
 	s.Waiting = []explain.Task{{ID: 1, Type: process.TaskInit, WaitsFor: process.WaitsForPlace, Scheduled: at(90)}}
 }
 
-// pulled has workers take the tasks: each is its ID, what it was told, and how many seconds ago it
+// pulled has workers take the tasks: each has its ID, its directive, and how many seconds ago it
 // was heard of.
 func pulled(workers ...explain.Worker) func(*explain.State) {
 	return func(s *explain.State) { s.Namespace.Pulled, s.Namespace.Workers = true, workers }
@@ -168,7 +168,7 @@ func TestWaits(t *testing.T) {
 				"progressor cron update shop nightly --help"}},
 		{"a cron whose fires are used up", state(cronOf(explain.Cron{Spent: true})), "", time.Time{},
 			[]string{"its max_fires are used up"}},
-		{"a run that goes on",
+		{"a run that continues",
 			state(cronOf(explain.Cron{Queued: 2, MaxRuns: 1, Running: []string{"nightly/1"}, Next: at(130)})),
 			process.WaitsForProcess, at(130),
 			[]string{"2 fires of cron nightly wait for a run to end: its max_concurrency is 1, and nightly/1 " +

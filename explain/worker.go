@@ -13,7 +13,7 @@ import (
 // Worker is a worker that was seen in the namespace.
 type Worker struct {
 	ID     string
-	Told   string // "quiet" if it was told to take no new tasks, "stop" if also to end, else ""
+	Told   string // the directive: "quiet" (take no new tasks), "stop" (also end) or ""
 	Seen   time.Time
 	Alive  bool // seen so recently that it polls or is busy
 	Leases int32

@@ -83,7 +83,7 @@ func TestEveryTwoTransactionsOfAGroup(t *testing.T) {
 					b.meet(other, situation.make, fmt.Sprintf("%d-%d", a, z), first, second)
 				}
 			}
-			b.exec("DELETE FROM messages") // what members are told: nobody delivers it here
+			b.exec("DELETE FROM messages") // the messages to members, which nothing delivers here
 		})
 	}
 }

@@ -139,7 +139,7 @@ func TestCancelEnds(t *testing.T) {
 	}{
 		{"fails", false, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CANCEL ERROR, CALL CANCELLED!", ""},
-		{"is tried again", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0", ""},
+		{"is retried", false, retry, "RUNNING e0: INIT FINISHED, CANCEL waits for time#1, CALL waits for process#0", ""},
 		{"a call fails", true, func(c *storage.Completion) { c.Outcome = storage.Failed; broken("x")(c) },
 			"CANCELLED e0: INIT FINISHED, CALL ERROR, CANCEL CANCELLED!, CALL CANCELLED!", ""},
 		{"a call completes", true, func(c *storage.Completion) { c.Outcome = storage.Completed },
@@ -148,7 +148,7 @@ func TestCancelEnds(t *testing.T) {
 			"RUNNING e0: INIT FINISHED, CALL FINISHED, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
 		{"a call is given back", true, func(c *storage.Completion) { c.Outcome = storage.Retry },
 			"RUNNING e0: INIT FINISHED, CALL waits for process#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
-		{"a call is tried again", true, retry, "RUNNING e0: INIT FINISHED, CALL waits for time#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
+		{"a call is retried", true, retry, "RUNNING e0: INIT FINISHED, CALL waits for time#1, CANCEL runs#1, CALL waits for process#0", process.TaskCancel},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +171,7 @@ func TestCancelEnds(t *testing.T) {
 			row, err := b.GetProcess(t.Context(), key("p"))
 			equal(t, "detail, culprit", []any{must(t, row, err).Detail == nil, row.CorruptedBy == nil}, "[true true]")
 			b.due("p") // a retry of the CANCEL task runs before everything else
-			if c.name == "is tried again" {
+			if c.name == "is retried" {
 				claims := b.searchTimers(9)
 				equal(t, "the second attempt", []any{claims[0].TaskType, claims[0].Attempt, string(claims[0].Args)}, "[CANCEL 2 no more]")
 			}

@@ -137,7 +137,7 @@ var closeSituations = []situation{
 		must(b.t, 0, b.ResumeProcess(key(id)))
 		return c
 	}},
-	{"its cancel is to be tried again", func(b *bench, id string) *storage.Claim {
+	{"its cancel is to be retried", func(b *bench, id string) *storage.Claim {
 		b.process(id)
 		state, err := b.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
 		must(b.t, state, err)

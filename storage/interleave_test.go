@@ -44,7 +44,7 @@ func requests(name string, prepare func(s *storage.Store, id string) (storage.Pr
 
 var transactions = []transaction{
 	ends("finish", storage.Finished, events("done")),
-	ends("finish and go on", storage.Finished, timer(0)),
+	ends("finish and continue", storage.Finished, timer(0)),
 	ends("give the place away", storage.Finished, parked),
 	ends("fail", storage.Failed, broken("no")),
 	ends("retry later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }),

@@ -93,7 +93,7 @@ func TestSaveRetries(t *testing.T) {
 			b.call("p")
 			saved := b.save(end(claim, storage.Retry, broken("x"), events("lost"), timer(0), named(0, "n"), c.change))
 			b.is("p", c.state)
-			equal(t, "goes on here", saved.Next != nil, c.next)
+			equal(t, "continues here", saved.Next != nil, c.next)
 			equal(t, "deferred", saved.Deferred, !c.next)
 			if _, err := b.SaveResult(end(claim, storage.Finished)); !errors.Is(err, process.ErrFenced) {
 				t.Errorf("a second end of the attempt: %v", err)

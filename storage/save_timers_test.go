@@ -45,7 +45,7 @@ func TestTimers(t *testing.T) {
 			b.process("p", timer(time.Hour), named(time.Hour, "a", "b"))
 			saved := b.save(end(b.claim("p"), storage.Finished, c.change...))
 			b.is("p", c.state)
-			equal(t, "goes on", []any{saved.Next == nil, saved.Deferred}, "[true false]")
+			equal(t, "continues", []any{saved.Next == nil, saved.Deferred}, "[true false]")
 		})
 	}
 }

@@ -231,7 +231,7 @@ func TestSuspendedAtWork(t *testing.T) {
 		{"released", func(c *storage.Claim) *storage.Completion { return end(c, storage.Retry) },
 			"SUSPENDED e0: INIT FINISHED, CALL waits for operator#1, CALL waits for operator#0",
 			"RUNNING e0: INIT FINISHED, CALL waits for place#1, CALL waits for process#0"},
-		{"to be tried again", func(c *storage.Claim) *storage.Completion {
+		{"to be retried", func(c *storage.Claim) *storage.Completion {
 			return end(c, storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour })
 		},
 			"SUSPENDED e0: INIT FINISHED, CALL waits for operator#1, CALL waits for operator#0",

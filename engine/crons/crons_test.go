@@ -111,7 +111,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// A fire that is due when the kind of the target changes runs the new target, and its row names that run.
+// A fire that is due when the kind of the target changes runs the new target, and its row names
+// that run.
 func TestUpdateOfTheTargetWithAFireDue(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -162,7 +163,7 @@ func TestUpdateDecidesByTheOldPolicy(t *testing.T) {
 			t.Errorf("%v, want all fired, as the old policy says", f)
 		}
 	}
-	eventually(t, "it goes on", func() bool { return len(n.fires(t, "c")) > len(fires) })
+	eventually(t, "it continues", func() bool { return len(n.fires(t, "c")) > len(fires) })
 }
 
 // A paused cron fires only if it is triggered. A resume catches up the pause only if the request
@@ -232,7 +233,7 @@ func TestDelete(t *testing.T) {
 	if k := n.count(t, "SELECT count(*) FROM cron_fires"); k != 0 {
 		t.Errorf("%d rows are left of its ledger", k)
 	}
-	eventually(t, "its run goes on", func() bool {
+	eventually(t, "its run continues", func() bool {
 		return n.count(t, "SELECT count(*) FROM processes WHERE process_id = $1 AND status = 'RUNNING'", run) == 1
 	})
 	n.call(t, run, "complete")

@@ -186,7 +186,7 @@ func TestOverlapOfJobs(t *testing.T) {
 	first := n.trigger(t, "prev").GetProcessId()
 	l = n.take(t, first)
 	second := again("prev").GetProcessId()
-	eventually(t, "the worker is told", func() bool {
+	eventually(t, "the worker gets the cancel", func() bool {
 		d, err := n.BeatLeases(t.Context(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
 		return err == nil && d[0].GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && strings.Contains(d[0].GetCancelReason(), "run")
 	})

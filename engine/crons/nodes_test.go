@@ -66,7 +66,7 @@ func TestNodeDies(t *testing.T) {
 	passes := time.Now().Add(2100 * time.Millisecond)
 	eventually(t, "two fire times pass", func() bool { return time.Now().After(passes) })
 	b := start(t, dsn)
-	eventually(t, "it goes on", func() bool {
+	eventually(t, "it continues", func() bool {
 		return b.count(t, "SELECT count(*) FROM cron_fires WHERE status = 'SUCCESS'") >= before+3
 	})
 	if _, err := b.Pause(t.Context(), &progressorv1.PauseCronRequest{Namespace: "ns", CronId: "c"}, kim); err != nil {

@@ -201,7 +201,7 @@ func seconds(n int64) *durationpb.Duration { return durationpb.New(time.Duration
 // acknowledge waits until the worker is asked to stop, then ends the lease like such a worker.
 func (n *node) acknowledge(t testing.TB, l *progressorv1.Lease) {
 	t.Helper()
-	enginetest.Eventually(t, testTimeout, "the worker is told to stop", func() bool {
+	enginetest.Eventually(t, testTimeout, "the worker gets the cancel", func() bool {
 		d, err := n.BeatLeases(context.Background(), &progressorv1.HeartbeatRequest{WorkerId: "w", Beats: []*progressorv1.LeaseBeat{{LeaseToken: l.GetLeaseToken()}}})
 		if err != nil {
 			t.Fatal(err)

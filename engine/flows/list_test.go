@@ -26,7 +26,7 @@ func manyStatuses(t *testing.T, n *node) map[string]string {
 	ctx := context.Background()
 	n.put(t, "pull", `{"type": "one", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}`)
 	n.put(t, "pull", `{"type": "two", "cancel_policy": {"grace": "3600s"}, "steps": [{"step_id": "a", "job": {"name": "two"}}, {"step_id": "b", "job": {}}]}`)
-	n.put(t, "pull", `{"type": "ask", "steps": [{"step_id": "a", "wait": {"title": "go on, ${payload.who}?", "due": "3600s"}}, {"step_id": "b", "job": {}}]}`)
+	n.put(t, "pull", `{"type": "ask", "steps": [{"step_id": "a", "wait": {"title": "continue, ${payload.who}?", "due": "3600s"}}, {"step_id": "b", "job": {}}]}`)
 	n.put(t, "pull", `{"type": "askall", "steps": [{"step_id": "a", "for_each": {"items": "payload.all"}, "wait": {"kind": "KIND_HUMAN", "title": "${item}", "assignees": ["kim", "${item}"],
 		"result_schema": {"type": "boolean"}}}]}`)
 	n.put(t, "pull", `{"type": "both", "step_order": "STEP_ORDER_GRAPH", "steps": [{"step_id": "a", "wait": {"due": "60s"}}, {"step_id": "b", "job": {}}]}`)
@@ -337,7 +337,7 @@ func TestListOpenWaits(t *testing.T) {
 	if err != nil || len(page) != 3 {
 		t.Fatalf("%d waits, %v", len(page), err)
 	}
-	if w := page[0]; w.GetTitle() != "go on, kim?" || w.GetToken() == "" || w.GetDueTime() == nil || w.GetInput().GetStructValue().GetFields()["who"].GetStringValue() != "kim" {
+	if w := page[0]; w.GetTitle() != "continue, kim?" || w.GetToken() == "" || w.GetDueTime() == nil || w.GetInput().GetStructValue().GetFields()["who"].GetStringValue() != "kim" {
 		t.Errorf("%v", w)
 	}
 	if w := page[1]; w.GetTitle() != "ann" || len(w.GetAssignees()) != 2 || w.GetResultSchema() == nil || w.GetInput().GetStringValue() != "ann" || w.GetCreatedTime() == nil {

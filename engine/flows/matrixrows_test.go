@@ -306,11 +306,11 @@ var matrix = []row{
 	{"step SUCCEEDED, it is being undone", "acknowledge", "STATUS: step a is succeeded: it has already ended with another outcome"},
 	{"step SUCCEEDED, it is being undone", "report", "STATUS: step a is not waiting"},
 
-	{"step FAILED, its run goes on", "skip", "STATUS: step a is failed: only a step that has not ended can be skipped"},
-	{"step FAILED, its run goes on", "complete", "STATUS: step a is failed: it has already ended with another outcome"},
-	{"step FAILED, its run goes on", "fail", "QUEUED: a FAILED b PENDING"},
-	{"step FAILED, its run goes on", "acknowledge", "STATUS: step a is failed: it has already ended with another outcome"},
-	{"step FAILED, its run goes on", "report", "STATUS: step a is not waiting"},
+	{"step FAILED, its run continues", "skip", "STATUS: step a is failed: only a step that has not ended can be skipped"},
+	{"step FAILED, its run continues", "complete", "STATUS: step a is failed: it has already ended with another outcome"},
+	{"step FAILED, its run continues", "fail", "QUEUED: a FAILED b PENDING"},
+	{"step FAILED, its run continues", "acknowledge", "STATUS: step a is failed: it has already ended with another outcome"},
+	{"step FAILED, its run continues", "report", "STATUS: step a is not waiting"},
 
 	{"step FAILED, its run, too", "skip", "STATUS: it has ended"},
 	{"step FAILED, its run, too", "complete", "STATUS: step a is failed: it has already ended with another outcome"},

@@ -65,7 +65,7 @@ func TestRunsLeaveWhole(t *testing.T) {
 	}
 	old()
 	if jobs := count("jobs"); jobs != 130+1+1+1 {
-		t.Fatalf("%d jobs are left while their runs go on", jobs)
+		t.Fatalf("%d jobs are left while their runs continue", jobs)
 	}
 	answer := result(nil)
 	answer.Namespace = "ns"

@@ -158,7 +158,7 @@ var situations = map[string]func(testing.TB, *scene){
 		s.n.answer(t, s.lease(t, "b"), "", "broken")
 		s.until(t, "COMPENSATING")
 	},
-	"step FAILED, its run goes on": func(t testing.TB, s *scene) {
+	"step FAILED, its run continues": func(t testing.TB, s *scene) {
 		s.waiting(t, rejects, `{"step_id": "a", "wait": {}, "ignore_failure": true}`)
 		s.verb(t, "fail", "QUEUED: a FAILED b PENDING")
 	},

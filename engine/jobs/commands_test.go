@@ -165,7 +165,7 @@ func (n *node) child(t testing.TB, id, options string) {
 // told waits until the parent has received the end of a job once.
 func (n *node) told(t testing.TB, id, status string) {
 	t.Helper()
-	enginetest.Eventually(t, testTimeout, "the end of "+id+" is told", func() bool {
+	enginetest.Eventually(t, testTimeout, "the parent is notified of the end of "+id, func() bool {
 		return n.count(t, `SELECT count(*) FROM tasks WHERE namespace = 'ns' AND process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8')`, id) > 0
 	})
 	if k := n.count(t, `SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY' AND args = convert_to($1, 'UTF8') AND convert_from(response, 'UTF8') = $2`, id, status); k != 1 {
@@ -227,7 +227,7 @@ func TestParentIsTold(t *testing.T) {
 		n.job(t, "pull", id, succeeded)
 	}
 	if k := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = 'parent' AND task_type = 'NOTIFY'") + n.count(t, "SELECT count(*) FROM messages"); k != 6 {
-		t.Errorf("%d ends are told, want 6", k)
+		t.Errorf("%d notifications of ends, want 6", k)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestSuspend(t *testing.T) {
 	n.job(t, "pull", "cancelled", cancelled)
 }
 
-// A job that is removed while it runs no longer exists. Its worker is told, and its answer is too
+// A job that is removed while it runs no longer exists. Its worker gets LOST, and its answer is too
 // late.
 func TestRemoveRunning(t *testing.T) {
 	t.Parallel()

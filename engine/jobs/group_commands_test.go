@@ -30,7 +30,7 @@ func TestCancelGroup(t *testing.T) {
 	if job, err := n.Cancel(t.Context(), key("pull", "asked"), "enough", process.Actor{}); err != nil || job.GetState() != asked || job.GetCancelReason() != "enough" {
 		t.Fatalf("%v, %v", job, err)
 	}
-	enginetest.Eventually(t, testTimeout, "w1 is told", func() bool {
+	enginetest.Eventually(t, testTimeout, "w1 gets the cancel", func() bool {
 		d := n.beat(t, "w1", l)
 		return d.GetDirective() == progressorv1.LeaseDirective_DIRECTIVE_CANCEL && d.GetCancelReason() == "enough"
 	})

@@ -225,8 +225,8 @@ func TestRelease(t *testing.T) {
 	n.job(t, "pull", "j", failed)
 }
 
-// A waiting job is cancelled at once. The worker of a running job is told. If it succeeds first,
-// the job has succeeded. If it fails after the request, the job is not retried.
+// A waiting job is cancelled at once. The worker of a running job gets the cancel. If it succeeds
+// first, the job has succeeded. If it fails after the request, the job is not retried.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

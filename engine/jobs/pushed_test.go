@@ -44,7 +44,7 @@ func TestPushedJobIsCancelledAtOnce(t *testing.T) {
 			} else if _, err := n.Cancel(t.Context(), key("ns", "j"), "enough", process.Actor{}); err != nil {
 				t.Fatal(err)
 			} else if attempt.Err() == nil {
-				t.Error("the attempt goes on after CancelJob has returned")
+				t.Error("the attempt continues after CancelJob has returned")
 			}
 			if job := n.job(t, "ns", "j", cancelled); job.GetCancelReason() != "enough" || job.GetAttempt() != 1 {
 				t.Errorf("%v", job)

@@ -12,7 +12,7 @@ import (
 
 // Out of a hundred processes one is in ERROR, and out of a thousand five are SUSPENDED and five
 // COMPLETED. A tenant has one process in a thousand, a region one in five, and a VIP one in ten
-// thousand. One process was created per second, the newest one a moment ago.
+// thousand. One process was created per second, the newest one a second ago.
 const (
 	fillSearched = `
 INSERT INTO processes (namespace, process_id, status, previous_status, status_changed_time, attention,

@@ -264,7 +264,7 @@ func (s *sightings) only(t testing.TB) {
 	defer s.mutex.Unlock()
 	for code, n := range s.codes {
 		if code != connect.CodeUnavailable {
-			t.Errorf("clients were told %s %d times: %s", code, n, s.words[code])
+			t.Errorf("clients received %s %d times: %s", code, n, s.words[code])
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 			healed) == len(cronKinds)-1
 	})
 	// The end of a paused cron's run would not start it.
-	await(w.t, testTimeout, "no fire waits for the run before it", func() bool {
+	await(w.t, testTimeout, "no fire waits for the previous run", func() bool {
 		return count(w.t, conn, `SELECT count(*) FROM cron_fires WHERE status = 'SCHEDULED'`) == 0
 	})
 	ctx, cancel := context.WithTimeout(w.t.Context(), testTimeout)

@@ -164,7 +164,7 @@ func TestStoppedEngine(t *testing.T) {
 	awake := time.Now()
 	await(t, testTimeout, "both late results are counted",
 		func() bool { return a.metric("progressor_stale_results_total") == 2 })
-	t.Logf("taken over after %s; late results refused %s after the engine went on", takeover.Round(time.Millisecond),
+	t.Logf("taken over after %s; late results refused %s after the engine continued", takeover.Round(time.Millisecond),
 		time.Since(awake).Round(time.Millisecond))
 	if n := count(t, conn, `SELECT count(*) FROM events WHERE payload = 'runs'`) +
 		count(t, conn, `SELECT count(*) FROM tasks WHERE args = 'runs'`); n != 0 {

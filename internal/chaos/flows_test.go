@@ -309,7 +309,7 @@ func TestFlowsAreJudged(t *testing.T) {
 			delete(rows, "x")
 		}, 0},
 		"a run of nobody": {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
-		"it goes on":      {change("", func(r *flowRow) { r.status = "active" }), 1},
+		"it continues":    {change("", func(r *flowRow) { r.status = "active" }), 1},
 		"a step is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") },
 			2},
 		"an item began twice": {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},

@@ -28,7 +28,7 @@ const jobNamespace = "toil"
 const leaseTime = 2 * time.Second
 
 // jobWatch records the expected state of the jobs of a chaos run, independently of the database:
-// what was enqueued, and what the workers were told.
+// the enqueued jobs, and the responses to the workers.
 type jobWatch struct {
 	t     testing.TB
 	fleet *fleet
@@ -259,7 +259,7 @@ func (w *jobWatch) end(conn *pgx.Conn) map[string]jobRow {
 }
 
 // defects returns the defects of jobs: a job that is lost, was never enqueued, ended twice, ended
-// with an answer that no worker gave, or whose worker was told that another answer was accepted.
+// with an answer that no worker sent, or with another answer than the one that was accepted.
 func (w *jobWatch) defects(rows map[string]jobRow) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for id, sure := range w.enqueued {

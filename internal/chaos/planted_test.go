@@ -64,7 +64,7 @@ func TestDelivered(t *testing.T) {
 		}
 	}
 	if _, wrong := delivered(nil, map[string]string{"child-c": "RUNNING"}, []string{"child-c"}); len(wrong) != 1 {
-		t.Errorf("a cancel that a client was told of: found %q", wrong)
+		t.Errorf("a cancel that was acknowledged to a client: found %q", wrong)
 	}
 }
 

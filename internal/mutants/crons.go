@@ -109,7 +109,7 @@ var cronMutants = []mutant{
 		packages: "./cron", run: "RunBefore|Matrix",
 	},
 	{
-		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the run before to end",
+		name: "cron-prev-runs-on", breaks: "CANCEL_PREV asks the previous run to end",
 		file: cronDecide, old: "d.step.Cancels = append(d.step.Cancels, d.s.Before.Fire)",
 		planted:  "_ = d.s.Before.Fire",
 		packages: "./cron", run: "RunBefore|Matrix",

@@ -15,7 +15,7 @@ var failoverMutants = []mutant{
 		packages: "./engine", run: "TestFailover",
 	},
 	{
-		name: "lost-task-unreported", breaks: "clients are told that a failover lost their task",
+		name: "lost-task-unreported", breaks: "clients get an error if a failover lost their task",
 		file: "engine/failover.go", old: "f.lost(batch[at])", planted: "_ = at",
 		packages: "./engine", run: "TestFailoverThatLosesTheTail",
 	},

@@ -226,7 +226,7 @@ var flowMutants = []mutant{
 		packages: "./storage", run: "EndsOfSteps",
 	},
 	{
-		name: "step-end-told-twice", breaks: "a run is told the end of a step once",
+		name: "step-end-told-twice", breaks: "a run is notified of the end of a step once",
 		file: endSteps, old: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps))",
 		planted: "WHERE r.ctid = ANY (ARRAY(SELECT ended_steps.parents_ctid FROM ended_steps WHERE " +
 			"ended_steps.ord < 0))",

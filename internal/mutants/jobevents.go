@@ -5,14 +5,14 @@ const jobEvents = "storage/internal/dbsqlc/job_events.sql.go"
 // jobEventMutants are the mutants of the events of jobs and of their counters.
 var jobEventMutants = []mutant{
 	{
-		name: "job-event-due-untold", breaks: "each change of a job's state is told: its time has come",
+		name: "job-event-due-untold", breaks: "each change of a job's state is an event: its time has come",
 		file:     "storage/internal/dbsqlc/poll.sql.go",
 		old:      "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 2)",
 		planted:  "FROM released\n   WHERE released.job_name IS NOT NULL\n     AND released.mode = 3)",
 		packages: "./engine/jobs", run: "TestJobEvents",
 	},
 	{
-		name: "job-event-cancel-untold", breaks: "each change of a job's state is told: it is asked to end",
+		name: "job-event-cancel-untold", breaks: "each change of a job's state is an event: it is asked to end",
 		file:     "storage/internal/dbsqlc/cancel_processes.sql.go",
 		old:      "(input.asks AND input.mode = 2 OR input.ends AND input.mode > 0)",
 		planted:  "(input.ends AND input.mode > 0)",
@@ -28,7 +28,7 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name:     "job-event-success-untold",
-		breaks:   "each change of a job's state is told: it has succeeded, by the quick statement",
+		breaks:   "each change of a job's state is an event: it has succeeded, by the quick statement",
 		file:     "storage/internal/dbsqlc/save_completed.sql.go",
 		old:      "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 0)",
 		planted:  "FROM results\n   WHERE results.job_name <> ''\n     AND results.mode > 2)",

@@ -199,7 +199,7 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "BusyProcessorTakesNoSlot",
 	},
 	{
-		name: "lease-beats-too-rarely", breaks: "a worker is told to beat twice before its lease expires",
+		name: "lease-beats-too-rarely", breaks: "a worker must send two heartbeats before its lease expires",
 		file: jobLeases, old: "least(coalesce(job.beat_us, durations.lease_us / 3), durations.lease_us / 2)",
 		planted:  "coalesce(job.beat_us, durations.lease_us / 3)",
 		packages: "./engine/jobs", run: "Interval",

@@ -317,7 +317,7 @@ var mutants = []mutant{
 		packages: "./engine", run: "Decide|Retries",
 	},
 	{
-		name: "calls-retried", breaks: "a failure of a call is not retried: its caller is told",
+		name: "calls-retried", breaks: "a failure of a call is not retried: its caller gets it",
 		file: "engine/decide.go", old: "if d.completion.TaskType.RetriedOnFailure() {",
 		planted:  "if d.completion.TaskType != \"\" {",
 		packages: "./engine", run: "Decide",
@@ -390,7 +390,7 @@ var mutants = []mutant{
 		packages: "./wire ./engine/rpc", run: "Values|EveryRow",
 	},
 	{
-		name: "message-kept", breaks: "what was held for a suspended process is delivered when it goes on",
+		name: "message-kept", breaks: "the messages held for a suspended process are delivered when it continues",
 		file: messages, old: "AND o.process_id = released_processes.process_id\n           AND o.held::int = 1",
 		planted:  "AND o.process_id = released_processes.process_id\n           AND o.held::int = 2",
 		packages: "./storage", run: "Message|Command|Held|Child",

@@ -339,7 +339,7 @@ func TestServerGoesWithItsKilledParent(t *testing.T) {
 	ctx := testContext(t)
 	_, err = conn.WaitForNotification(ctx) // an error: the connection breaks
 	if ctx.Err() != nil {
-		t.Fatalf("server %s goes on without its parent: %v", pid, err)
+		t.Fatalf("server %s continues without its parent: %v", pid, err)
 	}
 	// It may still be stopping: a start right after a crash waits for that.
 	query(t, start(t, small(dir)).DSN(), "select word from kept")

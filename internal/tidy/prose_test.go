@@ -9,6 +9,7 @@ func TestProseCatches(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct{ name, file, content, want string }{
 		{"phrase in Go", "clean/a.go", "package a\n\n// It starts anew.\n", `a.go:3: "anew"`},
+		{"phrase of several words", "clean/a.go", "package a\n\n// The task is tried again.\n", `"tried again"`},
 		{"phrase in SQL", "clean/a.sql", "-- kept for ever\n", `"for ever"`},
 		{"phrase in proto", "clean/a.proto", "// Tells whether it runs.\n", `"Tells whether"`},
 		{"phrase on a page", "clean/a.md", "It mends a process.\n", `"mends"`},

@@ -405,7 +405,7 @@ func TestDeadline(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if err := recorder.Idle(t.Context()); err != nil {
-			t.Errorf("the processor goes on: %v", err)
+			t.Errorf("the processor continues: %v", err)
 		}
 	})
 }

@@ -29,7 +29,7 @@ func TestOneSignalEndsAll(t *testing.T) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Minute):
-				t.Fatalf("the %s goes on after Ctrl-C", what)
+				t.Fatalf("the %s continues after Ctrl-C", what)
 			}
 		}
 		later, cancelLater := a.Interruptible()

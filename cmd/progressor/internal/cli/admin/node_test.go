@@ -10,7 +10,7 @@ import (
 )
 
 // A node is silent ten seconds after its last heartbeat, relative to the newest heartbeat, even if
-// it was told to drain. The local clock does not matter.
+// it is draining. The local clock does not matter.
 func TestNodeStates(t *testing.T) {
 	beat := func(id string, second int64, draining bool) *progressorv1.Node {
 		return &progressorv1.Node{NodeId: id, BeatTime: &timestamppb.Timestamp{Seconds: second}, Draining: draining}

@@ -70,7 +70,7 @@ func (c *topCmd) Run(a *cli.App) error {
 }
 
 // look shows the current state. On a terminal, an unreachable engine is shown, and the next update
-// tries again.
+// retries.
 func (c *topCmd) look(ctx context.Context, a *cli.App, live *output.Screen) error {
 	limit, cancel := context.WithTimeout(ctx, cli.ReadTimeout)
 	defer cancel()

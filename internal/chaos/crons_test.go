@@ -182,14 +182,14 @@ func (w *cronWatch) end(l *load, conn *pgx.Conn) {
 	if soon(testTimeout/3, ended) {
 		return
 	}
-	w.t.Logf("runs of crons are slow to end: %s", w.stands(conn))
+	w.t.Logf("runs of crons are slow to end: %s", w.openRuns(conn))
 	if !soon(testTimeout-testTimeout/3, ended) {
-		w.t.Fatalf("runs of crons that have not ended: %s", w.stands(conn))
+		w.t.Fatalf("runs of crons that have not ended: %s", w.openRuns(conn))
 	}
 }
 
-// stands lists rows without an end, with the state of their runs and crons.
-func (w *cronWatch) stands(conn *pgx.Conn) (list string) {
+// openRuns lists rows without an end, with the state of their runs and crons.
+func (w *cronWatch) openRuns(conn *pgx.Conn) (list string) {
 	w.t.Helper()
 	err := conn.QueryRow(w.t.Context(),
 		`SELECT coalesce(string_agg(format(E'\n%s of %s, its run is %s since %s; its cron is %s, '
@@ -217,7 +217,7 @@ type fireRow struct {
 // cronRun is a process that is a run.
 type cronRun struct {
 	status         string
-	stands         []string // its events
+	operations     []string // its events
 	created, ended time.Time
 }
 
@@ -257,9 +257,9 @@ func (w *cronWatch) runs(conn *pgx.Conn) map[string]cronRun {
 	runs := map[string]cronRun{}
 	var id string
 	var r cronRun
-	_, err = pgx.ForEachRow(found, []any{&id, &r.status, &r.created, &r.ended, &r.stands}, func() error {
+	_, err = pgx.ForEachRow(found, []any{&id, &r.status, &r.created, &r.ended, &r.operations}, func() error {
 		runs[id] = r
-		r.stands = nil
+		r.operations = nil
 		return nil
 	})
 	if err != nil {

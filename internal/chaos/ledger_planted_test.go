@@ -28,13 +28,13 @@ func TestLedger(t *testing.T) {
 					w.triggers[fire.Format(time.RFC3339Nano)] = 1
 				}
 				id := k.id + "/" + fire.Format(time.RFC3339Nano)
-				run := cronRun{status: "COMPLETED", stands: []string{bornToEnd}, created: fire,
+				run := cronRun{status: "COMPLETED", operations: []string{bornToEnd}, created: fire,
 					ended: fire.Add(time.Millisecond)}
 				switch {
 				case k.id == "asked":
-					w.asked[id], run.stands, id = 1, nil, "~run/"+id
+					w.asked[id], run.operations, id = 1, nil, "~run/"+id
 				case k.statuses[0] != "SUCCESS":
-					run.status, run.stands = "CANCELLED", []string{born, cancelOp}
+					run.status, run.operations = "CANCELLED", []string{born, cancelOp}
 				}
 				runs[id] = run
 				rows = append(rows, fireRow{
@@ -77,13 +77,13 @@ func TestLedger(t *testing.T) {
 		}, second + " is a run that no row names"},
 		{"a run did its work twice", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs[second]
-			r.stands = []string{bornToEnd, bornToEnd}
+			r.operations = []string{bornToEnd, bornToEnd}
 			runs[second] = r
 			return rows
 		}, "its run is COMPLETED, with \"born to end, born to end\""},
 		{"a run that was cancelled and is not", func(_ *cronWatch, rows []fireRow, runs map[string]cronRun) []fireRow {
 			r := runs["late/2026-01-01T10:00:02Z"]
-			r.status, r.stands = "RUNNING", r.stands[:1]
+			r.status, r.operations = "RUNNING", r.operations[:1]
 			runs["late/2026-01-01T10:00:02Z"] = r
 			return rows
 		}, "late 2026-01-01T10:00:02Z: its run is RUNNING"},

@@ -112,20 +112,20 @@ func (w *cronWatch) row(k cronKind, r fireRow, runs map[string]cronRun) (wrong [
 		say("its run %q is not there", r.process)
 		return wrong
 	}
-	var status, stands string
+	var status, operations string
 	switch k.statuses[0] {
 	case "SUCCESS":
-		status, stands = "COMPLETED", bornToEnd
+		status, operations = "COMPLETED", bornToEnd
 	default:
-		status, stands = "CANCELLED", born+", "+cancelOp
+		status, operations = "CANCELLED", born+", "+cancelOp
 	}
 	if k.id == "asked" {
-		if stands = ""; w.asked[strings.TrimPrefix(r.process, "~run/")] == 0 {
+		if operations = ""; w.asked[strings.TrimPrefix(r.process, "~run/")] == 0 {
 			say("nothing was asked for")
 		}
 	}
-	if got := strings.Join(run.stands, ", "); run.status != status || got != stands {
-		say("its run is %s, with %q: want %s, with %q", run.status, got, status, stands)
+	if got := strings.Join(run.operations, ", "); run.status != status || got != operations {
+		say("its run is %s, with %q: want %s, with %q", run.status, got, status, operations)
 	}
 	return wrong
 }

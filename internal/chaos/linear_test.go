@@ -67,7 +67,7 @@ func newJournal(entries []*entry) (j journal, origin time.Time) {
 func (h *history) operations(process string, entries journal, origin time.Time) []porcupine.Operation {
 	var ops []porcupine.Operation
 	var timerSet int64 // when the operation that set the timer began
-	for _, s := range h.stands {
+	for _, s := range h.operations {
 		op := porcupine.Operation{Input: s.op, Output: &s.link, Return: never}
 		e := entries[process+" "+s.op]
 		switch cause, sent := sender(s.op); {

@@ -38,7 +38,7 @@ func TestLinearizable(t *testing.T) {
 		{"two are answered the same place", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"b"}}, read("a")},
 			false},
 		{"twice", []call{{"a", 0, 1, []string{"a"}}, {"b", 2, 3, []string{"a", "a", "b"}}, read("a", "a", "b")}, false},
-		{"answered what does not stand", []call{{"a", 0, 1, []string{"a"}}, read()}, false},
+		{"answered an operation that was not applied", []call{{"a", 0, 1, []string{"a"}}, read()}, false},
 		{"a place that nobody has",
 			[]call{{"a", 0, 1, []string{"a"}}, {"c", 2, 3, []string{"a", "b", "c"}}, read("a", "b", "c")}, false},
 		{"a place that an unanswered one may have", []call{
@@ -97,9 +97,9 @@ func TestOperationsOfAProcess(t *testing.T) {
 	h := &history{}
 	for _, op := range []string{"init", "a timer=1s", "told later", "timer of task 7", "from p2 x tell=p1", "b"} {
 		h.last = h.last.append(op)
-		h.stands = append(h.stands, stand{op, h.last})
+		h.operations = append(h.operations, applied{op, h.last})
 	}
-	answered := func(n int) []byte { return h.stands[n].link.answer(1) }
+	answered := func(n int) []byte { return h.operations[n].link.answer(1) }
 	entries := []*entry{
 		{process: "p1", op: "a timer=1s", begun: at(0), ended: at(1), outcome: acked, answer: answered(1)},
 		{process: "p1", op: "told later", notify: true, begun: at(1), ended: at(2), outcome: acked},
@@ -114,8 +114,8 @@ func TestOperationsOfAProcess(t *testing.T) {
 		if got := porcupine.CheckOperations(chainModel(link{}), ops); got != legal {
 			t.Errorf("legal: %v, want %v: %v", got, legal, ops)
 		}
-		if len(ops) != len(h.stands)+1 {
-			t.Errorf("%d operations of %d and the end", len(ops), len(h.stands))
+		if len(ops) != len(h.operations)+1 {
+			t.Errorf("%d operations of %d and the end", len(ops), len(h.operations))
 		}
 	}
 	check(true)

@@ -15,8 +15,8 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// standing is the maximum time that a task may wait after its database connection was lost.
-const standing = 6 * time.Second
+// maxStandstill is the maximum time that a task may wait after its database connection was lost.
+const maxStandstill = 6 * time.Second
 
 func TestPostgres(t *testing.T) {
 	server := durable.get(t)
@@ -71,7 +71,7 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	f := newFleet(t, a, b)
 	f.start(20)
 	l := startLoad(f, plan{clients: 16, processes: 20, seed: 4})
-	var away time.Duration
+	var down time.Duration
 	for _, long := range []bool{false, true} {
 		before := l.acked.Load()
 		await(t, testTimeout, "calls are answered", func() bool { return l.acked.Load() >= before+100 })
@@ -94,11 +94,11 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 		}
 		restart(t, server)
 		gone := time.Since(began)
-		away = max(away, gone)
+		down = max(down, gone)
 		before = l.acked.Load()
 		first := await(t, testTimeout, "a call is answered", func() bool { return l.acked.Load() > before })
 		ready := await(t, testTimeout, "the engines are ready again", func() bool { return a.isReady() && b.isReady() })
-		t.Logf("PostgreSQL was away for %s; the first call was answered %s after it came back; all engines were "+
+		t.Logf("PostgreSQL was down for %s; the first call was answered %s after it came back; all engines were "+
 			"ready %s later",
 			gone.Round(time.Millisecond), first.Round(time.Millisecond), ready.Round(time.Millisecond))
 	}
@@ -109,8 +109,8 @@ func postgresCrashes(t *testing.T, server *pgembed.Server) {
 	t.Logf("the longest call took %s; clients saw %v; %v zombies, %v adopted", worst.Round(time.Millisecond), &l.seen,
 		a.metric("progressor_zombies_total")+b.metric("progressor_zombies_total"),
 		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
-	if worst > standing+away {
-		t.Errorf("a call took %s; the database was away for %s", worst, away)
+	if worst > maxStandstill+down {
+		t.Errorf("a call took %s; the database was down for %s", worst, down)
 	}
 	if l.seen.of(connect.CodeUnavailable) == 0 {
 		t.Error("no client noticed anything")
@@ -146,7 +146,7 @@ func backendsTerminated(t *testing.T, server *pgembed.Server) {
 		"%v adopted", cut,
 		recovery.Round(time.Millisecond), worst.Round(time.Millisecond), &l.seen,
 		a.metric("progressor_tasks_adopted_total")+b.metric("progressor_tasks_adopted_total"))
-	if worst > standing {
+	if worst > maxStandstill {
 		t.Errorf("a call took %s", worst)
 	}
 	settle(t, dsn)

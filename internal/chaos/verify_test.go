@@ -35,7 +35,7 @@ func settle(t testing.TB, dsn string) {
 		t.Fatal(err)
 	}
 	for _, v := range report.Violations {
-		t.Errorf("stands: %v", v)
+		t.Errorf("violation: %v", v)
 	}
 	doctor(t, dsn)
 }
@@ -45,13 +45,13 @@ func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(),
 		`SELECT coalesce(string_agg(format(E'\n%s of %s/%s, %s, %s: %s', x.task_id, x.namespace, x.process_id,
-		  x.task_type, x.stands,
+		  x.task_type, x.place,
 			coalesce((SELECT format('ended %s as %s, attempt %s, at %s', t.task_type, t.status, t.attempt,
 			  t.finished_time)
 				FROM tasks t WHERE (t.namespace, t.process_id, t.task_id) = (x.namespace, x.process_id,
 				  x.task_id)), 'not ended')), '' ORDER BY x.task_id), 'none')
 		FROM (SELECT namespace, process_id, task_id, task_type,
-		  format('runs, attempt %s, token %s, since %s', attempt, fencing_token, running_time) AS stands FROM running
+		  format('runs, attempt %s, token %s, since %s', attempt, fencing_token, running_time) AS place FROM running
 			UNION ALL SELECT namespace, process_id, task_id, task_type,
 			  format('waits for %s, attempt %s', waits_for, attempt) FROM schedule) x`).Scan(&list)
 	if err != nil {
@@ -62,13 +62,13 @@ func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 
 // history is what the database contains of one process.
 type history struct {
-	answers map[string][][]byte // by operation; exactly one if all is well
-	stands  []stand
-	last    link
+	answers    map[string][][]byte // by operation; exactly one if all is well
+	operations []applied
+	last       link
 }
 
-// stand is an operation with its position in a chain.
-type stand struct {
+// applied is an operation with its position in a chain.
+type applied struct {
 	op   string
 	link link // after it
 }
@@ -97,7 +97,7 @@ func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 		if uint64(eventID) != h.last.n {
 			return fmt.Errorf("event %d of %s is the %dth", eventID, id, h.last.n)
 		}
-		h.stands = append(h.stands, stand{string(payload), h.last})
+		h.operations = append(h.operations, applied{string(payload), h.last})
 		h.answers[string(payload)] = append(h.answers[string(payload)], h.last.answer(attempt))
 		return nil
 	})
@@ -125,19 +125,19 @@ func verify(t testing.TB, dsn string, entries []*entry) map[string]*history {
 		answers := h.answers[e.op]
 		switch n := len(answers); {
 		case n > 1:
-			t.Errorf("%s stands %d times in %s", e.op, n, e.process)
+			t.Errorf("%s was applied %d times in %s", e.op, n, e.process)
 		case e.outcome == acked && n == 0:
-			t.Errorf("%s was acknowledged and does not stand in %s", e.op, e.process)
+			t.Errorf("%s was acknowledged but was not applied in %s", e.op, e.process)
 		case e.outcome == refused && n > 0:
-			t.Errorf("%s was refused and stands in %s", e.op, e.process)
+			t.Errorf("%s was refused but was applied in %s", e.op, e.process)
 		case e.outcome == acked && !e.notify && !bytes.Equal(e.answer, answers[0]):
-			t.Errorf("%s of %s was answered %x, and what stands is %x", e.op, e.process, e.answer, answers[0])
+			t.Errorf("%s of %s was answered %x, but the stored answer is %x", e.op, e.process, e.answer, answers[0])
 		}
 	}
 	for id, h := range histories {
 		for op, answers := range h.answers {
 			if len(answers) > 1 {
-				t.Errorf("%s stands %d times in %s", op, len(answers), id)
+				t.Errorf("%s was applied %d times in %s", op, len(answers), id)
 			}
 		}
 		var state []byte

@@ -67,7 +67,7 @@ func newJournal(entries []*entry) (j journal, origin time.Time) {
 func (h *history) operations(process string, entries journal, origin time.Time) []porcupine.Operation {
 	var ops []porcupine.Operation
 	var timerSet int64 // when the operation that set the timer began
-	for _, s := range h.operations {
+	for _, s := range h.applied {
 		op := porcupine.Operation{Input: s.op, Output: &s.link, Return: never}
 		e := entries[process+" "+s.op]
 		switch cause, sent := sender(s.op); {
@@ -110,7 +110,7 @@ func linearizable(t testing.TB, histories map[string]*history, entries []*entry)
 	all, origin := newJournal(entries)
 	calls, longest := 0, 0
 	for process, h := range histories {
-		ops := h.operations(process, all, origin)
+		ops := h.applied(process, all, origin)
 		calls, longest = calls+len(ops), max(longest, len(ops))
 		if porcupine.CheckOperations(chainModel(link{}), ops) {
 			continue

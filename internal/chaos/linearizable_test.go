@@ -97,9 +97,9 @@ func TestOperationsOfAProcess(t *testing.T) {
 	h := &history{}
 	for _, op := range []string{"init", "a timer=1s", "told later", "timer of task 7", "from p2 x tell=p1", "b"} {
 		h.last = h.last.append(op)
-		h.operations = append(h.operations, applied{op, h.last})
+		h.applied = append(h.applied, appliedOperation{op, h.last})
 	}
-	answered := func(n int) []byte { return h.operations[n].link.answer(1) }
+	answered := func(n int) []byte { return h.applied[n].link.answer(1) }
 	entries := []*entry{
 		{process: "p1", op: "a timer=1s", begun: at(0), ended: at(1), outcome: acked, answer: answered(1)},
 		{process: "p1", op: "told later", notify: true, begun: at(1), ended: at(2), outcome: acked},
@@ -110,12 +110,12 @@ func TestOperationsOfAProcess(t *testing.T) {
 	check := func(legal bool) {
 		t.Helper()
 		all, origin := newJournal(entries)
-		ops := h.operations("p1", all, origin)
+		ops := h.applied("p1", all, origin)
 		if got := porcupine.CheckOperations(chainModel(link{}), ops); got != legal {
 			t.Errorf("legal: %v, want %v: %v", got, legal, ops)
 		}
-		if len(ops) != len(h.operations)+1 {
-			t.Errorf("%d operations of %d and the end", len(ops), len(h.operations))
+		if len(ops) != len(h.applied)+1 {
+			t.Errorf("%d operations of %d and the end", len(ops), len(h.applied))
 		}
 	}
 	check(true)

@@ -98,7 +98,7 @@ func delivered(
 	want := map[string]int{}
 	expect := func(process, op string) { want[process+": "+op]++ }
 	for process, h := range histories {
-		for _, s := range h.operations {
+		for _, s := range h.applied {
 			for _, w := range wordsOf(process, s.op) {
 				switch w.ask {
 				case askTell:
@@ -132,7 +132,7 @@ func delivered(
 		}
 	}
 	for process, h := range histories {
-		for _, s := range h.operations {
+		for _, s := range h.applied {
 			if isMessage(s.op) {
 				want[process+": "+s.op]--
 			}

@@ -52,7 +52,7 @@ func TestDelivered(t *testing.T) {
 		for process, ops := range chains {
 			histories[process] = &history{}
 			for _, op := range ops {
-				histories[process].operations = append(histories[process].operations, applied{op: op})
+				histories[process].applied = append(histories[process].applied, appliedOperation{op: op})
 			}
 		}
 		said, wrong := delivered(histories, are, nil)

@@ -62,13 +62,13 @@ func leftOver(t testing.TB, conn *pgx.Conn) (list string) {
 
 // history is what the database contains of one process.
 type history struct {
-	answers    map[string][][]byte // by operation; exactly one if all is well
-	operations []applied
-	last       link
+	answers map[string][][]byte // by operation; exactly one if all is well
+	applied []appliedOperation
+	last    link
 }
 
-// applied is an operation with its position in a chain.
-type applied struct {
+// appliedOperation is an operation with its position in a chain.
+type appliedOperation struct {
 	op   string
 	link link // after it
 }
@@ -97,7 +97,7 @@ func readHistories(t testing.TB, conn *pgx.Conn) map[string]*history {
 		if uint64(eventID) != h.last.n {
 			return fmt.Errorf("event %d of %s is the %dth", eventID, id, h.last.n)
 		}
-		h.operations = append(h.operations, applied{string(payload), h.last})
+		h.applied = append(h.applied, appliedOperation{string(payload), h.last})
 		h.answers[string(payload)] = append(h.answers[string(payload)], h.last.answer(attempt))
 		return nil
 	})

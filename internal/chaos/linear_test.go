@@ -110,7 +110,7 @@ func linearizable(t testing.TB, histories map[string]*history, entries []*entry)
 	all, origin := newJournal(entries)
 	calls, longest := 0, 0
 	for process, h := range histories {
-		ops := h.applied(process, all, origin)
+		ops := h.operations(process, all, origin)
 		calls, longest = calls+len(ops), max(longest, len(ops))
 		if porcupine.CheckOperations(chainModel(link{}), ops) {
 			continue

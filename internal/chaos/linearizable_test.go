@@ -110,7 +110,7 @@ func TestOperationsOfAProcess(t *testing.T) {
 	check := func(legal bool) {
 		t.Helper()
 		all, origin := newJournal(entries)
-		ops := h.applied("p1", all, origin)
+		ops := h.operations("p1", all, origin)
 		if got := porcupine.CheckOperations(chainModel(link{}), ops); got != legal {
 			t.Errorf("legal: %v, want %v: %v", got, legal, ops)
 		}

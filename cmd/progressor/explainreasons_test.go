@@ -214,18 +214,17 @@ var cronReasons = []reason{
 		[]string{"Namespace nights is also paused", "progressor namespace resume nights"}},
 }
 
-// reasonsTemplates are flows that wait for each thing that a run can wait for.
-const reasonsTemplates = `{"type": "human",
-	"steps": [{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", "title": "Sign it", "assignees": ["sales"],
-	"due": "3600s"}}, {"step_id": "after", "job": {}}]}
+// reasonsTemplates are flows that wait for each thing that a run can wait for, one on each line.
+const reasonsTemplates = `{"type": "human", "steps": [{"step_id": "sign", "wait": {"kind": "KIND_HUMAN", ` +
+	`"title": "Sign it", "assignees": ["sales"], "due": "3600s"}}, {"step_id": "after", "job": {}}]}
 {"type": "outside", "steps": [{"step_id": "paid", "wait": {"kind": "KIND_EXTERNAL"}}]}
 {"type": "rest", "steps": [{"step_id": "a", "delay": {"duration": "3600s"}}]}
-{"type": "work", "dedupe_keys": ["scope_id"], "concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE",
-	"steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}
+{"type": "work", "dedupe_keys": ["scope_id"], "concurrency_policy": "SCOPE_POLICY_QUEUE_SAME_SCOPE", ` +
+	`"steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}
 {"type": "outer", "steps": [{"step_id": "sub", "run": {"type": "rest"}}]}
 {"type": "breaks", "steps": [{"step_id": "a", "input": "${payload.missing}", "job": {}}]}
-{"type": "again", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}},
-	"steps": [{"step_id": "a", "input": "${payload.missing}", "job": {}}]}
+{"type": "again", "retry_policy": {"max_attempts": 2, "backoff": {"steps": ["3600s"]}}, ` +
+	`"steps": [{"step_id": "a", "input": "${payload.missing}", "job": {}}]}
 {"type": "each", "steps": [{"step_id": "a", "for_each": {"items": "[1,2]"}, "job": {}}]}
 {"type": "bound", "steps": [{"step_id": "a", "job": {"name": "single"}}]}`
 

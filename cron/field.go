@@ -112,7 +112,7 @@ type fields struct {
 	second, minute uint64
 	hour           uint32
 	month          uint32
-	day            uint32   // of the month
+	day            uint32   // days of the month
 	weekday        uint8    // 0 is Sunday
 	fromLast       uint32   // L-3 is bit 3
 	nearest        uint32   // 15W is bit 15

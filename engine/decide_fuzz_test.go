@@ -164,7 +164,7 @@ func checkStorable(t tester, c storage.Completion) {
 		if err := json.Unmarshal(document, &value); err != nil || !utf8.Valid(document) {
 			t.Fatalf("not JSON: %v: %s", err, document)
 		}
-		if depth := depthOf(t, value); depth > 110 { // of a value, including its envelope
+		if depth := depthOf(t, value); depth > 110 { // the limit of a value, with its envelope
 			t.Fatalf("nested %d deep: %.200s", depth, document)
 		}
 	}

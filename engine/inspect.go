@@ -32,7 +32,7 @@ func (e *Engine) EnterRead(ctx context.Context, namespace string) (names []strin
 	return names, func() { e.leave(share) }, nil
 }
 
-// NamespaceState is what a node knows about a namespace.
+// NamespaceState is the state of a namespace on this node.
 type NamespaceState struct {
 	Paused      bool
 	HasWorkers  bool // workers take its tasks, see Pull
@@ -59,7 +59,7 @@ func (e *Engine) NamespaceState(name string) (state NamespaceState, known bool) 
 	}, true
 }
 
-// NodeState is what a node knows about itself and the other nodes.
+// NodeState is the state of this node, and its view of the other nodes.
 type NodeState struct {
 	TasksRun bool // this node or another live one runs tasks
 	Others   int  // other live nodes that run tasks

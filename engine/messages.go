@@ -160,7 +160,7 @@ func (d *deliverer) rest(k process.Key, wait time.Duration) {
 	})
 }
 
-// listening records whether NOTIFY of SQL functions works, and looks for what was missed.
+// listening records whether NOTIFY of SQL functions works, and looks for missed messages.
 func (d *deliverer) listening(up bool) {
 	d.deaf.Store(!up)
 	signal(d.woken)

@@ -126,7 +126,7 @@ func (b *scanBound) rotate(names []string) []string {
 	return slices.Concat(names[first:], names[:first])
 }
 
-// rooms is what a scan may claim, with the slots taken for it.
+// rooms are the claims that a scan may make, with the slots taken for them.
 type rooms struct {
 	engine     *Engine
 	rooms      []storage.Room

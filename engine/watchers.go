@@ -18,7 +18,7 @@ const (
 	minLookGap = 10 * time.Millisecond
 )
 
-// news is what a watcher receives at a time.
+// news is one delivery to a watcher.
 type news struct {
 	gone    bool // the process was removed or never existed
 	events  []storage.Event

@@ -192,7 +192,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 }
 
 // failedTries adds that the processor was not reached. All tries to reach it are one attempt; the
-// last one may still be going on.
+// last one may still be in progress.
 func (r *Running) failedTries() string {
 	switch r.FailedTries {
 	case 0:

@@ -42,7 +42,7 @@ type Decision struct {
 	ends       map[[2]int]*End // ends in this decision, by step and index
 	starts     int
 	check      []int       // steps that may be ready
-	resolved   []bool      // steps that are resolved: see stands
+	resolved   []bool      // steps that are resolved: see isResolved
 	unresolved map[int]int // steps that are not resolved, with the value of endCount when that was computed
 	endCount   int
 }

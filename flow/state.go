@@ -33,7 +33,7 @@ type PlanStep struct {
 	Undoable         bool // it has a compensation
 }
 
-// Waiting is what a step waits for if no job, process or run does its work.
+// Waiting describes the event that a step waits for if no job, process or run does its work.
 type Waiting byte
 
 // The values of Waiting.

@@ -22,7 +22,7 @@ type Template struct {
 	dedupe  []string
 }
 
-// Action is what a step does.
+// Action is the action of a step.
 type Action int
 
 // The actions.

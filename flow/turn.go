@@ -6,7 +6,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
-// turn is what a pending step may do.
+// turn is the next action of a pending step.
 type turn byte
 
 const (
@@ -15,13 +15,13 @@ const (
 	skip
 )
 
-// turnOf returns what a pending step may do now.
+// turnOf returns the next action of a pending step.
 func (d *Decision) turnOf(step int) turn {
 	p := &d.plan.Steps[step]
 	var ended, good, failed, skipped int
 	for _, dep := range p.Deps {
 		switch l := d.Status(dep); {
-		case !d.stands(dep):
+		case !d.isResolved(dep):
 			continue
 		case l.good():
 			good++
@@ -79,10 +79,10 @@ func (d *Decision) allEnded(step int) bool {
 	return true
 }
 
-// stands reports whether a step of a graph has ended, and all steps that it depends on, too. After
-// a retry, a step stays done even if its dependencies failed or were undone and have to run again.
-// Without this check, later steps would begin before those dependencies.
-func (d *Decision) stands(step int) bool {
+// isResolved reports whether a step of a graph has ended, and all steps that it depends on, too.
+// After a retry, a step stays done even if its dependencies failed or were undone and have to run
+// again. Without this check, later steps would begin before those dependencies.
+func (d *Decision) isResolved(step int) bool {
 	if !d.Status(step).ended() {
 		return false
 	}
@@ -96,7 +96,7 @@ func (d *Decision) stands(step int) bool {
 	all, one := true, false
 	for _, dep := range p.Deps {
 		switch {
-		case !d.stands(dep):
+		case !d.isResolved(dep):
 			all = false
 		case d.Status(dep).good():
 			one = true

@@ -20,7 +20,7 @@ const (
 // The names of kinds that statements and other packages than the kind's own refer to.
 const (
 	JobKind  = "job"
-	FlowKind = "flow" // of runs of flows
+	FlowKind = "flow" // kind of runs of flows
 )
 
 // Own reports whether an ID belongs to a process of the engine.

@@ -37,7 +37,7 @@ type TaskAttempt struct {
 	AnsweredBy     string // the worker that answered; "" for processors and if there was no answer
 }
 
-// Continuation is what this node can do after a result is stored.
+// Continuation describes the work that this node can do after a result is stored.
 type Continuation struct {
 	Promote     bool          // it continues with the next task of the process
 	GoesOn      bool          // it has a slot to continue with the task of the run, see EndSteps

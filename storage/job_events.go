@@ -106,7 +106,7 @@ func (*JobEvent) Write(ctx context.Context, db DB, all []BoundEffect) error {
 // JobEnd is the event and the count of an attempt of a job.
 type JobEnd struct {
 	Name     string // name of the job; "" if unknown
-	Type     string // of the event, as listed in docs/jobs.md
+	Type     string // type of the event, as listed in docs/jobs.md
 	WorkerID string // the worker that held the lease; "" if a node ran the attempt
 	Message  string
 	Result   []byte // JSON of a succeeded job that keeps its result; an effect stores it

@@ -47,10 +47,10 @@ type lane struct {
 	// failure is why the lane cannot write to the database, or nil if it can.
 	failure atomic.Pointer[laneFailure]
 
-	timeout      time.Duration // of a flush: flushTimeout
+	timeout      time.Duration // timeout of a flush: flushTimeout
 	contention   contention    // items whose rows another session has locked
 	alone        bool          // the last flush was for one process (lockWait): the next is for the others
-	lockFailures int           // of this flush and its parts
+	lockFailures int           // lock failures of this flush and its parts
 	noDeferUntil time.Time     // until then flushes wait only shortLockTimeout for a lock
 }
 

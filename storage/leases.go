@@ -95,12 +95,12 @@ func (c *jobCache) put(text []byte, j *Job) {
 // Timeout returns the timeout of an attempt.
 func (j *Job) Timeout() time.Duration { return microseconds(j.TimeoutUs) }
 
-// Subscription is what a worker polls: a namespace, and a job name, or "" for all tasks.
+// Subscription is a namespace that a worker polls, with a job name, or "" for all tasks.
 type Subscription struct {
 	Namespace   string
 	JobName     string
 	JobsOnly    bool          // only jobs
-	StepTimeout time.Duration // of tasks that are not jobs
+	StepTimeout time.Duration // timeout of tasks that are not jobs
 	Lease       time.Duration // lease duration of jobs that do not set one
 	MaxLease    time.Duration
 }
@@ -112,7 +112,7 @@ type Lease struct {
 	Salt      []byte
 	Duration  time.Duration // time until it expires without a heartbeat
 	Heartbeat time.Duration
-	Timeout   time.Duration // of the attempt
+	Timeout   time.Duration // timeout of the attempt
 	Progress  []byte        // JSON, of earlier attempts of a job, if this is from Poll; nil if there is none
 }
 

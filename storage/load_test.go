@@ -111,7 +111,7 @@ func (l *load) check(t *testing.T, db *pgxpool.Pool) {
 		}
 		delete(stored, op)
 	}
-	delete(stored, "args") // of the INITs
+	delete(stored, "args") // the args of the INIT tasks
 	if len(stored) > 0 {
 		t.Errorf("%v were not requested", stored)
 	}

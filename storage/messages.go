@@ -9,7 +9,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// MessageKind is what a message does to its target.
+// MessageKind is the effect of a message on its target.
 type MessageKind string
 
 // The kinds of messages. The database itself sends the ends of children, see TellParents.
@@ -26,14 +26,15 @@ type Message struct {
 	Target           process.Key
 	Args             []byte
 	Context          []byte    // carries the trace, or nil
-	Metadata         []byte    // of a start: JSON object, or nil
-	StartTime        time.Time // of a start: zero means now
-	NotifyParentArgs []byte    // of a start: nil if the sender is not notified of the end
-	// Job is what makes a started process a job, see NewJob.Message. It is nil for other processes.
+	Metadata         []byte    // only for a start: JSON object, or nil
+	StartTime        time.Time // only for a start: zero means now
+	NotifyParentArgs []byte    // only for a start: nil if the sender is not notified of the end
+	// Job contains the data of a job if the started process is one, see NewJob.Message. Otherwise it
+	// is nil.
 	Job    []byte
-	Plain  bool // of a job: no unique key, constraint or run time, and one worker runs it
+	Plain  bool // only for a job: no unique key, constraint or run time, and one worker runs it
 	Reason string
-	Grace  *time.Duration // of a cancel; nil means process.DefaultCancelGrace
+	Grace  *time.Duration // only for a cancel; nil means process.DefaultCancelGrace
 }
 
 func (m *Message) bytes() int {

@@ -11,10 +11,10 @@ import (
 // Prepared is the result of a request.
 type Prepared struct {
 	Outcome   PrepareOutcome
-	ProcessID string // of a replayed Start: the process of the first request
+	ProcessID string // only for a replayed Start: the process of the first request
 	TaskID    int64
-	Status    process.Status // of the process that refused the request
-	Claim     *Claim         // of a captured request, which runs on this node now
+	Status    process.Status // status of the process that refused the request
+	Claim     *Claim         // only for a captured request, which runs on this node now
 }
 
 // PrepareOutcome is the outcome of a request.

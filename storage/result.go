@@ -6,7 +6,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// Outcome is what happened in an attempt. The resulting status of the process is derived from its
+// Outcome is the outcome of an attempt. The resulting status of the process is derived from its
 // locked row.
 type Outcome string
 
@@ -30,7 +30,7 @@ type Result struct {
 	Response  []byte
 	Failure   []byte    // JSON
 	Rejection []byte    // JSON
-	Detail    string    // of the process if it fails
+	Detail    string    // detail of the process if it fails
 	Messages  []Message // to other processes
 	// RestartHistory starts a new history with these events.
 	RestartHistory bool
@@ -40,8 +40,8 @@ type Result struct {
 	NamedTimers []SetTimer // each replaces the timer of its name
 	UnsetNames  []string
 
-	RetryAfter time.Duration // of Retry; 0 means at once
-	Uncounted  bool          // of Retry: the attempt does not count (its task was released)
+	RetryAfter time.Duration // only for Retry; 0 means at once
+	Uncounted  bool          // only for Retry: the attempt does not count (its task was released)
 }
 
 // Finish sets the outcome of an attempt that succeeded, after which the process continues.

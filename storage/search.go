@@ -48,8 +48,8 @@ func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) 
 	return rows, mapped("search calls", err)
 }
 
-// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
-// processes that other transactions have locked.
+// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls
+// skips processes that other transactions have locked.
 func (s *Store) HasWaitingCalls(ctx context.Context, namespaces []string) (bool, error) {
 	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
 	return left, mapped("count waiting calls", err)
@@ -186,11 +186,11 @@ type Suspect struct {
 	AttemptRef
 	NodeDead bool          // the node that claimed the task was declared dead
 	Leased   bool          // a worker holds the task
-	Expires  time.Time     // of the lease
+	Expires  time.Time     // end of the lease
 	Expired  bool          // the lease has expired by the database clock
 	Renewal  time.Duration // a live worker renews its lease within this time
 	Overdue  bool          // the deadline has passed by the database clock
-	Timeout  time.Duration // of the attempt
+	Timeout  time.Duration // timeout of the attempt
 }
 
 // ListSuspects returns at most limit running rows that may be zombies. A row that no worker holds

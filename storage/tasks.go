@@ -20,7 +20,7 @@ func (s *Store) GetTask(ctx context.Context, key process.Key, taskID int64) (Tas
 type Trace struct {
 	Tasks  []Task
 	Events []Event
-	Failed []FailedAttempt // of these tasks, oldest first
+	Failed []FailedAttempt // failed attempts of these tasks, oldest first
 	More   bool            // there may be more tasks after the last one
 }
 

@@ -20,7 +20,7 @@ const (
 type WatchRef struct {
 	Key               process.Key
 	AfterEventID      int64
-	StatusChangedTime time.Time // of the status that the watcher knows; zero if none
+	StatusChangedTime time.Time // when that status began; zero if the watcher knows none
 }
 
 // Watched contains the changes of a watched process.

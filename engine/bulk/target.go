@@ -43,8 +43,8 @@ func (v Verb) allows(state string) bool { return v.Allowed == nil || slices.Cont
 
 // place is the position at which a walk continues.
 type place struct {
-	cursor search.Cursor // of processes
-	token  string        // of a target
+	cursor search.Cursor // position in a bulk of processes
+	token  string        // page token of a target
 }
 
 // verbs returns the verbs of a kind, or nil if there is no such kind.

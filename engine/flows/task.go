@@ -78,7 +78,7 @@ type changes struct {
 	cancels       bool          // a command to end the run was received
 	answer        *answered
 	rows          map[place]*flows.StepChange
-	order         []place // of rows
+	order         []place // the places in rows, in order
 	events        []*storage.JobEvent
 	messages      []storage.Message
 	endsSuspended []string // IDs of steps whose suspended processes are to be ended

@@ -149,7 +149,7 @@ func (i *Insight) obstacles(
 	return append(problems, here)
 }
 
-// symptoms returns what shows that tasks of a namespace wait or fail.
+// symptoms returns the problems of a namespace whose tasks wait or fail.
 func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (problems []*progressorv1.HealthProblem) {
 	if ns.HasWorkers && h.GetWorkers() == 0 {
 		problems = append(problems, &progressorv1.HealthProblem{

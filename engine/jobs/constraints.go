@@ -93,7 +93,7 @@ func (q *Jobs) blockedOn(ctx context.Context, r *jobs.Row) (string, error) {
 	return blockedText(b), nil
 }
 
-// blocked returns what is known of the key that a job waits for, or nil if the job is not evaluated
+// blocked describes the key that a job waits for. It returns nil if the job is not evaluated
 // yet.
 func (q *Jobs) blocked(ctx context.Context, r *jobs.Row) (*explain.Blocked, error) {
 	if r.Line == "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// decide turns the end of an attempt into what is stored: the result of the job, another attempt,
-// or its failure. It is a pure function.
+// decide turns the end of an attempt into the stored result: the result of the job, another
+// attempt, or its failure. It is a pure function.
 func decide(e engine.End, c *storage.Completion) {
 	row, options, err := read(e.Claim)
 	if err == nil && (len(row.ConstraintKeys) > 0 || row.ConstraintsVersion != row.ConstraintsNow) {

@@ -29,7 +29,7 @@ func TestFailedAttemptsSayWhichTheyWere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leases := func(d time.Duration) { // of later attempts
+	leases := func(d time.Duration) { // sets the lease duration of later attempts
 		if _, err := n.Update(context.Background(), &progressorv1.UpdateJobRequest{
 			Namespace: "pull", JobId: "j", Options: &progressorv1.JobOptions{LeaseDuration: durationpb.New(d), HeartbeatInterval: durationpb.New(d / 2)},
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"lease_duration", "heartbeat_interval"}},

@@ -130,7 +130,7 @@ func (q *Jobs) Update(ctx context.Context, r *progressorv1.UpdateJobRequest, by 
 	return q.retried(ctx, key)
 }
 
-// updated returns what an update stores for a job.
+// updated returns the fields that an update stores for a job.
 func updated(row *jobs.Row, r *progressorv1.UpdateJobRequest, actor string) (*jobs.Update, error) {
 	job, err := wire.Job(row)
 	if err != nil {

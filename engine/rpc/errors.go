@@ -214,7 +214,7 @@ func said(reason, message string) string {
 	return reason + ": " + message
 }
 
-// wantedText returns the text of an answer with the name of what was not found, if that is not a
+// wantedText returns the text of an answer with the name of the missing object, if that is not a
 // namespace or a process.
 func wantedText(a answer, request any) string {
 	switch a.detail.GetReason() {

@@ -335,10 +335,10 @@ func Items(ctx context.Context, s *storage.Store, namespace, runID string) (coun
 	return counts, err
 }
 
-// Value is what expressions can read of a step.
+// Value contains the fields of a step that expressions can read.
 type Value = dbsqlc.ReadStepsRow
 
-// Values returns what expressions can read of steps.
+// Values returns the fields of steps that expressions can read.
 func Values(ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string) (rows []Value, err error) {
 	err = s.Read(ctx, "read steps", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ReadSteps(ctx, tx, dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
@@ -385,8 +385,8 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 	return rows, err
 }
 
-// CancelOutcome reads how the cancel of a job or process ended: cancel_acknowledged with the worker,
-// cancel_grace_expired, or "" if neither is known.
+// CancelOutcome reads how the cancel of a job or process ended: cancel_acknowledged with the
+// worker, cancel_grace_expired, or "" if neither is known.
 func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind, worker string, err error) {
 	err = s.Read(ctx, "read how a cancel ended", func(ctx context.Context, tx pgx.Tx) error {
 		row, err := dbsqlc.New().ReadCancelOutcome(ctx, tx, dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
@@ -399,8 +399,8 @@ func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind
 	return kind, worker, err
 }
 
-// FirstStart reads when the first step of a run began since a time: a worker took its job, or it is something else.
-// Zero: none has.
+// FirstStart reads when the first step of a run began since a time: a worker took its job, or it is
+// something else. Zero: none has.
 func FirstStart(ctx context.Context, s *storage.Store, namespace, runID string, since time.Time) (first time.Time, err error) {
 	err = s.Read(ctx, "read the first start", func(ctx context.Context, tx pgx.Tx) error {
 		first, err = dbsqlc.New().ReadFirstStart(ctx, tx, dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
@@ -432,7 +432,7 @@ func DueItems(
 // maxJobs bounds the jobs that Jobs reads in each of its parts.
 const maxJobs = 500
 
-// Jobs reads jobs of a run that are not removed. None: it has none left.
+// Jobs reads the jobs of a run that are not removed. It returns none if no job is left.
 func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys []process.Key, err error) {
 	err = s.Read(ctx, "read jobs of a run", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := dbsqlc.New().ReadRunJobs(ctx, tx, dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})

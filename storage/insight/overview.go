@@ -8,7 +8,7 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Waiting has the number of waiting tasks by what they wait for.
+// Waiting has the number of waiting tasks by the event that they wait for.
 type Waiting = dbsqlc.WaitingByWhatRow
 
 // CountWaiting counts the waiting tasks. It counts each kind in each namespace to limit.

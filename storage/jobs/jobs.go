@@ -108,7 +108,7 @@ func FetchResult(ctx context.Context, s *storage.Store, key process.Key) (result
 	return result, err
 }
 
-// Update is what UpdateJob stores. Fields that are nil or zero are unchanged.
+// Update contains the fields that UpdateJob stores. Fields that are nil or zero are unchanged.
 type Update struct {
 	Actor    string   // who requested it, or "" if unknown
 	Fields   []string // changed options, for the events

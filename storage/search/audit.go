@@ -27,7 +27,7 @@ type AuditQuery struct {
 	Namespace string // "" for all entries, including those without a namespace
 	Filter    string // over actor, method, subject and time
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
+	PageToken string // token from the previous page; "" for the first
 }
 
 // AuditPage is a page of audit entries. It may have fewer entries than requested, or none, and

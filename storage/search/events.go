@@ -125,7 +125,8 @@ func eventField(name string, e *storage.JobEventRow) string {
 	return e.WorkerID
 }
 
-// only returns the value of a field that all matching events have, or "" if there is not exactly one.
+// only returns the value of a field that all matching events have, or "" if there is not exactly
+// one.
 func (f Filter) only(field *field) string {
 	for _, n := range f.conjuncts() {
 		if c, ok := n.(*comparison); ok && c.field == field && c.operator == equals && c.value.kind == isText {
@@ -140,7 +141,7 @@ type EventQuery struct {
 	Namespace string
 	Filter    string // see ParseEvents
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
+	PageToken string // token from the previous page; "" for the first
 }
 
 // EventPage is a page of events. It may have fewer events than requested, or none, and still have a

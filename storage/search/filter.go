@@ -52,7 +52,7 @@ type comparison struct {
 	value    value
 }
 
-// value is what a field is compared with. kind selects the part that applies.
+// value is the operand of a comparison. kind selects the part that applies.
 type value struct {
 	kind   valueKind
 	text   string // text or prefix; a number as it was written

@@ -114,7 +114,7 @@ type JobQuery struct {
 	Filter    string // over job_id, state, name, priority, tags, created_time, metadata and args
 	OrderBy   string // "" means created_time desc
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
+	PageToken string // token from the previous page; "" for the first
 }
 
 // JobPage is a page of a list of jobs. It may have fewer jobs than requested, or none, and still
@@ -210,7 +210,7 @@ type jobList struct {
 	wanted int
 	taken  int64 // bytes of these jobs
 	ofArgs Filter
-	ids    []string // of the jobs on the page
+	ids    []string // IDs of the jobs on the page
 	rows   []*storage.JobRow
 }
 
@@ -301,7 +301,7 @@ func (l *jobList) fill(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// sifted is what is needed of a row before its job is read.
+// sifted contains the columns of a row that are needed before its job is read.
 type sifted struct {
 	Matches bool
 	Size    int64 // size of the job in bytes

@@ -19,7 +19,7 @@ type reach struct {
 	first      int
 	scanned    int   // rows in the order of the list, including first
 	candidates int   // rows that an index may return for a page; if it returns more, the scan in order finds enough
-	bytes      int64 // of the page; includes the row that exceeds it
+	bytes      int64 // bytes of the page; includes the row that exceeds the limit
 	// time is when to stop reading rows after first: a slow or busy machine returns shorter pages,
 	// not later ones. 0 means no limit.
 	time time.Duration
@@ -39,8 +39,8 @@ type Query struct {
 	Filter    Filter
 	OrderBy   string // "" means OrderCreated
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
-	Bytes     int64  // of a page, which ends with the process that exceeds it; 0 means storage.ListBytes
+	PageToken string // token from the previous page; "" for the first
+	Bytes     int64  // limit of a page, which ends with the process that exceeds it; 0 means storage.ListBytes
 
 	jobs bool // all processes that match have a row in jobs
 }
@@ -96,7 +96,7 @@ type list struct {
 	lean  bool // only the columns that a walk needs
 	found []storage.Process
 	bytes int64
-	last  position // of the last row read
+	last  position // position of the last row read
 	more  bool     // there may be rows after it
 
 	began time.Time     // start of the read

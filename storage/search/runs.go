@@ -182,7 +182,7 @@ type RunQuery struct {
 	Filter    string // over run_id, status, template_type, scope, scope_id, phase, cron_id, created_time, payload and metadata
 	OrderBy   string // "" means created_time desc
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
+	PageToken string // token from the previous page; "" for the first
 }
 
 // Run is a row of flow_runs with columns of its process.
@@ -195,7 +195,7 @@ type RunStep = dbsqlc.ReadStatusesRow
 // have a next page.
 type RunPage struct {
 	Runs          []Run
-	Steps         []RunStep // of these runs, without items
+	Steps         []RunStep // steps of these runs, without items
 	NextPageToken string    // "" if this is the last page
 }
 
@@ -252,7 +252,7 @@ type runList struct {
 	filter    Filter
 	order     *order
 	window    windowed
-	ids       []string // of the runs that an index of metadata has returned; nil for all
+	ids       []string // IDs of the runs that an index of metadata has returned; nil for all
 }
 
 // find finds the runs of the page in their order. If the first rows do not suffice, it tries the
@@ -319,7 +319,7 @@ func (l *runList) statement(from position, window, room int) *statement {
 
 func (l *runList) narrow(s *statement) {
 	if l.order.field == nil {
-		return // by updated_time: its index starts with the time
+		return // the index of the order updated_time starts with the time
 	}
 	for _, by := range narrowers {
 		for _, n := range l.filter.conjuncts() {

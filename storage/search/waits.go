@@ -52,7 +52,7 @@ type WaitQuery struct {
 	Namespace string
 	Filter    string // over kind, assignees, template_type, due_time and run_id
 	PageSize  int    // at most MaxPageSize; 0 means DefaultPageSize
-	PageToken string // of the previous page; "" for the first
+	PageToken string // token from the previous page; "" for the first
 }
 
 // Wait is an open wait.

@@ -13,7 +13,7 @@ type windowed struct {
 	reach reach
 	size  int
 	found []position
-	last  position // of the last row read
+	last  position // position of the last row read
 	more  bool     // there may be rows after it
 
 	began time.Time

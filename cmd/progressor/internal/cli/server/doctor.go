@@ -69,7 +69,7 @@ func (c *doctorCmd) Run(a *cli.App) error {
 
 // examination is the result of doctor.
 type examination struct {
-	Version      string         `json:"version"` // of this binary
+	Version      string         `json:"version"` // version of this binary
 	Server       serverFacts    `json:"server"`
 	Schema       schemaFacts    `json:"schema"`
 	Violations   []finding      `json:"violations"`
@@ -159,8 +159,8 @@ func examine(ctx context.Context, dsn string, long time.Duration) (*examination,
 
 // schemaFacts compares the database's schema with this binary's.
 type schemaFacts struct {
-	Version int64 `json:"version"` // applied
-	Newest  int64 `json:"newest"`  // of this binary
+	Version int64 `json:"version"` // newest migration in the database
+	Newest  int64 `json:"newest"`  // newest migration of this binary
 }
 
 // own reports whether the schema has the version of this binary.

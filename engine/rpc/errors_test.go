@@ -56,7 +56,7 @@ var errorTable = []struct {
 	{process.ErrFenced, connect.CodeFailedPrecondition, reason(progressorv1.ErrorDetail_REASON_LEASE_LOST),
 		"the attempt is over"},
 	{process.ErrWaitTimeout, connect.CodeDeadlineExceeded, reason(progressorv1.ErrorDetail_REASON_WAIT_TIMEOUT),
-		"the wait is over"},
+		"the wait timed out"},
 	{&process.WrongStatusError{Key: errorKey, Status: process.StatusError, Reason: "repair it first"},
 		connect.CodeFailedPrecondition, &progressorv1.ErrorDetail{
 			Reason: progressorv1.ErrorDetail_REASON_PROCESS_STATUS, Namespace: "n", ProcessId: "p",

@@ -28,7 +28,7 @@ const (
 	ExitConflict    = 4   // it exists already, or its status does not allow this
 	ExitTaskFailed  = 5   // the processor failed, or the task was cancelled
 	ExitRejected    = 6   // the processor rejected the request
-	ExitTimeout     = 7   // the wait is over, but the task continues
+	ExitTimeout     = 7   // the wait timed out; the task continues
 	ExitUnavailable = 8   // engine or database cannot be reached, or is overloaded: try again
 	ExitInterrupted = 130 // interrupted by a signal
 )

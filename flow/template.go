@@ -22,7 +22,7 @@ type Template struct {
 	dedupe  []string
 }
 
-// Action is the action of a step.
+// Action is the kind of work that a step does.
 type Action int
 
 // The actions.

@@ -27,6 +27,10 @@ var bannedPhrases = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	`goes on`, `went on`, `tried again`, `passed (its|the|their) timeout`, `a moment ago`,
 }, `|`) + `)\b`)
 
+// subjectless matches a comment behind code that begins with "of". The name of a field is not its
+// subject: "Timeout // of the wait" does not say whether it is a limit or a default.
+var subjectless = regexp.MustCompile(`\S\s+// of [a-z]`)
+
 // Files under these paths still contain lines over the column limits. This list only shrinks: wrap
 // the files of a path, then remove it. Never add a path. TestExemptions fails for a path that is no
 // longer needed.
@@ -74,6 +78,9 @@ func phrases(name string, content []byte) []string {
 	for i, line := range strings.Split(string(content), "\n") {
 		if phrase := bannedPhrases.FindString(line); phrase != "" {
 			violations = append(violations, fmt.Sprintf("%s:%d: %q: say it in plain English", name, i+1, phrase))
+		}
+		if path.Ext(name) == ".go" && subjectless.MatchString(line) {
+			violations = append(violations, fmt.Sprintf("%s:%d: a comment begins with \"of\": name its subject", name, i+1))
 		}
 	}
 	return violations

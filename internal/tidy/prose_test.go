@@ -10,6 +10,7 @@ func TestProseCatches(t *testing.T) {
 	for _, tt := range []struct{ name, file, content, want string }{
 		{"phrase in Go", "clean/a.go", "package a\n\n// It starts anew.\n", `a.go:3: "anew"`},
 		{"phrase of several words", "clean/a.go", "package a\n\n// The task is tried again.\n", `"tried again"`},
+		{"comment without a subject", "clean/a.go", "package a\n\nvar a int // of the wait\n", "name its subject"},
 		{"phrase in SQL", "clean/a.sql", "-- kept for ever\n", `"for ever"`},
 		{"phrase in proto", "clean/a.proto", "// Tells whether it runs.\n", `"Tells whether"`},
 		{"phrase on a page", "clean/a.md", "It mends a process.\n", `"mends"`},
@@ -25,6 +26,7 @@ func TestProseCatches(t *testing.T) {
 		{"after a fence", "clean/a.md", "```\n" + long(200) + "\n```\n" + long(101) + "\n", "a.md:4: 101 columns"},
 
 		{"similar words", "clean/a.go", "package a\n\n// recommended, besides, forever, amend\n", ""},
+		{"comment with a subject", "clean/a.go", "package a\n\nvar a int // limit of the wait\n", ""},
 		{"identifier", "clean/a.go", "package a\n\nvar renewed = 1\n", ""},
 		{"runes, not bytes", "clean/a.md", strings.Repeat("é", 100) + "\n", ""},
 		{"table", "clean/a.md", "| " + long(200) + " |\n", ""},

@@ -80,7 +80,8 @@ func phrases(name string, content []byte) []string {
 			violations = append(violations, fmt.Sprintf("%s:%d: %q: say it in plain English", name, i+1, phrase))
 		}
 		if path.Ext(name) == ".go" && subjectless.MatchString(line) {
-			violations = append(violations, fmt.Sprintf("%s:%d: a comment begins with \"of\": name its subject", name, i+1))
+			violations = append(violations,
+				fmt.Sprintf("%s:%d: a comment begins with \"of\": name its subject", name, i+1))
 		}
 	}
 	return violations

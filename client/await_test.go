@@ -81,7 +81,7 @@ func TestAwaitTheEnd(t *testing.T) {
 		}
 		e.script = append(away, unavailable(), nil)
 		if _, err := await(func() error { return nil }); err == nil {
-			t.Errorf("%s: nobody answers, and there is no error", what)
+			t.Errorf("%s: no engine answers, and there is no error", what)
 		}
 		e.script = []error{nil, nil}
 		if _, err := await(func() error { return enough }); !errors.Is(err, enough) {

@@ -111,7 +111,7 @@ func TestTimers(t *testing.T) {
 		{"name a 1h,name b 1h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"},
 		{"set 2h", "TIMEOUT ,TIMEOUT a,TIMEOUT b"}, // only the default timer is replaced
 		{"drop a", "TIMEOUT ,TIMEOUT b"},
-		{"drop nobody", "TIMEOUT ,TIMEOUT b"},
+		{"drop unknown", "TIMEOUT ,TIMEOUT b"},
 		{"remove 1h", "REMOVE ,TIMEOUT b"},
 		{"unset", ""},
 		{"unset,name c 1h", "TIMEOUT c"},

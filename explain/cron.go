@@ -92,7 +92,7 @@ func (s State) cron(e *Explanation) {
 	}
 }
 
-// paused describes the pause: by whom, why and since when.
+// paused describes the pause: its author, its reason and its start.
 func (s State) paused() string {
 	c := s.Cron
 	text := fmt.Sprintf("Cron %s is paused", c.ID)

@@ -127,7 +127,7 @@ var situations = []struct {
 			"(12s ago), attempt 1",
 			"Node 3 no longer sends heartbeats: another node collects task 5 (CALL) as a zombie.",
 			"Nothing needs to be done"}, nil},
-	{"running on a node that nobody knows any more",
+	{"running on a node that is no longer known",
 		state(running, func(s *explain.State) { s.Running.Alive, s.Running.Beat = false, time.Time{} }), "",
 		time.Time{},
 		[]string{"runs on node 3 (host:8080), attempt 1", "Node 3 no longer sends heartbeats"}, nil},

@@ -179,18 +179,18 @@ func (s State) step(p *Step) (waits process.WaitsFor, detail, next, unblock stri
 // wait describes a step that waits for an answer.
 func (s State) wait(p *Step, name, begin string) (waits process.WaitsFor, detail, next, unblock string) {
 	detail = begin + " waits for "
-	whom := "a person"
+	who := "a person"
 	if p.Assignees != "" {
-		whom = p.Assignees
+		who = p.Assignees
 	}
 	token := ""
 	if p.Wait == "EXTERNAL" {
-		whom, token = "an external answer", " --token …"
+		who, token = "an external answer", " --token …"
 		if p.Assignees != "" {
-			whom += " (" + p.Assignees + ")"
+			who += " (" + p.Assignees + ")"
 		}
 	}
-	detail += whom
+	detail += who
 	if p.Title != "" {
 		detail += fmt.Sprintf(", %q", p.Title)
 	}

@@ -116,7 +116,7 @@ func TestWaits(t *testing.T) {
 				`c and 2 more). At least 1000 jobs are ahead of it.`,
 				"progressor job get shop a. Or a higher limit: progressor constraint put shop one --match 'job.name " +
 					"== \"a\"' --key job.args.shop --max-running 4 doubles it."}},
-		{"a rate that nobody uses",
+		{"a rate that no job uses",
 			state(job(nil), blockedOn(
 				explain.Blocked{Constraint: "slow", RateCount: 1, RatePer: time.Minute, RateBurst: 1, Held: 1,
 					Holders: []string{"x1"}, Unstarted: 1})), process.WaitsForConstraint, time.Time{},

@@ -163,7 +163,7 @@ var jobReasons = []reason{
 		[]string{"waits for constraint slow: the rate of 1 in 1h is used up, and grants the next start at",
 			"1 job is ahead of it.", "not before 20", "(in 1h59m",
 			`progressor constraint put rated slow --match 'job.name == "mail"' --rate 2/1h doubles it.`}},
-	{"a start that nobody takes",
+	{"a start that no worker takes",
 		[]string{"namespace put unrated --pull",
 			"constraint put unrated slow --match 'job.name == \"mail\"' --rate 1/1h",
 			"job enqueue unrated mail --id first", "job enqueue unrated mail --id second"},

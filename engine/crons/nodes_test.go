@@ -98,7 +98,7 @@ func TestFiresWhileAllIsBusy(t *testing.T) {
 	before := n.count(t, "SELECT count(*) FROM cron_fires")
 	eventually(t, "it fires", func() bool { return n.count(t, "SELECT count(*) FROM cron_fires") >= before+2 })
 	if n.count(t, "SELECT count(*) FROM running WHERE process_id IN ('holds', 'waits')") == 0 {
-		t.Error("nobody holds the place")
+		t.Error("no run holds the slot")
 	}
 	close(n.gate)
 }

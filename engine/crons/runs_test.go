@@ -245,7 +245,7 @@ func TestHTTP(t *testing.T) {
 	}
 	row := n.awaits(t, "prev", "FIRED CANCELLED 1, FIRED RUNNING 1")[0]
 	if took := row.GetEndedTime().AsTime().Sub(row.GetStartedTime().AsTime()); took > 8*time.Second {
-		t.Errorf("the request was cancelled after %s, as if nobody had aborted it", took)
+		t.Errorf("the request was cancelled after %s, as if it had not been aborted", took)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestRequestsOutlastTheStepTimeout(t *testing.T) {
 	n.create(t, timed)
 	n.trigger(t, "default")
 	n.trigger(t, "timed")
-	eventually(t, "nobody ends them before", func() bool {
+	eventually(t, "both deadlines are later than the step timeout", func() bool {
 		return n.count(t, "SELECT count(*) FROM running WHERE process_id LIKE '~run/%' AND deadline - running_time > interval '10 seconds'") == 2
 	})
 	n.awaits(t, "default", "FIRED SUCCESS 1")

@@ -47,6 +47,6 @@ func TestTraceOfARun(t *testing.T) {
 	n.run(t, "ns", "inner", "plain", "")
 	n.ended(t, "ns", "plain")
 	if k := len(s.Named("job deep")); k != 1 {
-		t.Errorf("%d spans of a step, with that of a run that nobody traces", k)
+		t.Errorf("%d spans of a step, including that of an untraced run", k)
 	}
 }

@@ -187,10 +187,10 @@ func nextStep(g *jobs.Group, rules jobs.GroupRules) jobs.GroupStep {
 	}
 	// If every allowed worker has to succeed, each place is for one of them. Other workers then
 	// need not look at it.
-	everybody := len(rules.WorkerIDs) == int(rules.Count)
+	allListed := len(rules.WorkerIDs) == int(rules.Count)
 	for range missing - len(t.open) {
 		worker := ""
-		if everybody {
+		if allListed {
 			free := slices.IndexFunc(rules.WorkerIDs, func(id string) bool { return !slices.Contains(step.Takers, id) })
 			if free < 0 {
 				break // a member that is being cancelled still has it

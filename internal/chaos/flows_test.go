@@ -238,7 +238,7 @@ func (w *flowWatch) defects(rows map[string]map[string]flowRow) (wrong []string)
 	}
 	for id, steps := range rows {
 		if _, asked := w.started[id]; !asked {
-			say("run %s was started by nobody", id)
+			say("run %s was not started by any client", id)
 		}
 		if r := steps[""]; r.status != "succeeded" || r.result != steps["last"].result {
 			say("run %s is %s, with the result %s: its last step gave %s", id, r.status, r.result, steps["last"].result)
@@ -304,12 +304,12 @@ func TestFlowsAreJudged(t *testing.T) {
 	}{
 		"nothing":       {func(*flowWatch, map[string]map[string]flowRow) {}, 0},
 		"a run is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows, "x") }, 1},
-		"nobody knows whether": {func(w *flowWatch, rows map[string]map[string]flowRow) {
+		"unknown outcome": {func(w *flowWatch, rows map[string]map[string]flowRow) {
 			w.started["x"] = false
 			delete(rows, "x")
 		}, 0},
-		"a run of nobody": {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
-		"it continues":    {change("", func(r *flowRow) { r.status = "active" }), 1},
+		"an unknown run": {func(w *flowWatch, _ map[string]map[string]flowRow) { delete(w.started, "x") }, 1},
+		"it continues":   {change("", func(r *flowRow) { r.status = "active" }), 1},
 		"a step is lost": {func(_ *flowWatch, rows map[string]map[string]flowRow) { delete(rows["x"], "pause") },
 			2},
 		"an item began twice": {change("each.1", func(r *flowRow) { r.attempt = 2 }), 1},
@@ -317,7 +317,7 @@ func TestFlowsAreJudged(t *testing.T) {
 		"ended twice":         {change("b", func(r *flowRow) { r.ended = 2 }), 1},
 		"its job ended twice": {change("sub/only", func(r *flowRow) { r.ends = 2 }), 1},
 		"too early":           {change("last", func(r *flowRow) { r.created = began }), 3},
-		"a result of nobody":  {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
+		"an unknown result":   {change("b", func(r *flowRow) { r.result = `"?"` }), 1},
 		"another one counted": {func(w *flowWatch, _ map[string]map[string]flowRow) {
 			w.jobs.accepted["~job/x/a"] = []string{"other"}
 		}, 1},

@@ -269,7 +269,7 @@ func (w *jobWatch) defects(rows map[string]jobRow) (wrong []string) {
 	}
 	for id, r := range rows {
 		if _, asked := w.enqueued[id]; !asked {
-			say("job %s was enqueued by nobody", id)
+			say("job %s was not enqueued by any client", id)
 		}
 		if r.status != "COMPLETED" {
 			if len(w.accepted[id]) > 0 {
@@ -319,11 +319,11 @@ func TestJobsAreJudged(t *testing.T) {
 	}{
 		"nothing":       {func(*jobWatch, map[string]jobRow) {}, 0},
 		"a job is lost": {func(_ *jobWatch, rows map[string]jobRow) { delete(rows, "a") }, 1},
-		"nobody knows whether": {func(w *jobWatch, rows map[string]jobRow) {
+		"unknown outcome": {func(w *jobWatch, rows map[string]jobRow) {
 			w.enqueued["a"] = false
 			delete(rows, "a")
 		}, 0},
-		"a job of nobody": {func(_ *jobWatch, rows map[string]jobRow) { rows["c"] = jobRow{status: "INIT"} }, 1},
+		"an unknown job": {func(_ *jobWatch, rows map[string]jobRow) { rows["c"] = jobRow{status: "INIT"} }, 1},
 		"two ends": {func(_ *jobWatch, rows map[string]jobRow) {
 			rows["a"] = jobRow{"COMPLETED", `"1"`, 2}
 		}, 1},

@@ -113,7 +113,7 @@ func TestExecutedUntilTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clitest.Eventually(t, command+": nobody is left", func() error {
+		clitest.Eventually(t, command+": no process is left", func() error {
 			if err := unix.Kill(-group, 0); err == nil {
 				return errors.New("somebody is")
 			}

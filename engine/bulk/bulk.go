@@ -33,8 +33,8 @@ type Bulks struct {
 	targets      map[string]Target // by kind
 }
 
-// New returns the bulks of an engine, which act on processes and on targets. Their Kind must be added
-// to the engine.
+// New returns the bulks of an engine, which act on processes and on targets. Their Kind must be
+// added to the engine.
 func New(e *engine.Engine, targets ...Target) *Bulks {
 	b := &Bulks{engine: e, limits: usual, processVerbs: processVerbs(e), targets: map[string]Target{}}
 	for _, t := range targets {
@@ -50,9 +50,12 @@ func (b *Bulks) Kind() engine.Kind {
 
 // Start starts a bulk and returns when it is stored. A repeated request with the same key returns
 // the same bulk. A dry run stores nothing: it counts the matching processes.
-func (b *Bulks) Start(ctx context.Context, r *progressorv1.StartBulkRequest, by process.Actor) (*progressorv1.Bulk, error) {
+func (b *Bulks) Start(
+	ctx context.Context, r *progressorv1.StartBulkRequest, by process.Actor,
+) (*progressorv1.Bulk, error) {
 	o := command{
-		Kind: r.GetKind(), Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(), Actor: by.Name, Source: by.Source,
+		Kind: r.GetKind(), Verb: r.GetVerb(), Filter: r.GetFilter(), Rate: r.GetRate(), Reason: r.GetReason(),
+		Actor: by.Name, Source: by.Source,
 	}
 	if err := cmp.Or(o.check(b.verbs(o.Kind)), b.checkFilter(&o)); err != nil {
 		return nil, err
@@ -144,7 +147,8 @@ const shownFailures = 100
 
 func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, error) {
 	limit := int32(shownFailures)
-	p, err := b.engine.GetProcess(ctx, key, &progressorv1.HistoryRange{Limit: &limit, Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD}, 0)
+	p, err := b.engine.GetProcess(ctx, key,
+		&progressorv1.HistoryRange{Limit: &limit, Direction: progressorv1.HistoryRange_DIRECTION_BACKWARD}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +157,17 @@ func (b *Bulks) read(ctx context.Context, key process.Key) (*progressorv1.Bulk, 
 
 // List lists the bulks of a namespace, newest first. If the namespace is "", it lists those of all
 // namespaces, by name. A page may be short or empty, and still have a next page.
-func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, pageToken string) ([]*progressorv1.Bulk, string, error) {
+func (b *Bulks) List(
+	ctx context.Context, namespace string, pageSize int32, pageToken string,
+) ([]*progressorv1.Bulk, string, error) {
 	names := []string{namespace}
 	if namespace == "" {
 		names = b.engine.NamespaceNames()
 	}
 	at, inner, ok := strings.Cut(pageToken, ":") // the name of a namespace contains no colon
 	if pageToken != "" && (!ok || namespace != "" && at != namespace) {
-		return nil, "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
+		return nil, "", &process.InvalidError{Field: "page_token",
+			Message: "must be the next_page_token of a previous response"}
 	}
 	size := search.DefaultPageSize
 	if pageSize > 0 {
@@ -192,7 +199,9 @@ func (b *Bulks) List(ctx context.Context, namespace string, pageSize int32, page
 	return list, "", nil
 }
 
-func (b *Bulks) listOf(ctx context.Context, namespace string, size int, token string) ([]*progressorv1.Bulk, string, error) {
+func (b *Bulks) listOf(
+	ctx context.Context, namespace string, size int, token string,
+) ([]*progressorv1.Bulk, string, error) {
 	page, next, err := b.engine.ListProcesses(ctx, &progressorv1.ListProcessesRequest{
 		Namespace: namespace, Filter: `process_id = "` + prefix + `*"`, PageSize: int32(size), PageToken: token,
 	})

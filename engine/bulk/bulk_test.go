@@ -55,28 +55,35 @@ func TestVerbs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := n.Engine.Start(t.Context(), engine.StartParams{Key: key("a-flow"), Kind: "flow", Accepted: true}); err != nil {
+			if _, err := n.Engine.Start(t.Context(),
+				engine.StartParams{Key: key("a-flow"), Kind: "flow", Accepted: true}); err != nil {
 				t.Fatal(err)
 			}
 			b := n.begun(t, request(tt.verb, `process_id = "*"`))
-			if b.GetExpected() != 11 || b.GetExpectedMore() || b.GetVerb() != tt.verb || b.GetActor() != "kim" || b.GetReason() != "a test" || b.GetRate() != 10_000 {
+			if b.GetExpected() != 11 || b.GetExpectedMore() || b.GetVerb() != tt.verb || b.GetActor() != "kim" ||
+				b.GetReason() != "a test" || b.GetRate() != 10_000 {
 				t.Errorf("started: %v", b)
 			}
 			b = n.ended(t, b)
-			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetDone() != tt.done || b.GetSkipped() != tt.skipped || b.GetFailed() != 0 {
+			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetDone() != tt.done ||
+				b.GetSkipped() != tt.skipped || b.GetFailed() != 0 {
 				t.Errorf("ended: %v", b)
 			}
 			eventually(t, "the processes are "+tt.want, func() bool { return n.statuses(t) == tt.want })
-			noted := n.count(t, `SELECT count(*) FROM audit WHERE method = $1 AND actor = 'kim' AND source = '10.0.0.7:4711'
+			noted := n.count(t,
+				`SELECT count(*) FROM audit WHERE method = $1 AND actor = 'kim' AND source = '10.0.0.7:4711'
 				AND details->>'via' = $2`, tt.method, "~bulk/"+b.GetBulkId())
 			if noted != tt.noted {
 				t.Errorf("%d commands are audited, want %d", noted, tt.noted)
 			}
-			if got := n.count(t, `SELECT count(*) FROM audit WHERE method = 'StartBulk' AND actor = 'kim' AND details->>'filter' = 'process_id = "*"'
+			if got := n.count(t,
+				`SELECT count(*) FROM audit WHERE method = 'StartBulk' AND actor = 'kim'
+				  AND details->>'filter' = 'process_id = "*"'
 				AND details->>'reason' = 'a test'`); got != 1 {
 				t.Errorf("the bulk has %d audit entries", got)
 			}
-			if got := n.count(t, "SELECT count(*) FROM processes WHERE process_id = 'a-flow' AND status IN ('INIT', 'RUNNING')"); got != 1 {
+			if got := n.count(t, `SELECT count(*) FROM processes
+				WHERE process_id = 'a-flow' AND status IN ('INIT', 'RUNNING')`); got != 1 {
 				t.Error("a process of another kind was touched")
 			}
 		})
@@ -88,7 +95,8 @@ func TestOwnProcessesAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t))
 	first := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
-	for _, filter := range []string{`process_id = "~bulk/*"`, `process_id = "~bulk/` + first.GetBulkId() + `"`, "kind = bulk", "kind != x"} {
+	for _, filter := range []string{`process_id = "~bulk/*"`, `process_id = "~bulk/` + first.GetBulkId() + `"`,
+		"kind = bulk", "kind != x"} {
 		b := n.ended(t, n.begun(t, request(remove, filter)))
 		if b.GetMatched() != 0 || b.GetExpected() != 0 {
 			t.Errorf("%s: %v", filter, b)
@@ -110,7 +118,8 @@ func TestDryRun(t *testing.T) {
 	r := request(repair, `process_id = "runs-*" OR process_id = "broken-*"`)
 	r.DryRun = true
 	b := n.begun(t, r)
-	if !b.GetDryRun() || b.GetBulkId() != "" || b.GetMatched() != 28 || b.GetSkipped() != 25 || b.GetExpectedMore() || b.GetDone() != 0 {
+	if !b.GetDryRun() || b.GetBulkId() != "" || b.GetMatched() != 28 || b.GetSkipped() != 25 || b.GetExpectedMore() ||
+		b.GetDone() != 0 {
 		t.Errorf("%v", b)
 	}
 	if got := b.GetSampleProcessIds(); len(got) != 20 || !slices.Equal(got[3:], ids("runs", 17)) {
@@ -148,7 +157,8 @@ func TestBadRequests(t *testing.T) {
 	n := start(t, storagetest.DSN(t))
 	for field, requests := range map[string][]*progressorv1.StartBulkRequest{
 		"filter": {
-			request(cancel, ""), request(cancel, "  "), request(cancel, "status ="), request(cancel, "status = GONE"), request(cancel, "taste = sweet"),
+			request(cancel, ""), request(cancel, "  "), request(cancel, "status ="), request(cancel, "status = GONE"),
+			request(cancel, "taste = sweet"),
 			request(cancel, "status = ERROR OR"), request(cancel, "a\x00b"),
 		},
 		"verb": {request(0, "status = ERROR"), request(99, "status = ERROR")},
@@ -280,7 +290,8 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := held.Exec(t.Context(), "SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE"); err != nil {
+	if _, err := held.Exec(t.Context(),
+		"SELECT FROM processes WHERE process_id IN ('p-00003', 'p-00011', 'p-00017') FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	b := n.ended(t, n.begun(t, request(suspend, "status = RUNNING")))
@@ -288,13 +299,15 @@ func TestFailures(t *testing.T) {
 		t.Fatalf("%v", b)
 	}
 	for _, f := range b.GetFailures() {
-		if !slices.Contains([]string{"p-00003", "p-00011", "p-00017"}, f.GetProcessId()) || !strings.Contains(f.GetError(), "not available") {
+		if !slices.Contains([]string{"p-00003", "p-00011", "p-00017"}, f.GetProcessId()) ||
+			!strings.Contains(f.GetError(), "not available") {
 			t.Errorf("%v", f)
 		}
 	}
 	limit := int32(1)
 	p, err := n.GetProcess(t.Context(), key("~bulk/"+b.GetBulkId()), &progressorv1.HistoryRange{Limit: &limit}, 0)
-	if err != nil || len(p.GetHistory()) != 1 || p.GetLastEventId() != 2 || !strings.Contains(string(p.GetHistory()[0].GetPayload()), `"process_id":"p-000`) {
+	if err != nil || len(p.GetHistory()) != 1 || p.GetLastEventId() != 2 ||
+		!strings.Contains(string(p.GetHistory()[0].GetPayload()), `"process_id":"p-000`) {
 		t.Errorf("%v, %v", p, err)
 	}
 }
@@ -315,7 +328,8 @@ func TestFailuresFitIntoAHistory(t *testing.T) {
 		{odd, "short", "short"},
 	} {
 		event, err := bulk.FailureEvent(c.id, c.text)
-		if err != nil || len(event)*kept > process.MaxHistoryBytes || !json.Valid(event) || !strings.Contains(string(event), `"error":"`+c.begins) {
+		if err != nil || len(event)*kept > process.MaxHistoryBytes || !json.Valid(event) ||
+			!strings.Contains(string(event), `"error":"`+c.begins) {
 			t.Errorf("%d bytes of %q: %v, %s", len(event), c.text[:5], err, event)
 		}
 	}
@@ -363,7 +377,8 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = held.Rollback(context.Background()) }()
-	if _, err := held.Exec(t.Context(), `UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`); err != nil {
+	if _, err := held.Exec(t.Context(),
+		`UPDATE processes SET metadata = '{"keep": true}' WHERE process_id = 'p-00002'`); err != nil {
 		t.Fatal(err)
 	}
 	if n.turn(t, p) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
@@ -373,7 +388,8 @@ func TestTriedAgainOnlyWhileItMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := n.turn(t, p)
-	if state := string(p.GetAuxState()); !last || !strings.Contains(state, `"done":4,"skipped":1,"failed":0`) || n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
+	if state := string(p.GetAuxState()); !last || !strings.Contains(state, `"done":4,"skipped":1,"failed":0`) ||
+		n.statuses(t) != "RUNNING 1, SUSPENDED 4" {
 		t.Errorf("%s; %s", state, n.statuses(t))
 	}
 }
@@ -386,7 +402,8 @@ func TestTenThousand(t *testing.T) {
 	n.have(t, "", ids("p", many)...)
 	b := n.begun(t, request(suspend, "status = RUNNING"))
 	b = n.ended(t, b)
-	if b.GetDone() != many || b.GetMatched() != many || b.GetExpected() != many || n.statuses(t) != fmt.Sprintf("SUSPENDED %d", many) {
+	if b.GetDone() != many || b.GetMatched() != many || b.GetExpected() != many ||
+		n.statuses(t) != fmt.Sprintf("SUSPENDED %d", many) {
 		t.Errorf("%v; %s", b, n.statuses(t))
 	}
 	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != many {
@@ -405,7 +422,8 @@ func TestListsAndCountsHaveBulks(t *testing.T) {
 		t.Errorf("counted: %v, %v", counts, err)
 	}
 	for filter, want := range map[string]int{"": 4, `kind = ""`: 3, `kind != ""`: 1} {
-		list, _, err := n.ListProcesses(t.Context(), &progressorv1.ListProcessesRequest{Namespace: "ns", Filter: filter})
+		list, _, err := n.ListProcesses(t.Context(),
+			&progressorv1.ListProcessesRequest{Namespace: "ns", Filter: filter})
 		if err != nil || len(list) != want {
 			t.Errorf("%q lists %d, want %d: %v", filter, len(list), want, err)
 		}
@@ -431,7 +449,8 @@ func TestListBulksIsBoundedInBytes(t *testing.T) {
 			return err == nil && b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED
 		})
 	}
-	if _, err := n.db.Exec(t.Context(), "UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))"); err != nil {
+	if _, err := n.db.Exec(t.Context(),
+		"UPDATE processes SET metadata = metadata || jsonb_build_object('filter', repeat('x', 5 << 20))"); err != nil {
 		t.Fatal(err)
 	}
 	var pages []int

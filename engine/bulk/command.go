@@ -39,7 +39,8 @@ const (
 // check validates and completes a command. verbs are those of its kind.
 func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 	if verbs == nil {
-		return &process.InvalidError{Field: "kind", Message: fmt.Sprintf("%q is not a kind of bulk: use job or flow, or leave it empty", o.Kind)}
+		return &process.InvalidError{Field: "kind",
+			Message: fmt.Sprintf("%q is not a kind of bulk: use job or flow, or leave it empty", o.Kind)}
 	}
 	if _, ok := verbs[o.Verb]; !ok {
 		return &process.InvalidError{Field: "verb", Message: "must be one of " + verbNames(verbs)}
@@ -49,7 +50,9 @@ func (o *command) check(verbs map[progressorv1.BulkVerb]Verb) error {
 		o.Rate = DefaultRate
 	}
 	if !(o.Rate >= minRate && o.Rate <= maxRate) {
-		return &process.InvalidError{Field: "rate", Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate, maxRate)}
+		return &process.InvalidError{Field: "rate",
+			Message: fmt.Sprintf("must be 0 (which is %d), or from %g to %d processes a second", DefaultRate, minRate,
+				maxRate)}
 	}
 	return nil
 }
@@ -171,8 +174,10 @@ func message(p *progressorv1.Process) (*progressorv1.Bulk, error) {
 		return nil, err
 	}
 	m := &progressorv1.Bulk{
-		Namespace: p.GetNamespace(), BulkId: strings.TrimPrefix(p.GetProcessId(), prefix), Kind: o.Kind, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
-		Matched: now.Matched, Done: now.Done, Failed: now.Failed, Skipped: now.Skipped, Status: p.GetStatus(), Detail: p.GetDetail(),
+		Namespace: p.GetNamespace(), BulkId: strings.TrimPrefix(p.GetProcessId(), prefix), Kind: o.Kind,
+		Filter: o.Filter, Verb: o.Verb, Rate: o.Rate,
+		Matched: now.Matched, Done: now.Done, Failed: now.Failed, Skipped: now.Skipped, Status: p.GetStatus(),
+		Detail:      p.GetDetail(),
 		CreatedTime: p.GetCreatedTime(), Reason: o.Reason, Expected: o.Expected, ExpectedMore: o.ExpectedMore,
 		Position: now.Cursor.ProcessID, Actor: o.Actor, FinishedTime: finished(p),
 	}

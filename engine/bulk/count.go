@@ -50,7 +50,8 @@ func (b *Bulks) count(ctx context.Context, namespace string, o *command, limit t
 // dryRun returns the bulk of a dry run.
 func (c counted) dryRun(namespace string, o *command) *progressorv1.Bulk {
 	return &progressorv1.Bulk{
-		Namespace: namespace, Kind: o.Kind, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason, Actor: o.Actor, DryRun: true,
+		Namespace: namespace, Kind: o.Kind, Filter: o.Filter, Verb: o.Verb, Rate: o.Rate, Reason: o.Reason,
+		Actor: o.Actor, DryRun: true,
 		Matched: c.matched, Skipped: c.refused, Expected: c.matched, ExpectedMore: c.more, SampleProcessIds: c.samples,
 	}
 }

@@ -83,7 +83,8 @@ func (n *node) have(t testing.TB, args string, ids ...string) {
 		places <- struct{}{}
 		group.Go(func() {
 			defer func() { <-places }()
-			_, err := n.Engine.Start(context.Background(), engine.StartParams{Key: key(id), Args: []byte(args), Timeout: testTimeout})
+			_, err := n.Engine.Start(context.Background(),
+				engine.StartParams{Key: key(id), Args: []byte(args), Timeout: testTimeout})
 			if err != nil && args != "fail" {
 				t.Errorf("start %s: %v", id, err)
 			}
@@ -131,7 +132,8 @@ func (n *node) ended(t testing.TB, b *progressorv1.Bulk) *progressorv1.Bulk {
 		b = n.get(t, b.GetBulkId())
 		return b.GetFinishedTime() != nil
 	})
-	if b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED && b.GetMatched() != b.GetDone()+b.GetFailed()+b.GetSkipped() {
+	if b.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED &&
+		b.GetMatched() != b.GetDone()+b.GetFailed()+b.GetSkipped() {
 		t.Errorf("the numbers do not add up: %v", b)
 	}
 	return b

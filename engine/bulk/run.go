@@ -54,7 +54,8 @@ func (b *Bulks) process(ctx context.Context, r *progressorv1.ProcessRequest) (*p
 	case progressorv1.TaskType_TASK_TYPE_CANCEL:
 		return processor.Result().Done() // nothing to do: a running page continues to its end
 	default:
-		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk does not accept tasks of type %s", r.GetType()).NonRetryable()
+		return nil, processor.Fail(processor.ReasonNotHandled, "a bulk does not accept tasks of type %s",
+			r.GetType()).NonRetryable()
 	}
 }
 
@@ -225,7 +226,8 @@ func (w *work) account(a again, err error) {
 	switch {
 	case err == nil:
 		w.progress.Done++
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrJobNotFound), errors.Is(err, process.ErrRunNotFound),
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrJobNotFound),
+		errors.Is(err, process.ErrRunNotFound),
 		errors.Is(err, errOther), errors.As(err, &status):
 		w.progress.Skipped++
 	case errors.Is(err, process.ErrDraining):
@@ -242,7 +244,8 @@ func (w *work) account(a again, err error) {
 
 // passes reports whether an error may be temporary.
 func passes(err error) bool {
-	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, process.ErrUnavailable) || errors.Is(err, process.ErrOverloaded) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // record adds an event for a failure, up to the limit.

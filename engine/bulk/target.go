@@ -19,8 +19,8 @@ type Target struct {
 	IDField string // the field of the filter that is the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
-	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short or
-	// empty and still have a next one. next is the token of the next page, "" at the end.
+	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short
+	// or empty and still have a next one. next is the token of the next page, "" at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
 	// Check parses a filter.
 	Check func(filter string) error

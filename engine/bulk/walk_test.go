@@ -42,7 +42,8 @@ func TestRate(t *testing.T) {
 	if pages := n.count(t, "SELECT count(*) FROM tasks WHERE task_type = 'TIMEOUT'"); pages < 3 {
 		t.Errorf("%d pages", pages)
 	}
-	took := n.count(t, "SELECT (extract(epoch FROM max(running_time) - min(running_time)) * 1000)::int FROM tasks WHERE task_type = 'TIMEOUT'")
+	took := n.count(t, "SELECT (extract(epoch FROM max(running_time) - min(running_time)) * 1000)::int FROM tasks "+
+		"WHERE task_type = 'TIMEOUT'")
 	if took < 1990 {
 		t.Errorf("the third page began %d ms after the first, at 2 processes a second", took)
 	}
@@ -55,7 +56,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	n.have(t, "", ids("p", 60)...)
 	b := n.begun(t, paged(suspend, "status = RUNNING", 5))
 	n.begins(t, b)
-	if c, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), process.Actor{Name: "lee"}); err != nil || c.GetBulkId() != b.GetBulkId() {
+	if c, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), process.Actor{Name: "lee"}); err != nil ||
+		c.GetBulkId() != b.GetBulkId() {
 		t.Fatalf("%v, %v", c, err)
 	}
 	b = n.ended(t, b)
@@ -65,7 +67,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	if got := n.count(t, "SELECT count(*) FROM processes WHERE status = 'SUSPENDED'"); got != int(b.GetDone()) {
 		t.Errorf("%d processes are suspended, and %d are reported", got, b.GetDone())
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1", "~bulk/"+b.GetBulkId()); got != 1 {
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'CancelProcess' AND actor = 'lee' AND subject = $1",
+		"~bulk/"+b.GetBulkId()); got != 1 {
 		t.Errorf("the cancel has %d audit entries", got)
 	}
 	if _, err := n.Cancel(t.Context(), "ns", b.GetBulkId(), kim); err == nil {
@@ -97,10 +100,12 @@ func TestAnotherNodeGoesOn(t *testing.T) {
 			if done == 600 {
 				t.Error("the first node completed the bulk")
 			}
-			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetFailed() != 0 || other.statuses(t) != "SUSPENDED 600" {
+			if b.GetStatus() != progressorv1.ProcessStatus_PROCESS_STATUS_COMPLETED || b.GetFailed() != 0 ||
+				other.statuses(t) != "SUSPENDED 600" {
 				t.Errorf("%v; %s", b, other.statuses(t))
 			}
-			if got := other.count(t, "SELECT count(DISTINCT subject) FROM audit WHERE method = 'SuspendProcess'"); got != 600 {
+			if got := other.count(t,
+				"SELECT count(DISTINCT subject) FROM audit WHERE method = 'SuspendProcess'"); got != 600 {
 				t.Errorf("%d commands are audited", got)
 			}
 		})
@@ -125,7 +130,8 @@ func TestPageTwice(t *testing.T) {
 			t.Error("the page is not the last")
 		}
 	}
-	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 || n.statuses(t) != "SUSPENDED 10" {
+	if got := n.count(t, "SELECT count(*) FROM audit WHERE method = 'SuspendProcess'"); got != 10 ||
+		n.statuses(t) != "SUSPENDED 10" {
 		t.Errorf("%d commands are audited; %s", got, n.statuses(t))
 	}
 }
@@ -187,7 +193,8 @@ func TestChangesWhileItWalks(t *testing.T) {
 func (n *node) turn(t testing.TB, p *progressorv1.Process) (last bool) {
 	t.Helper()
 	resp, err := n.Page(context.Background(), &progressorv1.ProcessRequest{
-		Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p, Deadline: timestamppb.New(time.Now().Add(time.Minute)),
+		Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p,
+		Deadline: timestamppb.New(time.Now().Add(time.Minute)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,10 +216,12 @@ func TestStateOfNewerVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for state, newer := range map[string]bool{`{"novel": 1, "done": 1}`: true, `{"again": [{"novel": 1}]}`: true, `{"done": ""}`: false} {
+	for state, newer := range map[string]bool{`{"novel": 1, "done": 1}`: true, `{"again": [{"novel": 1}]}`: true,
+		`{"done": ""}`: false} {
 		p.AuxState = []byte(state)
 		_, err = n.Page(t.Context(), &progressorv1.ProcessRequest{
-			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p, Deadline: timestamppb.New(time.Now().Add(time.Minute)),
+			Type: progressorv1.TaskType_TASK_TYPE_TIMEOUT, Process: p,
+			Deadline: timestamppb.New(time.Now().Add(time.Minute)),
 		})
 		if err == nil || engine.IsNewerState(err) != newer {
 			t.Errorf("%s: %v", state, err)
@@ -253,7 +262,8 @@ func TestPageEndsEarly(t *testing.T) {
 	if b.GetDone() != many || n.statuses(t) != "SUSPENDED 60" {
 		t.Errorf("%v; %s", b, n.statuses(t))
 	}
-	if got := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'", "~bulk/"+b.GetBulkId()); got <= many/10+1 {
+	if got := n.count(t, "SELECT count(*) FROM tasks WHERE process_id = $1 AND task_type = 'TIMEOUT'",
+		"~bulk/"+b.GetBulkId()); got <= many/10+1 {
 		t.Errorf("only %d pages: none has ended early", got)
 	}
 }

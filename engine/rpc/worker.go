@@ -75,7 +75,8 @@ func (s *workerService) Complete(
 func (s *workerService) next(ctx context.Context, r *progressorv1.PollRequest) []*progressorv1.Lease {
 	leases, err := s.poll(ctx, r, r.GetWait().AsDuration())
 	if err != nil {
-		s.log.InfoContext(ctx, "cannot lease tasks with the response to an answer", "worker_id", r.GetWorkerId(), "error", err)
+		s.log.InfoContext(ctx, "cannot lease tasks with the response to an answer", "worker_id", r.GetWorkerId(),
+			"error", err)
 	}
 	return leases
 }

@@ -74,7 +74,9 @@ func (f *Fire) Write(ctx context.Context, db storage.DB, all []storage.BoundEffe
 
 // List lists at most limit rows of the ledger of a cron before a time, newest first. since is when
 // the cron was created. Older rows belong to a deleted cron with the same ID.
-func List(ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int) (rows []Row, err error) {
+func List(
+	ctx context.Context, s *storage.Store, namespace, cronID string, before, since time.Time, limit int,
+) (rows []Row, err error) {
 	err = s.Read(ctx, "list fires", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListFires(ctx, tx, dbsqlc.ListFiresParams{
 			Namespace: namespace, CronID: cronID, Before: before, Since: since, Lim: int32(limit),
@@ -87,7 +89,8 @@ func List(ctx context.Context, s *storage.Store, namespace, cronID string, befor
 // Get returns the row of a fire time, or process.ErrTaskNotFound if there is none.
 func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire time.Time) (row Row, err error) {
 	err = s.Read(ctx, "get fire", func(ctx context.Context, tx pgx.Tx) error {
-		r, err := dbsqlc.New().GetFire(ctx, tx, dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
+		r, err := dbsqlc.New().GetFire(ctx, tx,
+			dbsqlc.GetFireParams{Namespace: namespace, CronID: cronID, FireTime: fire})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return process.ErrTaskNotFound
 		}
@@ -98,9 +101,12 @@ func Get(ctx context.Context, s *storage.Store, namespace, cronID string, fire t
 }
 
 // Times returns the fire times with rows in [from, to).
-func Times(ctx context.Context, s *storage.Store, namespace, cronID string, from, to time.Time) (times []time.Time, err error) {
+func Times(
+	ctx context.Context, s *storage.Store, namespace, cronID string, from, to time.Time,
+) (times []time.Time, err error) {
 	err = s.Read(ctx, "list fire times", func(ctx context.Context, tx pgx.Tx) error {
-		times, err = dbsqlc.New().ListFireTimes(ctx, tx, dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
+		times, err = dbsqlc.New().ListFireTimes(ctx, tx,
+			dbsqlc.ListFireTimesParams{Namespace: namespace, CronID: cronID, FromTime: from, ToTime: to})
 		return err
 	})
 	return times, err
@@ -113,14 +119,16 @@ const forgetBatch = 2000
 // are more.
 func Delete(ctx context.Context, s *storage.Store, namespace, cronID string, before time.Time) (more bool, err error) {
 	return forget(ctx, s, "delete fires", func(ctx context.Context, db storage.DB) (int64, error) {
-		return dbsqlc.New().DeleteFires(ctx, db, dbsqlc.DeleteFiresParams{Namespace: namespace, CronID: cronID, Before: before, Lim: forgetBatch})
+		return dbsqlc.New().DeleteFires(ctx, db,
+			dbsqlc.DeleteFiresParams{Namespace: namespace, CronID: cronID, Before: before, Lim: forgetBatch})
 	})
 }
 
 // Forget deletes rows whose retention is over. more reports that there are more.
 func Forget(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	return forget(ctx, s, "delete old fires", func(ctx context.Context, db storage.DB) (int64, error) {
-		return dbsqlc.New().ForgetFires(ctx, db, dbsqlc.ForgetFiresParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
+		return dbsqlc.New().ForgetFires(ctx, db,
+			dbsqlc.ForgetFiresParams{RetentionUs: retention.Microseconds(), Lim: forgetBatch})
 	})
 }
 
@@ -131,14 +139,17 @@ const forgetTasksBatch = 200
 // deletes them while their process exists. more reports that there may be more.
 func ForgetTasks(ctx context.Context, s *storage.Store, retention time.Duration) (more bool, err error) {
 	err = s.Write(ctx, "delete old tasks of crons", func(ctx context.Context, db storage.DB) error {
-		n, err := dbsqlc.New().ForgetCronTasks(ctx, db, dbsqlc.ForgetCronTasksParams{RetentionUs: retention.Microseconds(), Lim: forgetTasksBatch})
+		n, err := dbsqlc.New().ForgetCronTasks(ctx, db,
+			dbsqlc.ForgetCronTasksParams{RetentionUs: retention.Microseconds(), Lim: forgetTasksBatch})
 		more = n >= forgetTasksBatch
 		return err
 	})
 	return more, err
 }
 
-func forget(ctx context.Context, s *storage.Store, op string, run func(context.Context, storage.DB) (int64, error)) (more bool, err error) {
+func forget(
+	ctx context.Context, s *storage.Store, op string, run func(context.Context, storage.DB) (int64, error),
+) (more bool, err error) {
 	err = s.Write(ctx, op, func(ctx context.Context, db storage.DB) error {
 		n, err := run(ctx, db)
 		more = n == forgetBatch

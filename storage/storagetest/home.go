@@ -35,7 +35,9 @@ const (
 // homeParent returns the parent directory of new homes.
 func homeParent() string {
 	var room syscall.Statfs_t
-	if err := syscall.Statfs(memoryDir, &room); err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom { //nolint:unconvert // signed on other systems
+	err := syscall.Statfs(memoryDir, &room)
+	//nolint:unconvert // signed on other systems
+	if err != nil || uint64(room.Bavail)*uint64(room.Bsize) < memoryRoom {
 		return os.TempDir()
 	}
 	return memoryDir

@@ -57,7 +57,8 @@ func Main(m *testing.M, with ...MainOption) {
 	}
 	code := m.Run()
 	if idle := looked.idle(); chosen.everyInvariant && code == 0 && runsAll() && len(idle) > 0 {
-		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to check:", strings.Join(idle, ", "))
+		fmt.Fprintln(os.Stderr, "storagetest: no test left a row for these invariants to check:",
+			strings.Join(idle, ", "))
 		code = 1
 	}
 	if err := shared.stop(); err != nil {
@@ -160,17 +161,24 @@ func Recount(t testing.TB, db storage.DB) {
 	t.Helper()
 	for _, sql := range []string{
 		`DELETE FROM status_counts`,
-		`INSERT INTO status_counts (namespace, status, n) SELECT namespace, coalesce(attention, 'RUNNING'), count(*) FROM processes WHERE removed_time IS NULL GROUP BY 1, 2`,
+		`INSERT INTO status_counts (namespace, status, n) SELECT namespace, coalesce(attention, 'RUNNING'), ` +
+			`count(*) FROM processes WHERE removed_time IS NULL GROUP BY 1, 2`,
 		`DELETE FROM job_counts`,
 		`INSERT INTO job_counts (namespace, name, state, n)
-		 SELECT j.namespace, j.name, CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed' WHEN 'CANCELLED' THEN 'cancelled'
-		   ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable' WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END, count(*)
-		   FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id AND p.removed_time IS NULL AND p.kind = 'job'
+		 SELECT j.namespace, j.name,
+		     CASE p.status WHEN 'COMPLETED' THEN 'succeeded' WHEN 'ERROR' THEN 'failed'
+		       WHEN 'CANCELLED' THEN 'cancelled'
+		       ELSE CASE WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
+		         WHEN s.waits_for = 'time' THEN 'scheduled' ELSE 'available' END END, count(*)
+		   FROM jobs j JOIN processes p ON p.namespace = j.namespace AND p.process_id = j.process_id
+		     AND p.removed_time IS NULL AND p.kind = 'job'
 		   LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
 		   WHERE NOT starts_with(j.process_id, '~job/~/') GROUP BY 1, 2, 3`,
 		`INSERT INTO job_counts (namespace, name, state, n)
-		 SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END, count(*)
-		   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id WHERE s.taker = '~' AND s.attempt > 0 GROUP BY 1, 2, 3`,
+		 SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running'
+		   ELSE 'cancel_requested' END, count(*)
+		   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
+		     WHERE s.taker = '~' AND s.attempt > 0 GROUP BY 1, 2, 3`,
 	} {
 		if _, err := db.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("storagetest: count the processes: %v", err)

@@ -26,7 +26,8 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			var schema string
-			err := pool.QueryRow(t.Context(), "SELECT table_schema FROM information_schema.tables WHERE table_name = 'mine'").Scan(&schema)
+			err := pool.QueryRow(t.Context(),
+				"SELECT table_schema FROM information_schema.tables WHERE table_name = 'mine'").Scan(&schema)
 			if err != nil || schema != "progressor" {
 				t.Errorf("the table is in schema %q, %v", schema, err)
 			}
@@ -68,7 +69,8 @@ func TestInvariantsFailTheTest(t *testing.T) {
 	if len(sound.errors) > 0 {
 		t.Errorf("a new database violates invariants: %q", sound.errors)
 	}
-	_, err := storagetest.Connect(t, dsn).Exec(t.Context(), `INSERT INTO processes (namespace, process_id, status, last_event_id)
+	_, err := storagetest.Connect(t, dsn).Exec(t.Context(),
+		`INSERT INTO processes (namespace, process_id, status, last_event_id)
 		VALUES ('n', 'has five events and has none', 'RUNNING', 5)`)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +98,8 @@ func TestCacheFallsBack(t *testing.T) {
 		return string(out)
 	}
 	entries := func() []string {
-		found, err := filepath.Glob(filepath.Join(cache, "*", "progressor", "storagetest", "pg*", "cluster", "PG_VERSION"))
+		found, err := filepath.Glob(
+			filepath.Join(cache, "*", "progressor", "storagetest", "pg*", "cluster", "PG_VERSION"))
 		if err != nil {
 			t.Fatal(err)
 		}

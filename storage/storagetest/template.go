@@ -100,7 +100,8 @@ func makeTemplate(ctx context.Context, server *pgembed.Server) error {
 	if err := storage.Migrate(ctx, server.DSNFor(templateName)); err != nil {
 		return fmt.Errorf("migrate the template database: %w", err)
 	}
-	if err := execute(server.DSN(), "ALTER DATABASE "+templateName+" ALLOW_CONNECTIONS false IS_TEMPLATE true"); err != nil {
+	if err := execute(server.DSN(),
+		"ALTER DATABASE "+templateName+" ALLOW_CONNECTIONS false IS_TEMPLATE true"); err != nil {
 		return fmt.Errorf("close the template database: %w", err)
 	}
 	return nil

@@ -2,6 +2,9 @@
 // them. A bug replaces a few words of a source file. The changed file is passed to go test
 // -overlay, so the source tree does not change. A bug that no test finds is a rule without a test.
 //
+// A bug is a replacement and not a diff, because a change of the lines around it does not break it.
+// A bug in SQL replaces words of the code that sqlc generates.
+//
 //	go run ./internal/mutants              all bugs
 //	go run ./internal/mutants -run fence   those whose name contains fence
 //	go run ./internal/mutants -parallel 2

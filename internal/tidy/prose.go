@@ -41,7 +41,8 @@ var columnsExempt = []string{
 // columnsChecked contains the paths below columnsExempt whose files are wrapped. Their columns are
 // checked.
 var columnsChecked = []string{
-	"engine/bulk/", "engine/enginetest/", "engine/rpc/", "storage/crons/", "storage/storagetest/",
+	"engine/bulk/", "engine/enginetest/", "engine/rpc/", "storage/crons/",
+	"storage/flows/", "storage/storagetest/",
 }
 
 var proseExtensions = map[string]bool{

@@ -285,7 +285,8 @@ func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Ru
 func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reopened bool, err error) {
 	key := process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
 	err = s.Locked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
-		rows, err := dbsqlc.New().ReopenRuns(ctx, db, dbsqlc.ReopenRunsParams{Namespace: namespace, ProcessID: key.ProcessID})
+		rows, err := dbsqlc.New().ReopenRuns(ctx, db,
+			dbsqlc.ReopenRunsParams{Namespace: namespace, ProcessID: key.ProcessID})
 		reopened = len(rows) > 0
 		return err
 	})
@@ -339,9 +340,12 @@ func Items(ctx context.Context, s *storage.Store, namespace, runID string) (coun
 type Value = dbsqlc.ReadStepsRow
 
 // Values returns the fields of steps that expressions can read.
-func Values(ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string) (rows []Value, err error) {
+func Values(
+	ctx context.Context, s *storage.Store, namespace, runID string, stepIDs ...string,
+) (rows []Value, err error) {
 	err = s.Read(ctx, "read steps", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadSteps(ctx, tx, dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
+		rows, err = dbsqlc.New().ReadSteps(ctx, tx,
+			dbsqlc.ReadStepsParams{Namespace: namespace, RunID: runID, StepIds: stepIDs})
 		return err
 	})
 	return rows, err
@@ -351,9 +355,12 @@ func Values(ctx context.Context, s *storage.Store, namespace, runID string, step
 type Item = dbsqlc.ReadItemsRow
 
 // ItemsOf returns the items of a step in order.
-func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID string, results bool) (rows []Item, err error) {
+func ItemsOf(
+	ctx context.Context, s *storage.Store, namespace, runID, stepID string, results bool,
+) (rows []Item, err error) {
 	err = s.Read(ctx, "read items", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadItems(ctx, tx, dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
+		rows, err = dbsqlc.New().ReadItems(ctx, tx,
+			dbsqlc.ReadItemsParams{Namespace: namespace, RunID: runID, StepID: stepID, Results: results})
 		return err
 	})
 	return rows, err
@@ -361,9 +368,12 @@ func ItemsOf(ctx context.Context, s *storage.Store, namespace, runID, stepID str
 
 // FirstFailed returns the index and the failure (JSON) of the first failed item of a step, in
 // order. The failure is nil if there is none.
-func FirstFailed(ctx context.Context, s *storage.Store, namespace, runID, stepID string) (index int32, failure []byte, err error) {
+func FirstFailed(
+	ctx context.Context, s *storage.Store, namespace, runID, stepID string,
+) (index int32, failure []byte, err error) {
 	err = s.Read(ctx, "read the first item that failed", func(ctx context.Context, tx pgx.Tx) error {
-		row, err := dbsqlc.New().ReadFirstFailed(ctx, tx, dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
+		row, err := dbsqlc.New().ReadFirstFailed(ctx, tx,
+			dbsqlc.ReadFirstFailedParams{Namespace: namespace, RunID: runID, StepID: stepID})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -379,7 +389,8 @@ type FailedJob = dbsqlc.ReadFailedJobsRow
 // FailedJobs returns the jobs of steps and items of a run that have failed and are in ERROR.
 func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) (rows []FailedJob, err error) {
 	err = s.Read(ctx, "read failed jobs", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err = dbsqlc.New().ReadFailedJobs(ctx, tx, dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
+		rows, err = dbsqlc.New().ReadFailedJobs(ctx, tx,
+			dbsqlc.ReadFailedJobsParams{Namespace: namespace, RunID: runID})
 		return err
 	})
 	return rows, err
@@ -389,7 +400,8 @@ func FailedJobs(ctx context.Context, s *storage.Store, namespace, runID string) 
 // worker, cancel_grace_expired, or "" if neither is known.
 func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind, worker string, err error) {
 	err = s.Read(ctx, "read how a cancel ended", func(ctx context.Context, tx pgx.Tx) error {
-		row, err := dbsqlc.New().ReadCancelOutcome(ctx, tx, dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
+		row, err := dbsqlc.New().ReadCancelOutcome(ctx, tx,
+			dbsqlc.ReadCancelOutcomeParams{Namespace: key.Namespace, ProcessID: key.ProcessID})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -401,9 +413,12 @@ func CancelOutcome(ctx context.Context, s *storage.Store, key process.Key) (kind
 
 // FirstStart reads when the first step of a run began since a time: a worker took its job, or it is
 // something else. Zero: none has.
-func FirstStart(ctx context.Context, s *storage.Store, namespace, runID string, since time.Time) (first time.Time, err error) {
+func FirstStart(
+	ctx context.Context, s *storage.Store, namespace, runID string, since time.Time,
+) (first time.Time, err error) {
 	err = s.Read(ctx, "read the first start", func(ctx context.Context, tx pgx.Tx) error {
-		first, err = dbsqlc.New().ReadFirstStart(ctx, tx, dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
+		first, err = dbsqlc.New().ReadFirstStart(ctx, tx,
+			dbsqlc.ReadFirstStartParams{Namespace: namespace, RunID: runID, Since: since})
 		return err
 	})
 	if first.Unix() <= 0 {
@@ -435,7 +450,8 @@ const maxJobs = 500
 // Jobs reads the jobs of a run that are not removed. It returns none if no job is left.
 func Jobs(ctx context.Context, s *storage.Store, namespace, runID string) (keys []process.Key, err error) {
 	err = s.Read(ctx, "read jobs of a run", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := dbsqlc.New().ReadRunJobs(ctx, tx, dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
+		rows, err := dbsqlc.New().ReadRunJobs(ctx, tx,
+			dbsqlc.ReadRunJobsParams{Namespace: namespace, RunID: runID, Lim: maxJobs})
 		keys = nil
 		for _, row := range rows {
 			keys = append(keys, process.Key{Namespace: row.Namespace, ProcessID: row.ProcessID})
@@ -464,20 +480,4 @@ func SuspendedProcesses(
 		return err
 	})
 	return keys, err
-}
-
-// Wait is the stored state that an answer to a wait is checked against.
-type Wait = dbsqlc.GetWaitRow
-
-// GetWait returns a wait. It returns false if the step has not begun.
-func GetWait(ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32) (w Wait, found bool, err error) {
-	err = s.Read(ctx, "get wait", func(ctx context.Context, tx pgx.Tx) error {
-		w, err = dbsqlc.New().GetWait(ctx, tx, dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		found = err == nil
-		return err
-	})
-	return w, found, err
 }

@@ -30,11 +30,14 @@ type Holder struct {
 func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
 	err = s.Locked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
-		if err := q.LockScope(ctx, db, dbsqlc.LockScopeParams{Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey}); err != nil {
+		if err := q.LockScope(ctx, db,
+			dbsqlc.LockScopeParams{Namespace: sc.Namespace, TemplateType: sc.TemplateType,
+				DedupeKey: sc.DedupeKey}); err != nil {
 			return err
 		}
 		row, err := q.EnterScope(ctx, db, dbsqlc.EnterScopeParams{
-			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: !sc.Once,
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID,
+			Repeatable: !sc.Once,
 		})
 		if err != nil {
 			return err
@@ -47,7 +50,8 @@ func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err 
 			return nil
 		}
 		return q.TakeScope(ctx, db, dbsqlc.TakeScopeParams{
-			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Holds: holder.RunID == "",
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID,
+			Holds: holder.RunID == "",
 		})
 	})
 	return holder, err
@@ -107,7 +111,8 @@ func Peek(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err e
 	}
 	err = s.Read(ctx, "peek scope", func(ctx context.Context, tx pgx.Tx) error {
 		row, err := dbsqlc.New().PeekScope(ctx, tx, dbsqlc.PeekScopeParams{
-			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID, Repeatable: !sc.Once,
+			Namespace: sc.Namespace, TemplateType: sc.TemplateType, DedupeKey: sc.DedupeKey, RunID: sc.RunID,
+			Repeatable: !sc.Once,
 		})
 		holder = Holder{RunID: row.Holder, Done: row.Done}
 		if !sc.Alone {

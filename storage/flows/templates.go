@@ -17,7 +17,10 @@ type Template = dbsqlc.GetTemplateRow
 // Put stores the next version of a template, unless same reports that the newest one is equal.
 // expected is the newest version that the caller knows; if negative, any is accepted. It returns
 // process.ErrStaleVersion if another version is the newest.
-func Put(ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool, expected int32, by []process.Actor, same func(Template) (bool, error)) (created bool, err error) {
+func Put(
+	ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool,
+	expected int32, by []process.Actor, same func(Template) (bool, error),
+) (created bool, err error) {
 	err = s.Locked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
 		created = false
@@ -42,7 +45,9 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 			if equal, err := same(t); err != nil || equal && (enabled == nil || *enabled == on) {
 				return err
 			} else if equal {
-				if _, err := q.EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: *enabled}); err != nil {
+				if _, err := q.EnableTemplate(ctx, db,
+					dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType,
+						Enabled: *enabled}); err != nil {
 					return err
 				}
 				return storage.AuditCommand(ctx, db, "PutTemplate", namespace, templateType, by)
@@ -52,7 +57,9 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 			on = *enabled
 		}
 		created = true
-		err = q.InsertTemplate(ctx, db, dbsqlc.InsertTemplateParams{Namespace: namespace, TemplateType: templateType, Version: newest + 1, Enabled: on, Definition: definition})
+		err = q.InsertTemplate(ctx, db,
+			dbsqlc.InsertTemplateParams{Namespace: namespace, TemplateType: templateType, Version: newest + 1,
+				Enabled: on, Definition: definition})
 		if err != nil {
 			return err
 		}
@@ -63,9 +70,12 @@ func Put(ctx context.Context, s *storage.Store, namespace, templateType string, 
 
 // GetTemplate returns a version of a template; 0 means the newest. It returns
 // process.ErrTemplateNotFound if there is none.
-func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (t Template, err error) {
+func GetTemplate(
+	ctx context.Context, s *storage.Store, namespace, templateType string, version int32,
+) (t Template, err error) {
 	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
-		t, err = dbsqlc.New().GetTemplate(ctx, db, dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+		t, err = dbsqlc.New().GetTemplate(ctx, db,
+			dbsqlc.GetTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
 		return noTemplate(err)
 	})
 	return t, err
@@ -75,9 +85,12 @@ func GetTemplate(ctx context.Context, s *storage.Store, namespace, templateType 
 type Head = dbsqlc.HeadTemplateRow
 
 // HeadTemplate is like GetTemplate, but does not read the definition.
-func HeadTemplate(ctx context.Context, s *storage.Store, namespace, templateType string, version int32) (h Head, err error) {
+func HeadTemplate(
+	ctx context.Context, s *storage.Store, namespace, templateType string, version int32,
+) (h Head, err error) {
 	err = s.ReadOne(ctx, "get template", func(ctx context.Context, db storage.DB) error {
-		h, err = dbsqlc.New().HeadTemplate(ctx, db, dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
+		h, err = dbsqlc.New().HeadTemplate(ctx, db,
+			dbsqlc.HeadTemplateParams{Namespace: namespace, TemplateType: templateType, Version: version})
 		return noTemplate(err)
 	})
 	return h, err
@@ -105,7 +118,8 @@ const MaxVersions = 1000
 // Versions lists the newest versions of a template, in ascending order.
 func Versions(ctx context.Context, s *storage.Store, namespace, templateType string) (versions []int32, err error) {
 	err = s.Read(ctx, "list versions", func(ctx context.Context, tx pgx.Tx) error {
-		versions, err = dbsqlc.New().ListVersions(ctx, tx, dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType, Lim: MaxVersions})
+		versions, err = dbsqlc.New().ListVersions(ctx, tx,
+			dbsqlc.ListVersionsParams{Namespace: namespace, TemplateType: templateType, Lim: MaxVersions})
 		return err
 	})
 	return versions, err
@@ -116,7 +130,9 @@ type Listed = dbsqlc.ListTemplatesRow
 
 // ListTemplates lists the newest version of each template after a type, at most limit and about
 // storage.ListBytes. cut reports that there may be more within the limit.
-func ListTemplates(ctx context.Context, s *storage.Store, namespace, after string, limit int) (rows []Listed, cut bool, err error) {
+func ListTemplates(
+	ctx context.Context, s *storage.Store, namespace, after string, limit int,
+) (rows []Listed, cut bool, err error) {
 	err = s.Read(ctx, "list templates", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err = dbsqlc.New().ListTemplates(ctx, tx, dbsqlc.ListTemplatesParams{
 			Namespace: namespace, After: after, Lim: int32(limit), MaxBytes: storage.ListBytes,
@@ -131,13 +147,16 @@ func ListTemplates(ctx context.Context, s *storage.Store, namespace, after strin
 }
 
 // Enable enables or disables new runs of a template.
-func Enable(ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool, by []process.Actor) error {
+func Enable(
+	ctx context.Context, s *storage.Store, namespace, templateType string, enabled bool, by []process.Actor,
+) error {
 	method := "DisableTemplate"
 	if enabled {
 		method = "EnableTemplate"
 	}
 	return s.Locked(ctx, "enable template", nil, func(ctx context.Context, db storage.DB) error {
-		n, err := dbsqlc.New().EnableTemplate(ctx, db, dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: enabled})
+		n, err := dbsqlc.New().EnableTemplate(ctx, db,
+			dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: enabled})
 		if err == nil && n == 0 {
 			err = process.ErrTemplateNotFound
 		}
@@ -149,9 +168,12 @@ func Enable(ctx context.Context, s *storage.Store, namespace, templateType strin
 }
 
 // Delete deletes a template, unless it has an open run, whose ID it then returns.
-func Delete(ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor) (openRunID string, err error) {
+func Delete(
+	ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor,
+) (openRunID string, err error) {
 	err = s.Locked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
-		row, err := dbsqlc.New().DeleteTemplate(ctx, db, dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
+		row, err := dbsqlc.New().DeleteTemplate(ctx, db,
+			dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
 		if err == nil && !row.Found {
 			err = process.ErrTemplateNotFound
 		}

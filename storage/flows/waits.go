@@ -1,0 +1,30 @@
+package flows
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Wait is the stored state that an answer to a wait is checked against.
+type Wait = dbsqlc.GetWaitRow
+
+// GetWait returns a wait. It returns false if the step has not begun.
+func GetWait(
+	ctx context.Context, s *storage.Store, namespace, runID, stepID string, index int32,
+) (w Wait, found bool, err error) {
+	err = s.Read(ctx, "get wait", func(ctx context.Context, tx pgx.Tx) error {
+		w, err = dbsqlc.New().GetWait(ctx, tx,
+			dbsqlc.GetWaitParams{Namespace: namespace, RunID: runID, StepID: stepID, Index: index})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		found = err == nil
+		return err
+	})
+	return w, found, err
+}

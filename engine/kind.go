@@ -46,6 +46,11 @@ type Kind struct {
 	Stored func(*storage.Claim, *storage.Completion, time.Time)
 	// Explain adds facts of the kind to the explanation of a process. It may be nil.
 	Explain func(context.Context, *progressorv1.Process, *explain.State) error
+	// CheckNamespace validates the settings of a namespace that belong to the kind. It may be nil.
+	CheckNamespace func(*progressorv1.Namespace) error
+	// BeforeStarts is called before messages for a process are delivered, if its namespace has a
+	// fairness key. It may be nil.
+	BeforeStarts func(context.Context, process.Key) error
 	// Wake is called when the kind has something to check: the end of a member or a time that has
 	// come. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
@@ -78,6 +83,37 @@ type End struct {
 	GivenBack    bool                          // the attempt was not made
 	Acknowledged bool                          // the worker stopped on a cancel directive
 	Random       float64                       // in [0, 1): the jitter of a wait
+}
+
+// checkByKinds validates the settings of a namespace that belong to kinds.
+func (e *Engine) checkByKinds(m *progressorv1.Namespace) error {
+	for _, k := range e.kinds {
+		if k.CheckNamespace == nil {
+			continue
+		}
+		if err := k.CheckNamespace(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beforeStarts calls BeforeStarts of all kinds if the namespace of a process has a fairness key.
+func (e *Engine) beforeStarts(target process.Key) error {
+	if ns := e.registry.all()[target.Namespace]; ns == nil || ns.fairnessKey == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	for _, k := range e.kinds {
+		if k.BeforeStarts == nil {
+			continue
+		}
+		if err := k.BeforeStarts(ctx, target); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wakeKinds calls Wake of all kinds.

@@ -88,7 +88,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 	defer d.active.leave()
 	e := d.engine
 	for again := true; again; {
-		deliveries, more, err := e.store.DeliverMessages(k)
+		deliveries, more, err := d.next(k)
 		if err != nil {
 			d.rest(k, failedRetry)
 			e.log.Warn("cannot deliver messages, will retry", "namespace", k.Namespace, "process_id", k.ProcessID, "error", err)
@@ -107,6 +107,14 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 		d.mu.Unlock()
 	}
 	return delivered
+}
+
+// next delivers the next messages for a target.
+func (d *deliverer) next(k process.Key) (deliveries []storage.Delivery, more bool, err error) {
+	if err = d.engine.beforeStarts(k); err != nil {
+		return nil, false, err
+	}
+	return d.engine.store.DeliverMessages(k)
 }
 
 // delivered counts deliveries and wakes the pollers for the tasks that they created.

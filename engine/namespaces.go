@@ -55,6 +55,7 @@ type policies struct {
 	maxBacklog  int
 	events      storage.EventMode // which events of its jobs and runs are stored
 	retention   storage.Retention // how long ended processes are kept
+	fairnessKey string            // expression for the fairness key of jobs; "" if there is none
 }
 
 // defaultPolicies are the policies of a namespace without a configuration.
@@ -211,7 +212,7 @@ func (ns *namespace) apply(m *progressorv1.Namespace) {
 	if d := m.GetStepTimeout().AsDuration(); d > 0 {
 		ns.stepTimeout = d
 	}
-	ns.retention = retentionOf(m)
+	ns.retention, ns.fairnessKey = retentionOf(m), m.GetFairnessKey()
 	ns.pushed = m.GetProcessor().GetConnect() != nil
 	if pull := m.GetProcessor().GetPull(); pull != nil {
 		ns.lease = cmp.Or(pull.GetLeaseDuration().AsDuration(), defaultLease)
@@ -323,7 +324,7 @@ func (c *Config) processorOf(name string, cfg *progressorv1.ProcessorConfig, max
 // PutNamespace creates a namespace or replaces its configuration. Other nodes apply it within a
 // second. by is the operator for the audit, if there is one.
 func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by ...process.Actor) (*progressorv1.Namespace, error) {
-	if err := checkHeaders(m.GetProcessor().GetConnect()); err != nil {
+	if err := cmp.Or(checkHeaders(m.GetProcessor().GetConnect()), e.checkByKinds(m)); err != nil {
 		return nil, err
 	}
 	tried, err := e.connect(m.GetNamespace(), m.GetProcessor(), process.DefaultMaxRunning)
@@ -335,6 +336,7 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 		Processor: m.GetProcessor(), RetryPolicy: m.GetRetryPolicy(), StepTimeout: m.GetStepTimeout(), MaxRunning: m.GetMaxRunning(),
 		ZombiePolicy: m.GetZombiePolicy(), HistoryMode: m.GetHistoryMode(), Retention: m.GetRetention(), MaxWaiting: m.GetMaxWaiting(), MaxBacklog: m.GetMaxBacklog(),
 		JobEvents: m.GetJobEvents(), FailedRetention: m.GetFailedRetention(), CancelledRetention: m.GetCancelledRetention(),
+		FairnessKey: m.GetFairnessKey(),
 	}
 	config, err := protojson.Marshal(stored)
 	if err != nil {
@@ -397,6 +399,21 @@ func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespa
 		next = tokenAfter(rows[len(rows)-1].Namespace)
 	}
 	return list, next, nil
+}
+
+// FairnessKey returns the expression for the fairness key of jobs in a namespace, or "" if there is
+// none or the namespace cannot be read.
+func (e *Engine) FairnessKey(name string) string {
+	ns, known := e.registry.all()[name]
+	if !known {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		defer cancel()
+		var err error
+		if ns, err = e.namespace(ctx, name); err != nil {
+			return ""
+		}
+	}
+	return ns.fairnessKey
 }
 
 // NamespaceNames returns the sorted names of the namespaces that this node knows.

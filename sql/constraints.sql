@@ -63,7 +63,12 @@ WITH due_tasks AS MATERIALIZED (
    ORDER BY s.scheduled_time LIMIT @lim::int FOR NO KEY UPDATE OF s, p SKIP LOCKED),
 updated_schedule AS (
   UPDATE schedule s
-     SET waits_for = 'constraint'
+     SET waits_for = 'constraint',
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'constraint', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM due_tasks
    WHERE s.namespace = ANY (ARRAY[due_tasks.namespace])
      AND s.process_id = due_tasks.process_id
@@ -166,10 +171,10 @@ SELECT item.line::text AS line,
        AND b.line = item.line
      LIMIT 1) bucket ON true;
 
--- TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
--- locked rows. The lock of the row is sufficient, and processes is not read, because a change of a
--- job's status also changes or deletes its row in schedule. The data for constraints is read only
--- for jobs that must be evaluated again.
+-- TakeLines takes the first rows of keys, up to the room of each, by priority, then round, then
+-- age. It skips locked rows. The lock of the row is sufficient, and processes is not read, because
+-- a change of a job's status also changes or deletes its row in schedule. The data for constraints
+-- is read only for jobs that must be evaluated again.
 --
 -- keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; '' for
 -- line ''. If all rows are such jobs, there is room for each, and all get their key and a slot here
@@ -192,7 +197,8 @@ WITH taken AS MATERIALIZED (
           WHERE s.namespace COLLATE "POSIX" = @namespace::text
             AND s.waits_for = 'constraint'
             AND s.line = item.line
-          ORDER BY s.priority, s.task_id LIMIT item.room FOR NO KEY UPDATE SKIP LOCKED) waiting
+          ORDER BY s.priority, s.round, s.task_id LIMIT item.room
+            FOR NO KEY UPDATE SKIP LOCKED) waiting
        LIMIT @lim::int) candidate
    CROSS JOIN LATERAL (
      SELECT j.* FROM jobs j
@@ -203,7 +209,12 @@ all_alone AS MATERIALIZED (
   SELECT bool_and(taken.alone) AS given FROM taken),
 updated_schedule AS (
   UPDATE schedule s
-     SET waits_for = 'place'
+     SET waits_for = 'place',
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'place', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM taken
    WHERE (SELECT all_alone.given FROM all_alone)
      AND s.namespace = ANY (ARRAY[taken.namespace])
@@ -249,7 +260,15 @@ updated_jobs AS (
      AND j.namespace = ANY (ARRAY[input.namespace])
      AND j.process_id = input.process_id)
 UPDATE schedule s
-   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, '')
+   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, ''),
+       round = CASE
+                 WHEN s.fairness_key IS NULL THEN 0
+                 WHEN s.waits_for = input.waits_for::waits_for
+                      AND (s.waits_for = 'place' OR s.line = input.line)
+                   THEN s.round
+                 ELSE next_round(s.namespace, input.waits_for::waits_for, s.job_name, input.line,
+                                 s.priority, s.fairness_key)
+               END
   FROM input
  WHERE s.namespace = ANY (ARRAY[input.namespace])
    AND s.process_id = input.process_id
@@ -365,7 +384,8 @@ WITH input AS MATERIALIZED (
 updated_schedule AS (
   UPDATE schedule s
      SET line = coalesce(s.line, ''),
-         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END,
+         round = 0
     FROM input
    WHERE s.namespace = ANY (ARRAY[input.namespace])
      AND s.process_id = input.process_id
@@ -415,83 +435,3 @@ WITH RECURSIVE lines AS (
    WHERE lines.line IS NOT NULL
      AND lines.n < @lim::int)
 SELECT lines.line::text AS line FROM lines WHERE lines.line IS NOT NULL;
-
--- CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
--- with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
--- the next of these may start.
--- name: CountConstraints :many
-SELECT counts.running::bigint AS running, counts.held::bigint AS held,
-       (
-         SELECT count(*) FROM schedule s
-          WHERE s.namespace COLLATE "POSIX" = c.namespace
-            AND s.waits_for = 'constraint'
-            AND s.line >= c.name || '='
-            AND s.line < c.name || '>')::bigint AS waiting,
-       coalesce((
-         SELECT min(b.next_time) FROM constraint_buckets b
-          WHERE b.namespace = c.namespace
-            AND b.line >= c.name || '='
-            AND b.line < c.name || '>'
-            AND b.next_time IS NOT NULL),
-                'epoch')::timestamptz AS next_free_time
-  FROM constraints c
- CROSS JOIN LATERAL (
-   SELECT count(attempt.claimed) AS running, count(*) - count(attempt.claimed) AS held
-     FROM constraint_holds h
-     LEFT JOIN LATERAL (
-       SELECT true AS claimed FROM running r
-        WHERE r.namespace = h.namespace
-          AND r.process_id = h.process_id
-        LIMIT 1) attempt ON true
-    WHERE h.namespace COLLATE "POSIX" = c.namespace
-      AND h.line >= c.name || '='
-      AND h.line < c.name || '>') counts
- WHERE c.namespace = @namespace
- ORDER BY c.name;
-
--- PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
--- key (the first three of them), how many of those are not claimed yet, when the next may start,
--- and the job for which the key is kept.
--- name: PlaceInLine :one
-SELECT (
-  SELECT count(*) FROM (
-    SELECT 1 FROM schedule s
-     WHERE s.namespace COLLATE "POSIX" = @namespace::text
-       AND s.waits_for = 'constraint'
-       AND s.line = @line::text
-       AND (s.priority, s.task_id) < (@priority::int, @task_id::bigint)
-     ORDER BY s.priority, s.task_id LIMIT @lim::int) ahead)::int AS before,
-       (
-         SELECT count(*) FROM constraint_holds h
-          WHERE h.namespace COLLATE "POSIX" = @namespace::text
-            AND h.line = @line::text)::int AS held,
-       ARRAY(
-         SELECT h.process_id FROM constraint_holds h
-          WHERE h.namespace COLLATE "POSIX" = @namespace::text
-            AND h.line = @line::text
-          ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
-       (
-         SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (
-            SELECT 1 FROM schedule s
-             WHERE s.namespace = h.namespace
-               AND s.process_id = h.process_id
-               AND s.waits_for::text = 'place'
-             LIMIT 1) waiting
-          WHERE h.namespace COLLATE "POSIX" = @namespace::text
-            AND h.line = @line::text)::int AS unstarted,
-       coalesce((
-         SELECT b.next_time FROM constraint_buckets b
-          WHERE b.namespace = @namespace::text
-            AND b.line = @line::text),
-                'epoch')::timestamptz AS next_time,
-       coalesce((
-         SELECT r.process_id FROM constraint_reservations r
-          WHERE r.namespace = @namespace::text
-            AND r.line = @line::text
-            AND EXISTS (
-              SELECT 1 FROM schedule s
-               WHERE s.namespace = r.namespace
-                 AND s.process_id = r.process_id
-                 AND s.waits_for::text = 'constraint')),
-                '')::text AS reserved_by;

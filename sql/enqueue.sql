@@ -26,10 +26,11 @@ SELECT 1 FROM (
 -- unique_waiting, only by a job that has not started.
 --
 -- A job that needs keys of constraints waits for the first of them. It was evaluated under
--- constraints_version; if the constraints have changed, it waits to be evaluated again. The request
--- of a twin is stored without a task: it has no task of its own, and that of the other job may be
--- deleted before the key. outcome: enqueued, twin (another job has the unique key; process_id is
--- that job), again, replayed, mismatch, exists.
+-- constraints_version; if the constraints have changed, it waits to be evaluated again.
+-- fairness_key is = and the key, or empty if the namespace has none. The request of a twin is
+-- stored without a task: it has no task of its own, and that of the other job may be deleted before
+-- the key. outcome: enqueued, twin (another job has the unique key; process_id is that job), again,
+-- replayed, mismatch, exists.
 -- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
   SELECT item.*, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
@@ -64,11 +65,11 @@ WITH input AS MATERIALIZED (
                unnest(@unique_waitings::bool[]), unnest(@constraints_versions::bigint[]),
                unnest(@constraint_keys::text[]), unnest(@lines::text[]),
                unnest(@actors::text[]), unnest(@modes::int[]), unnest(@groupeds::bool[]),
-               unnest(@delays_us::bigint[]))
+               unnest(@delays_us::bigint[]), unnest(@fairness_keys::text[]))
              AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
                     idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
                     unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                    line, actor, mode, grouped, delay_us)) item
+                    line, actor, mode, grouped, delay_us, fairness_key)) item
     LEFT JOIN LATERAL (
       SELECT q.* FROM requests q
        WHERE item.idempotency_key <> ''
@@ -132,7 +133,12 @@ decided AS MATERIALIZED (
          CASE
            WHEN input.run_time > statement_timestamp() THEN 'scheduled'
            ELSE 'available'
-         END AS state
+         END AS state,
+         CASE
+           WHEN input.run_time > statement_timestamp() THEN 'time'
+           WHEN input.stale OR input.line <> '' THEN 'constraint'
+           ELSE 'place'
+         END::waits_for AS waits_for
     FROM input),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -152,26 +158,28 @@ inserted_job_events AS (
      AND decided.mode = 2),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
-                    constraint_keys, unique_key)
+                    constraint_keys, unique_key, fairness_key)
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond',
          NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb, NULLIF(constraints_version, 0),
          NULLIF(constraint_keys, '')::jsonb,
-         CASE WHEN unique_ttl_us > 0 THEN unique_key END
+         CASE WHEN unique_ttl_us > 0 THEN unique_key END,
+         CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END
     FROM decided WHERE created),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, idempotency_key, args, context, job_name, line, taker,
-                        start_deadline)
-  SELECT namespace, process_id, task_id, 'INIT',
-         CASE
-           WHEN run_time > statement_timestamp() THEN 'time'
-           WHEN stale OR line <> '' THEN 'constraint'
-           ELSE 'place'
-         END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name,
+                        start_deadline, fairness_key, round)
+  SELECT namespace, process_id, task_id, 'INIT', waits_for, priority, scheduled_time,
+         NULLIF(idempotency_key, ''), args, context, name,
          CASE WHEN stale THEN '' ELSE NULLIF(line, '') END,
          CASE WHEN grouped THEN '~' END,
-         scheduled_time + (NULLIF(options, '')::jsonb->>'startDeadline')::interval
+         scheduled_time + (NULLIF(options, '')::jsonb->>'startDeadline')::interval,
+         CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END,
+         CASE
+           WHEN fairness_key = '' THEN 0
+           ELSE next_round(namespace, waits_for, name, CASE WHEN stale THEN '' ELSE line END,
+                           priority, substr(fairness_key, 2))
+         END
     FROM decided WHERE created),
 updated_job_keys AS (
   UPDATE job_keys k

@@ -283,7 +283,7 @@ SELECT oldest.namespace, oldest.job_name::text AS name,
           AND s.job_name IS NOT NULL
           AND s.job_name = priorities.job_name
           AND s.priority = priorities.priority
-        ORDER BY s.task_id LIMIT @lim::int) oldest_task
+        ORDER BY s.round, s.task_id LIMIT @lim::int) oldest_task
     UNION ALL
     SELECT lines.namespace, oldest_task.*
       FROM lines
@@ -293,5 +293,5 @@ SELECT oldest.namespace, oldest.job_name::text AS name,
         WHERE s.namespace COLLATE "POSIX" = lines.namespace
           AND s.waits_for = 'constraint'
           AND s.line = lines.line
-        ORDER BY s.priority, s.task_id LIMIT @lim::int) oldest_task) oldest
+        ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int) oldest_task) oldest
  GROUP BY oldest.namespace, oldest.job_name;

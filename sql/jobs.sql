@@ -90,6 +90,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
        coalesce(task.task_id, 0)::bigint AS task_id, coalesce(task.attempt, 0)::int AS attempt,
        coalesce(task.priority, 0)::int AS priority, coalesce(task.place, '')::text AS place,
        coalesce(task.waits_for::text, '')::text AS waits_for, coalesce(task.line, '')::text AS line,
+       coalesce(task.round, 0)::bigint AS round, job.fairness_key,
        coalesce(task.taker = '~', false)::bool AS grouped, members.runs::jsonb AS runs,
        coalesce(task.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
        task.running_time, task.finished_time, task.args
@@ -108,8 +109,8 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
   LEFT JOIN LATERAL (
     SELECT any_task.* FROM (
       (
-        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker,
-               s.scheduled_time, NULL::timestamptz AS running_time,
+        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.round,
+               s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
                NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token,
                NULL AS worker_id
           FROM schedule s
@@ -118,16 +119,16 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND s.task_type = 'INIT'
          LIMIT 1)
       UNION ALL (
-        SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, r.scheduled_time,
-               r.running_time, NULL, r.args, r.fencing_token, NULL
+        SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, NULL,
+               r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token, NULL
           FROM running r
          WHERE r.namespace = item.namespace
            AND r.process_id = item.process_id
            AND r.task_type = 'INIT'
          LIMIT 1)
       UNION ALL (
-        SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, k.scheduled_time,
-               k.running_time, k.finished_time, k.args, NULL, k.worker_id
+        SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, NULL,
+               k.scheduled_time, k.running_time, k.finished_time, k.args, NULL, k.worker_id
           FROM tasks k
          WHERE k.namespace = item.namespace
            AND k.process_id = item.process_id

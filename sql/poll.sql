@@ -1,9 +1,9 @@
--- Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It
--- takes jobs of the given names or, if job_name is empty, all tasks that the engine does not run
--- itself; with jobs_only, only jobs. The locked rows carry the whole condition, as in SearchCalls.
--- A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
--- that was never renewed expires after two intervals: its response may have been lost. Poll does
--- not see places of groups: see PollGroups.
+-- Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
+-- then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
+-- tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
+-- whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
+-- within half of the timeout. A lease that was never renewed expires after two intervals: its
+-- response may have been lost. Poll does not see places of groups: see PollGroups.
 -- name: Poll :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
@@ -25,7 +25,7 @@ WITH found AS MATERIALIZED (
      SELECT any_task.* FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
          FROM schedule s
@@ -44,13 +44,13 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT @lim::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT named_job.* FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
          FROM schedule s
@@ -66,7 +66,7 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.task_id LIMIT @lim::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job) candidate
     LEFT JOIN LATERAL (
       SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
@@ -101,7 +101,7 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, candidate.task_id LIMIT @lim::int),
+   ORDER BY candidate.priority, candidate.round, candidate.task_id LIMIT @lim::int),
 -- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (
   SELECT summed.* FROM (
@@ -241,7 +241,12 @@ released AS (
                         THEN least(queue_priority(s.namespace, s.process_id), s.priority)
                       ELSE s.priority
                     END,
-         own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
+         own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END,
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'place', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM first_due
    WHERE s.namespace = ANY (ARRAY[first_due.namespace])
      AND s.process_id = first_due.process_id

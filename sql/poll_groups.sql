@@ -25,7 +25,7 @@ WITH found AS MATERIALIZED (
      SELECT any_task.* FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
               NULL::text AS job_id, NULL::text AS taker, false AS named
@@ -45,13 +45,13 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT @lim::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT named_job.* FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
               NULL::text AS job_id, NULL::text AS taker, false AS named
@@ -68,13 +68,13 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.task_id LIMIT @lim::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT @lim::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job
      UNION ALL
      SELECT own_place.* FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, lease.job_id,
               s.taker, true AS named
@@ -108,7 +108,7 @@ WITH found AS MATERIALIZED (
          FROM (
            SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
                   s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-                  s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+                  s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
                   p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
                   p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
                   place.job_id, s.taker, g.worker_ids IS NOT NULL AS named
@@ -164,7 +164,7 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, candidate.named DESC, candidate.task_id
+   ORDER BY candidate.priority, candidate.named DESC, candidate.round, candidate.task_id
    LIMIT @lim::int),
 -- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (

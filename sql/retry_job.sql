@@ -173,7 +173,7 @@ updated_jobs AS (
    WHERE input.again
      AND j.namespace = ANY (ARRAY[input.namespace])
      AND j.process_id = input.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version,
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, j.fairness_key,
             coalesce(j.options ? 'workers', false) AS grouped,
             (j.options->>'startDeadline')::interval AS start_deadline,
             CASE input.status
@@ -205,13 +205,19 @@ deleted_job_places AS (
      AND (l.state <> 'succeeded' OR input.clear_successes)),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, job_name, line, taker, start_deadline)
+                        scheduled_time, args, job_name, line, taker, start_deadline, fairness_key,
+                        round)
   SELECT input.namespace, input.process_id, nextval('task_ids'), 'INIT',
          CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
          input.priority, statement_timestamp(), input.args, b.name,
          CASE WHEN b.constraints_version IS NOT NULL THEN '' END,
          CASE WHEN b.grouped THEN '~' END,
-         statement_timestamp() + b.start_deadline
+         statement_timestamp() + b.start_deadline,
+         b.fairness_key,
+         CASE
+           WHEN b.constraints_version IS NOT NULL THEN 0
+           ELSE next_round(input.namespace, 'place', b.name, NULL, input.priority, b.fairness_key)
+         END
     FROM input
    CROSS JOIN updated_jobs b)
 SELECT (CASE

@@ -1,11 +1,11 @@
--- SearchCalls claims tasks that wait for a slot, by priority, then age. The locked rows carry the
--- whole condition: a row that was changed or is locked is skipped without waiting. own: take only
--- tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
--- only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
--- statement is locked and read in its current version, but a search by the old ctid would not find
--- it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
--- and PollGroups are nearly equal. They are separate, because each is a statement with a search by
--- one index, and SQL text cannot be shared.)
+-- SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
+-- age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
+-- without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
+-- the others. crons: of those, only crons. Claimed rows are deleted by key: a row that was changed
+-- after the snapshot of the statement is locked and read in its current version, but a search by
+-- the old ctid would not find it, and the task would be in both tables. (From claimed on,
+-- SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
+-- each is a statement with a search by one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*,
@@ -40,7 +40,7 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT target.lim
+        ORDER BY s.priority, s.round, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT own_task.* FROM (
@@ -159,4 +159,4 @@ SELECT EXISTS (
                          WHEN 'REPAIR' THEN 'ERROR'
                          ELSE 'RUNNING'
                        END::process_status
-      ORDER BY s.priority, s.task_id LIMIT 1) waiting)::bool AS calls_left;
+      ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left;

@@ -249,7 +249,16 @@ woken_tasks AS (
          own_priority = CASE
                           WHEN s.task_id = held.next_task_id AND s.job_name IS NULL
                             THEN coalesce(s.own_priority, s.priority)
-                        END
+                        END,
+         round = CASE
+                   WHEN s.fairness_key IS NULL OR s.scheduled_time > statement_timestamp() THEN 0
+                   ELSE next_round(s.namespace,
+                                   CASE
+                                     WHEN s.line IS NOT NULL THEN 'constraint'
+                                     ELSE 'place'
+                                   END::waits_for,
+                                   s.job_name, s.line, s.priority, s.fairness_key)
+                 END
     FROM (
       SELECT input.*,
              unnest(input.held_task_ids || input.next_task_id) AS held_task_id

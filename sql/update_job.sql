@@ -78,9 +78,27 @@ updated_processes AS (
    WHERE checked.sets_metadata
      AND p.namespace = checked.namespace
      AND p.process_id = checked.process_id),
+-- A job with a fairness key gets another round if it begins to wait for a slot, or waits for one
+-- with another priority. In the line '', it gets its round when it was evaluated.
 updated_schedule AS (
   UPDATE schedule s
      SET priority = CASE WHEN checked.sets_priority THEN checked.priority ELSE s.priority END,
+         round = CASE
+                   WHEN s.fairness_key IS NULL
+                        OR checked.sets_run_time
+                           AND (s.line IS NOT NULL OR checked.run_time > statement_timestamp())
+                        OR NOT checked.sets_run_time AND s.waits_for <> 'place'
+                     THEN 0
+                   WHEN s.waits_for = 'place'
+                        AND (NOT checked.sets_priority OR checked.priority = s.priority)
+                     THEN s.round
+                   ELSE next_round(s.namespace, 'place', s.job_name, NULL,
+                                   CASE
+                                     WHEN checked.sets_priority THEN checked.priority
+                                     ELSE s.priority
+                                   END,
+                                   s.fairness_key)
+                 END,
          scheduled_time = CASE
                             WHEN checked.sets_run_time
                               THEN greatest(checked.run_time, statement_timestamp())

@@ -31,8 +31,9 @@ type NewJob struct {
 	RequestID      uuid.UUID // process.RequestID of the key; zero if there is none
 	Fingerprint    []byte
 	Constraints    Constrained
-	Actor          string // who enqueued it, or "" if unknown
-	Chosen         bool   // the engine chose the ID, so an existing job with it comes from the same request
+	FairnessKey    *string // nil if its namespace has none
+	Actor          string  // who enqueued it, or "" if unknown
+	Chosen         bool    // the engine chose the ID, so an existing job with it comes from the same request
 	// Grouped reports that several workers run it: Options has workers, and the job itself needs no
 	// constraint keys.
 	Grouped bool
@@ -128,10 +129,19 @@ func (p *enqueueParams) add(j *NewJob) {
 	a.Lines = append(a.Lines, j.Constraints.FirstKey())
 	a.Actors = append(a.Actors, j.Actor)
 	a.Groupeds = append(a.Groupeds, j.Grouped)
+	a.FairnessKeys = append(a.FairnessKeys, fairnessParam(j.FairnessKey))
 	if j.Unique.Key != "" {
 		p.keys.Namespaces = append(p.keys.Namespaces, j.Key.Namespace)
 		p.keys.UniqueKeys = append(p.keys.UniqueKeys, j.Unique.Key)
 	}
+}
+
+// fairnessParam returns a fairness key as EnqueueJobs takes it.
+func fairnessParam(key *string) string {
+	if key == nil {
+		return ""
+	}
+	return "=" + *key
 }
 
 // keyStages creates and locks the unique keys, each with its own snapshot, see LockJobKeys.

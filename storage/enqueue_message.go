@@ -19,6 +19,8 @@ type messageJob struct {
 	ConstraintsVersion int64             `json:"constraintsVersion,omitempty"`
 	ConstraintKeys     map[string]string `json:"constraintKeys,omitempty"`
 	Line               string            `json:"line,omitempty"`
+
+	FairnessKey *string `json:"fairnessKey,omitempty"`
 }
 
 // Message returns a start message that enqueues the job. It has no idempotency key, because a
@@ -28,9 +30,10 @@ func (j *NewJob) Message() (Message, error) {
 		Name: j.Name, Priority: j.Priority, TimeoutUs: j.Timeout.Microseconds(), Tags: j.Tags, Options: j.Options,
 		UniqueKey: j.Unique.Key, UniqueTTLUs: j.Unique.TTL.Microseconds(), UniqueWaiting: j.Unique.Waiting,
 		ConstraintsVersion: j.Constraints.Version, ConstraintKeys: j.Constraints.Keys, Line: j.Constraints.FirstKey(),
+		FairnessKey: j.FairnessKey,
 	})
 	return Message{
 		Kind: MessageStart, Target: j.Key, Args: j.Args, Metadata: j.Metadata, StartTime: j.RunTime, Job: job,
-		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && !j.Grouped,
+		Plain: j.Unique.Key == "" && j.RunTime.IsZero() && j.Constraints.Version == 0 && j.FairnessKey == nil && !j.Grouped,
 	}, err
 }

@@ -91,6 +91,8 @@ var planted = []struct{ invariant, process, sql string }{
 	{"job_has_row", "job", `UPDATE schedule SET job_name = 'another' WHERE process_id = $1`},
 	{"start_deadline_agrees", "deadline", `UPDATE schedule SET start_deadline = start_deadline + interval '1 second' WHERE process_id = $1`},
 	{"start_deadline_agrees", "timers", `UPDATE schedule SET start_deadline = scheduled_time WHERE process_id = $1`},
+	{"job_has_row", "job", `UPDATE schedule SET round = 1 WHERE process_id = $1`},
+	{"job_has_row", "fair", `UPDATE schedule SET fairness_key = 'another' WHERE process_id = $1`},
 	{"keys_are_held", "limited", `DELETE FROM constraint_holds WHERE process_id = $1`},
 	{"keys_are_held", "job", `WITH j AS (UPDATE jobs SET constraint_keys = '{"c": ""}' WHERE process_id = $1 RETURNING process_id)
 		UPDATE schedule s SET line = 'c=' FROM j WHERE s.process_id = j.process_id`},
@@ -144,6 +146,8 @@ func (b *bench) stock() {
 	equal(b.t, "a job", must(b.t, job, err).Outcome, storage.JobEnqueued)
 	deadline, err := b.Enqueue(&storage.NewJob{Key: key("deadline"), Name: "work", Timeout: time.Second, Options: []byte(`{"startDeadline": "3600s"}`)})
 	equal(b.t, "a job with a start deadline", must(b.t, deadline, err).Outcome, storage.JobEnqueued)
+	fair, err := b.Enqueue(&storage.NewJob{Key: key("fair"), Name: "work", Timeout: time.Second, FairnessKey: new("a")})
+	equal(b.t, "a job with a fairness key", must(b.t, fair, err).Outcome, storage.JobEnqueued)
 	for _, id := range []string{"limited", "inline"} {
 		limited, err := b.Enqueue(&storage.NewJob{Key: key(id), Name: "work", Timeout: time.Second, Constraints: storage.Constrained{Keys: map[string]string{"c": ""}}})
 		equal(b.t, "a job with a constraint", must(b.t, limited, err).Outcome, storage.JobEnqueued)

@@ -32,7 +32,7 @@ type Message struct {
 	// Job contains the data of a job if the started process is one, see NewJob.Message. Otherwise it
 	// is nil.
 	Job    []byte
-	Plain  bool // only for a job: no unique key, constraint or run time, and one worker runs it
+	Plain  bool // only for a job: no unique or fairness key, constraint or run time, and one worker runs it
 	Reason string
 	Grace  *time.Duration // only for a cancel; nil means process.DefaultCancelGrace
 }

@@ -178,13 +178,13 @@ func hotStatements() map[string]string {
 // Indexes whose conditions need not name a process: those of scans, and the keys of requests.
 var scanIndexes = map[string][]string{
 	"messages_target": {"SearchMessages"}, "schedule_due": {"DueTimers"}, "cron_fires_pkey": {"WriteFires"}, "namespaces_pkey": {"DeliverStarts", "Standing"},
-	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_jobs": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
-	"schedule_place": {"SearchCalls", "NamespacesWaiting", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimers", "NextTimes", "ReleaseTimers"},
+	"schedule_cron": {"SearchCronTimers"}, "schedule_own": {"SearchCalls", "NamespacesWaiting"}, "schedule_job_rounds": {"Poll", "PollGroups", "CountPollable", "OldestAvailable"},
+	"schedule_rounds": {"SearchCalls", "NamespacesWaiting", "Poll", "PollGroups", "CountPollable"}, "schedule_time": {"SearchTimers", "NextTimers", "NextTimes", "ReleaseTimers"},
 	"job_keys_pkey":             {"LockJobKeys", "EnqueueJobs", "DeliverStarts"},
 	"processes_cancel_deadline": {"ListOverdueCancels", "Standing"},
 	"constraint_sets_pkey":      {"EnqueueJobs", "StartSteps", "DeliverStarts", "Poll", "PollGroups", "SearchCalls", "SearchTimers", "Standing"},
 	"job_events_pkey":           {"WatchJobEvents"},
-	"schedule_lines":            {"TakeLines", "ListLines", "OldestAvailable"}, "schedule_line_times": {"DueInLine", "NextInLine"},
+	"schedule_line_rounds":      {"TakeLines", "ListLines", "OldestAvailable"}, "schedule_line_times": {"DueInLine", "NextInLine"},
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_reservations_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
 	"flow_steps_pkey": {"PurgeHistory", "DeleteRemoved", "WriteSteps", "ReportSteps"}, "flow_runs_pkey": {"PurgeHistory", "UpdateRuns"},
 	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
@@ -333,7 +333,7 @@ func TestHotPlansAreJudged(t *testing.T) {
 	defer conn.Close(context.Background())
 	for sql, want := range map[string]string{
 		"SELECT * FROM schedule": "reads schedule in full",
-		"SELECT * FROM schedule WHERE waits_for = 'place' AND namespace = $1::text":       "schedule_place",
+		"SELECT * FROM schedule WHERE waits_for = 'place' AND namespace = $1::text":       "schedule_rounds",
 		"SELECT * FROM tasks t JOIN schedule s USING (namespace) WHERE t.attempt = 2":     "reads schedule by schedule_pkey",
 		"SELECT * FROM tasks t JOIN processes p USING (namespace, process_id) ORDER BY 1": "Join",
 	} {

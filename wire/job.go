@@ -137,7 +137,7 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 		UpdatedTime: timestamppb.New(r.UpdatedTime),
 		RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime),
 		CancelRequestedTime: timestampOf(r.CancelRequestedTime),
-		CancelReason:        r.CancelReason, BlockedOn: blockedOn(r),
+		CancelReason:        r.CancelReason, BlockedOn: blockedOn(r), FairnessKey: r.FairnessKey,
 	}
 	if r.StatusChangedTime.After(r.UpdatedTime) {
 		m.UpdatedTime = timestamppb.New(r.StatusChangedTime)

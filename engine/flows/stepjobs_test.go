@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -67,4 +68,31 @@ func TestStepJobIsUpdated(t *testing.T) {
 	}
 	n.answer(t, l, "1", "")
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED")
+}
+
+// TestStepJobHasAFairnessKey checks that the job of a step takes turns with others.
+func TestStepJobHasAFairnessKey(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	if _, err := n.PutNamespace(t.Context(), &progressorv1.Namespace{
+		Namespace: "pull", FairnessKey: "job.name",
+		Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "jobs", "r1", "")
+	for _, step := range []string{"a", "b"} {
+		var key string
+		var round int64
+		enginetest.Eventually(t, testTimeout, "the job of "+step+" waits", func() bool {
+			err := n.db.QueryRow(t.Context(), "SELECT coalesce(fairness_key, ''), round FROM schedule WHERE process_id = $1", "~job/r1/"+step).Scan(&key, &round)
+			return err == nil
+		})
+		if key != step || round != 1 {
+			t.Errorf("step %s has the key %q and round %d", step, key, round)
+		}
+		n.answer(t, n.lease(t, step), "1", "")
+	}
+	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
 }

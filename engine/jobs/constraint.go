@@ -81,9 +81,14 @@ func compile(c jobs.Constraint) (*rule, error) {
 		return nil, err
 	}
 	if c.Key != "" {
-		r.key, err = program("constraint.key", c.Key, "a string, a number or a bool", cel.StringType, cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType)
+		r.key, err = compileKey("constraint.key", c.Key)
 	}
 	return r, err
+}
+
+// compileKey compiles an expression whose value is a key.
+func compileKey(field, text string) (cel.Program, error) {
+	return program(field, text, "a string, a number or a bool", cel.StringType, cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType)
 }
 
 // program compiles an expression whose value must have one of the types in kinds.

@@ -29,12 +29,13 @@ type Jobs struct {
 	metrics   *metrics
 	groups    *groups
 	late      *lateJobs
+	fairness  *fairness
 }
 
 // New returns the jobs of an engine and its store. The caller must add Kind to the engine. A
 // registerer is optional.
 func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Registerer) *Jobs {
-	q := &Jobs{engine: e, store: store}
+	q := &Jobs{engine: e, store: store, fairness: &fairness{}}
 	q.admission = newAdmission(q)
 	q.metrics = newMetrics(q, registerer)
 	q.groups = newGroups(q)
@@ -47,6 +48,7 @@ func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: process.JobKind, Decide: decide, Forget: q.forget,
 		Run: q.run, Pause: q.pause, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
 	}
 }
 
@@ -201,8 +203,8 @@ func (q *Jobs) enqueued(all ...*storage.NewJob) {
 	}
 }
 
-// NewJob converts a request to its stored form, with the keys that the job needs to run. path is
-// the prefix of field names in errors.
+// NewJob converts a request to its stored form, with the keys that the job needs to run and its
+// fairness key. path is the prefix of field names in errors.
 func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.NewJob, error) {
 	j, err := newJob(path, r)
 	if err != nil {
@@ -211,7 +213,9 @@ func (q *Jobs) NewJob(path string, r *progressorv1.EnqueueRequest) (*storage.New
 	if j.Grouped {
 		return j, nil // only its members need keys
 	}
-	j.Constraints = q.admission.known(j.Key.Namespace).constrained(jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority})
+	subject := jobs.Subject{Name: j.Name, Args: j.Args, Metadata: j.Metadata, Tags: j.Tags, Priority: j.Priority}
+	j.Constraints = q.admission.known(j.Key.Namespace).constrained(subject)
+	j.FairnessKey = q.fairnessKey(j.Key.Namespace, subject)
 	return j, nil
 }
 

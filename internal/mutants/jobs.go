@@ -10,6 +10,7 @@ const (
 	jobsSQL    = "storage/internal/dbsqlc/jobs.sql.go"
 
 	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
+	fairnessSQL    = "migrations/00105_rounds.sql"
 )
 
 // jobMutants are the mutants of jobs, workers, constraints and groups.
@@ -19,6 +20,53 @@ var jobMutants = []mutant{
 		file: "storage/internal/dbsqlc/deliver_starts.sql.go",
 		old:  "     AND NOT starts_with(decided.process_id, '~job/~/')\n", planted: "",
 		packages: "./engine/jobs", run: "TestMembersAreNotCounted",
+	},
+	{
+		name: "polls-by-age", breaks: "one poll takes jobs in the order of their rounds",
+		file: "storage/internal/dbsqlc/poll.sql.go", old: "ORDER BY candidate.priority, candidate.round,",
+		planted:  "ORDER BY candidate.priority,",
+		packages: "./engine/jobs", run: "TestLeasesOfAPollAlternate",
+	},
+	{
+		name: "one-round-for-a-key", breaks: "the jobs of a key wait one round after the other",
+		file: fairnessSQL,
+		old: "SELECT s.round + 1 FROM schedule s\n" +
+			"       WHERE s.namespace COLLATE \"POSIX\" = next_round.namespace\n" +
+			"         AND s.waits_for = 'place'",
+		planted: "SELECT s.round FROM schedule s\n" +
+			"       WHERE s.namespace COLLATE \"POSIX\" = next_round.namespace\n" +
+			"         AND s.waits_for = 'place'",
+		packages: "./storage", run: "TestRoundsOfABatch",
+	},
+	{
+		name: "new-key-has-credit", breaks: "a key without a waiting job joins the current round",
+		file: fairnessSQL,
+		old: "                         AND s.job_name IS NOT NULL\n" +
+			"                         AND s.job_name = next_round.job_name\n",
+		planted:  "                         AND s.round = -1\n",
+		packages: "./storage", run: "TestRoundsOfABatch",
+	},
+	{
+		name: "retried-job-without-key", breaks: "a retried job waits behind the others of its fairness key",
+		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "       END,\n       job.fairness_key\n",
+		planted:  "       END,\n       NULL\n",
+		packages: "./engine/jobs", run: "TestJobThatWaitsAgain",
+	},
+	{
+		name: "sql-job-without-key", breaks: "a job from SQL has a fairness key",
+		file: "engine/kind.go", old: "ns.fairnessKey == \"\" {", planted: "ns.fairnessKey != \"\" {",
+		packages: "./engine/jobs", run: "TestJobsFromSQLAlternate",
+	},
+	{
+		name: "step-job-without-round", breaks: "the job of a step takes turns with others",
+		file: "storage/enqueue_message.go", old: "j.FairnessKey == nil && ", planted: "",
+		packages: "./engine/flows", run: "TestStepJobHasAFairnessKey",
+	},
+	{
+		name: "key-queue-by-age", breaks: "jobs that wait for the same key of a constraint get it in rounds",
+		file: constraintsSQL, old: "ORDER BY s.priority, s.round, s.task_id LIMIT item.room",
+		planted:  "ORDER BY s.priority, s.task_id LIMIT item.room",
+		packages: "./engine/jobs", run: "TestJobsInAKeyQueueAlternate",
 	},
 	{
 		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
@@ -52,7 +100,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "start-deadline-of-a-retry", breaks: "a start deadline concerns only the first attempt",
-		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "              AND NOT item.counted\n", planted: "",
+		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "r.attempt = 1 AND NOT item.counted",
+		planted:  "r.attempt = 1",
 		packages: "./storage", run: "TestEndLateJobs",
 	},
 	{
@@ -226,7 +275,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
-		file: pollGroups, old: "candidate.named DESC, candidate.task_id", planted: "candidate.task_id",
+		file: pollGroups, old: "candidate.named DESC, candidate.round, candidate.task_id", planted: "candidate.task_id",
 		packages: "./engine/jobs", run: "NamedWorker",
 	},
 	{

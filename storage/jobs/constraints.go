@@ -92,7 +92,7 @@ func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int)
 			return err
 		}
 		row, err := dbsqlc.New().PlaceInLine(ctx, tx, dbsqlc.PlaceInLineParams{
-			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, TaskID: r.TaskID, Lim: int32(limit),
+			Namespace: r.Namespace, Line: r.Line, Priority: r.Priority, Round: r.Round, TaskID: r.TaskID, Lim: int32(limit),
 		})
 		at = QueuePosition{Before: int(row.Before), Held: int(row.Held), Holders: row.Holders, Unstarted: int(row.Unstarted), ReservedBy: row.ReservedBy}
 		if row.NextTime.Unix() > 0 {

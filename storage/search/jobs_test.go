@@ -248,7 +248,8 @@ func TestListJobsOfDeepArgs(t *testing.T) {
 	}
 }
 
-// Whatever the statistics are, jobs are found by the intended indexes.
+// Whatever the statistics are, jobs are found by the intended indexes. If all waiting tasks are jobs,
+// two indexes are equally good for them.
 func TestJobPlans(t *testing.T) {
 	t.Parallel()
 	store, db := stockJobs(t, 5000)
@@ -263,7 +264,7 @@ func TestJobPlans(t *testing.T) {
 			index      func(*statement, Query) bool
 		}{
 			{"name = rare", "jobs_name", byIDs(idsByName)}, {"tags:urgent", "jobs_tags", byIDs(idsByTag)}, {"state = SCHEDULED", "schedule_job_times", byIDs(idsByState)},
-			{"state = AVAILABLE", "schedule_jobs", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
+			{"state = AVAILABLE", "schedule_job_rounds|schedule_rounds", byIDs(idsByState)}, {"state = RUNNING OR state = CANCEL_REQUESTED", "running_pkey", byIDs(idsByState)},
 			{"state = FAILED", "processes_attention", byListStatus}, {"job_id = j00001", "processes_pkey", byID}, {"", "jobs_pkey", byIDs(idsOfJobs)},
 		} {
 			f, err := parse(tt.filter, jobs)
@@ -276,7 +277,8 @@ func TestJobPlans(t *testing.T) {
 					return err
 				}
 				plan, err := planned(ctx, tx, candidateStatement(leanColumns, q, o, o.begin(), tt.index, DefaultPageSize, usual))
-				if !strings.Contains(plan, tt.by) || strings.Contains(plan, "Seq Scan") {
+				read := slices.ContainsFunc(strings.Split(tt.by, "|"), func(index string) bool { return strings.Contains(plan, index) })
+				if !read || strings.Contains(plan, "Seq Scan") {
 					t.Errorf("analyzed %v: %q is not read by %s:\n%s", analyzed, tt.filter, tt.by, plan)
 				}
 				return err

@@ -39,6 +39,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
     backlog: before?.maxBacklog ? String(before.maxBacklog) : "",
     waiting: before?.maxWaiting ? String(before.maxWaiting) : "",
     retention: shown(before?.retention),
+    fairness: before?.fairnessKey ?? "",
     zombie: before?.zombiePolicy ?? 0,
     history: before?.historyMode ?? 0,
     attempts: before?.retryPolicy?.maxAttempts ? String(before.retryPolicy.maxAttempts) : "",
@@ -49,7 +50,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
   const tell = useToast();
-  type Texts = "name" | "url" | "builtin" | "step" | "running" | "backlog" | "waiting" | "retention" | "attempts" | "interval" | "most" | "factor";
+  type Texts = "name" | "url" | "builtin" | "step" | "running" | "backlog" | "waiting" | "retention" | "fairness" | "attempts" | "interval" | "most" | "factor";
   const text = (name: Texts) => ({ value: f[name], onChange: (e: React.ChangeEvent<HTMLInputElement>) => setForm({ ...f, [name]: e.target.value }) });
   const wrong = (v: string) => Boolean(v.trim()) && parseSpan(v) === undefined && "a duration, such as 30s or 5m";
   const given = (v: string) => (v.trim() ? duration(parseSpan(v) ?? 0) : undefined);
@@ -62,7 +63,7 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
       if (f.transport === "connect") n.processor = create(ProcessorConfigSchema, { transport: { case: "connect", value: Object.assign(was?.case === "connect" ? was.value : create(ConnectProcessorSchema), { url: f.url.trim(), encoding: f.encoding }) } });
       else if (f.transport === "pull") n.processor = create(ProcessorConfigSchema, { transport: { case: "pull", value: was?.case === "pull" ? was.value : create(PullProcessorSchema) } });
       else n.processor = create(ProcessorConfigSchema, { transport: { case: "builtin", value: create(BuiltinProcessorSchema, { name: f.builtin.trim() }) } });
-      Object.assign(n, { stepTimeout: given(f.step), maxRunning: Number(f.running) || 0, maxBacklog: Number(f.backlog) || 0, maxWaiting: Number(f.waiting) || 0, retention: given(f.retention), zombiePolicy: f.zombie, historyMode: f.history });
+      Object.assign(n, { stepTimeout: given(f.step), maxRunning: Number(f.running) || 0, maxBacklog: Number(f.backlog) || 0, maxWaiting: Number(f.waiting) || 0, retention: given(f.retention), fairnessKey: f.fairness.trim(), zombiePolicy: f.zombie, historyMode: f.history });
       if (n.retryPolicy || f.attempts || f.interval || f.most || f.factor)
         n.retryPolicy = Object.assign(n.retryPolicy ?? create(RetryPolicySchema), { maxAttempts: Number(f.attempts) || 0, initialInterval: given(f.interval), maxInterval: given(f.most), backoffCoefficient: Number(f.factor) || undefined });
       await namespaces.putNamespace({ namespace: n });
@@ -132,6 +133,9 @@ function Edit({ before, onClose }: { before?: Namespace; onClose: () => void }) 
           <Field label="Retention" hint="How long ended processes are kept." error={wrong(f.retention)}>
             <input placeholder="no limit" {...text("retention")} />
           </Field>
+          <Field label="Fairness key" hint="Jobs of the same priority take turns by this CEL expression.">
+            <input placeholder="job.metadata.tenant" {...text("fairness")} />
+          </Field>
         </div>
         <h3>Retries</h3>
         <div className="grid2">
@@ -184,6 +188,7 @@ function One({ n, counts }: { n: Namespace; counts?: Record<string, bigint> }) {
         ["tasks waiting for a slot", count(n.maxBacklog || 10 * (n.maxRunning || 1000))],
         ["waiting requests per process", count(n.maxWaiting || 1000)],
         ["retention", shown(n.retention) || "no limit"],
+        ["fairness key", n.fairnessKey || "–"],
         ["attempts", `${r?.maxAttempts || 3}, ${shown(r?.initialInterval) || "5s"} apart${(r?.backoffCoefficient ?? 1) > 1 ? `, backoff factor ${r?.backoffCoefficient}, at most ${shown(r?.maxInterval) || "180s"}` : ""}`],
         ["not retried", r?.nonRetryableErrors.join(", ") || "–"],
         ["if a node dies", low(ZombiePolicy[n.zombiePolicy || 1])],

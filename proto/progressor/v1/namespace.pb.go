@@ -429,8 +429,14 @@ type Namespace struct {
 	FailedRetention *durationpb.Duration `protobuf:"bytes,14,opt,name=failed_retention,json=failedRetention,proto3" json:"failed_retention,omitempty"`
 	// How long processes and jobs that were CANCELLED are kept. 0: as retention.
 	CancelledRetention *durationpb.Duration `protobuf:"bytes,15,opt,name=cancelled_retention,json=cancelledRetention,proto3" json:"cancelled_retention,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// A CEL expression on job.name, job.args, job.priority, job.tags and job.metadata, such as
+	// job.metadata.tenant. Within a priority, jobs run in rounds: one job of each key, then the next
+	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
+	// without this setting, jobs for several workers and tasks of processes run before the others of
+	// their priority. Empty: jobs of the same priority run in the order of their enqueue.
+	FairnessKey   string `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Namespace) Reset() {
@@ -566,6 +572,13 @@ func (x *Namespace) GetCancelledRetention() *durationpb.Duration {
 		return x.CancelledRetention
 	}
 	return nil
+}
+
+func (x *Namespace) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
 }
 
 type ProcessorConfig struct {
@@ -1653,7 +1666,7 @@ var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\a\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\a\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1678,7 +1691,8 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x10failed_retention\x18\x0e \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x0ffailedRetention\x12\\\n" +
 	"\x13cancelled_retention\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\"\xd3\x01\n" +
+	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\x12,\n" +
+	"\ffairness_key\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vfairnessKey\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +

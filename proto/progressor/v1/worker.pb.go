@@ -1803,8 +1803,11 @@ type Job struct {
 	LeaseExpiresTime    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=lease_expires_time,json=leaseExpiresTime,proto3" json:"lease_expires_time,omitempty"` // when the lease of worker_id ends
 	CancelRequestedTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=cancel_requested_time,json=cancelRequestedTime,proto3" json:"cancel_requested_time,omitempty"`
 	UpdatedTime         *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=updated_time,json=updatedTime,proto3" json:"updated_time,omitempty"` // last change of the state or the progress
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Value of the fairness_key of the namespace when the job was enqueued. Only in responses of
+	// GetJob and ListJobs.
+	FairnessKey   *string `protobuf:"bytes,22,opt,name=fairness_key,json=fairnessKey,proto3,oneof" json:"fairness_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1982,6 +1985,13 @@ func (x *Job) GetUpdatedTime() *timestamppb.Timestamp {
 		return x.UpdatedTime
 	}
 	return nil
+}
+
+func (x *Job) GetFairnessKey() string {
+	if x != nil && x.FairnessKey != nil {
+		return *x.FairnessKey
+	}
+	return ""
 }
 
 type JobOptions struct {
@@ -2608,7 +2618,7 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x05grace\x12 \n" +
 	"\x06reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"C\n" +
 	"\x12StopWorkerResponse\x12-\n" +
-	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\"\xfc\a\n" +
+	"\x06worker\x18\x01 \x01(\v2\x15.progressor.v1.WorkerR\x06worker\"\xb5\b\n" +
 	"\x03Job\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x12\n" +
@@ -2633,7 +2643,9 @@ const file_progressor_v1_worker_proto_rawDesc = "" +
 	"workerRuns\x12H\n" +
 	"\x12lease_expires_time\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\x10leaseExpiresTime\x12N\n" +
 	"\x15cancel_requested_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\x13cancelRequestedTime\x12=\n" +
-	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\"\xd7\a\n" +
+	"\fupdated_time\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\vupdatedTime\x12&\n" +
+	"\ffairness_key\x18\x16 \x01(\tH\x00R\vfairnessKey\x88\x01\x01B\x0f\n" +
+	"\r_fairness_key\"\xd7\a\n" +
 	"\n" +
 	"JobOptions\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12$\n" +
@@ -2894,6 +2906,7 @@ func file_progressor_v1_worker_proto_init() {
 		(*LeaseAnswer_JobResult)(nil),
 		(*LeaseAnswer_Cancelled)(nil),
 	}
+	file_progressor_v1_worker_proto_msgTypes[24].OneofWrappers = []any{}
 	file_progressor_v1_worker_proto_msgTypes[25].OneofWrappers = []any{}
 	file_progressor_v1_worker_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}

@@ -69,7 +69,7 @@ SELECT r.process_id, r.priority, job.name, r.args, process.metadata, job.tags
       AND p.process_id = r.process_id
     LIMIT 1) process
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
     WHERE j.namespace = r.namespace
       AND j.process_id = r.process_id
     LIMIT 1) job
@@ -194,7 +194,7 @@ SELECT s.process_id, s.task_id, s.waits_for, s.priority, job.name, s.args, proce
       AND p.process_id = item.process_id
     LIMIT 1) process
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
     WHERE j.namespace = item.namespace
       AND j.process_id = item.process_id
     LIMIT 1) job

@@ -35,7 +35,8 @@ WITH input AS MATERIALIZED (
 updated_schedule AS (
   UPDATE schedule s
      SET line = coalesce(s.line, ''),
-         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END
+         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END,
+         round = 0
     FROM input
    WHERE s.namespace = ANY (ARRAY[input.namespace])
      AND s.process_id = input.process_id
@@ -76,72 +77,6 @@ ON CONFLICT (namespace) DO UPDATE SET
 func (q *Queries) ChangeConstraints(ctx context.Context, db DBTX, namespace string) error {
 	_, err := db.Exec(ctx, changeConstraints, namespace)
 	return err
-}
-
-const countConstraints = `-- name: CountConstraints :many
-SELECT counts.running::bigint AS running, counts.held::bigint AS held,
-       (
-         SELECT count(*) FROM schedule s
-          WHERE s.namespace COLLATE "POSIX" = c.namespace
-            AND s.waits_for = 'constraint'
-            AND s.line >= c.name || '='
-            AND s.line < c.name || '>')::bigint AS waiting,
-       coalesce((
-         SELECT min(b.next_time) FROM constraint_buckets b
-          WHERE b.namespace = c.namespace
-            AND b.line >= c.name || '='
-            AND b.line < c.name || '>'
-            AND b.next_time IS NOT NULL),
-                'epoch')::timestamptz AS next_free_time
-  FROM constraints c
- CROSS JOIN LATERAL (
-   SELECT count(attempt.claimed) AS running, count(*) - count(attempt.claimed) AS held
-     FROM constraint_holds h
-     LEFT JOIN LATERAL (
-       SELECT true AS claimed FROM running r
-        WHERE r.namespace = h.namespace
-          AND r.process_id = h.process_id
-        LIMIT 1) attempt ON true
-    WHERE h.namespace COLLATE "POSIX" = c.namespace
-      AND h.line >= c.name || '='
-      AND h.line < c.name || '>') counts
- WHERE c.namespace = $1
- ORDER BY c.name
-`
-
-type CountConstraintsRow struct {
-	Running      int64
-	Held         int64
-	Waiting      int64
-	NextFreeTime time.Time
-}
-
-// CountConstraints returns for each constraint, in the order of ReadConstraints, the running jobs
-// with a key, the jobs with a key that are not claimed yet, the jobs that wait for a key, and when
-// the next of these may start.
-func (q *Queries) CountConstraints(ctx context.Context, db DBTX, namespace string) ([]CountConstraintsRow, error) {
-	rows, err := db.Query(ctx, countConstraints, namespace)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountConstraintsRow
-	for rows.Next() {
-		var i CountConstraintsRow
-		if err := rows.Scan(
-			&i.Running,
-			&i.Held,
-			&i.Waiting,
-			&i.NextFreeTime,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const deleteConstraint = `-- name: DeleteConstraint :execrows
@@ -244,7 +179,12 @@ WITH due_tasks AS MATERIALIZED (
    ORDER BY s.scheduled_time LIMIT $2::int FOR NO KEY UPDATE OF s, p SKIP LOCKED),
 updated_schedule AS (
   UPDATE schedule s
-     SET waits_for = 'constraint'
+     SET waits_for = 'constraint',
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'constraint', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM due_tasks
    WHERE s.namespace = ANY (ARRAY[due_tasks.namespace])
      AND s.process_id = due_tasks.process_id
@@ -542,91 +482,6 @@ func (q *Queries) NextInLine(ctx context.Context, db DBTX, namespace string) (in
 	return delay_us, err
 }
 
-const placeInLine = `-- name: PlaceInLine :one
-SELECT (
-  SELECT count(*) FROM (
-    SELECT 1 FROM schedule s
-     WHERE s.namespace COLLATE "POSIX" = $1::text
-       AND s.waits_for = 'constraint'
-       AND s.line = $2::text
-       AND (s.priority, s.task_id) < ($3::int, $4::bigint)
-     ORDER BY s.priority, s.task_id LIMIT $5::int) ahead)::int AS before,
-       (
-         SELECT count(*) FROM constraint_holds h
-          WHERE h.namespace COLLATE "POSIX" = $1::text
-            AND h.line = $2::text)::int AS held,
-       ARRAY(
-         SELECT h.process_id FROM constraint_holds h
-          WHERE h.namespace COLLATE "POSIX" = $1::text
-            AND h.line = $2::text
-          ORDER BY h.held_time, h.process_id LIMIT 3)::text[] AS holders,
-       (
-         SELECT count(*) FROM constraint_holds h
-          CROSS JOIN LATERAL (
-            SELECT 1 FROM schedule s
-             WHERE s.namespace = h.namespace
-               AND s.process_id = h.process_id
-               AND s.waits_for::text = 'place'
-             LIMIT 1) waiting
-          WHERE h.namespace COLLATE "POSIX" = $1::text
-            AND h.line = $2::text)::int AS unstarted,
-       coalesce((
-         SELECT b.next_time FROM constraint_buckets b
-          WHERE b.namespace = $1::text
-            AND b.line = $2::text),
-                'epoch')::timestamptz AS next_time,
-       coalesce((
-         SELECT r.process_id FROM constraint_reservations r
-          WHERE r.namespace = $1::text
-            AND r.line = $2::text
-            AND EXISTS (
-              SELECT 1 FROM schedule s
-               WHERE s.namespace = r.namespace
-                 AND s.process_id = r.process_id
-                 AND s.waits_for::text = 'constraint')),
-                '')::text AS reserved_by
-`
-
-type PlaceInLineParams struct {
-	Namespace string
-	Line      string
-	Priority  int32
-	TaskID    int64
-	Lim       int32
-}
-
-type PlaceInLineRow struct {
-	Before     int32
-	Held       int32
-	Holders    []string
-	Unstarted  int32
-	NextTime   time.Time
-	ReservedBy string
-}
-
-// PlaceInLine returns how many jobs are before a job in its line (at most lim), how many have the
-// key (the first three of them), how many of those are not claimed yet, when the next may start,
-// and the job for which the key is kept.
-func (q *Queries) PlaceInLine(ctx context.Context, db DBTX, arg PlaceInLineParams) (PlaceInLineRow, error) {
-	row := db.QueryRow(ctx, placeInLine,
-		arg.Namespace,
-		arg.Line,
-		arg.Priority,
-		arg.TaskID,
-		arg.Lim,
-	)
-	var i PlaceInLineRow
-	err := row.Scan(
-		&i.Before,
-		&i.Held,
-		&i.Holders,
-		&i.Unstarted,
-		&i.NextTime,
-		&i.ReservedBy,
-	)
-	return i, err
-}
-
 const placeJobs = `-- name: PlaceJobs :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.task_id, item.waits_for, item.line, item.evaluated, item.keys
@@ -642,7 +497,15 @@ updated_jobs AS (
      AND j.namespace = ANY (ARRAY[input.namespace])
      AND j.process_id = input.process_id)
 UPDATE schedule s
-   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, '')
+   SET waits_for = input.waits_for::waits_for, line = NULLIF(input.line, ''),
+       round = CASE
+                 WHEN s.fairness_key IS NULL THEN 0
+                 WHEN s.waits_for = input.waits_for::waits_for
+                      AND (s.waits_for = 'place' OR s.line = input.line)
+                   THEN s.round
+                 ELSE next_round(s.namespace, input.waits_for::waits_for, s.job_name, input.line,
+                                 s.priority, s.fairness_key)
+               END
   FROM input
  WHERE s.namespace = ANY (ARRAY[input.namespace])
    AND s.process_id = input.process_id
@@ -897,10 +760,11 @@ WITH taken AS MATERIALIZED (
           WHERE s.namespace COLLATE "POSIX" = $5::text
             AND s.waits_for = 'constraint'
             AND s.line = item.line
-          ORDER BY s.priority, s.task_id LIMIT item.room FOR NO KEY UPDATE SKIP LOCKED) waiting
+          ORDER BY s.priority, s.round, s.task_id LIMIT item.room
+            FOR NO KEY UPDATE SKIP LOCKED) waiting
        LIMIT $6::int) candidate
    CROSS JOIN LATERAL (
-     SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+     SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
       WHERE j.namespace = $5::text
         AND j.process_id = candidate.process_id
       LIMIT 1) job),
@@ -908,7 +772,12 @@ all_alone AS MATERIALIZED (
   SELECT bool_and(taken.alone) AS given FROM taken),
 updated_schedule AS (
   UPDATE schedule s
-     SET waits_for = 'place'
+     SET waits_for = 'place',
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'place', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM taken
    WHERE (SELECT all_alone.given FROM all_alone)
      AND s.namespace = ANY (ARRAY[taken.namespace])
@@ -962,10 +831,10 @@ type TakeLinesRow struct {
 	Tags           json.RawMessage
 }
 
-// TakeLines takes the first rows of keys, up to the room of each, by priority, then age. It skips
-// locked rows. The lock of the row is sufficient, and processes is not read, because a change of a
-// job's status also changes or deletes its row in schedule. The data for constraints is read only
-// for jobs that must be evaluated again.
+// TakeLines takes the first rows of keys, up to the room of each, by priority, then round, then
+// age. It skips locked rows. The lock of the row is sufficient, and processes is not read, because
+// a change of a job's status also changes or deletes its row in schedule. The data for constraints
+// is read only for jobs that must be evaluated again.
 //
 // keys: the keys of a job that needs only the key of its line, as in jobs.constraint_keys; ” for
 // line ”. If all rows are such jobs, there is room for each, and all get their key and a slot here

@@ -136,7 +136,7 @@ updated_job_places AS (
          failure = job.failures->-1->'failure', attempts = coalesce(task.attempt, 0)
     FROM decided
     LEFT JOIN LATERAL (
-      SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+      SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
        WHERE j.namespace = decided.namespace
          AND j.process_id = decided.member_id
        LIMIT 1) job ON true

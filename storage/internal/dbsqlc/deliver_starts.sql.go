@@ -128,7 +128,12 @@ decided AS MATERIALIZED (
           AND (numbered.namespace, numbered.process_id) IN (
             SELECT inserted_processes.namespace, inserted_processes.process_id
               FROM inserted_processes)) AS created,
-         CASE WHEN numbered.later THEN 'scheduled' ELSE 'available' END AS state
+         CASE WHEN numbered.later THEN 'scheduled' ELSE 'available' END AS state,
+         CASE
+           WHEN numbered.later THEN 'time'
+           WHEN numbered.stale OR numbered.job ? 'line' THEN 'constraint'
+           ELSE 'place'
+         END::waits_for AS waits_for
     FROM numbered),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -154,30 +159,34 @@ inserted_job_events AS (
      AND decided.told),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
-                    constraint_keys, unique_key)
+                    constraint_keys, unique_key, fairness_key)
   SELECT namespace, process_id, job->>'name',
          (job->>'timeoutUs')::bigint * interval '1 microsecond', job->'tags', job->'options',
          (job->>'constraintsVersion')::bigint, job->'constraintKeys',
-         CASE WHEN (job->>'uniqueTtlUs')::bigint > 0 THEN job->>'uniqueKey' END
+         CASE WHEN (job->>'uniqueTtlUs')::bigint > 0 THEN job->>'uniqueKey' END,
+         job->>'fairnessKey'
     FROM decided
    WHERE created
      AND job IS NOT NULL),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, context, job_name, line, taker, start_deadline)
-  SELECT namespace, process_id, new_task_id, 'INIT',
-         CASE
-           WHEN later THEN 'time'
-           WHEN stale OR job ? 'line' THEN 'constraint'
-           ELSE 'place'
-         END::waits_for,
+                        scheduled_time, args, context, job_name, line, taker, start_deadline,
+                        fairness_key, round)
+  SELECT namespace, process_id, new_task_id, 'INIT', waits_for,
          coalesce((job->>'priority')::int, 0),
          CASE WHEN later THEN start_time ELSE statement_timestamp() END,
          args, context, job->>'name',
          CASE WHEN stale THEN '' ELSE job->>'line' END,
          CASE WHEN job->'options' ? 'workers' THEN '~' ELSE job->>'taker' END,
          CASE WHEN later THEN start_time ELSE statement_timestamp() END
-           + (job->'options'->>'startDeadline')::interval
+           + (job->'options'->>'startDeadline')::interval,
+         job->>'fairnessKey',
+         CASE
+           WHEN (job ? 'fairnessKey') IS NOT TRUE THEN 0
+           ELSE next_round(namespace, waits_for, job->>'name',
+                           CASE WHEN stale THEN '' ELSE job->>'line' END,
+                           coalesce((job->>'priority')::int, 0), job->>'fairnessKey')
+         END
     FROM decided WHERE created),
 updated_job_keys AS (
   UPDATE job_keys k

@@ -37,6 +37,10 @@ inserted_events AS (
 UPDATE schedule s
    SET waits_for = CASE WHEN s.line IS NOT NULL THEN 'constraint' ELSE 'place' END::waits_for,
        line = CASE WHEN s.line IS NOT NULL THEN '' END,
+       round = CASE
+                 WHEN s.line IS NOT NULL THEN 0
+                 ELSE next_round(s.namespace, 'place', s.job_name, NULL, s.priority, s.fairness_key)
+               END,
        scheduled_time = statement_timestamp()
   FROM waiting w
  WHERE s.namespace = w.namespace

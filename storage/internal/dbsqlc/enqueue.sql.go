@@ -14,7 +14,7 @@ import (
 
 const enqueueJobs = `-- name: EnqueueJobs :many
 WITH input AS MATERIALIZED (
-  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.run_time, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
+  SELECT item.ord, item.namespace, item.process_id, item.name, item.args, item.context, item.metadata, item.tags, item.options, item.idempotency_key, item.request_id, item.fingerprint, item.priority, item.start_time, item.timeout_us, item.unique_key, item.unique_ttl_us, item.unique_waiting, item.constraints_version, item.constraint_keys, item.line, item.actor, item.mode, item.grouped, item.delay_us, item.fairness_key, item.run_time, request.process_id AS twin_process_id, request.task_id AS twin_task_id,
          request.fingerprint AS twin_fingerprint,
          CASE WHEN request.task_id IS NULL THEN holder.process_id END AS holder,
          request.task_id IS NULL
@@ -29,7 +29,7 @@ WITH input AS MATERIALIZED (
              SELECT s.version FROM constraint_sets s WHERE s.namespace = item.namespace),
                         0) <> item.constraints_version AS stale
     FROM (
-      SELECT job.ord, job.namespace, job.process_id, job.name, job.args, job.context, job.metadata, job.tags, job.options, job.idempotency_key, job.request_id, job.fingerprint, job.priority, job.start_time, job.timeout_us, job.unique_key, job.unique_ttl_us, job.unique_waiting, job.constraints_version, job.constraint_keys, job.line, job.actor, job.mode, job.grouped, job.delay_us,
+      SELECT job.ord, job.namespace, job.process_id, job.name, job.args, job.context, job.metadata, job.tags, job.options, job.idempotency_key, job.request_id, job.fingerprint, job.priority, job.start_time, job.timeout_us, job.unique_key, job.unique_ttl_us, job.unique_waiting, job.constraints_version, job.constraint_keys, job.line, job.actor, job.mode, job.grouped, job.delay_us, job.fairness_key,
              CASE
                WHEN job.delay_us > 0
                  THEN statement_timestamp() + job.delay_us * interval '1 microsecond'
@@ -46,11 +46,11 @@ WITH input AS MATERIALIZED (
                unnest($18::bool[]), unnest($19::bigint[]),
                unnest($20::text[]), unnest($21::text[]),
                unnest($22::text[]), unnest($23::int[]), unnest($24::bool[]),
-               unnest($25::bigint[]))
+               unnest($25::bigint[]), unnest($26::text[]))
              AS job(ord, namespace, process_id, name, args, context, metadata, tags, options,
                     idempotency_key, request_id, fingerprint, priority, start_time, timeout_us,
                     unique_key, unique_ttl_us, unique_waiting, constraints_version, constraint_keys,
-                    line, actor, mode, grouped, delay_us)) item
+                    line, actor, mode, grouped, delay_us, fairness_key)) item
     LEFT JOIN LATERAL (
       SELECT q.request_id, q.namespace, q.process_id, q.task_id, q.fingerprint, q.created_time FROM requests q
        WHERE item.idempotency_key <> ''
@@ -105,14 +105,19 @@ updated_status_counts AS (
    ORDER BY inserted_processes.namespace
   ON CONFLICT (namespace, lane, status) DO UPDATE SET n = status_counts.n + excluded.n),
 decided AS MATERIALIZED (
-  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.run_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
+  SELECT input.ord, input.namespace, input.process_id, input.name, input.args, input.context, input.metadata, input.tags, input.options, input.idempotency_key, input.request_id, input.fingerprint, input.priority, input.start_time, input.timeout_us, input.unique_key, input.unique_ttl_us, input.unique_waiting, input.constraints_version, input.constraint_keys, input.line, input.actor, input.mode, input.grouped, input.delay_us, input.fairness_key, input.run_time, input.twin_process_id, input.twin_task_id, input.twin_fingerprint, input.holder, input.again, input.task_id, input.scheduled_time, input.stale,
          ((input.namespace, input.process_id) IN (
            SELECT inserted_processes.namespace, inserted_processes.process_id
              FROM inserted_processes)) AS created,
          CASE
            WHEN input.run_time > statement_timestamp() THEN 'scheduled'
            ELSE 'available'
-         END AS state
+         END AS state,
+         CASE
+           WHEN input.run_time > statement_timestamp() THEN 'time'
+           WHEN input.stale OR input.line <> '' THEN 'constraint'
+           ELSE 'place'
+         END::waits_for AS waits_for
     FROM input),
 updated_job_counts AS (
   INSERT INTO job_counts (namespace, name, state, n)
@@ -132,26 +137,28 @@ inserted_job_events AS (
      AND decided.mode = 2),
 inserted_jobs AS (
   INSERT INTO jobs (namespace, process_id, name, timeout, tags, options, constraints_version,
-                    constraint_keys, unique_key)
+                    constraint_keys, unique_key, fairness_key)
   SELECT namespace, process_id, name, timeout_us * interval '1 microsecond',
          NULLIF(tags, '')::jsonb, NULLIF(options, '')::jsonb, NULLIF(constraints_version, 0),
          NULLIF(constraint_keys, '')::jsonb,
-         CASE WHEN unique_ttl_us > 0 THEN unique_key END
+         CASE WHEN unique_ttl_us > 0 THEN unique_key END,
+         CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END
     FROM decided WHERE created),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, idempotency_key, args, context, job_name, line, taker,
-                        start_deadline)
-  SELECT namespace, process_id, task_id, 'INIT',
-         CASE
-           WHEN run_time > statement_timestamp() THEN 'time'
-           WHEN stale OR line <> '' THEN 'constraint'
-           ELSE 'place'
-         END::waits_for,
-         priority, scheduled_time, NULLIF(idempotency_key, ''), args, context, name,
+                        start_deadline, fairness_key, round)
+  SELECT namespace, process_id, task_id, 'INIT', waits_for, priority, scheduled_time,
+         NULLIF(idempotency_key, ''), args, context, name,
          CASE WHEN stale THEN '' ELSE NULLIF(line, '') END,
          CASE WHEN grouped THEN '~' END,
-         scheduled_time + (NULLIF(options, '')::jsonb->>'startDeadline')::interval
+         scheduled_time + (NULLIF(options, '')::jsonb->>'startDeadline')::interval,
+         CASE WHEN fairness_key <> '' THEN substr(fairness_key, 2) END,
+         CASE
+           WHEN fairness_key = '' THEN 0
+           ELSE next_round(namespace, waits_for, name, CASE WHEN stale THEN '' ELSE line END,
+                           priority, substr(fairness_key, 2))
+         END
     FROM decided WHERE created),
 updated_job_keys AS (
   UPDATE job_keys k
@@ -213,6 +220,7 @@ type EnqueueJobsParams struct {
 	Modes               []int32
 	Groupeds            []bool
 	DelaysUs            []int64
+	FairnessKeys        []string
 }
 
 type EnqueueJobsRow struct {
@@ -229,10 +237,11 @@ type EnqueueJobsRow struct {
 // unique_waiting, only by a job that has not started.
 //
 // A job that needs keys of constraints waits for the first of them. It was evaluated under
-// constraints_version; if the constraints have changed, it waits to be evaluated again. The request
-// of a twin is stored without a task: it has no task of its own, and that of the other job may be
-// deleted before the key. outcome: enqueued, twin (another job has the unique key; process_id is
-// that job), again, replayed, mismatch, exists.
+// constraints_version; if the constraints have changed, it waits to be evaluated again.
+// fairness_key is = and the key, or empty if the namespace has none. The request of a twin is
+// stored without a task: it has no task of its own, and that of the other job may be deleted before
+// the key. outcome: enqueued, twin (another job has the unique key; process_id is that job), again,
+// replayed, mismatch, exists.
 // The row comparison is a hashed subplan. A join of two CTEs would be a nested loop with quadratic
 // cost.
 func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParams) ([]EnqueueJobsRow, error) {
@@ -262,6 +271,7 @@ func (q *Queries) EnqueueJobs(ctx context.Context, db DBTX, arg EnqueueJobsParam
 		arg.Modes,
 		arg.Groupeds,
 		arg.DelaysUs,
+		arg.FairnessKeys,
 	)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ WITH input AS MATERIALIZED (
                     unnest($6::bool[]), unnest($7::bigint[]), unnest($8::int[]))
          AS item(namespace, process_id, outcome, failure, detail, kept, ttl_us, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.ctid FROM schedule s
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_type = 'INIT'
@@ -330,7 +330,7 @@ SELECT input.namespace, input.process_id, 'start', input.namespace, input.job_id
       AND p.process_id = input.job_id
     LIMIT 1) process
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
     WHERE j.namespace = input.namespace
       AND j.process_id = input.job_id
     LIMIT 1) job
@@ -472,7 +472,7 @@ WITH input AS MATERIALIZED (
                     unnest($3::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.ctid FROM schedule s
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.taker = '~'

@@ -333,7 +333,7 @@ SELECT oldest.namespace, oldest.job_name::text AS name,
           AND s.job_name IS NOT NULL
           AND s.job_name = priorities.job_name
           AND s.priority = priorities.priority
-        ORDER BY s.task_id LIMIT $1::int) oldest_task
+        ORDER BY s.round, s.task_id LIMIT $1::int) oldest_task
     UNION ALL
     SELECT lines.namespace, oldest_task.job_name, oldest_task.scheduled_time
       FROM lines
@@ -343,7 +343,7 @@ SELECT oldest.namespace, oldest.job_name::text AS name,
         WHERE s.namespace COLLATE "POSIX" = lines.namespace
           AND s.waits_for = 'constraint'
           AND s.line = lines.line
-        ORDER BY s.priority, s.task_id LIMIT $1::int) oldest_task) oldest
+        ORDER BY s.priority, s.round, s.task_id LIMIT $1::int) oldest_task) oldest
  GROUP BY oldest.namespace, oldest.job_name
 `
 

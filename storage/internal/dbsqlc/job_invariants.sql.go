@@ -128,11 +128,12 @@ WITH found AS (
                 pg_snapshot_xmax(pg_current_snapshot()))
     FROM job_events v WHERE v.xid > pg_snapshot_xmax(pg_current_snapshot())
   UNION ALL
-  -- job_has_row: a process has a row in jobs if and only if its kind is job, and its waiting task
-  -- has the name of the job.
+  -- job_has_row: a process has a row in jobs if and only if its kind is job. Its waiting task has
+  -- the name and the fairness key of the job, and has a round only if there is such a key.
   SELECT 'job_has_row', coalesce(j.namespace, p.namespace), coalesce(j.process_id, p.process_id),
-         format('kind %L, row of jobs %s, queue %L',
-                p.kind, coalesce(j.name, 'missing'), s.job_name)
+         format('kind %L, row of jobs %s, queue %L, fairness keys %L and %L, round %s',
+                p.kind, coalesce(j.name, 'missing'), s.job_name, j.fairness_key, s.fairness_key,
+                s.round)
     FROM (
       SELECT namespace, process_id, status, previous_status, status_changed_time, attention, attention_time, detail, corrupted_by, last_event_id, kind, created_time, removed_time, aux_state, metadata, cancel_requested_time, cancel_reason, cancel_deadline, first_event_id, history_restarted_time, ctid FROM processes
        WHERE kind = 'job'
@@ -145,7 +146,9 @@ WITH found AS (
      AND s.process_id = p.process_id
    WHERE (j.name IS NULL
           OR p.kind IS NULL
-          OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name)
+          OR s.task_id IS NOT NULL AND s.job_name IS DISTINCT FROM j.name
+          OR s.fairness_key <> j.fairness_key
+          OR s.round > 0 AND (s.fairness_key IS NULL OR j.fairness_key IS NULL))
      AND NOT EXISTS (
        SELECT 1 FROM processes q
         WHERE q.namespace = j.namespace

@@ -101,6 +101,7 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
        coalesce(task.task_id, 0)::bigint AS task_id, coalesce(task.attempt, 0)::int AS attempt,
        coalesce(task.priority, 0)::int AS priority, coalesce(task.place, '')::text AS place,
        coalesce(task.waits_for::text, '')::text AS waits_for, coalesce(task.line, '')::text AS line,
+       coalesce(task.round, 0)::bigint AS round, job.fairness_key,
        coalesce(task.taker = '~', false)::bool AS grouped, members.runs::jsonb AS runs,
        coalesce(task.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
        task.running_time, task.finished_time, task.args
@@ -112,15 +113,15 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
    AND p.removed_time IS NULL
    AND p.kind = 'job'
  CROSS JOIN LATERAL (
-   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+   SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
     WHERE j.namespace = item.namespace
       AND j.process_id = item.process_id
     LIMIT 1) job
   LEFT JOIN LATERAL (
-    SELECT any_task.task_id, any_task.attempt, any_task.priority, any_task.place, any_task.waits_for, any_task.line, any_task.taker, any_task.scheduled_time, any_task.running_time, any_task.finished_time, any_task.args, any_task.fencing_token, any_task.worker_id FROM (
+    SELECT any_task.task_id, any_task.attempt, any_task.priority, any_task.place, any_task.waits_for, any_task.line, any_task.round, any_task.taker, any_task.scheduled_time, any_task.running_time, any_task.finished_time, any_task.args, any_task.fencing_token, any_task.worker_id FROM (
       (
-        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.taker,
-               s.scheduled_time, NULL::timestamptz AS running_time,
+        SELECT s.task_id, s.attempt, s.priority, 'schedule' AS place, s.waits_for, s.line, s.round,
+               s.taker, s.scheduled_time, NULL::timestamptz AS running_time,
                NULL::timestamptz AS finished_time, s.args, NULL::bigint AS fencing_token,
                NULL AS worker_id
           FROM schedule s
@@ -129,16 +130,16 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND s.task_type = 'INIT'
          LIMIT 1)
       UNION ALL (
-        SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, r.scheduled_time,
-               r.running_time, NULL, r.args, r.fencing_token, NULL
+        SELECT r.task_id, r.attempt, r.priority, 'running', NULL, NULL, NULL, NULL,
+               r.scheduled_time, r.running_time, NULL, r.args, r.fencing_token, NULL
           FROM running r
          WHERE r.namespace = item.namespace
            AND r.process_id = item.process_id
            AND r.task_type = 'INIT'
          LIMIT 1)
       UNION ALL (
-        SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, k.scheduled_time,
-               k.running_time, k.finished_time, k.args, NULL, k.worker_id
+        SELECT k.task_id, k.attempt, k.priority, 'tasks', NULL, NULL, NULL, NULL,
+               k.scheduled_time, k.running_time, k.finished_time, k.args, NULL, k.worker_id
           FROM tasks k
          WHERE k.namespace = item.namespace
            AND k.process_id = item.process_id
@@ -247,6 +248,8 @@ type GetJobsRow struct {
 	Place               string
 	WaitsFor            string
 	Line                string
+	Round               int64
+	FairnessKey         *string
 	Grouped             bool
 	Runs                json.RawMessage
 	ScheduledTime       time.Time
@@ -295,6 +298,8 @@ func (q *Queries) GetJobs(ctx context.Context, db DBTX, arg GetJobsParams) ([]Ge
 			&i.Place,
 			&i.WaitsFor,
 			&i.Line,
+			&i.Round,
+			&i.FairnessKey,
 			&i.Grouped,
 			&i.Runs,
 			&i.ScheduledTime,

@@ -227,7 +227,7 @@ SELECT ended_task.task_type, (ended_task.status = 'FINISHED')::bool AS finished,
        AND p.process_id = ended_task.process_id
      LIMIT 1) process ON true
   LEFT JOIN LATERAL (
-    SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached FROM jobs j
+    SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
      WHERE j.namespace = ended_task.namespace
        AND j.process_id = ended_task.process_id
      LIMIT 1) job ON true

@@ -50,7 +50,7 @@ SELECT coalesce(sum(timers.n), 0)::bigint AS time, coalesce(sum(ready.n), 0)::bi
        SELECT 1 FROM schedule s
         WHERE s.namespace COLLATE "POSIX" = item.namespace
           AND s.waits_for = 'place'
-        ORDER BY s.priority, s.task_id LIMIT $2::int) waiting) ready
+        ORDER BY s.priority, s.round, s.task_id LIMIT $2::int) waiting) ready
  CROSS JOIN LATERAL (
    SELECT count(*) FILTER (WHERE waiting.waits_for = 'process') AS process,
           count(*) FILTER (WHERE waiting.waits_for = 'operator') AS operator,

@@ -86,7 +86,7 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 
 const poll = `-- name: Poll :many
 WITH found AS MATERIALIZED (
-  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, nextval('fencing_tokens') AS fencing_token, target.mode,
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.round, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, nextval('fencing_tokens') AS fencing_token, target.mode,
          uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
@@ -102,10 +102,10 @@ WITH found AS MATERIALIZED (
          AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
-     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
+     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.round, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
          FROM schedule s
@@ -124,13 +124,13 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
-     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time FROM (
+     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.round, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time
          FROM schedule s
@@ -146,7 +146,7 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job) candidate
     LEFT JOIN LATERAL (
       SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
@@ -181,10 +181,10 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, candidate.task_id LIMIT $9::int),
+   ORDER BY candidate.priority, candidate.round, candidate.task_id LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),
@@ -295,12 +295,12 @@ type PollRow struct {
 	Progress          json.RawMessage
 }
 
-// Poll leases tasks that wait for a slot to a worker, by priority, then age, at most lim in all. It
-// takes jobs of the given names or, if job_name is empty, all tasks that the engine does not run
-// itself; with jobs_only, only jobs. The locked rows carry the whole condition, as in SearchCalls.
-// A worker must send at least two heartbeats per lease, and one within half of the timeout. A lease
-// that was never renewed expires after two intervals: its response may have been lost. Poll does
-// not see places of groups: see PollGroups.
+// Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
+// then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
+// tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
+// whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
+// within half of the timeout. A lease that was never renewed expires after two intervals: its
+// response may have been lost. Poll does not see places of groups: see PollGroups.
 // A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow, error) {
 	rows, err := db.Query(ctx, poll,
@@ -410,7 +410,12 @@ released AS (
                         THEN least(queue_priority(s.namespace, s.process_id), s.priority)
                       ELSE s.priority
                     END,
-         own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END
+         own_priority = CASE WHEN s.job_name IS NULL THEN coalesce(s.own_priority, s.priority) END,
+         round = CASE
+                   WHEN s.fairness_key IS NULL THEN 0
+                   ELSE next_round(s.namespace, 'place', s.job_name, s.line, s.priority,
+                                   s.fairness_key)
+                 END
     FROM first_due
    WHERE s.namespace = ANY (ARRAY[first_due.namespace])
      AND s.process_id = first_due.process_id

@@ -15,7 +15,7 @@ import (
 
 const pollGroups = `-- name: PollGroups :many
 WITH found AS MATERIALIZED (
-  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, candidate.job_id, candidate.taker, candidate.named, nextval('fencing_tokens') AS fencing_token, target.mode,
+  SELECT candidate.namespace, candidate.process_id, candidate.task_id, candidate.task_type, candidate.attempt, candidate.priority, candidate.own_priority, candidate.scheduled_time, candidate.retry_interval, candidate.timer_name, candidate.history_range, candidate.idempotency_key, candidate.args, candidate.context, candidate.child, candidate.job_name, candidate.round, candidate.status, candidate.previous_status, candidate.status_changed_time, candidate.detail, candidate.corrupted_by, candidate.aux_state, candidate.metadata, candidate.last_event_id, candidate.first_event_id, candidate.kind, candidate.created_time, candidate.job_id, candidate.taker, candidate.named, nextval('fencing_tokens') AS fencing_token, target.mode,
          uuid_send(gen_random_uuid()) AS salt, job.job, job.progress, lease.lease_us,
          coalesce(job.timeout_us, target.step_timeout_us) AS timeout_us,
          least(coalesce(job.beat_us, lease.lease_us / 3), lease.lease_us / 2,
@@ -31,10 +31,10 @@ WITH found AS MATERIALIZED (
          AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
-     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time, any_task.job_id, any_task.taker, any_task.named FROM (
+     SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.round, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time, any_task.job_id, any_task.taker, any_task.named FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
               NULL::text AS job_id, NULL::text AS taker, false AS named
@@ -54,13 +54,13 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
-     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time, named_job.job_id, named_job.taker, named_job.named FROM (
+     SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.round, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time, named_job.job_id, named_job.taker, named_job.named FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
               NULL::text AS job_id, NULL::text AS taker, false AS named
@@ -77,13 +77,13 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job
      UNION ALL
-     SELECT own_place.namespace, own_place.process_id, own_place.task_id, own_place.task_type, own_place.attempt, own_place.priority, own_place.own_priority, own_place.scheduled_time, own_place.retry_interval, own_place.timer_name, own_place.history_range, own_place.idempotency_key, own_place.args, own_place.context, own_place.child, own_place.job_name, own_place.status, own_place.previous_status, own_place.status_changed_time, own_place.detail, own_place.corrupted_by, own_place.aux_state, own_place.metadata, own_place.last_event_id, own_place.first_event_id, own_place.kind, own_place.created_time, own_place.job_id, own_place.taker, own_place.named FROM (
+     SELECT own_place.namespace, own_place.process_id, own_place.task_id, own_place.task_type, own_place.attempt, own_place.priority, own_place.own_priority, own_place.scheduled_time, own_place.retry_interval, own_place.timer_name, own_place.history_range, own_place.idempotency_key, own_place.args, own_place.context, own_place.child, own_place.job_name, own_place.round, own_place.status, own_place.previous_status, own_place.status_changed_time, own_place.detail, own_place.corrupted_by, own_place.aux_state, own_place.metadata, own_place.last_event_id, own_place.first_event_id, own_place.kind, own_place.created_time, own_place.job_id, own_place.taker, own_place.named FROM (
        SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
               s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-              s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+              s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
               p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
               p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time, lease.job_id,
               s.taker, true AS named
@@ -112,12 +112,12 @@ WITH found AS MATERIALIZED (
         ORDER BY s.priority, s.task_id LIMIT $9::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_place
      UNION ALL
-     SELECT open_place.namespace, open_place.process_id, open_place.task_id, open_place.task_type, open_place.attempt, open_place.priority, open_place.own_priority, open_place.scheduled_time, open_place.retry_interval, open_place.timer_name, open_place.history_range, open_place.idempotency_key, open_place.args, open_place.context, open_place.child, open_place.job_name, open_place.status, open_place.previous_status, open_place.status_changed_time, open_place.detail, open_place.corrupted_by, open_place.aux_state, open_place.metadata, open_place.last_event_id, open_place.first_event_id, open_place.kind, open_place.created_time, open_place.job_id, open_place.taker, open_place.named FROM (
-       SELECT DISTINCT ON (place_candidate.job_id) place_candidate.namespace, place_candidate.process_id, place_candidate.task_id, place_candidate.task_type, place_candidate.attempt, place_candidate.priority, place_candidate.own_priority, place_candidate.scheduled_time, place_candidate.retry_interval, place_candidate.timer_name, place_candidate.history_range, place_candidate.idempotency_key, place_candidate.args, place_candidate.context, place_candidate.child, place_candidate.job_name, place_candidate.status, place_candidate.previous_status, place_candidate.status_changed_time, place_candidate.detail, place_candidate.corrupted_by, place_candidate.aux_state, place_candidate.metadata, place_candidate.last_event_id, place_candidate.first_event_id, place_candidate.kind, place_candidate.created_time, place_candidate.job_id, place_candidate.taker, place_candidate.named
+     SELECT open_place.namespace, open_place.process_id, open_place.task_id, open_place.task_type, open_place.attempt, open_place.priority, open_place.own_priority, open_place.scheduled_time, open_place.retry_interval, open_place.timer_name, open_place.history_range, open_place.idempotency_key, open_place.args, open_place.context, open_place.child, open_place.job_name, open_place.round, open_place.status, open_place.previous_status, open_place.status_changed_time, open_place.detail, open_place.corrupted_by, open_place.aux_state, open_place.metadata, open_place.last_event_id, open_place.first_event_id, open_place.kind, open_place.created_time, open_place.job_id, open_place.taker, open_place.named FROM (
+       SELECT DISTINCT ON (place_candidate.job_id) place_candidate.namespace, place_candidate.process_id, place_candidate.task_id, place_candidate.task_type, place_candidate.attempt, place_candidate.priority, place_candidate.own_priority, place_candidate.scheduled_time, place_candidate.retry_interval, place_candidate.timer_name, place_candidate.history_range, place_candidate.idempotency_key, place_candidate.args, place_candidate.context, place_candidate.child, place_candidate.job_name, place_candidate.round, place_candidate.status, place_candidate.previous_status, place_candidate.status_changed_time, place_candidate.detail, place_candidate.corrupted_by, place_candidate.aux_state, place_candidate.metadata, place_candidate.last_event_id, place_candidate.first_event_id, place_candidate.kind, place_candidate.created_time, place_candidate.job_id, place_candidate.taker, place_candidate.named
          FROM (
            SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt, s.priority,
                   s.own_priority, s.scheduled_time, s.retry_interval, s.timer_name, s.history_range,
-                  s.idempotency_key, s.args, s.context, s.child, s.job_name, p.status,
+                  s.idempotency_key, s.args, s.context, s.child, s.job_name, s.round, p.status,
                   p.previous_status, p.status_changed_time, p.detail, p.corrupted_by, p.aux_state,
                   p.metadata, p.last_event_id, p.first_event_id, p.kind, p.created_time,
                   place.job_id, s.taker, g.worker_ids IS NOT NULL AS named
@@ -173,11 +173,11 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, candidate.named DESC, candidate.task_id
+   ORDER BY candidate.priority, candidate.named DESC, candidate.round, candidate.task_id
    LIMIT $9::int),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.named, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
-    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.named, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.named, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+    SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.named, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
            sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
       FROM found f) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),

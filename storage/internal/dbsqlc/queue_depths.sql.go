@@ -43,7 +43,7 @@ SELECT item.namespace::text AS namespace, (ready.waiting + timers.waiting)::bigi
        SELECT s.scheduled_time FROM schedule s
         WHERE s.namespace COLLATE "POSIX" = item.namespace
           AND s.waits_for = 'place'
-        ORDER BY s.priority, s.task_id LIMIT $2::int) waiting) ready
+        ORDER BY s.priority, s.round, s.task_id LIMIT $2::int) waiting) ready
  CROSS JOIN LATERAL (
    SELECT count(*) AS waiting, min(waiting.scheduled_time) AS oldest
      FROM (

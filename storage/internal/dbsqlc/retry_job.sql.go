@@ -13,7 +13,7 @@ import (
 
 const cancelRetried = `-- name: CancelRetried :exec
 WITH input AS MATERIALIZED (
-  SELECT waiting.namespace, waiting.process_id, waiting.task_id, waiting.task_type, waiting.waits_for, waiting.attempt, waiting.priority, waiting.scheduled_time, waiting.fencing_token, waiting.retry_interval, waiting.timer_name, waiting.history_range, waiting.idempotency_key, waiting.failure, waiting.args, waiting.context, waiting.child, waiting.job_name, waiting.line, waiting.taker, waiting.own_priority, waiting.start_deadline, waiting.ctid, item.mode,
+  SELECT waiting.namespace, waiting.process_id, waiting.task_id, waiting.task_type, waiting.waits_for, waiting.attempt, waiting.priority, waiting.scheduled_time, waiting.fencing_token, waiting.retry_interval, waiting.timer_name, waiting.history_range, waiting.idempotency_key, waiting.failure, waiting.args, waiting.context, waiting.child, waiting.job_name, waiting.line, waiting.taker, waiting.own_priority, waiting.start_deadline, waiting.round, waiting.fairness_key, waiting.ctid, item.mode,
          CASE
            WHEN waiting.waits_for <> 'time' THEN 'available'
            WHEN waiting.attempt > 0 THEN 'retryable'
@@ -24,7 +24,7 @@ WITH input AS MATERIALIZED (
                     unnest($5::int[]))
          AS item(namespace, process_id, task_id, fencing_token, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.ctid FROM schedule s
+     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.task_id = item.task_id
@@ -202,7 +202,7 @@ updated_jobs AS (
    WHERE input.again
      AND j.namespace = ANY (ARRAY[input.namespace])
      AND j.process_id = input.process_id
-  RETURNING j.namespace, j.process_id, j.name, j.constraints_version,
+  RETURNING j.namespace, j.process_id, j.name, j.constraints_version, j.fairness_key,
             coalesce(j.options ? 'workers', false) AS grouped,
             (j.options->>'startDeadline')::interval AS start_deadline,
             CASE input.status
@@ -232,13 +232,19 @@ deleted_job_places AS (
      AND (l.state <> 'succeeded' OR input.clear_successes)),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
-                        scheduled_time, args, job_name, line, taker, start_deadline)
+                        scheduled_time, args, job_name, line, taker, start_deadline, fairness_key,
+                        round)
   SELECT input.namespace, input.process_id, nextval('task_ids'), 'INIT',
          CASE WHEN b.constraints_version IS NULL THEN 'place' ELSE 'constraint' END::waits_for,
          input.priority, statement_timestamp(), input.args, b.name,
          CASE WHEN b.constraints_version IS NOT NULL THEN '' END,
          CASE WHEN b.grouped THEN '~' END,
-         statement_timestamp() + b.start_deadline
+         statement_timestamp() + b.start_deadline,
+         b.fairness_key,
+         CASE
+           WHEN b.constraints_version IS NOT NULL THEN 0
+           ELSE next_round(input.namespace, 'place', b.name, NULL, input.priority, b.fairness_key)
+         END
     FROM input
    CROSS JOIN updated_jobs b)
 SELECT (CASE

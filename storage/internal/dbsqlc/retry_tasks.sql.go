@@ -12,7 +12,8 @@ import (
 const retryTasks = `-- name: RetryTasks :exec
 INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, attempt, priority,
                       scheduled_time, fencing_token, retry_interval, timer_name, history_range,
-                      idempotency_key, failure, args, context, child, job_name, start_deadline)
+                      idempotency_key, failure, args, context, child, job_name, start_deadline,
+                      fairness_key)
 SELECT r.namespace, r.process_id, r.task_id, r.task_type,
        CASE
          WHEN process.status = 'SUSPENDED' THEN 'operator'
@@ -29,28 +30,16 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type,
        r.fencing_token,
        CASE WHEN item.after_us > 0 THEN item.after_us * interval '1 microsecond' END,
        r.timer_name, r.history_range, r.idempotency_key, NULLIF(item.failure, '')::jsonb, r.args,
-       r.context, r.child,
+       r.context, r.child, job.name,
        CASE
-         WHEN process.kind = 'job'
-           THEN (
-             SELECT j.name FROM jobs j
-              WHERE j.namespace = item.namespace
-                AND j.process_id = item.process_id)
+         WHEN r.attempt = 1 AND NOT item.counted
+           THEN CASE
+                  WHEN item.after_us > 0
+                    THEN statement_timestamp() + item.after_us * interval '1 microsecond'
+                  ELSE r.scheduled_time
+                END + (job.options->>'startDeadline')::interval
        END,
-       CASE
-         WHEN process.kind = 'job'
-              AND r.attempt = 1
-              AND NOT item.counted
-           THEN (
-             SELECT CASE
-                      WHEN item.after_us > 0
-                        THEN statement_timestamp() + item.after_us * interval '1 microsecond'
-                      ELSE r.scheduled_time
-                    END + (j.options->>'startDeadline')::interval
-               FROM jobs j
-              WHERE j.namespace = item.namespace
-                AND j.process_id = item.process_id)
-       END
+       job.fairness_key
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                   unnest($3::bigint[]), unnest($4::bigint[]),
                   unnest($5::bigint[]), unnest($6::bool[]),
@@ -67,6 +56,13 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type,
     WHERE p.namespace = item.namespace
       AND p.process_id = item.process_id
     LIMIT 1) process
+  LEFT JOIN LATERAL (
+    SELECT j.name, j.options, j.fairness_key
+      FROM jobs j
+     WHERE process.kind = 'job'
+       AND j.namespace = item.namespace
+       AND j.process_id = item.process_id
+     LIMIT 1) job ON true
 `
 
 type RetryTasksParams struct {

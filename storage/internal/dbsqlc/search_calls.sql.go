@@ -30,7 +30,7 @@ SELECT EXISTS (
                          WHEN 'REPAIR' THEN 'ERROR'
                          ELSE 'RUNNING'
                        END::process_status
-      ORDER BY s.priority, s.task_id LIMIT 1) waiting)::bool AS calls_left
+      ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
 // CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
@@ -76,7 +76,7 @@ WITH found AS MATERIALIZED (
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.task_id LIMIT target.lim
+        ORDER BY s.priority, s.round, s.task_id LIMIT target.lim
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT own_task.namespace, own_task.process_id, own_task.task_id, own_task.task_type, own_task.attempt, own_task.priority, own_task.scheduled_time, own_task.retry_interval, own_task.timer_name, own_task.history_range, own_task.idempotency_key, own_task.args, own_task.context, own_task.child, own_task.job_name, own_task.status, own_task.previous_status, own_task.status_changed_time, own_task.detail, own_task.corrupted_by, own_task.aux_state, own_task.metadata, own_task.last_event_id, own_task.first_event_id, own_task.kind, own_task.created_time FROM (
@@ -216,14 +216,14 @@ type SearchCallsRow struct {
 	Job               []byte
 }
 
-// SearchCalls claims tasks that wait for a slot, by priority, then age. The locked rows carry the
-// whole condition: a row that was changed or is locked is skipped without waiting. own: take only
-// tasks that the engine itself runs in this namespace; workers take the others. crons: of those,
-// only crons. Claimed rows are deleted by key: a row that was changed after the snapshot of the
-// statement is locked and read in its current version, but a search by the old ctid would not find
-// it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
-// and PollGroups are nearly equal. They are separate, because each is a statement with a search by
-// one index, and SQL text cannot be shared.)
+// SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
+// age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
+// without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
+// the others. crons: of those, only crons. Claimed rows are deleted by key: a row that was changed
+// after the snapshot of the statement is locked and read in its current version, but a search by
+// the old ctid would not find it, and the task would be in both tables. (From claimed on,
+// SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
+// each is a statement with a search by one index, and SQL text cannot be shared.)
 // In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
 // first one.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {

@@ -169,7 +169,7 @@ deleted_schedule AS (
   DELETE FROM schedule s
    WHERE s.ctid = ANY (ARRAY(
      SELECT waiting_tasks.task_ctid FROM waiting_tasks WHERE waiting_tasks.status <> 'SUSPENDED'))
-  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.ctid),
+  RETURNING s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid),
 cancelled_tasks AS (
   INSERT INTO tasks (namespace, process_id, task_id, task_type, status, attempt, priority,
                      fencing_token, cancelled_by, scheduled_time, finished_time, retry_interval,

@@ -90,6 +90,22 @@ updated_processes AS (
 updated_schedule AS (
   UPDATE schedule s
      SET priority = CASE WHEN checked.sets_priority THEN checked.priority ELSE s.priority END,
+         round = CASE
+                   WHEN s.fairness_key IS NULL
+                        OR checked.sets_run_time
+                           AND (s.line IS NOT NULL OR checked.run_time > statement_timestamp())
+                        OR NOT checked.sets_run_time AND s.waits_for <> 'place'
+                     THEN 0
+                   WHEN s.waits_for = 'place'
+                        AND (NOT checked.sets_priority OR checked.priority = s.priority)
+                     THEN s.round
+                   ELSE next_round(s.namespace, 'place', s.job_name, NULL,
+                                   CASE
+                                     WHEN checked.sets_priority THEN checked.priority
+                                     ELSE s.priority
+                                   END,
+                                   s.fairness_key)
+                 END,
          scheduled_time = CASE
                             WHEN checked.sets_run_time
                               THEN greatest(checked.run_time, statement_timestamp())
@@ -189,6 +205,8 @@ type UpdateJobRow struct {
 // waits for a slot. It runs after LockProcesses. Nothing changes if run_time or args are set for a
 // running job, or for a group with members, because no task would wait with them. open: it has not
 // ended.
+// A job with a fairness key gets another round if it begins to wait for a slot, or waits for one
+// with another priority. In the line ”, it gets its round when it was evaluated.
 // The change also applies to the open members of a group.
 func (q *Queries) UpdateJob(ctx context.Context, db DBTX, arg UpdateJobParams) (UpdateJobRow, error) {
 	row := db.QueryRow(ctx, updateJob,

@@ -46,8 +46,13 @@ type namespacePutCmd struct {
 	ZombiePolicy string            `placeholder:"retry|error" help:"What happens to a task whose node has died. Default: retry."`
 	MaxAttempts  *int32            `placeholder:"N" help:"Maximum number of attempts of a timer or notification. Default: 3."`
 	RetryAfter   *time.Duration    `placeholder:"DURATION" help:"Wait before the second attempt. Default: 5s."`
-	Retention    *time.Duration    `placeholder:"DURATION" help:"How long ended processes are kept. Default: without limit."`
+	FairnessKey  *string           `placeholder:"CEL" help:"Jobs of the same priority take turns by the value of this expression, such as job.metadata.tenant."`
+	retentionFlags
+}
 
+// retentionFlags say how long processes are kept after their end.
+type retentionFlags struct {
+	Retention          *time.Duration `placeholder:"DURATION" help:"How long ended processes are kept. Default: without limit."`
 	FailedRetention    *time.Duration `placeholder:"DURATION" help:"How long failed jobs and runs are kept. Default: --retention."`
 	CancelledRetention *time.Duration `placeholder:"DURATION" help:"How long cancelled processes and jobs are kept. Default: --retention."`
 }
@@ -60,6 +65,7 @@ neither the file nor the flags contain are reset to their defaults.
     progressor namespace put orders --connect-url http://127.0.0.1:9000/process --encoding json
     progressor namespace put play --builtin orders --history-mode none
     progressor namespace put mail --pull --retention 24h --failed-retention 720h
+    progressor namespace put mail --pull --fairness-key job.metadata.tenant
     progressor namespace put orders -f orders.yaml
 
 To change one setting and keep the others, pass the output of get to put:
@@ -120,6 +126,7 @@ func (c *namespacePutCmd) apply(ns *progressorv1.Namespace) error {
 	cli.Set(&ns.MaxRunning, c.MaxRunning)
 	cli.Set(&ns.MaxBacklog, c.MaxBacklog)
 	cli.Set(&ns.MaxWaiting, c.MaxWaiting)
+	cli.Set(&ns.FairnessKey, c.FairnessKey)
 	if (c.MaxAttempts != nil || c.RetryAfter != nil) && ns.RetryPolicy == nil {
 		ns.RetryPolicy = &progressorv1.RetryPolicy{}
 	}
@@ -268,6 +275,7 @@ func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {
 		output.Field{"max waiting", number(ns.GetMaxWaiting())},
 		output.Field{"history mode", output.Enum(ns.GetHistoryMode())},
 		output.Field{"job events", output.Enum(ns.GetJobEvents())},
+		output.Field{"fairness key", output.OneLine(ns.GetFairnessKey())},
 		output.Field{"zombie policy", output.Enum(ns.GetZombiePolicy())},
 		output.Field{"retention", output.Duration(ns.GetRetention().AsDuration())},
 		output.Field{"  of failed", output.Duration(ns.GetFailedRetention().AsDuration())},

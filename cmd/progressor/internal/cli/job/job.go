@@ -262,6 +262,7 @@ func printJob(a *cli.App, j *progressorv1.Job) error {
 		output.Field{"progress", output.OneLine(output.ShowProgress(j.GetProgress()))},
 		output.Field{"args", output.Message(j.GetArgs(), output.CellLimit)},
 		output.Field{"options", output.Message(j.GetOptions(), 0)},
+		output.Field{"fairness key", output.OneLine(j.GetFairnessKey())},
 		output.Field{"result", output.Message(j.GetResult(), 0)},
 		output.Field{"created", output.Time(j.GetCreatedTime())},
 		output.Field{"not before", output.Time(j.GetRunTime())},

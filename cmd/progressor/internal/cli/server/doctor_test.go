@@ -43,7 +43,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	defer held.Rollback(t.Context())
 	for _, sql := range []string{
 		`DROP INDEX progressor.schedule_time`,
-		`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'progressor.schedule_place'::regclass`,
+		`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'progressor.schedule_rounds'::regclass`,
 		`INSERT INTO progressor.processes (namespace, process_id, status, last_event_id) VALUES ('n', 'p', ` +
 			`'RUNNING', 3)`,
 		`INSERT INTO progressor.nodes (address, version) VALUES ('here:1', 'v1')`,
@@ -67,7 +67,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	if r.Code != cli.ExitFailed || !strings.HasPrefix(r.Stderr, "progressor: doctor found ") {
 		t.Fatalf("code %d: %s", r.Code, r.Stderr)
 	}
-	clitest.WantLines(t, r.Stdout, "index schedule_time is missing", "index schedule_place is invalid. Next: REINDEX",
+	clitest.WantLines(t, r.Stdout, "index schedule_time is missing", "index schedule_rounds is invalid. Next: REINDEX",
 		": n/p: ",
 		" s: it holds back vacuum", "held by backend", "here:1 v1",
 		"2 nodes may open 100019 connections together, but PostgreSQL accepts ", "lower --db.scan-conns",

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/flow"
 	"github.com/progressor-engine/progressor/process"
@@ -28,7 +30,7 @@ func checkFile(f *configfile.File) error {
 	for _, ns := range f.Namespaces {
 		err := rpc.CheckRules(&progressorv1.PutNamespaceRequest{Namespace: ns.Namespace})
 		if err == nil {
-			err = node.CheckProcessor(ns.Namespace)
+			err = cmp.Or(node.CheckProcessor(ns.Namespace), jobs.CheckFairnessKey(ns.Namespace))
 		}
 		if err != nil {
 			return fmt.Errorf("configuration file %s: %w", f.Path, ns.Wrong("namespace", err))

@@ -340,8 +340,8 @@ export type UpdateJobRequest = Message<"progressor.v1.UpdateJobRequest"> & {
 
   /**
    * Fields of options: priority, max_retry, backoff, timeout, keep_result, result_ttl, run_time,
-   * tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval; and args, for the
-   * field below. An empty mask or another field fails with INVALID_ARGUMENT.
+   * tags, workers, metadata, cancel_grace, lease_duration, heartbeat_interval, start_deadline; and
+   * args, for the field below. An empty mask or another field fails with INVALID_ARGUMENT.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 4;
    */

@@ -1,0 +1,111 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it reads
+// a whole backlog.
+func (n planNode) sortsUnderLocks(locks bool) bool {
+	locks = locks || n.Type == "LockRows"
+	if locks && (n.Type == "Sort" || n.Type == "Incremental Sort") {
+		return true
+	}
+	for _, child := range n.Plans {
+		if child.sortsUnderLocks(locks) {
+			return true
+		}
+	}
+	return false
+}
+
+// fairBacklog stores 20,000 waiting jobs of 100 fairness keys, 200 of each.
+func (b *bench) fairBacklog() {
+	b.exec(`INSERT INTO processes (namespace, process_id, status, kind) SELECT 'shop', 'p' || n, 'INIT', 'job' FROM generate_series(0, 19999) n`)
+	b.exec(`INSERT INTO jobs (namespace, process_id, name, timeout, fairness_key) SELECT 'shop', 'p' || n, 'work', '1 s', 'k' || n % 100 FROM generate_series(0, 19999) n`)
+	b.exec(`INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, scheduled_time, job_name, fairness_key, round)
+		SELECT 'shop', 'p' || n, nextval('task_ids'), 'INIT', 'place', now(), 'work', 'k' || n % 100, n / 100 + 1 FROM generate_series(0, 19999) n`)
+	b.recount()
+}
+
+// Claims find the next jobs by one index, in the order of their rounds, without a sort. The round of
+// a new job is found with a few reads, however many jobs wait.
+func TestRoundsAreFoundByIndexes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	config, err := storage.HotConfig(b.dsn)
+	conn, err2 := pgx.ConnectConfig(t.Context(), must(t, config, err))
+	must(t, conn, err2)
+	defer conn.Close(context.Background())
+	look := func(when string) {
+		t.Helper()
+		for _, name := range []string{"Poll", "SearchCalls", "TakeLines"} {
+			if explain(t, conn, hotStatements()[name]).sortsUnderLocks(false) {
+				t.Errorf("%s, %s: it sorts all waiting jobs", name, when)
+			}
+		}
+	}
+	look("empty")
+	b.fairBacklog()
+	look("full")
+	b.exec("ANALYZE schedule")
+	look("analyzed")
+	for key, want := range map[string]int64{"k7": 201, "new": 1} {
+		var raw string
+		var round int64
+		const call = "SELECT next_round('shop', 'place', 'work', NULL, 0, $1)"
+		if err := conn.QueryRow(t.Context(), call, key).Scan(&round); err != nil || round != want {
+			t.Errorf("%s: round %d, %v, want %d", key, round, err, want)
+		}
+		if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+call, key).Scan(&raw); err != nil {
+			t.Fatal(err)
+		}
+		var plans []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		if err := json.Unmarshal([]byte(raw), &plans); err != nil {
+			t.Fatal(err)
+		}
+		if pages := plans[0].Plan.Hit + plans[0].Plan.Read; pages == 0 || pages > 30 {
+			t.Errorf("%s: %d pages were read", key, pages)
+		}
+	}
+}
+
+// A batch of jobs of one key gets one round after the other, although one statement stores it. A key
+// that has no waiting job joins the first round of its job name, or of all names if none waits.
+func TestRoundsOfABatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := func(id, name, fairnessKey string) *storage.NewJob {
+		return &storage.NewJob{Key: key(id), Name: name, Timeout: time.Second, FairnessKey: &fairnessKey}
+	}
+	batch := []*storage.NewJob{job("s1", "slow", "s")} // no worker takes it
+	for _, id := range []string{"a1", "a2", "a3", "b1", "a4", "b2"} {
+		batch = append(batch, job(id, "work", id[:1]))
+	}
+	_, err := b.EnqueueBatch(t.Context(), batch)
+	must(t, 0, err)
+	b.exec("DELETE FROM schedule WHERE process_id IN ('a1', 'a2', 'b1', 'b2')") // round 3 of work is the first one
+	for _, j := range []*storage.NewJob{job("b3", "work", "b"), job("b4", "work", "b"), job("c1", "other", "c"), job("a5", "other", "a")} {
+		_, err := b.Enqueue(j)
+		must(t, 0, err)
+	}
+	equal(t, "rounds", ask[map[string]int64](b, "SELECT jsonb_object_agg(process_id, round) FROM schedule"),
+		map[string]int64{"s1": 1, "a3": 3, "a4": 4, "b3": 3, "b4": 4, "c1": 1, "a5": 1})
+	b.exec("DELETE FROM processes")
+	b.exec("DELETE FROM jobs")
+	b.exec("DELETE FROM schedule")
+	b.exec("DELETE FROM job_events")
+	b.recount()
+}

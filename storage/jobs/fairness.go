@@ -1,0 +1,36 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// unkeyedLimit is how many messages for one process ID get a fairness key at once. Only the first
+// start of an ID creates a job.
+const unkeyedLimit = 100
+
+// KeyStarts stores the fairness keys of the jobs in messages for a process ID that have none.
+func KeyStarts(ctx context.Context, s *storage.Store, target process.Key, keyOf func(Subject) string) error {
+	a := dbsqlc.KeyStartsParams{Namespace: target.Namespace, ProcessID: target.ProcessID}
+	err := s.ReadOne(ctx, "read messages", func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().ReadUnkeyedStarts(ctx, db, dbsqlc.ReadUnkeyedStartsParams{
+			Namespace: target.Namespace, ProcessID: target.ProcessID, Lim: unkeyedLimit,
+		})
+		for _, r := range rows {
+			a.MessageIds = append(a.MessageIds, r.MessageID)
+			a.FairnessKeys = append(a.FairnessKeys, keyOf(Subject{
+				Name: r.Name, Args: r.Args, Metadata: r.Metadata, Tags: r.Tags, Priority: r.Priority,
+			}))
+		}
+		return err
+	})
+	if err != nil || len(a.MessageIds) == 0 {
+		return err
+	}
+	return s.Write(ctx, "store fairness keys", func(ctx context.Context, db storage.DB) error {
+		return dbsqlc.New().KeyStarts(ctx, db, a)
+	})
+}

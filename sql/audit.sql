@@ -1,8 +1,7 @@
 -- InsertAudits stores the commands of a flush that have changed their process. It runs after the
--- statements that execute them, in the same transaction. The row shows whether the command had an
--- effect: its status was changed, or it was removed, since the transaction began. (A command of the
--- same kind that another node executed in the same milliseconds looks the same; then both are
--- stored.)
+-- statements that execute them, in the same transaction. A command had an effect if the row of the
+-- process shows that its status was changed, or that it was removed, since the transaction began.
+-- (If two nodes execute the same command in the same milliseconds, both are stored.)
 -- name: InsertAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,

@@ -25,7 +25,7 @@ SELECT w.namespace::text AS namespace,
 
 -- DueTimers returns the namespaces with tasks that are due within a period, the time until the
 -- first one (µs, 0 if one is due), and the number of tasks that it has read. It reads at most lim
--- tasks, earliest first; if there are more, namespaces are missing. Namespaces with later tasks
+-- tasks, earliest first. If there are more, namespaces are missing. Namespaces with later tasks
 -- cost nothing.
 -- name: DueTimers :many
 WITH due_timers AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow; their snapshots then
+-- LockScope locks the rows of a dedupe key. EnterScope and LeaveScopes follow, so their snapshots
 -- contain the changes of all earlier holders.
 -- name: LockScope :exec
 SELECT pg_advisory_xact_lock(hashtextextended(

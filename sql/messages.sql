@@ -152,8 +152,7 @@ SELECT DISTINCT updated_messages.namespace, updated_messages.process_id
   FROM updated_messages;
 
 -- LockMessageKeys creates and locks the unique keys of jobs in messages, in order. DeliverStarts
--- follows; its snapshot then contains the changes of all earlier holders of a key. See
--- EnsureJobKeys.
+-- follows, so its snapshot contains the changes of all earlier holders of a key. See EnsureJobKeys.
 -- name: LockMessageKeys :exec
 INSERT INTO job_keys (namespace, unique_key)
 SELECT DISTINCT item.namespace, message.unique_key

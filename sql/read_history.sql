@@ -47,9 +47,9 @@ SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp", e
               LIMIT item.lim) measured) bounded
       WHERE bounded.total - bounded.size <= @max_bytes::bigint)) event;
 
--- ReadShortHistories returns short histories. An event of more than max_bytes comes without payload
--- and metadata; if it is needed, ReadHistories reads it, whose running total costs a fifth of its
--- time.
+-- ReadShortHistories returns short histories. It returns events of more than max_bytes without
+-- payload and metadata. If these are needed, the caller uses ReadHistories. That statement computes
+-- a running total, which costs a fifth of its time.
 -- name: ReadShortHistories :many
 SELECT item.ord::int AS ord, event.event_id, event.task_id, event."timestamp",
        (CASE WHEN size_limit.fits THEN event.metadata END)::jsonb AS metadata,

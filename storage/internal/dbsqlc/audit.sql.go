@@ -94,10 +94,9 @@ type InsertAuditsParams struct {
 }
 
 // InsertAudits stores the commands of a flush that have changed their process. It runs after the
-// statements that execute them, in the same transaction. The row shows whether the command had an
-// effect: its status was changed, or it was removed, since the transaction began. (A command of the
-// same kind that another node executed in the same milliseconds looks the same; then both are
-// stored.)
+// statements that execute them, in the same transaction. A command had an effect if the row of the
+// process shows that its status was changed, or that it was removed, since the transaction began.
+// (If two nodes execute the same command in the same milliseconds, both are stored.)
 func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsParams) error {
 	_, err := db.Exec(ctx, insertAudits,
 		arg.Namespaces,

@@ -94,8 +94,8 @@ type EndLateJobsRow struct {
 	TaskID    int64
 }
 
-// EndLateJobs ends jobs as FAILED that no attempt has begun. It runs after FindLateJobs. The
-// failure has the attempt 0. mode: which events the namespace keeps.
+// EndLateJobs ends jobs without an attempt as FAILED. It runs after FindLateJobs. The failure has
+// the attempt 0. mode defines which events the namespace keeps.
 func (q *Queries) EndLateJobs(ctx context.Context, db DBTX, arg EndLateJobsParams) ([]EndLateJobsRow, error) {
 	rows, err := db.Query(ctx, endLateJobs,
 		arg.Namespaces,

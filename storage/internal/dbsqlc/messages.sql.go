@@ -55,8 +55,7 @@ type LockMessageKeysParams struct {
 }
 
 // LockMessageKeys creates and locks the unique keys of jobs in messages, in order. DeliverStarts
-// follows; its snapshot then contains the changes of all earlier holders of a key. See
-// EnsureJobKeys.
+// follows, so its snapshot contains the changes of all earlier holders of a key. See EnsureJobKeys.
 func (q *Queries) LockMessageKeys(ctx context.Context, db DBTX, arg LockMessageKeysParams) error {
 	_, err := db.Exec(ctx, lockMessageKeys, arg.Namespaces, arg.ProcessIds, arg.Lim)
 	return err

@@ -163,9 +163,9 @@ type ReadShortHistoriesRow struct {
 	Payload   []byte
 }
 
-// ReadShortHistories returns short histories. An event of more than max_bytes comes without payload
-// and metadata; if it is needed, ReadHistories reads it, whose running total costs a fifth of its
-// time.
+// ReadShortHistories returns short histories. It returns events of more than max_bytes without
+// payload and metadata. If these are needed, the caller uses ReadHistories. That statement computes
+// a running total, which costs a fifth of its time.
 func (q *Queries) ReadShortHistories(ctx context.Context, db DBTX, arg ReadShortHistoriesParams) ([]ReadShortHistoriesRow, error) {
 	rows, err := db.Query(ctx, readShortHistories,
 		arg.Ords,

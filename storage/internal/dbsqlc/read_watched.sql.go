@@ -191,12 +191,12 @@ type ReadWatchedRow struct {
 }
 
 // ReadWatched returns the changes of watched processes, for all watchers of a node at once and from
-// one snapshot: each process that has changed (its last_event_id, its status_changed_time), or not
-// found, with the events after the last one of its watcher. A process without changes is missing.
-// For each watcher it returns at most lim events, until they exceed max_bytes, including the event
-// that exceeds it, and for all together until they exceed max_total; the others are read again. The
-// laterals end in LIMIT so that every process is found by its key, regardless of settings and
-// statistics.
+// one snapshot. It returns each process whose last_event_id or status_changed_time has changed, or
+// that was not found, with the events after the last one of its watcher. A process without changes
+// is missing. For each watcher it returns at most lim events, until they exceed max_bytes,
+// including the event that exceeds it. For all watchers together it returns events until they
+// exceed max_total. The next call returns the rest. The laterals end in LIMIT so that every process
+// is found by its key, regardless of settings and statistics.
 func (q *Queries) ReadWatched(ctx context.Context, db DBTX, arg ReadWatchedParams) ([]ReadWatchedRow, error) {
 	rows, err := db.Query(ctx, readWatched,
 		arg.Ords,

@@ -125,3 +125,16 @@ func TestDoctorFindsFailingRuns(t *testing.T) {
 				"such table. Next: progressor explain n "+id+"; look for the error")
 	}
 }
+
+// The age of the oldest xmin is in the singular or the plural.
+func TestXminHolder(t *testing.T) {
+	for want, holder := range map[string]*xminHolder{
+		"not held":                                 nil,
+		"1 transaction old, held by backend pid 7": {Age: 1, Kind: "backend", Who: "pid 7"},
+		"2 transactions old, held by slot s":       {Age: 2, Kind: "slot", Who: "s"},
+	} {
+		if got := holder.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

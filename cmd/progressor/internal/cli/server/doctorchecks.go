@@ -313,7 +313,8 @@ func (x *xminHolder) String() string {
 	if x == nil {
 		return "not held"
 	}
-	return fmt.Sprintf("%d transactions old, held by %s %s", x.Age, x.Kind, output.OneLine(x.Who))
+	age := output.Counted(int(x.Age), "transaction")
+	return fmt.Sprintf("%s old, held by %s %s", age, x.Kind, output.OneLine(x.Who))
 }
 
 func (e *examination) lookAtXmin(ctx context.Context, conn *pgx.Conn) error {

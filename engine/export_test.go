@@ -79,15 +79,15 @@ func (e *Engine) CollectionPasses(ctx context.Context) (passes int, err error) {
 	return passes, err
 }
 
-// Decide makes the node assume that a cron is deciding until decided is called.
+// Decide makes the node assume that an urgent task is running until decided is called.
 func (e *Engine) Decide() (decided func()) {
 	ns := e.registry.all()["ns"]
-	e.timers.cronsRun.Add(1)
-	ns.cronSlots.taken++
-	return sync.OnceFunc(func() { e.timers.cronEnded(ns) })
+	e.timers.urgentRunning.Add(1)
+	ns.urgentSlots.taken++
+	return sync.OnceFunc(func() { e.timers.urgentEnded(ns) })
 }
 
-// InLine returns the number of waiting targets of messages of crons.
+// InLine returns the number of waiting targets of messages of urgent tasks.
 func (e *Engine) InLine() int {
 	e.messages.mu.Lock()
 	defer e.messages.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 type Attempt struct {
 	claim    *storage.Claim
 	began    time.Time
+	urgent   bool // its messages wait until no urgent task is due
 	messages []storage.Message
 	effects  []storage.Effect
 	stored   []func()
@@ -45,10 +46,11 @@ func (a *Attempt) Stored(then func()) { a.stored = append(a.stored, then) }
 // internalAttempt returns the Attempt of a claim whose kind has a processor, or nil for other
 // claims.
 func (e *Engine) internalAttempt(c *storage.Claim) *Attempt {
-	if e.kinds[c.Kind].Processor == nil {
+	k := e.kinds[c.Kind]
+	if k.Processor == nil {
 		return nil
 	}
-	return &Attempt{claim: c, began: time.Now()}
+	return &Attempt{claim: c, began: time.Now(), urgent: k.Urgent != nil}
 }
 
 func (a *Attempt) in(ctx context.Context) context.Context {
@@ -65,6 +67,6 @@ func (a *Attempt) goWith(d *decision) {
 	}
 	d.completion.Messages = append(d.completion.Messages, a.messages...)
 	d.completion.Effects = append(d.completion.Effects, a.effects...)
-	d.completion.LowPriority = a.claim.Kind == cronKind // messages of crons wait for more urgent ones
+	d.completion.LowPriority = a.urgent
 	d.stored = a.stored
 }

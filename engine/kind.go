@@ -54,6 +54,8 @@ type Kind struct {
 	// Wake is called when the kind has something to check: the end of a member or a time that has
 	// come. It must not block. Spurious calls are allowed. It may be nil.
 	Wake func()
+	// Urgent is set if the tasks of the kind do not wait for slots. It may be nil.
+	Urgent *Urgent
 	// Standing is called once a second with the state of all namespaces. It must not block. It may
 	// be nil.
 	Standing func([]storage.Standing)
@@ -124,9 +126,6 @@ func (e *Engine) wakeKinds() {
 		}
 	}
 }
-
-// cronKind is the kind whose timers are claimed first, see SearchCronTimers.
-const cronKind = "cron"
 
 // Add registers kinds. It must be called before Run.
 func (e *Engine) Add(kinds ...Kind) {

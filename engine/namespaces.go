@@ -28,20 +28,20 @@ import (
 // keeps the slots.
 type namespace struct {
 	policies
-	name       string
-	paused     bool
-	processor  processor.Processor // nil if this node has none, see unservable
-	unservable error               // why there is no processor
-	pushed     bool                // the processor is called over the network
-	backlog    *backlog
-	usage      *usage
-	slots      *slots
-	requests   *share // requests in this node, without polls
-	polls      *share // polls of workers in this node
-	cronSlots  *cronSlots
-	away       *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
-	config     []byte       // as stored
-	metrics    *namespaceMetrics
+	name        string
+	paused      bool
+	processor   processor.Processor // nil if this node has none, see unservable
+	unservable  error               // why there is no processor
+	pushed      bool                // the processor is called over the network
+	backlog     *backlog
+	usage       *usage
+	slots       *slots
+	requests    *share // requests in this node, without polls
+	polls       *share // polls of workers in this node
+	urgentSlots *urgentSlots
+	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
+	config      []byte       // as stored
+	metrics     *namespaceMetrics
 }
 
 // policies are the settings of a namespace for its tasks and processes.
@@ -194,7 +194,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns.maxBacklog = int(min(cmp.Or(int64(m.GetMaxBacklog()), process.DefaultMaxBacklog*int64(maxRunning)), math.MaxInt32))
 	if old != nil {
 		ns.backlog, ns.usage = old.backlog, old.usage
-		ns.slots, ns.cronSlots, ns.requests, ns.polls = old.slots, old.cronSlots, old.requests, old.polls
+		ns.slots, ns.urgentSlots, ns.requests, ns.polls = old.slots, old.urgentSlots, old.requests, old.polls
 		ns.slots.resize(maxRunning)
 	} else {
 		ns.backlog, ns.usage = &backlog{}, &usage{}
@@ -203,7 +203,7 @@ func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 		}
 		holder := fmt.Sprintf("namespace %q", row.Namespace)
 		ns.requests, ns.polls = &share{holder: holder}, &share{holder: "workers that poll " + holder}
-		ns.cronSlots = &cronSlots{wake: func() { e.timers.alarm(row.Namespace, 0) }}
+		ns.urgentSlots = &urgentSlots{wake: func() { e.timers.alarm(row.Namespace, 0) }}
 	}
 	return ns
 }

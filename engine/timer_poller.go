@@ -19,12 +19,12 @@ type timerPoller struct {
 	all    bool                 // the next scan first queries the timers of all namespaces
 	next   time.Time            // when to scan first; zero if nothing is known
 
-	bound     scanBound
-	cronBound scanBound
-	failures  int          // consecutive failed scans; used only by Run
-	crowded   bool         // more timers were due than the last scan had room for; used only by Run
-	cronsDue  atomic.Bool  // more crons are due than this node has claimed
-	cronsRun  atomic.Int64 // tasks of crons that run in addition to the slots
+	bound         scanBound
+	urgentBound   scanBound
+	failures      int          // consecutive failed scans; used only by Run
+	crowded       bool         // more timers were due than the last scan had room for; used only by Run
+	urgentDue     atomic.Bool  // more urgent tasks are due than this node has claimed
+	urgentRunning atomic.Int64 // urgent tasks that run in addition to the slots
 }
 
 // minTimerGap is the minimum time between scans. Timers that are due within it are claimed
@@ -34,7 +34,7 @@ const minTimerGap = 2 * time.Millisecond
 func newTimerPoller(e *Engine) *timerPoller {
 	return &timerPoller{
 		engine: e, woken: make(chan struct{}, 1), due: map[string]time.Time{},
-		bound: scanBound{rows: maxScanRows}, cronBound: scanBound{rows: maxScanRows},
+		bound: scanBound{rows: maxScanRows}, urgentBound: scanBound{rows: maxScanRows},
 	}
 }
 
@@ -182,22 +182,22 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 	}
 	p.release(ctx, names)
 	rooms := e.rooms(&p.bound, names, func(ns *namespace, n int) int { return ns.slots.takeTimers(n) })
-	moreCrons := false
+	moreUrgent := false
 	if p.crowded || len(rooms.full) > 0 {
-		moreCrons = p.claimCrons(ctx)
+		moreUrgent = p.claimUrgent(ctx)
 	}
 	for _, name := range rooms.postponed {
 		p.alarm(name, 0)
 	}
 	for _, name := range rooms.full {
-		p.alarm(name, cronsGap) // no scan returns when its next timer is due
+		p.alarm(name, urgentGap) // no scan returns when its next timer is due
 	}
 	more = len(rooms.postponed) > 0
 	if len(rooms.rooms) > 0 {
 		more = p.scan(ctx, limit, rooms) || more
 	}
-	p.crowded = more || moreCrons || len(rooms.full) > 0
-	return more || moreCrons
+	p.crowded = more || moreUrgent || len(rooms.full) > 0
+	return more || moreUrgent
 }
 
 // scan claims the due timers in rooms. more reports that further timers could run now.
@@ -234,7 +234,7 @@ func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool)
 			p.alarm(ns.name, delay)
 		}
 	}
-	p.foundCrons(claims, more)
+	p.foundUrgent(claims, more)
 	return more
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -37,10 +36,10 @@ func (t *traces) keep(ctx context.Context, processID string, sent []byte) []byte
 }
 
 // asked returns the span of a request whose task runs at once, if the stored context does not
-// contain it: the caller sent a context of its own, or the request is a command to a cron. It
-// returns nil if there is none.
+// contain it: the caller sent a context of its own, or process.StartsTraces. It returns nil if
+// there is none.
 func (t *traces) asked(ctx context.Context, processID string, kept []byte) *trace.SpanContext {
-	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !strings.HasPrefix(processID, process.CronPrefix) {
+	if t == nil || tracing.OfText(kept).IsValid() || len(kept) == 0 && !process.StartsTraces(processID) {
 		return nil
 	}
 	sc := trace.SpanContextFromContext(ctx)
@@ -77,7 +76,7 @@ func (t *traces) begin(ctx context.Context, ns *namespace, c *storage.Claim, ask
 	if ns.pushed && (c.Kind == "" || c.Kind == process.JobKind) { // other kinds have a Processor in this program
 		a.kind = trace.SpanKindClient
 	}
-	fires := c.Kind == cronKind && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace
+	fires := process.StartsTraces(c.ProcessID) && c.TaskType == process.TaskTimeout // a timer has no request, so it starts a trace
 	if !a.parent.IsValid() && !fires {
 		return ctx, nil
 	}

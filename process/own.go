@@ -33,6 +33,10 @@ func KeepsTrace(processID string) bool {
 	return !Own(processID) || strings.HasPrefix(processID, FlowPrefix)
 }
 
+// StartsTraces reports whether the tasks of a process, although no trace is stored with it, belong
+// to the trace of the request that caused them, or for a timer to a trace of their own.
+func StartsTraces(processID string) bool { return strings.HasPrefix(processID, CronPrefix) }
+
 // StepJob returns the part after ~job/ of the ID of the job of a step. This part names the run, the
 // step, and the item or the compensation. StepJob reports false for all other IDs.
 func StepJob(jobID string) (name string, ok bool) {

@@ -1,7 +1,7 @@
 -- SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
 -- age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
 -- without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
--- the others. crons: of those, only crons. Claimed rows are deleted by key: a row that was changed
+-- the others. urgent: of those, only crons. Claimed rows are deleted by key: a row that was changed
 -- after the snapshot of the statement is locked and read in its current version, but a search by
 -- the old ctid would not find it, and the task would be in both tables. (From claimed on,
 -- SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
@@ -15,8 +15,8 @@ WITH found AS MATERIALIZED (
          job.timeout
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
-                    unnest(@crons::bool[]), unnest(@modes::int[]))
-         AS target(namespace, lim, step_timeout_us, own, crons, mode)
+                    unnest(@urgents::bool[]), unnest(@modes::int[]))
+         AS target(namespace, lim, step_timeout_us, own, urgent, mode)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.* FROM (
@@ -59,7 +59,7 @@ WITH found AS MATERIALIZED (
           AND s.waits_for = 'place'
           AND starts_with(s.process_id, '~')
           AND NOT starts_with(s.process_id, '~job/')
-          AND (NOT target.crons OR starts_with(s.process_id, '~cron/'))
+          AND (NOT target.urgent OR starts_with(s.process_id, '~cron/'))
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'

@@ -15,7 +15,7 @@ type Room struct {
 	Places      int
 	StepTimeout time.Duration
 	Own         bool // only tasks that the engine itself runs; workers take the others
-	Crons       bool // with Own: only tasks of crons
+	Urgent      bool // with Own: only tasks of urgent kinds
 }
 
 type roomParams struct {
@@ -23,7 +23,7 @@ type roomParams struct {
 	limits     []int32
 	timeouts   []int64
 	owns       []bool
-	crons      []bool
+	urgents    []bool
 }
 
 func paramsOf(rooms []Room) roomParams {
@@ -33,7 +33,7 @@ func paramsOf(rooms []Room) roomParams {
 		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems)))
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
 		p.owns = append(p.owns, r.Own)
-		p.crons = append(p.crons, r.Crons)
+		p.urgents = append(p.urgents, r.Urgent)
 	}
 	return p
 }
@@ -42,7 +42,7 @@ func paramsOf(rooms []Room) roomParams {
 func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
 	p := paramsOf(rooms)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Crons: p.crons,
+		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Urgents: p.urgents,
 		Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
@@ -160,17 +160,8 @@ func TimedOut(err error) bool {
 	return sqlState(err) == stateQueryCanceled || errors.Is(err, context.DeadlineExceeded)
 }
 
-// SearchCronTimers claims due timers of crons, the longest due first. It ignores other timers.
-func (s *Store) SearchCronTimers(ctx context.Context, rooms []Room) ([]Claim, error) {
-	p := paramsOf(rooms)
-	rows, err := s.q.SearchCronTimers(ctx, s.hot, dbsqlc.SearchCronTimersParams{
-		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, NodeID: s.nodeID.Load(),
-	})
-	return claimsOf(rows), mapped("search cron timers", err)
-}
-
 // claimsOf converts rows with the columns of SearchCalls to claims.
-func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.SearchCronTimersRow | dbsqlc.ListRunningRow](rows []Row) []Claim {
+func claimsOf[Row dbsqlc.SearchTimersRow | dbsqlc.ListRunningRow](rows []Row) []Claim {
 	claims := make([]Claim, len(rows))
 	for n := range rows {
 		claims[n] = Claim(rows[n])

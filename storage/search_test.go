@@ -137,7 +137,7 @@ func TestClaimOfARowThatWasChanged(t *testing.T) {
 	claimed := make(chan int)
 	go func() {
 		rows, err := dbsqlc.New().SearchCalls(context.Background(), conn, dbsqlc.SearchCallsParams{
-			Namespaces: []string{ns}, Limits: []int32{9}, StepTimeoutsUs: []int64{1e9}, Owns: []bool{false}, Crons: []bool{false}, Modes: []int32{int32(storage.EventsAll)},
+			Namespaces: []string{ns}, Limits: []int32{9}, StepTimeoutsUs: []int64{1e9}, Owns: []bool{false}, Urgents: []bool{false}, Modes: []int32{int32(storage.EventsAll)},
 		})
 		if err != nil {
 			t.Error(err)

@@ -49,6 +49,12 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 	return mapped(op, read(ctx, s.general))
 }
 
+// Scan runs one statement that claims tasks, with the settings of the hot path. op is the name of the
+// operation in errors.
+func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, DB) error) error {
+	return mapped(op, scan(ctx, s.hot))
+}
+
 // TakeTasks runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings
 // of the hot path. op is the name of the operation in errors.
 func (s *Store) TakeTasks(ctx context.Context, op string, take func(context.Context, DB) error) error {

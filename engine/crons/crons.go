@@ -81,8 +81,19 @@ func (c *Crons) KeepLedger(retention time.Duration) { c.retention = retention }
 func (c *Crons) Kinds() []engine.Kind {
 	return []engine.Kind{{
 		Name: kind, Processor: processor.Func(c.process),
-		Forget: c.forget, Explain: explained,
+		Forget: c.forget, Explain: explained, Urgent: &engine.Urgent{Timers: c.claimTimers, Calls: c.claimCalls},
 	}, {Name: runKind, Processor: processor.Func(c.processRun), Timeout: runTimeout}}
+}
+
+// claimTimers claims due timers of crons. They decide within milliseconds, and a cron that waited
+// for a slot would fire late.
+func (c *Crons) claimTimers(ctx context.Context, rooms []storage.Room) ([]storage.Claim, error) {
+	return crons.ClaimTimers(ctx, c.store, rooms)
+}
+
+// claimCalls claims the other tasks of crons.
+func (c *Crons) claimCalls(ctx context.Context, rooms []storage.Room) ([]storage.Claim, error) {
+	return crons.ClaimCalls(ctx, c.store, rooms)
 }
 
 // trimEvery is the time between two passes over the tasks of all crons.

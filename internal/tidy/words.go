@@ -44,7 +44,7 @@ func emptyWord(identifier string) string {
 }
 
 // kindWords are the kinds that the roots of engine and storage do not know.
-var kindWords = map[string]bool{"flow": true}
+var kindWords = map[string]bool{"cron": true, "flow": true}
 
 // kindWord returns the first word of an identifier that is the name of a kind, or "".
 func kindWord(identifier string) string {

@@ -52,7 +52,7 @@ WITH found AS MATERIALIZED (
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
                     unnest($3::bigint[]), unnest($4::bool[]),
                     unnest($5::bool[]), unnest($6::int[]))
-         AS target(namespace, lim, step_timeout_us, own, crons, mode)
+         AS target(namespace, lim, step_timeout_us, own, urgent, mode)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
@@ -95,7 +95,7 @@ WITH found AS MATERIALIZED (
           AND s.waits_for = 'place'
           AND starts_with(s.process_id, '~')
           AND NOT starts_with(s.process_id, '~job/')
-          AND (NOT target.crons OR starts_with(s.process_id, '~cron/'))
+          AND (NOT target.urgent OR starts_with(s.process_id, '~cron/'))
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -180,7 +180,7 @@ type SearchCallsParams struct {
 	Limits         []int32
 	StepTimeoutsUs []int64
 	Owns           []bool
-	Crons          []bool
+	Urgents        []bool
 	Modes          []int32
 	NodeID         int64
 }
@@ -219,7 +219,7 @@ type SearchCallsRow struct {
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
 // age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
 // without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
-// the others. crons: of those, only crons. Claimed rows are deleted by key: a row that was changed
+// the others. urgent: of those, only crons. Claimed rows are deleted by key: a row that was changed
 // after the snapshot of the statement is locked and read in its current version, but a search by
 // the old ctid would not find it, and the task would be in both tables. (From claimed on,
 // SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
@@ -232,7 +232,7 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 		arg.Limits,
 		arg.StepTimeoutsUs,
 		arg.Owns,
-		arg.Crons,
+		arg.Urgents,
 		arg.Modes,
 		arg.NodeID,
 	)

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+)
+
+// Urgent claims the tasks of a kind whose attempts take milliseconds. They run in addition to the
+// slots and before all other timers, because they would otherwise be late by the whole backlog of
+// other tasks. Messages of their results wait until no such task is due or running.
+type Urgent struct {
+	// Timers claims due timers of the kind, the longest due first, and Calls its other tasks. A
+	// timer waits behind the other tasks of its process, so these must not wait for slots either.
+	Timers, Calls func(context.Context, []storage.Room) ([]storage.Claim, error)
+}
+
+// isUrgent reports whether a kind is urgent.
+func (e *Engine) isUrgent(kind string) bool { return e.kinds[kind].Urgent != nil }
+
+const (
+	// maxUrgent is how many urgent tasks of a namespace run on a node in addition to its slots. The
+	// limit is two full flushes, and one more that is being prepared.
+	maxUrgent = 768
+	// urgentBatch is the minimum size of a claim while more urgent tasks are due than may run. A
+	// scan for a few rows costs as much as one for many.
+	urgentBatch = 128
+	// urgentGap is the interval between scans for urgent tasks while all slots of the node are
+	// taken.
+	urgentGap = 200 * time.Millisecond
+)
+
+// urgentSlots limits how many urgent tasks of a namespace run on this node in addition to its
+// slots.
+type urgentSlots struct {
+	mu    sync.Mutex
+	taken int
+	short bool // a scan could have used more slots
+	wake  func()
+}
+
+// take takes at most limit slots for a scan. It returns 0 if too few are free to be worth a scan.
+func (p *urgentSlots) take(limit int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := maxUrgent - p.taken
+	if p.short = free < urgentBatch; p.short {
+		return 0
+	}
+	n := min(free, limit)
+	p.taken += n
+	return n
+}
+
+// giveBack returns slots. It wakes the poller if it had too few.
+func (p *urgentSlots) giveBack(n int) {
+	p.mu.Lock()
+	p.taken -= n
+	wake := p.short && maxUrgent-p.taken >= urgentBatch
+	if wake {
+		p.short = false
+	}
+	p.mu.Unlock()
+	if wake {
+		p.wake()
+	}
+}
+
+// claimUrgent claims only urgent tasks. It costs statements, so it runs only if there is a backlog.
+// more reports that more of them may be due and that there are slots for them.
+func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
+	for _, k := range p.engine.kinds {
+		if k.Urgent != nil {
+			more = p.claimUrgentTimers(ctx, k) || more
+			p.claimUrgentCalls(ctx, k)
+		}
+	}
+	return more
+}
+
+// claimUrgentTimers claims the timers of an urgent kind.
+func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool) {
+	e := p.engine
+	rooms := p.urgentRooms()
+	if len(rooms.rooms) == 0 {
+		return false
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := k.Urgent.Timers(limit, rooms.rooms)
+	p.urgentBound.done(err)
+	if err != nil {
+		e.scanFailed(ctx, k.Name+" timers", err)
+		e.doubtClaims()
+	}
+	for n := range claims {
+		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
+	}
+	more = p.startUrgent(rooms, claims)
+	p.setUrgentDue(more)
+	return more
+}
+
+// claimUrgentCalls claims the other tasks of an urgent kind, such as messages.
+func (p *timerPoller) claimUrgentCalls(ctx context.Context, k Kind) {
+	e := p.engine
+	rooms := p.urgentRooms()
+	if len(rooms.rooms) == 0 {
+		return
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	claims, err := k.Urgent.Calls(limit, rooms.rooms)
+	if err != nil {
+		e.scanFailed(ctx, "calls of "+k.Name+"s", err)
+		e.doubtClaims()
+	}
+	if p.startUrgent(rooms, claims) {
+		p.alarm(rooms.rooms[0].Namespace, 0)
+	}
+}
+
+// urgentRooms takes slots for urgent tasks in all namespaces.
+func (p *timerPoller) urgentRooms() *rooms {
+	return p.engine.rooms(&p.urgentBound, p.engine.NamespaceNames(),
+		func(ns *namespace, n int) int { return ns.urgentSlots.take(n) })
+}
+
+// startUrgent runs claimed urgent tasks and returns the unused slots. more reports that there were
+// too few slots.
+func (p *timerPoller) startUrgent(rooms *rooms, claims []storage.Claim) (more bool) {
+	p.urgentRunning.Add(int64(len(claims)))
+	left, cut := rooms.start(claims, func(ns *namespace) func() { return func() { p.urgentEnded(ns) } })
+	for n, ns := range rooms.namespaces {
+		ns.urgentSlots.giveBack(left[n])
+		more = more || left[n] == 0
+	}
+	return more || cut
+}
+
+// urgentEnded returns the slot of an urgent task.
+func (p *timerPoller) urgentEnded(ns *namespace) {
+	ns.urgentSlots.giveBack(1)
+	if p.urgentRunning.Add(-1) == 0 && !p.urgentDue.Load() {
+		p.engine.messages.startWaiting()
+	}
+}
+
+// isUrgentPending reports whether urgent tasks are due or running. The messages of their results
+// wait until it is false.
+func (p *timerPoller) isUrgentPending() bool { return p.urgentDue.Load() || p.urgentRunning.Load() > 0 }
+
+// foundUrgent looks for urgent tasks among the claims of a scan for timers of all kinds. full
+// reports that there may be more.
+func (p *timerPoller) foundUrgent(claims []storage.Claim, full bool) {
+	if !full {
+		p.setUrgentDue(false)
+		return
+	}
+	for n := range claims {
+		if p.engine.isUrgent(claims[n].Kind) {
+			p.setUrgentDue(true)
+			return
+		}
+	}
+}
+
+// setUrgentDue records whether more urgent tasks are due than this node has claimed.
+func (p *timerPoller) setUrgentDue(due bool) {
+	if p.urgentDue.Swap(due) && !p.isUrgentPending() {
+		p.engine.messages.startWaiting()
+	}
+}

@@ -1,0 +1,34 @@
+package crons
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// ClaimTimers claims due timers of crons, the longest due first, up to the room of each namespace.
+func ClaimTimers(ctx context.Context, s *storage.Store, rooms []storage.Room) (claims []storage.Claim, err error) {
+	p := dbsqlc.SearchCronTimersParams{NodeID: s.NodeID()}
+	for _, r := range rooms {
+		p.Namespaces = append(p.Namespaces, r.Namespace)
+		p.Limits = append(p.Limits, int32(r.Places))
+		p.StepTimeoutsUs = append(p.StepTimeoutsUs, r.StepTimeout.Microseconds())
+	}
+	err = s.Scan(ctx, "search cron timers", func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().SearchCronTimers(ctx, db, p)
+		for n := range rows {
+			claims = append(claims, storage.Claim(rows[n]))
+		}
+		return err
+	})
+	return claims, err
+}
+
+// ClaimCalls claims the other tasks of crons, such as the ends of their runs.
+func ClaimCalls(ctx context.Context, s *storage.Store, rooms []storage.Room) ([]storage.Claim, error) {
+	for n := range rooms {
+		rooms[n].Own, rooms[n].Urgent = true, true
+	}
+	return s.SearchCalls(ctx, rooms)
+}

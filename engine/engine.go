@@ -41,7 +41,6 @@ type Engine struct {
 type services struct {
 	waiters     *waiters
 	watchers    *watchers
-	jobEvents   *eventWatchers
 	minuteStats *minuteStats
 	calls       *callPoller
 	timers      *timerPoller
@@ -95,7 +94,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.runners, e.traces = warm.New(), newTraces(cfg.Traces)
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
-	e.jobEvents, e.peers = newEventWatchers(e), newPeers(e)
+	e.peers = newPeers(e)
 	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnNewGeneration(func() { signal(e.generations) })
@@ -133,7 +132,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	}
 	beat := newHeartbeater(e)
-	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, e.jobEvents.Run, newFailovers(e).Run, e.notices.Run} {
+	for _, run := range []func(context.Context) error{beat.Run, beat.watch, e.waiters.Run, e.watchers.Run, newFailovers(e).Run, e.notices.Run} {
 		keepers.Go(func() error { return run(keeping) })
 	}
 	select {

@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// What package insight reads from an engine.
+// What the subpackages read from an engine.
 
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
@@ -75,6 +75,9 @@ func (e *Engine) NodeState() NodeState {
 	s.ProcessingP50, s.ProcessingP99 = e.minuteStats.processing(time.Now())
 	return s
 }
+
+// Drained returns a channel that is closed when the drain of this node begins.
+func (e *Engine) Drained() <-chan struct{} { return e.drained }
 
 // FailedTries returns how many times an attempt on this node has failed to reach its processor, and
 // why it failed last.

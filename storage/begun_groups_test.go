@@ -120,7 +120,7 @@ func TestGroupIsCounted(t *testing.T) {
 			equal(t, id+" has ended", b.counted(id), counted)
 		}
 	}
-	counts, err := b.CountJobs(t.Context(), []string{ns})
+	counts, err := jobs.Count(t.Context(), b.Store, []string{ns})
 	for _, c := range must(t, counts, err) {
 		if c.ByState["running"] != 0 || c.ByState["cancel_requested"] != 0 {
 			t.Errorf("%s: %v", c.Name, c.ByState)
@@ -134,7 +134,7 @@ func TestCountsOfAGroup(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.begun("g")
-	counts, err := b.CountJobs(t.Context(), []string{ns})
+	counts, err := jobs.Count(t.Context(), b.Store, []string{ns})
 	for _, c := range must(t, counts, err) {
 		if c.Name != "g" {
 			continue

@@ -149,9 +149,9 @@ func TestWatchWaitsForWhatIsOnItsWay(t *testing.T) {
 	_, err = early.Exec(t.Context(), "SELECT pg_current_xact_id()")
 	must(t, 0, err)
 	b.exec(insert, "first")
-	watch := []storage.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}}
+	watch := []jobs.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}}
 	read := func() (types []string) {
-		found, _, err := b.ReadJobEvents(t.Context(), watch)
+		found, _, err := jobs.ReadEvents(t.Context(), b.Store, watch)
 		for _, e := range must(t, found, err)[0] {
 			types = append(types, e.Type)
 		}
@@ -183,17 +183,17 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	if !found {
 		t.Fatal("docs/operations.md does not say what to do with job_events")
 	}
-	now, err := b.EventsFromNow(t.Context())
+	now, err := jobs.EventsFromNow(t.Context(), b.Store)
 	must(t, now, err)
 	for _, good := range []string{"0.0", now.String()} {
-		cursor, err := b.EventCursor(t.Context(), "cursor", good)
+		cursor, err := jobs.EventCursor(t.Context(), b.Store, "cursor", good)
 		equal(t, "the cursor", must(t, cursor, err).String(), good)
 	}
 	for n, xid := range []string{"9000000000000000000", "9000000000000000000", "9000000000000000007"} {
 		b.exec("INSERT INTO job_events (namespace, xid, job_id, type) VALUES ('n', $1::text::xid8, 'j', $2)", xid, fmt.Sprint("old", n))
 	}
 	var invalid *process.InvalidError
-	if _, err := b.EventCursor(t.Context(), "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is newer than the events") {
+	if _, err := jobs.EventCursor(t.Context(), b.Store, "cursor", "9000000000000000000.1"); !errors.As(err, &invalid) || !strings.Contains(invalid.Message, "is newer than the events") {
 		t.Errorf("a cursor of another cluster: %v", err)
 	}
 	b.exec("UPDATE progressor.job_events" + fix)
@@ -201,7 +201,7 @@ func TestEventsOfAnotherCluster(t *testing.T) {
 	var types []string
 	for len(types) < 4 { // other databases of the server also have transactions
 		runtime.Gosched()
-		found, _, err := b.ReadJobEvents(t.Context(), []storage.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}})
+		found, _, err := jobs.ReadEvents(t.Context(), b.Store, []jobs.EventWatch{{Namespace: "n", From: storage.EventPosition{XID: "0"}}})
 		types = nil
 		for _, e := range must(t, found, err)[0] {
 			types = append(types, e.Type)

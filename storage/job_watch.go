@@ -62,67 +62,6 @@ func ParseEventPosition(field, text string) (EventPosition, error) {
 	return p, nil
 }
 
-// EventCursor parses the cursor of a watch and checks that it belongs to this database cluster. A
-// cursor with a later transaction ID would return nothing until the IDs have caught up, and then
-// skip events. field is the field of the request, for errors.
-func (s *Store) EventCursor(ctx context.Context, field, text string) (EventPosition, error) {
-	p, err := ParseEventPosition(field, text)
-	if err != nil {
-		return p, err
-	}
-	ahead, err := s.q.IsAhead(ctx, s.kept, p.XID)
-	if err != nil {
-		return p, mapped("watch job events", err)
-	}
-	if ahead {
-		return p, &process.InvalidError{Field: field, Message: fmt.Sprintf(
-			"%s is newer than the events of this database, which was restored or replaced: watch from 0.0 for all stored events, or without a cursor", text)}
-	}
-	return p, nil
-}
-
-// EventWatch is a position from which events of a namespace are read.
-type EventWatch struct {
-	Namespace string
-	From      EventPosition
-}
-
-// watchedJobEvents is how many events of each watch one query reads.
-const watchedJobEvents = 500
-
-// ReadJobEvents reads the events after each position, in order, up to the point before which no
-// more events can be inserted. more reports that some watch has more events.
-func (s *Store) ReadJobEvents(ctx context.Context, watches []EventWatch) (found [][]JobEventRow, more bool, err error) {
-	a := dbsqlc.WatchJobEventsParams{Lim: watchedJobEvents}
-	for n, w := range watches {
-		a.Ords = append(a.Ords, int32(n))
-		a.Namespaces = append(a.Namespaces, w.Namespace)
-		a.Xids = append(a.Xids, w.From.XID)
-		a.EventIds = append(a.EventIds, w.From.EventID)
-	}
-	rows, err := s.q.WatchJobEvents(ctx, s.kept, a)
-	if err != nil {
-		return nil, false, mapped("watch job events", err)
-	}
-	found = make([][]JobEventRow, len(watches))
-	for _, r := range rows {
-		found[r.Ord] = append(found[r.Ord], JobEventRow{
-			Namespace: r.Namespace, XID: r.Xid, EventID: r.EventID, JobID: r.JobID, StepID: r.StepID, Index: r.Index, Type: r.Type,
-			FromStatus: r.FromStatus, ToStatus: r.ToStatus, Attempt: r.Attempt, CreatedTime: r.CreatedTime, WorkerID: r.WorkerID, Actor: r.Actor,
-			Message: r.Message, Metadata: r.Metadata,
-		})
-		more = more || len(found[r.Ord]) == watchedJobEvents
-	}
-	return found, more, nil
-}
-
-// EventsFromNow returns the position after all committed events, except those of transactions that
-// began before one that is still running.
-func (s *Store) EventsFromNow(ctx context.Context) (EventPosition, error) {
-	xid, err := s.q.EventsFromNow(ctx, s.kept)
-	return EventPosition{xid, 0}, mapped("watch job events", err)
-}
-
 // forgetEvents is how many events of a namespace one transaction deletes.
 const forgetEvents = 5000
 

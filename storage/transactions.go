@@ -15,13 +15,16 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error { return write(ctx, conn) }))
 }
 
-// Locked runs a transaction that changes processes outside the lanes, after locking them. It is for
-// rare commands. op is the name of the operation in errors.
+// Locked runs a transaction that changes processes outside the lanes, after locking them, or one
+// that changes none if there are no keys. It is for rare commands. op is the name of the operation
+// in errors.
 func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if err := s.lockStage(keys)(ctx, tx); err != nil {
-				return err
+			if len(keys) > 0 {
+				if err := s.lockStage(keys)(ctx, tx); err != nil {
+					return err
+				}
 			}
 			return write(ctx, tx)
 		})
@@ -49,10 +52,16 @@ func (s *Store) ReadOne(ctx context.Context, op string, read func(context.Contex
 	return mapped(op, read(ctx, s.general))
 }
 
-// Scan runs one statement that claims tasks, with the settings of the hot path. op is the name of the
-// operation in errors.
+// Scan runs one statement that claims tasks, with the settings of the hot path. op is the name of
+// the operation in errors.
 func (s *Store) Scan(ctx context.Context, op string, scan func(context.Context, DB) error) error {
 	return mapped(op, scan(ctx, s.hot))
+}
+
+// RunSoon runs statements that must not wait for reads that take long, such as those of watchers
+// and metrics. op is the name of the operation in errors.
+func (s *Store) RunSoon(ctx context.Context, op string, run func(context.Context, DB) error) error {
+	return mapped(op, run(ctx, s.kept))
 }
 
 // TakeTasks runs a transaction that moves tasks which it locks with SKIP LOCKED, with the settings

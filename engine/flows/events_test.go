@@ -21,7 +21,7 @@ func (n *node) runEvents(t *testing.T, runID string) (list []string) {
 	t.Helper()
 	q := &progressorv1.ListJobEventsRequest{Namespace: "pull", Filter: `type != enqueued AND run_id = "` + runID + `"`, PageSize: 3}
 	for {
-		page, next, err := n.ListJobEvents(t.Context(), q)
+		page, next, err := n.jobs.ListEvents(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestEventsOfRun(t *testing.T) {
 	defer stop()
 	var watched []string
 	request := &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: `type != enqueued AND run_id = r`, Cursor: "0.0"}
-	err := n.WatchJobEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
+	err := n.jobs.WatchEvents(ctx, request, func(r *progressorv1.WatchJobEventsResponse) error {
 		if watched = append(watched, eventText(r.GetEvent())); len(watched) == len(want) {
 			stop()
 		}

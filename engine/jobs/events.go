@@ -1,4 +1,4 @@
-package engine
+package jobs
 
 import (
 	"context"
@@ -8,21 +8,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 	"github.com/progressor-engine/progressor/storage/search"
 	"github.com/progressor-engine/progressor/wire"
 )
 
-// ListJobEvents lists events of jobs, runs and steps that match a filter (see search.ParseEvents),
+// ListEvents lists events of jobs, runs and steps that match a filter (see search.ParseEvents),
 // newest first. A page may have fewer events than requested, or none, and still have a next page.
-func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEventsRequest) ([]*progressorv1.JobEvent, string, error) {
-	share, err := e.enter(ctx, r.GetNamespace())
+func (q *Jobs) ListEvents(
+	ctx context.Context, r *progressorv1.ListJobEventsRequest,
+) ([]*progressorv1.JobEvent, string, error) {
+	_, leave, err := q.engine.EnterRead(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
 	}
-	defer e.leave(share)
-	page, err := search.ListEvents(ctx, e.store, search.EventQuery{
+	defer leave()
+	page, err := search.ListEvents(ctx, q.store, search.EventQuery{
 		Namespace: r.GetNamespace(), Filter: r.GetFilter(), PageSize: int(r.GetPageSize()), PageToken: r.GetPageToken(),
 	})
 	if err != nil {
@@ -37,30 +41,32 @@ func (e *Engine) ListJobEvents(ctx context.Context, r *progressorv1.ListJobEvent
 	return list, page.NextPageToken, nil
 }
 
-// WatchJobEvents sends the events of a namespace that match a filter until ctx is cancelled. It
+// WatchEvents sends the events of a namespace that match a filter until ctx is cancelled. It
 // starts at a cursor, or now if there is none. Each event is sent once, in the order of
 // transactions. It returns process.ErrUnavailable when the node stops.
-func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error) error {
-	share, err := e.enter(ctx, r.GetNamespace())
+func (q *Jobs) WatchEvents(
+	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
+) error {
+	_, leave, err := q.engine.EnterRead(ctx, r.GetNamespace())
 	if err != nil {
 		return err
 	}
-	defer e.leave(share)
+	defer leave()
 	filter, err := search.ParseEvents(r.GetFilter())
 	if err != nil {
 		return err
 	}
 	var from storage.EventPosition
 	if r.GetCursor() == "" {
-		from, err = e.store.EventsFromNow(ctx)
+		from, err = jobs.EventsFromNow(ctx, q.store)
 	} else {
-		from, err = e.store.EventCursor(ctx, "cursor", r.GetCursor())
+		from, err = jobs.EventCursor(ctx, q.store, "cursor", r.GetCursor())
 	}
 	if err != nil {
 		return err
 	}
-	w := e.jobEvents.register(storage.EventWatch{Namespace: r.GetNamespace(), From: from})
-	defer e.jobEvents.forget(w)
+	w := q.watchers.register(jobs.EventWatch{Namespace: r.GetNamespace(), From: from})
+	defer q.watchers.forget(w)
 	if r.GetCursor() == "" { // a client whose stream breaks before the first event must not miss any
 		if err := send(&progressorv1.WatchJobEventsResponse{Cursor: from.String()}); err != nil {
 			return err
@@ -72,8 +78,8 @@ func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEve
 		case found = <-w.news:
 		case <-ctx.Done():
 			return fmt.Errorf("watch job events of %s: %w", r.GetNamespace(), ctx.Err())
-		case <-e.drained:
-			return errDraining
+		case <-q.engine.Drained():
+			return fmt.Errorf("%w (%w)", process.ErrDraining, process.ErrUnavailable)
 		}
 		for n := range found {
 			if !filter.MatchesEvent(&found[n]) {
@@ -87,13 +93,13 @@ func (e *Engine) WatchJobEvents(ctx context.Context, r *progressorv1.WatchJobEve
 				return err
 			}
 		}
-		e.jobEvents.passedOn(w)
+		q.watchers.passedOn(w)
 	}
 }
 
 // eventWatcher is one client that watches the events of a namespace.
 type eventWatcher struct {
-	at    storage.EventWatch
+	at    jobs.EventWatch
 	news  chan []storage.JobEventRow // buffered for the result of one query
 	ready bool                       // it has sent what it received
 }
@@ -102,24 +108,27 @@ type eventWatcher struct {
 // all of them, and none runs if there are no watchers. Watchers at the same cursor, as all that
 // have caught up, share its result. A slow client is included again when it is ready.
 type eventWatchers struct {
-	engine *Engine
-	mu     sync.Mutex
-	all    map[*eventWatcher]struct{}
-	kick   chan struct{}
+	jobs *Jobs
+	mu   sync.Mutex
+	all  map[*eventWatcher]struct{}
+	kick chan struct{}
 
 	failing bool // the last query failed; used only by Run
 }
 
-func newEventWatchers(e *Engine) *eventWatchers {
-	return &eventWatchers{engine: e, all: map[*eventWatcher]struct{}{}, kick: make(chan struct{}, 1)}
+func newEventWatchers(q *Jobs) *eventWatchers {
+	return &eventWatchers{jobs: q, all: map[*eventWatcher]struct{}{}, kick: make(chan struct{}, 1)}
 }
 
-func (w *eventWatchers) register(at storage.EventWatch) *eventWatcher {
+func (w *eventWatchers) register(at jobs.EventWatch) *eventWatcher {
 	wt := &eventWatcher{at: at, news: make(chan []storage.JobEventRow, 1), ready: true}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all[wt] = struct{}{}
-	signal(w.kick)
+	select {
+	case w.kick <- struct{}{}:
+	default: // a query is already requested
+	}
 	return wt
 }
 
@@ -135,8 +144,11 @@ func (w *eventWatchers) passedOn(wt *eventWatcher) {
 	wt.ready = true
 }
 
-// eventRest is the interval between queries.
-const eventRest = time.Second
+const (
+	eventRest = time.Second // the interval between queries
+	// eventGap is the minimum time before a query for a new watcher, or for more events.
+	eventGap = 10 * time.Millisecond
+)
 
 // Run queries events until ctx is cancelled.
 func (w *eventWatchers) Run(ctx context.Context) error {
@@ -151,12 +163,12 @@ func (w *eventWatchers) Run(ctx context.Context) error {
 			select { // concurrent requests are served by one query
 			case <-ctx.Done():
 				return nil
-			case <-time.After(minLookGap):
+			case <-time.After(eventGap):
 			}
 		}
 		rest := eventRest
 		if w.runOnce(ctx) {
-			rest = minLookGap
+			rest = eventGap
 		}
 		tick.Reset(rest)
 	}
@@ -176,9 +188,9 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 	places = places[:min(len(places), maxEventTargets)]
 	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	found, rest, err := w.engine.store.ReadJobEvents(limit, places)
+	found, rest, err := jobs.ReadEvents(limit, w.jobs.store, places)
 	if err != nil && ctx.Err() == nil && !w.failing {
-		w.engine.log.Warn("cannot read watched job events", "watchers", len(byPlace), "error", err)
+		w.jobs.engine.Config().Logger.Warn("cannot read watched job events", "watchers", len(byPlace), "error", err)
 	}
 	if w.failing = err != nil; err != nil {
 		return false
@@ -198,10 +210,10 @@ func (w *eventWatchers) runOnce(ctx context.Context) (more bool) {
 }
 
 // targets returns the cursors of watchers that are ready for more events.
-func (w *eventWatchers) targets() map[storage.EventWatch][]*eventWatcher {
+func (w *eventWatchers) targets() map[jobs.EventWatch][]*eventWatcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	byPlace := map[storage.EventWatch][]*eventWatcher{}
+	byPlace := map[jobs.EventWatch][]*eventWatcher{}
 	for wt := range w.all {
 		if wt.ready {
 			byPlace[wt.at] = append(byPlace[wt.at], wt)

@@ -24,7 +24,7 @@ import (
 // story returns the events of a job, oldest first, one per line.
 func (n *node) story(t testing.TB, namespace, id string) string {
 	t.Helper()
-	list, next, err := n.ListJobEvents(context.Background(), &progressorv1.ListJobEventsRequest{Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id)})
+	list, next, err := n.ListEvents(context.Background(), &progressorv1.ListJobEventsRequest{Namespace: namespace, Filter: fmt.Sprintf("job_id = %q", id)})
 	if err != nil || next != "" {
 		t.Fatal(next, err)
 	}
@@ -202,7 +202,7 @@ func (w *watched) from(ctx context.Context, n *node, filter string, pause time.D
 	w.mu.Lock()
 	cursor := w.cursor
 	w.mu.Unlock()
-	return n.WatchJobEvents(ctx, &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: filter, Cursor: cursor}, func(r *progressorv1.WatchJobEventsResponse) error {
+	return n.WatchEvents(ctx, &progressorv1.WatchJobEventsRequest{Namespace: "pull", Filter: filter, Cursor: cursor}, func(r *progressorv1.WatchJobEventsResponse) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.cursor = r.GetCursor(); r.GetEvent() != nil {
@@ -294,7 +294,7 @@ func TestWatchJobEvents(t *testing.T) {
 		}
 	}
 	for _, r := range []*progressorv1.WatchJobEventsRequest{{Namespace: "pull", Cursor: "x"}, {Namespace: "pull", Filter: "x"}, {Namespace: "none"}} {
-		if err := nodes[0].WatchJobEvents(t.Context(), r, nil); err == nil {
+		if err := nodes[0].WatchEvents(t.Context(), r, nil); err == nil {
 			t.Errorf("%v is taken", r)
 		}
 	}

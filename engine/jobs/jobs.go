@@ -30,6 +30,7 @@ type Jobs struct {
 	groups    *groups
 	late      *lateJobs
 	fairness  *fairness
+	watchers  *eventWatchers
 }
 
 // New returns the jobs of an engine and its store. The caller must add Kind to the engine. A
@@ -39,7 +40,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 	q.admission = newAdmission(q)
 	q.metrics = newMetrics(q, registerer)
 	q.groups = newGroups(q)
-	q.late = newLateJobs(q)
+	q.late, q.watchers = newLateJobs(q), newEventWatchers(q)
 	return q
 }
 
@@ -82,16 +83,17 @@ func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return more, err
 	}
-	names, err := q.store.ForgetJobNames(ctx)
+	names, err := jobs.ForgetNames(ctx, q.store)
 	return more || names, err
 }
 
-// run assigns keys, decides groups and ends late jobs until ctx ends.
+// run assigns keys, decides groups, ends late jobs and reads watched events until ctx ends.
 func (q *Jobs) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return q.admission.Run(ctx) })
 	group.Go(func() error { return q.groups.Run(ctx) })
 	group.Go(func() error { return q.late.Run(ctx) })
+	group.Go(func() error { return q.watchers.Run(ctx) })
 	return group.Wait()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 const (
@@ -104,7 +105,7 @@ type statsCollector struct {
 	jobs   *Jobs
 	mu     sync.Mutex
 	looked time.Time
-	counts []*storage.JobCounts
+	counts []*jobs.Counts
 }
 
 var (
@@ -128,13 +129,13 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	if time.Since(c.looked) > statsAge {
 		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
 		defer cancel()
-		counts, err := c.jobs.store.CountJobs(ctx, c.jobs.engine.NamespaceNames())
+		counts, err := jobs.Count(ctx, c.jobs.store, c.jobs.engine.NamespaceNames())
 		if err != nil {
 			return
 		}
 		c.counts, c.looked = counts, time.Now()
 	}
-	byNamespace := map[string][]*storage.JobCounts{}
+	byNamespace := map[string][]*jobs.Counts{}
 	for _, namespace := range c.jobs.engine.NamespaceNames() {
 		byNamespace[namespace] = nil
 	}
@@ -142,7 +143,7 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 		byNamespace[n.Namespace] = append(byNamespace[n.Namespace], n)
 	}
 	for namespace, all := range byNamespace {
-		oldest, other := time.Duration(0), &storage.JobCounts{Name: otherNames, ByState: map[string]int64{}}
+		oldest, other := time.Duration(0), &jobs.Counts{Name: otherNames, ByState: map[string]int64{}}
 		for _, n := range all {
 			oldest = max(oldest, n.Oldest)
 		}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
 // States are the states by which jobs are counted. The first five are those of open jobs.
@@ -25,11 +25,11 @@ func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQu
 	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	all, err := q.store.CountJobs(ctx, []string{namespace})
+	all, err := jobs.Count(ctx, q.store, []string{namespace})
 	if err != nil {
 		return nil, err
 	}
-	resp := &progressorv1.GetQueueStatsResponse{CountByState: countByState(&storage.JobCounts{})}
+	resp := &progressorv1.GetQueueStatsResponse{CountByState: countByState(&jobs.Counts{})}
 	oldest := time.Duration(-1)
 	for _, c := range all {
 		for state, n := range c.ByState {
@@ -47,7 +47,7 @@ func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQu
 	return resp, nil
 }
 
-func countByState(c *storage.JobCounts) map[string]int64 {
+func countByState(c *jobs.Counts) map[string]int64 {
 	counts := make(map[string]int64, len(States))
 	for _, state := range States {
 		counts[state] = c.ByState[state]
@@ -56,22 +56,22 @@ func countByState(c *storage.JobCounts) map[string]int64 {
 }
 
 // most returns the names with the most jobs, without names that no longer have jobs.
-func most(all []*storage.JobCounts) []*storage.JobCounts {
-	list := slices.DeleteFunc(slices.Clone(all), func(c *storage.JobCounts) bool { return c.Oldest < 0 && open(c)+ended(c) == 0 })
-	slices.SortFunc(list, func(a, b *storage.JobCounts) int {
+func most(all []*jobs.Counts) []*jobs.Counts {
+	list := slices.DeleteFunc(slices.Clone(all), func(c *jobs.Counts) bool { return c.Oldest < 0 && open(c)+ended(c) == 0 })
+	slices.SortFunc(list, func(a, b *jobs.Counts) int {
 		return cmp.Or(cmp.Compare(open(b), open(a)), cmp.Compare(ended(b), ended(a)), cmp.Compare(a.Name, b.Name))
 	})
 	return list[:min(len(list), MaxStatsNames)]
 }
 
-func open(c *storage.JobCounts) (n int64) {
+func open(c *jobs.Counts) (n int64) {
 	for _, state := range States[:5] {
 		n += c.ByState[state]
 	}
 	return n
 }
 
-func ended(c *storage.JobCounts) (n int64) {
+func ended(c *jobs.Counts) (n int64) {
 	for _, state := range States[5:] {
 		n += c.ByState[state]
 	}

@@ -45,7 +45,7 @@ type Config struct {
 	Bulks      *bulk.Bulks           // nil if BulkService is not served
 	Flows      *flows.Flows          // nil if FlowService is not served
 	Crons      *crons.Crons          // nil if CronService is not served
-	Jobs       *jobs.Jobs            // nil if JobService is not served
+	Jobs       *jobs.Jobs            // nil if JobService and JobEventService are not served
 	Logger     *slog.Logger          // slog.Default() if nil
 	Registerer prometheus.Registerer // for the metrics of the handler; nil for none
 	Gatherer   prometheus.Gatherer   // for /metrics; nil for no such page
@@ -85,7 +85,8 @@ func NewHandler(cfg Config) http.Handler {
 		&processes{engine: e}, &namespaces{engine: e, insight: cfg.Insight}, &insights{engine: e, insight: cfg.Insight},
 		progressorv1connect.UnimplementedBulkServiceHandler{},
 		progressorv1connect.UnimplementedCronServiceHandler{}, progressorv1connect.UnimplementedJobServiceHandler{},
-		&jobEventService{engine: e}, workers, progressorv1connect.UnimplementedFlowServiceHandler{},
+		progressorv1connect.UnimplementedJobEventServiceHandler{}, workers,
+		progressorv1connect.UnimplementedFlowServiceHandler{},
 	}
 	if cfg.Bulks != nil {
 		s.bulk = &bulks{bulks: cfg.Bulks}
@@ -94,7 +95,7 @@ func NewHandler(cfg Config) http.Handler {
 		s.cron = &cronService{crons: cfg.Crons}
 	}
 	if cfg.Jobs != nil {
-		s.job = &jobService{jobs: cfg.Jobs}
+		s.job, s.jobEvent = &jobService{jobs: cfg.Jobs}, &jobEventService{jobs: cfg.Jobs}
 	}
 	if cfg.Flows != nil {
 		s.flow = &flowService{flows: cfg.Flows}

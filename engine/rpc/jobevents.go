@@ -5,20 +5,20 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/jobs"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // jobEventService serves JobEventService.
 type jobEventService struct {
-	engine *engine.Engine
+	jobs *jobs.Jobs
 }
 
 // ListJobEvents lists events of jobs, runs and steps.
 func (s *jobEventService) ListJobEvents(
 	ctx context.Context, r *progressorv1.ListJobEventsRequest,
 ) (*progressorv1.ListJobEventsResponse, error) {
-	events, next, err := s.engine.ListJobEvents(ctx, r)
+	events, next, err := s.jobs.ListEvents(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -30,5 +30,5 @@ func (s *jobEventService) WatchJobEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest,
 	stream *connect.ServerStream[progressorv1.WatchJobEventsResponse],
 ) error {
-	return s.engine.WatchJobEvents(ctx, r, stream.Send)
+	return s.jobs.WatchEvents(ctx, r, stream.Send)
 }

@@ -62,13 +62,13 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "watch-begins-again", breaks: "a watch brings each event once",
-		file: "engine/job_events.go", old: "found[n][len(found[n])-1].Position(), false",
+		file: "engine/jobs/events.go", old: "found[n][len(found[n])-1].Position(), false",
 		planted:  "found[n][0].Position(), false",
 		packages: "./engine/jobs", run: "TestWatchJobEvents",
 	},
 	{
 		name: "cursor-of-the-future", breaks: "a cursor that is ahead of the database is refused",
-		file: "storage/job_watch.go", old: "if ahead {", planted: "if ahead && text == \"\" {",
+		file: "storage/jobs/events.go", old: "if ahead {", planted: "if ahead && text == \"\" {",
 		packages: "./storage", run: "TestEventsOfAnotherCluster",
 	},
 }

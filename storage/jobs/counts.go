@@ -1,16 +1,15 @@
-package storage
+package jobs
 
 import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// JobCounts are the counts of the jobs with one name.
-type JobCounts struct {
+// Counts are the numbers of jobs with one name.
+type Counts struct {
 	Namespace, Name string
 	ByState         map[string]int64 // by state in lower case, without zeros
 	// Oldest is how long the oldest available job has been available. It is negative if there is
@@ -25,41 +24,32 @@ const (
 	oldestJobs   = 16
 )
 
-// CountJobs returns for each name the number of jobs in each state and the age of the oldest
-// available job, ordered by namespace and name. It reads counters and the table running, so its
-// cost does not depend on the number of jobs.
-func (s *Store) CountJobs(ctx context.Context, namespaces []string) ([]*JobCounts, error) {
-	var counts []dbsqlc.ReadJobCountsRow
-	var oldest []dbsqlc.OldestAvailableRow
-	conn, err := s.kept.Acquire(ctx)
-	if err != nil {
-		return nil, mapped("count jobs", err)
-	}
-	defer conn.Release()
-	err = pipeline(ctx, conn.Conn(), []stage{
-		func(ctx context.Context, db DB) (err error) {
-			counts, err = s.q.ReadJobCounts(ctx, db, namespaces)
+// Count returns for each name the number of jobs in each state and the age of the oldest available
+// job, ordered by namespace and name. It reads counters and the table running, so its cost does not
+// depend on the number of jobs.
+func Count(ctx context.Context, s *storage.Store, namespaces []string) (list []*Counts, err error) {
+	err = s.RunSoon(ctx, "count jobs", func(ctx context.Context, db storage.DB) error {
+		counts, err := dbsqlc.New().ReadJobCounts(ctx, db, namespaces)
+		if err != nil {
 			return err
-		},
-		func(ctx context.Context, db DB) (err error) {
-			oldest, err = s.q.OldestAvailable(ctx, db, dbsqlc.OldestAvailableParams{Namespaces: namespaces, Most: oldestPlaces, Lim: oldestJobs})
-			return err
-		},
+		}
+		oldest, err := dbsqlc.New().OldestAvailable(ctx, db, dbsqlc.OldestAvailableParams{
+			Namespaces: namespaces, Most: oldestPlaces, Lim: oldestJobs,
+		})
+		list = countsOf(counts, oldest)
+		return err
 	})
-	if err != nil {
-		return nil, mapped("count jobs", err)
-	}
-	return jobCounts(counts, oldest), nil
+	return list, err
 }
 
-func jobCounts(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailableRow) []*JobCounts {
+func countsOf(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailableRow) []*Counts {
 	type name struct{ namespace, name string }
-	byName := map[name]*JobCounts{}
-	var list []*JobCounts
-	of := func(n name) *JobCounts {
+	byName := map[name]*Counts{}
+	var list []*Counts
+	of := func(n name) *Counts {
 		c := byName[n]
 		if c == nil {
-			c = &JobCounts{Namespace: n.namespace, Name: n.name, ByState: map[string]int64{}, Oldest: -1}
+			c = &Counts{Namespace: n.namespace, Name: n.name, ByState: map[string]int64{}, Oldest: -1}
 			byName[n], list = c, append(list, c)
 		}
 		return c
@@ -72,17 +62,17 @@ func jobCounts(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailable
 		}
 	}
 	for _, r := range oldest {
-		of(name{r.Namespace, r.Name}).Oldest = max(microseconds(r.AgeUs), 0)
+		of(name{r.Namespace, r.Name}).Oldest = max(time.Duration(r.AgeUs)*time.Microsecond, 0)
 	}
 	return list
 }
 
-// ForgetJobNames deletes the counters of names that no longer have jobs. more reports that there
-// may be more.
-func (s *Store) ForgetJobNames(ctx context.Context) (more bool, err error) {
+// ForgetNames deletes the counters of names that no longer have jobs. more reports that there may
+// be more.
+func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 	const batch = 100
-	err = pgx.BeginFunc(ctx, s.general, func(tx pgx.Tx) error {
-		names, err := s.q.EmptyJobNames(ctx, tx, batch)
+	err = s.Locked(ctx, "delete unused job names", nil, func(ctx context.Context, db storage.DB) error {
+		names, err := dbsqlc.New().EmptyJobNames(ctx, db, batch)
 		if err != nil || len(names) == 0 {
 			return err
 		}
@@ -92,13 +82,13 @@ func (s *Store) ForgetJobNames(ctx context.Context) (more bool, err error) {
 			lock.Namespaces = append(lock.Namespaces, n.Namespace)
 			lock.Names = append(lock.Names, n.Name)
 		}
-		rows, err := s.q.LockJobCounts(ctx, tx, lock)
+		rows, err := dbsqlc.New().LockJobCounts(ctx, db, lock)
 		if err != nil {
 			return err
 		}
-		return s.q.DropJobCounts(ctx, tx, emptyCounts(rows))
+		return dbsqlc.New().DropJobCounts(ctx, db, emptyCounts(rows))
 	})
-	return more, mapped("delete unused job names", err)
+	return more, err
 }
 
 // emptyCounts returns the rows whose counts add up to zero. Counts that other transactions have

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/progressor-engine/progressor/process"
-	"github.com/progressor-engine/progressor/storage"
 )
 
 const (
@@ -50,14 +49,6 @@ func (e *Engine) pollShareOf(names []string) *share {
 		return ns.polls
 	}
 	return &e.unknown
-}
-
-// firstNamespace returns the namespace that a batch of jobs counts for.
-func firstNamespace(jobs []*storage.NewJob) string {
-	if len(jobs) == 0 {
-		return ""
-	}
-	return jobs[0].Key.Namespace
 }
 
 // admit counts a request, or rejects it if the node or the share has reached its bound. A request

@@ -15,27 +15,26 @@ import (
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
 
-// EnterRead admits a read of one namespace, which must exist, or of all known namespaces if it is
-// "". It returns their names. The caller must call leave at the end of the read.
-func (e *Engine) EnterRead(ctx context.Context, namespace string) (names []string, leave func(), err error) {
-	share := e.shareOf(namespace)
-	if err := e.admit(share); err != nil {
-		return nil, nil, err
-	}
-	names = []string{namespace}
+// Enter admits a request for one namespace, which must exist, or for all known namespaces if it is
+// "". It returns their names. The caller must call leave at the end of the request.
+func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, leave func(), err error) {
 	if namespace == "" {
-		names = e.NamespaceNames()
-	} else if _, err := e.namespace(ctx, namespace); err != nil {
-		e.leave(share)
+		if err := e.admit(nil); err != nil {
+			return nil, nil, err
+		}
+		return e.NamespaceNames(), func() { e.leave(nil) }, nil
+	}
+	share, err := e.enter(ctx, namespace)
+	if err != nil {
 		return nil, nil, err
 	}
-	return names, func() { e.leave(share) }, nil
+	return []string{namespace}, func() { e.leave(share) }, nil
 }
 
 // NamespaceState is the state of a namespace on this node.
 type NamespaceState struct {
 	Paused      bool
-	HasWorkers  bool // workers take its tasks, see Pull
+	HasWorkers  bool // workers take its tasks
 	MaxRunning  int
 	MaxBacklog  int
 	MaxAttempts int32
@@ -45,18 +44,17 @@ type NamespaceState struct {
 	Away        bool                // the last call did not reach the processor
 }
 
-// NamespaceState returns the state of a namespace. It reports false if the node does not know the
-// namespace.
-func (e *Engine) NamespaceState(name string) (state NamespaceState, known bool) {
-	ns, known := e.registry.all()[name]
-	if !known {
-		return NamespaceState{}, false
+// NamespaceState returns the state of a namespace. It reads namespaces that are not yet known.
+func (e *Engine) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
+	ns, err := e.namespace(ctx, name)
+	if err != nil {
+		return NamespaceState{}, err
 	}
 	return NamespaceState{
 		Paused: ns.paused, HasWorkers: ns.lease > 0, MaxRunning: ns.slots.size(), MaxBacklog: ns.maxBacklog,
 		MaxAttempts: ns.retry.MaxAttempts, Zombie: ns.zombie, Processor: ns.processor, Unservable: ns.unservable,
 		Away: ns.away.Load(),
-	}, true
+	}, nil
 }
 
 // NodeState is the state of this node, and its view of the other nodes.

@@ -12,7 +12,7 @@ import (
 // namespace is "", it lists all entries, including those of nodes. A page may have fewer entries
 // than requested, or none, and still have a next page.
 func (i *Insight) ListAudit(ctx context.Context, r *progressorv1.ListAuditRequest) ([]*progressorv1.AuditEntry, string, error) {
-	_, leave, err := i.engine.EnterRead(ctx, r.GetNamespace())
+	_, leave, err := i.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
 	}

@@ -11,7 +11,7 @@ import (
 // CountProcesses returns the number of processes in each status, by its lower case name. If the
 // namespace is "", it counts all namespaces together. Processes in INIT count as running.
 func (i *Insight) CountProcesses(ctx context.Context, namespace string) (map[string]int64, error) {
-	_, leave, err := i.engine.EnterRead(ctx, namespace)
+	_, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -165,7 +165,7 @@ func (t errorsToken) compare(other errorsToken) int {
 // ListErrors groups processes in ERROR and failed runs of flows by their errors. If the namespace
 // is "", it covers all namespaces. The page size is 100 by default and at most 1,000 groups.
 func (i *Insight) ListErrors(ctx context.Context, namespace string, pageSize int, pageToken string) ([]*progressorv1.ErrorGroup, string, error) {
-	names, leave, err := i.engine.EnterRead(ctx, namespace)
+	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, "", err
 	}

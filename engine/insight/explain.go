@@ -19,12 +19,15 @@ import (
 // ExplainProcess reports how long a process spent in each state, what it waits for, what comes next
 // and what would let it continue.
 func (i *Insight) ExplainProcess(ctx context.Context, key process.Key) (*progressorv1.ExplainProcessResponse, error) {
-	_, leave, err := i.engine.EnterRead(ctx, key.Namespace)
+	_, leave, err := i.engine.Enter(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ns, _ := i.engine.NamespaceState(key.Namespace)
+	ns, err := i.engine.NamespaceState(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	read, err := insight.ReadExplained(ctx, i.store, key, i.engine.Config().ZombieAfter, ns.Zombie)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)

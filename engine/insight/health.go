@@ -35,7 +35,7 @@ type reacher interface {
 // NamespaceHealth reports whether the tasks of a namespace run, as this node sees it. An empty name
 // means all namespaces, without a connection to their processors.
 func (i *Insight) NamespaceHealth(ctx context.Context, namespace string) ([]*progressorv1.NamespaceHealth, error) {
-	names, leave, err := i.engine.EnterRead(ctx, namespace)
+	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +51,9 @@ func (i *Insight) NamespaceHealth(ctx context.Context, namespace string) ([]*pro
 	}
 	list := make([]*progressorv1.NamespaceHealth, 0, len(overviews))
 	for _, o := range overviews {
-		ns, known := i.engine.NamespaceState(o.GetNamespace())
-		if !known {
-			continue
+		ns, err := i.engine.NamespaceState(ctx, o.GetNamespace())
+		if err != nil {
+			return nil, err
 		}
 		h := healthOf(o)
 		if age, ok := ages[o.GetNamespace()]; ok {

@@ -27,7 +27,7 @@ const (
 
 // GetOverview summarizes a namespace, or all namespaces if it is "", and the nodes.
 func (i *Insight) GetOverview(ctx context.Context, namespace string) (*progressorv1.GetOverviewResponse, error) {
-	names, leave, err := i.engine.EnterRead(ctx, namespace)
+	names, leave, err := i.engine.Enter(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 func (q *Jobs) ListEvents(
 	ctx context.Context, r *progressorv1.ListJobEventsRequest,
 ) ([]*progressorv1.JobEvent, string, error) {
-	_, leave, err := q.engine.EnterRead(ctx, r.GetNamespace())
+	_, leave, err := q.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
 	}
@@ -47,7 +47,7 @@ func (q *Jobs) ListEvents(
 func (q *Jobs) WatchEvents(
 	ctx context.Context, r *progressorv1.WatchJobEventsRequest, send func(*progressorv1.WatchJobEventsResponse) error,
 ) error {
-	_, leave, err := q.engine.EnterRead(ctx, r.GetNamespace())
+	_, leave, err := q.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return err
 	}

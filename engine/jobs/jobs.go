@@ -154,7 +154,7 @@ func (q *Jobs) EnqueueBatch(ctx context.Context, r *progressorv1.EnqueueBatchReq
 		j.Actor = nameOf(by)
 		ids[j.Key], all[n] = n, j
 	}
-	done, err := q.engine.EnqueueBatch(ctx, all)
+	done, err := q.enqueueAll(ctx, all)
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,10 @@ func checkReplace(path string, u *progressorv1.Unique) error {
 // its time instead.
 func (q *Jobs) storeJob(ctx context.Context, j *storage.NewJob) (done storage.Enqueued, replaced bool, err error) {
 	if !j.Unique.Replace {
-		done, err = q.engine.Enqueue(ctx, j)
+		done, err = q.enqueueBy(ctx, j, q.store.Enqueue)
 		return done, false, err
 	}
-	done, err = q.engine.EnqueueBy(ctx, j, func(j *storage.NewJob) (storage.Enqueued, error) {
+	done, err = q.enqueueBy(ctx, j, func(j *storage.NewJob) (storage.Enqueued, error) {
 		done, replaced, err = jobs.EnqueueReplacing(ctx, q.store, j)
 		return done, err
 	})

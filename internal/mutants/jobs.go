@@ -217,7 +217,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-refused-while-paused", breaks: "a paused namespace accepts jobs for several workers",
-		file: "engine/enqueue.go", old: "return err != nil || ns.lease > 0",
+		file: "engine/kind_services.go", old: "return err != nil || ns.lease > 0",
 		planted:  "return err != nil || ns.pulled()",
 		packages: "./engine/jobs", run: "GroupInAPausedNamespace",
 	},

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/progressor-engine/progressor/process"
+)
+
+// What kinds ask of the engine.
+
+// CanHandOut reports whether this node may hand out tasks of a namespace: the namespace exists and
+// is not paused, and the node is connected.
+func (e *Engine) CanHandOut(namespace string) bool {
+	ns, ok := e.registry.all()[namespace]
+	return ok && !ns.paused && e.isConnected()
+}
+
+// WakeForJobs wakes the pollers and workers that may run jobs that now wait for a slot. byName maps
+// job names to counts.
+func (e *Engine) WakeForJobs(namespace string, byName map[string]int) {
+	ns, ok := e.registry.all()[namespace]
+	switch {
+	case !ok || len(byName) == 0:
+	case ns.pulled():
+		for name, n := range byName {
+			e.pulls.offer(namespace, name, n)
+		}
+	default:
+		e.calls.wake()
+	}
+}
+
+// ReportScanError counts and logs a failed scan of a kind.
+func (e *Engine) ReportScanError(ctx context.Context, what string, err error) {
+	e.scanFailed(ctx, what, err)
+}
+
+// IsPulled reports whether workers take the tasks of a namespace, even if it is paused. It returns
+// true if the namespace cannot be read.
+func (e *Engine) IsPulled(ctx context.Context, namespace string) bool {
+	ns, err := e.namespace(ctx, namespace)
+	return err != nil || ns.lease > 0
+}
+
+// AnnounceEnds notifies the waiters and watchers of processes that have ended, and delivers the
+// messages that were stored for the processes in notified.
+func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
+	for _, k := range ended {
+		e.cancelled(k)
+	}
+	for _, k := range notified {
+		e.pulls.believe(k.Namespace)
+	}
+	e.messages.deliver(notified)
+}
+
+// KeepTrace returns the context to store with a new process of a kind: the span of the request if
+// process.KeepsTrace, or nil.
+func (e *Engine) KeepTrace(ctx context.Context, processID string) []byte {
+	return e.traces.keep(ctx, processID, nil)
+}
+
+// AlarmTimers makes the poller look for the next timer of a namespace, by the database clock.
+func (e *Engine) AlarmTimers(namespace string) { e.timers.alarm(namespace, 0) }
+
+// Retried wakes the pollers for jobs that wait again.
+func (e *Engine) Retried() { e.wakeAll() }

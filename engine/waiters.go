@@ -66,7 +66,7 @@ type waiters struct {
 	engine *Engine
 	mu     sync.Mutex
 	byTask map[storage.TaskRef][]*waiter
-	order  []*waiter // in order of registration, to take turns; ended ones are dropped on the way
+	order  []*waiter // in order of registration, to take turns; ended ones are dropped when their turn comes
 	kick   chan struct{}
 	ended  chan struct{}            // receives a value after another node has ended tasks
 	stale  map[process.Key]struct{} // processes whose waiters are marked fresh in the next turn

@@ -46,7 +46,7 @@ type watchers struct {
 	count  atomic.Int64
 	mu     sync.Mutex
 	byKey  map[process.Key][]*watcher
-	order  []*watcher // to take turns; those that have left are dropped on the way
+	order  []*watcher // to take turns; ended ones are dropped when their turn comes
 	kick   chan struct{}
 
 	failing bool // the last query failed; used only by Run

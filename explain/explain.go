@@ -6,7 +6,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// State is the input of an explanation: a process and what surrounds it, all read at the same time.
+// State is the input of an explanation: a process and its environment, all read at the same time.
 type State struct {
 	Now       time.Time // by the database's clock
 	Process   Process

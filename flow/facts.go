@@ -8,7 +8,7 @@ import (
 )
 
 // Facts are the inputs of a decision in addition to the plan and the state. A decision reads
-// nothing else. If it lacks a fact, it says so in Decision.Missing.
+// nothing else. If it lacks a fact, it lists the fact in Decision.Missing.
 type Facts struct {
 	Now time.Time
 	// Items contains stored items by step: those that have begun in this round and have not ended,

@@ -112,9 +112,11 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 	if len(w.faults) > 0 || w.most < 2 {
 		t.Errorf("%v; at most %d of a key ran at a time", w.faults, w.most)
 	}
-	if held := enginetest.Count(t, db, "SELECT count(*) FROM constraint_holds"); held != 0 {
-		t.Errorf("%d keys are held", held)
-	}
+	// A job that ended while a new version of the constraints gave it a key keeps the key until the
+	// next pass of the collector.
+	enginetest.Eventually(t, testTimeout, "no key is held", func() bool {
+		return enginetest.Count(t, db, "SELECT count(*) FROM constraint_holds") == 0
+	})
 }
 
 // work leases jobs and ends them in different ways.

@@ -22,17 +22,15 @@ WITH input AS MATERIALIZED (
       SELECT item.*, p.status, p.cancel_deadline IS NOT NULL AS cancelling,
              coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
              r.task_id IS NOT NULL AS busy, coalesce(waiting.grouped, false) AS grouped,
-             coalesce(waiting.begun, false) AS begun, r.attempt AS running_attempt,
+             r.attempt AS running_attempt,
              coalesce(p.kind = 'job', false) AS job, job.name AS job_name,
              CASE
-               WHEN r.task_id IS NULL AND waiting.begun IS NOT TRUE
-                 THEN CASE
-                        WHEN waiting.waits_for <> 'time' THEN 'available'
-                        WHEN waiting.attempt > 0 THEN 'retryable'
-                        ELSE 'scheduled'
-                      END
-               WHEN p.cancel_deadline IS NULL THEN 'running'
-               ELSE 'cancel_requested'
+               WHEN p.cancel_deadline IS NOT NULL AND (r.task_id IS NOT NULL OR waiting.begun)
+                 THEN 'cancel_requested'
+               WHEN r.task_id IS NOT NULL OR waiting.runs THEN 'running'
+               WHEN waiting.waits_for <> 'time' THEN 'available'
+               WHEN waiting.attempt > 0 THEN 'retryable'
+               ELSE 'scheduled'
              END AS job_state,
              coalesce(NOT item.overdue
                          AND p.cancel_deadline IS NULL
@@ -76,7 +74,12 @@ WITH input AS MATERIALIZED (
         LEFT JOIN LATERAL (
           SELECT s.waits_for, s.attempt,
                  s.taker = '~' AND s.attempt > 0 AS begun,
-                 s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped
+                 s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped,
+                 (
+                   SELECT g.running_time FROM job_groups g
+                    WHERE s.taker = '~'
+                      AND g.namespace = s.namespace
+                      AND g.process_id = s.process_id) IS NOT NULL AS runs
             FROM schedule s
            WHERE p.kind = 'job'
              AND s.namespace = item.namespace
@@ -135,11 +138,9 @@ updated_job_counts AS (
                ELSE m.job_state
              END,
              -1),
-            (m.ends, 'cancelled', 1), (m.begun, m.job_state, -1),
-            (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
+            (m.ends, 'cancelled', 1)) AS change(counts, state, n)
    WHERE change.counts
      AND m.job
-     AND (m.ends OR m.asks)
      AND m.n = 1
      AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0

@@ -54,7 +54,7 @@ decided AS MATERIALIZED (
       SELECT deleted_messages.*, p.status, p.cancel_deadline,
              r.task_id IS NOT NULL OR waiting.grouped IS TRUE AS busy,
              coalesce(r.attempt, 0) AS attempt, coalesce(waiting.job_name, job.name) AS job_name,
-             waiting.begun,
+             waiting.begun, waiting.runs,
              coalesce(waiting.state,
                       CASE WHEN job.name IS NULL THEN 'running' ELSE 'failed' END) AS state,
              coalesce(p.kind = 'job', false) AS is_job,
@@ -91,6 +91,11 @@ decided AS MATERIALIZED (
           SELECT s.job_name,
                  s.taker = '~' AND s.attempt > 0 AS begun,
                  s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped,
+                 (
+                   SELECT g.running_time FROM job_groups g
+                    WHERE s.taker = '~'
+                      AND g.namespace = s.namespace
+                      AND g.process_id = s.process_id) IS NOT NULL AS runs,
                  CASE
                    WHEN s.waits_for <> 'time' THEN 'available'
                    WHEN s.attempt > 0 THEN 'retryable'
@@ -220,13 +225,8 @@ updated_job_counts AS (
   SELECT m.namespace, m.job_name, change.state, sum(change.n)
     FROM decided m
    CROSS JOIN LATERAL (
-     VALUES (m.ends, m.state, -1), (m.ends, 'cancelled', 1),
-            (m.begun,
-             CASE WHEN m.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
-             -1),
-            (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
-   WHERE change.counts
-     AND (m.ends OR m.asks AND m.is_job)
+     VALUES (m.state, -1), ('cancelled', 1)) AS change(state, n)
+   WHERE m.ends
      AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY m.namespace, m.job_name, change.state
@@ -236,9 +236,9 @@ inserted_job_events AS (
   SELECT decided.namespace, decided.process_id,
          CASE WHEN decided.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          CASE
-           WHEN decided.begun IS NOT TRUE THEN decided.state
-           WHEN decided.cancel_deadline IS NULL THEN 'running'
-           ELSE 'cancel_requested'
+           WHEN decided.begun AND decided.cancel_deadline IS NOT NULL THEN 'cancel_requested'
+           WHEN decided.runs THEN 'running'
+           ELSE decided.state
          END,
          CASE WHEN decided.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          decided.attempt, NULLIF(decided.reason, '')

@@ -246,7 +246,7 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
         END)::jsonb AS progress,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
        coalesce(step.status = 'running'
-                   AND attempt.task_id IS NULL
+                   AND attempt.running_time IS NULL
                    AND starts_with(step.process_id, '~job/'),
                 false)::bool AS queued,
        coalesce(CASE
@@ -269,8 +269,8 @@ SELECT step.run_id, step.step_id, step.status, step.running_time,
        AND y.process_id = step.process_id
      LIMIT 1) job ON true
   LEFT JOIN LATERAL (
-    SELECT y.task_id, y.fencing_token, y.running_time
-      FROM running y
+    SELECT y.fencing_token, y.running_time
+      FROM running_jobs y
      WHERE step.status = 'running'
        AND y.namespace = coalesce(step.process_namespace, step.namespace)
        AND y.process_id = step.process_id

@@ -198,11 +198,14 @@ DELETE FROM job_counts c
    AND c.lane = item.lane
    AND c.state = item.state;
 
--- ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
--- run; they count as available. Members of jobs of several workers are counted nowhere.
+-- ReadJobCounts returns the number of jobs of namespaces by name and state. running and
+-- cancel_requested are counted from the rows; these jobs count as available, too. (Engines of
+-- earlier versions also stored them.) Members of jobs of several workers are counted nowhere.
 -- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
-  FROM job_counts c WHERE c.namespace = ANY (@namespaces::text[])
+  FROM job_counts c
+ WHERE c.namespace = ANY (@namespaces::text[])
+   AND c.state NOT IN ('running', 'cancel_requested')
  GROUP BY c.namespace, c.name, c.state
 UNION ALL
 SELECT r.namespace, job.name,
@@ -223,7 +226,40 @@ SELECT r.namespace, job.name,
     LIMIT 1) job
  WHERE r.namespace = ANY (@namespaces::text[])
    AND NOT starts_with(r.process_id, '~job/~/')
- GROUP BY 1, 2, 3;
+ GROUP BY 1, 2, 3
+UNION ALL
+SELECT p.namespace, waiting.job_name::text, 'cancel_requested', count(*)
+  FROM processes p
+ CROSS JOIN LATERAL (
+   SELECT s.job_name FROM schedule s
+    WHERE s.namespace = p.namespace
+      AND s.process_id = p.process_id
+      AND s.taker = '~'
+      AND s.attempt > 0
+    LIMIT 1) waiting
+ WHERE p.cancel_deadline IS NOT NULL
+   AND p.removed_time IS NULL
+   AND p.kind = 'job'
+   AND p.namespace = ANY (@namespaces::text[])
+ GROUP BY 1, 2
+UNION ALL
+SELECT g.namespace, waiting.job_name::text, 'running', count(*)
+  FROM job_groups g
+ CROSS JOIN LATERAL (
+   SELECT s.job_name FROM schedule s
+    WHERE s.namespace = g.namespace
+      AND s.process_id = g.process_id
+      AND s.taker = '~'
+    LIMIT 1) waiting
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = g.namespace
+      AND p.process_id = g.process_id
+      AND p.cancel_deadline IS NULL
+    LIMIT 1) process
+ WHERE g.running_time IS NOT NULL
+   AND g.namespace = ANY (@namespaces::text[])
+ GROUP BY 1, 2;
 
 -- OldestAvailable returns how long (µs) the oldest job of each namespace and name has been
 -- available: among the first lim of each priority and of each key of a constraint. Each of them

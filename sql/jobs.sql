@@ -87,13 +87,20 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
           WHEN job.result_expires_time > statement_timestamp() THEN job.result
         END)::bytea AS result,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       coalesce(task.task_id, 0)::bigint AS task_id, coalesce(task.attempt, 0)::int AS attempt,
+       coalesce(task.task_id, 0)::bigint AS task_id,
+       (CASE
+          WHEN task.taker = '~' AND job_group.running_time IS NULL THEN 0
+          ELSE coalesce(task.attempt, 0)
+        END)::int AS attempt,
        coalesce(task.priority, 0)::int AS priority, coalesce(task.place, '')::text AS place,
        coalesce(task.waits_for::text, '')::text AS waits_for, coalesce(task.line, '')::text AS line,
        coalesce(task.round, 0)::bigint AS round, job.fairness_key,
-       coalesce(task.taker = '~', false)::bool AS grouped, members.runs::jsonb AS runs,
+       coalesce(task.taker = '~', false)::bool AS grouped,
+       coalesce(task.taker = '~' AND task.attempt > 0, false)::bool AS begun,
+       members.runs::jsonb AS runs,
        coalesce(task.scheduled_time, 'epoch')::timestamptz AS scheduled_time,
-       task.running_time, task.finished_time, task.args
+       job_group.running_time AS group_running_time, task.running_time, task.finished_time,
+       task.args
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@process_ids::text[]))
        AS item(ord, namespace, process_id)
   JOIN processes p
@@ -135,6 +142,12 @@ SELECT item.ord::int AS ord, p.namespace, p.process_id, p.status, p.metadata, p.
            AND k.task_type = 'INIT'
          ORDER BY k.namespace DESC, k.process_id DESC, k.task_id DESC LIMIT 1)) any_task
      ORDER BY any_task.task_id DESC LIMIT 1) task ON true
+  LEFT JOIN LATERAL (
+    SELECT g.running_time FROM job_groups g
+     WHERE task.taker = '~'
+       AND g.namespace = item.namespace
+       AND g.process_id = item.process_id
+     LIMIT 1) job_group ON true
   LEFT JOIN LATERAL (
     SELECT l.worker_id, l.expires_time
       FROM leases l

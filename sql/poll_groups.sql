@@ -4,6 +4,11 @@
 -- allowed worker without a place. The row of the group is locked with it, so that of two polls of a
 -- worker, the second one sees what the first one has taken, or skips the group. Within a priority,
 -- places of this worker, and of groups that name it, are first.
+--
+-- The first member that a worker takes starts the group. So a poll locks the groups of its members:
+-- a group that runs is shared with other polls, and RestGroups waits for them. A group that a poll
+-- starts is locked together with its process, which excludes a cancel or an end. No poll waits for
+-- a lock; it leaves these members to the next poll.
 -- name: PollGroups :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*, nextval('fencing_tokens') AS fencing_token, target.mode,
@@ -166,12 +171,46 @@ WITH found AS MATERIALIZED (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
    ORDER BY candidate.priority, candidate.named DESC, candidate.round, candidate.task_id
    LIMIT @lim::int),
+running_groups AS MATERIALIZED (
+  SELECT running_group.*
+    FROM found f
+   CROSS JOIN LATERAL (
+     SELECT g.namespace, g.process_id
+       FROM job_groups g
+      WHERE g.namespace = f.namespace
+        AND g.process_id = f.job_id
+        AND (g.running_time IS NOT NULL)::int = 1
+      LIMIT 1 FOR SHARE SKIP LOCKED) running_group),
+started_groups AS MATERIALIZED (
+  SELECT waiting_group.*
+    FROM found f
+   CROSS JOIN LATERAL (
+     SELECT g.namespace, g.process_id
+       FROM job_groups g
+      WHERE g.namespace = f.namespace
+        AND g.process_id = f.job_id
+        AND (g.running_time IS NULL)::int = 1
+      LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) waiting_group
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM processes p
+      WHERE p.namespace = f.namespace
+        AND p.process_id = f.job_id
+        AND p.status = 'INIT'
+        AND p.cancel_deadline IS NULL
+      LIMIT 1 FOR SHARE SKIP LOCKED) process),
 -- A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 ready AS MATERIALIZED (
   SELECT summed.* FROM (
     SELECT f.*,
-           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
-      FROM found f) summed
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before,
+           ((f.namespace, f.job_id) IN (
+             SELECT s.namespace, s.process_id FROM started_groups s)) IS TRUE AS starts
+      FROM found f
+     WHERE f.job_id IS NULL
+        OR ((f.namespace, f.job_id) IN (
+             SELECT s.namespace, s.process_id FROM started_groups s)) IS TRUE
+        OR ((f.namespace, f.job_id) IN (
+             SELECT r.namespace, r.process_id FROM running_groups r)) IS TRUE) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),
 claimed AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
@@ -205,12 +244,19 @@ inserted_job_events AS (
     FROM ready r
    WHERE r.job_name IS NOT NULL
      AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+  UNION ALL
+  SELECT r.namespace, r.job_id, 'started', 'available', 'running', 1, @worker_id::text
+    FROM ready r
+   WHERE r.starts
+     AND r.mode = 2
      AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
 updated_job_groups AS (
   UPDATE job_groups g
-     SET takers = g.takers || @worker_id::text
+     SET takers = CASE WHEN r.taker = '' THEN g.takers || @worker_id::text ELSE g.takers END,
+         running_time = coalesce(g.running_time, statement_timestamp())
     FROM ready r
-   WHERE r.taker = ''
+   WHERE (r.taker = '' OR r.starts)
      AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
      AND g.namespace = ANY (ARRAY[r.namespace])
      AND g.process_id = r.job_id),

@@ -203,6 +203,15 @@ deleted_job_places AS (
      AND l.job_id = input.process_id
      AND l.state IS NOT NULL
      AND (l.state <> 'succeeded' OR input.clear_successes)),
+-- A cancel may have ended the group while it ran.
+updated_job_groups AS (
+  UPDATE job_groups g
+     SET running_time = NULL
+    FROM input
+   WHERE input.again
+     AND g.namespace = ANY (ARRAY[input.namespace])
+     AND g.process_id = input.process_id
+     AND g.running_time IS NOT NULL),
 inserted_schedule AS (
   INSERT INTO schedule (namespace, process_id, task_id, task_type, waits_for, priority,
                         scheduled_time, args, job_name, line, taker, start_deadline, fairness_key,

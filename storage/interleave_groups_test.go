@@ -82,7 +82,7 @@ var memberSituations = []situation{
 // and which may take it.
 func (b *bench) memberState(id string) string {
 	b.t.Helper()
-	return b.jobState(id) + ask[string](b, `SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
+	return b.jobState(id) + ask[string](b, `SELECT ' place of ' || coalesce(l.worker_id, 'nobody') || ', takers ' || g.takers::text || CASE WHEN g.running_time IS NULL THEN '' ELSE ', begun' END || coalesce((SELECT ', may be taken by ' || coalesce(s.taker, 'any')
 		FROM schedule s WHERE s.process_id = l.process_id), '') FROM job_places l JOIN job_groups g ON g.process_id = l.job_id WHERE l.process_id = $1`, id)
 }
 
@@ -234,4 +234,19 @@ func TestPollReadsTheGroupAnew(t *testing.T) {
 		t.Error("another worker got none")
 	}
 	b.exec("UPDATE job_places SET worker_id = 'w' WHERE worker_id IS NULL")
+}
+
+// A poll leaves the member of a group that does not run yet and whose process changes: a cancel may
+// be about to commit.
+func TestGroupStartsOrIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.begun("g")
+	release := b.foreign("UPDATE processes SET cancel_requested_time = now(), cancel_deadline = now() + interval '1 hour' WHERE process_id = 'g'")
+	l, err := leaseOf(b.Store, "w", "m-g", true)
+	if must(t, l, err) != nil {
+		t.Error("a member is leased while its group is cancelled")
+	}
+	release()
+	b.takeMember("g")
 }

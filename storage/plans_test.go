@@ -188,7 +188,7 @@ var scanIndexes = map[string][]string{
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_reservations_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
 	"flow_steps_pkey": {"PurgeHistory", "DeleteRemoved", "WriteSteps", "ReportSteps"}, "flow_runs_pkey": {"PurgeHistory", "UpdateRuns"},
 	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
-	"schedule_members": {"Standing"}, "schedule_takers": {"PollGroups", "WantedTakers", "TakeGroups", "Standing"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups"},
+	"schedule_members": {"Standing"}, "schedule_takers": {"PollGroups", "WantedTakers", "TakeGroups", "Standing"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups", "RestGroups"},
 	"schedule_start_deadline": {"Standing", "FindLateJobs"},
 	"schedule_pkey":           {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},

@@ -135,7 +135,7 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 		WorkerId:    r.WorkerID,
 		CreatedTime: timestamppb.New(r.CreatedTime), RunTime: timestamppb.New(r.ScheduledTime),
 		UpdatedTime: timestamppb.New(r.UpdatedTime),
-		RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime),
+		RunningTime: timestampOf(cmp.Or(r.RunningTime, r.GroupRunningTime)), FinishedTime: timestampOf(r.FinishedTime),
 		CancelRequestedTime: timestampOf(r.CancelRequestedTime),
 		CancelReason:        r.CancelReason, BlockedOn: blockedOn(r), FairnessKey: r.FairnessKey,
 	}
@@ -148,10 +148,10 @@ func Job(r *storage.JobRow) (*progressorv1.Job, error) {
 	if err := jobJSON(m, r); err != nil {
 		return m, err
 	}
-	if err := workerRuns(m, r.Runs); err != nil {
+	if err := workerRuns(m, r); err != nil {
 		return m, err
 	}
-	if r.Grouped && m.GetState() == progressorv1.JobState_JOB_STATE_RUNNING && m.GetBlockedOn() == "" {
+	if r.Begun && !r.Cancelling && m.GetBlockedOn() == "" {
 		m.BlockedOn = noWorkerRuns(m.GetWorkerRuns())
 	}
 	return m, nil
@@ -210,14 +210,14 @@ type workerRun struct {
 	Result       *string         `json:"result"` // JSON; nil once the job has all results
 }
 
-// workerRuns sets the worker runs of a job that several workers run. Once the job has its result,
-// the results of the runs come from there.
-func workerRuns(m *progressorv1.Job, text []byte) error {
-	if len(text) == 0 {
+// workerRuns sets the worker runs of a job that several workers run. Once the job has ended, it
+// began with the first of them, and their results are in its result.
+func workerRuns(m *progressorv1.Job, row *storage.JobRow) error {
+	if len(row.Runs) == 0 {
 		return nil
 	}
 	var all []workerRun
-	if err := json.Unmarshal(text, &all); err != nil {
+	if err := json.Unmarshal(row.Runs, &all); err != nil {
 		return fmt.Errorf("worker runs of a job: %w", err)
 	}
 	for _, r := range all {
@@ -228,7 +228,8 @@ func workerRuns(m *progressorv1.Job, text []byte) error {
 			RunningTime: timestampOf(r.RunningTime), FinishedTime: timestampOf(r.FinishedTime),
 			Result: m.GetResult().GetStructValue().GetFields()[r.WorkerID],
 		}
-		if r.RunningTime != nil && (m.RunningTime == nil || r.RunningTime.Before(m.GetRunningTime().AsTime())) {
+		first := m.RunningTime == nil || r.RunningTime != nil && r.RunningTime.Before(m.GetRunningTime().AsTime())
+		if r.RunningTime != nil && !row.Grouped && first {
 			m.RunningTime = run.GetRunningTime()
 		}
 		var err error
@@ -263,10 +264,9 @@ func JobState(r *storage.JobRow) progressorv1.JobState {
 		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
 	case r.Place == "running":
 		return progressorv1.JobState_JOB_STATE_RUNNING
-	case r.Grouped && r.Attempt > 0: // once its worker runs exist
-		if r.Cancelling {
-			return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
-		}
+	case r.Begun && r.Cancelling: // several workers run it, and its members exist
+		return progressorv1.JobState_JOB_STATE_CANCEL_REQUESTED
+	case r.GroupRunningTime != nil:
 		return progressorv1.JobState_JOB_STATE_RUNNING
 	case process.WaitsFor(r.WaitsFor) == process.WaitsForTime && r.Attempt > 0:
 		return progressorv1.JobState_JOB_STATE_RETRYABLE

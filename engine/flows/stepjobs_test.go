@@ -96,3 +96,39 @@ func TestStepJobHasAFairnessKey(t *testing.T) {
 	}
 	same(t, runSummary(n.ended(t, "pull", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
 }
+
+// TestStepOfNamedWorkers checks that a step for one of several workers runs while a worker has the
+// place of its job, also in lists and in SQL, and that it waits before and after that.
+func TestStepOfNamedWorkers(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	n.put(t, "pull", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"options": {"workers": {"worker_ids": ["w", "x"]}}}}, {"step_id": "b", "job": {}}]}`)
+	n.run(t, "pull", "jobs", "r1", "")
+	shown := func(run, step string) *progressorv1.Run {
+		t.Helper()
+		r := n.until(t, "pull", "r1", run+": a "+step)
+		list, _, err := n.ListRuns(t.Context(), &progressorv1.ListRunsRequest{Namespace: "pull", Filter: "status = " + run})
+		if err != nil || len(list) != 1 || list[0].GetStatus() != r.GetStatus() || list[0].GetPhase() != "a" {
+			t.Errorf("the list of %s runs has %v, %v", run, list, err)
+		}
+		const views = `SELECT count(*) FROM run_list r JOIN step_list s USING (namespace, run_id)
+			WHERE r.status = $1 AND s.step_id = 'a' AND s.status = $2 AND (s.running_time IS NULL) = (s.status = 'PENDING')`
+		if k := enginetest.Count(t, n.db, views, run, step); k != 1 {
+			t.Errorf("the views do not show %s, %s", run, step)
+		}
+		return r
+	}
+	shown("QUEUED", "PENDING")
+	l := n.lease(t)
+	if r := shown("RUNNING", "RUNNING"); r.GetSteps()[0].GetRunningTime() == nil {
+		t.Errorf("no start of %v", r.GetSteps()[0])
+	}
+	if err := n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}); err != nil {
+		t.Fatal(err)
+	}
+	shown("QUEUED", "PENDING")
+	l = n.lease(t)
+	shown("RUNNING", "RUNNING")
+	n.answer(t, l, "1", "")
+	n.until(t, "pull", "r1", "QUEUED: a SUCCEEDED b PENDING")
+}

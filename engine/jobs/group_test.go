@@ -79,8 +79,8 @@ func TestBroadcast(t *testing.T) {
 	if leases := n.look(t, "w4"); len(leases) != 0 {
 		t.Fatalf("a worker that is not named got %v", leases)
 	}
-	wantBlockedOn(t, n.job(t, "pull", "all", running), "workers: no worker runs it, 3 of 3 places wait for one")
-	wantRuns(t, n.job(t, "pull", "all", running), "w1 available 0, w2 available 0, w3 available 0")
+	wantBlockedOn(t, n.job(t, "pull", "all", available), "workers: no worker runs it, 3 of 3 places wait for one")
+	wantRuns(t, n.job(t, "pull", "all", available), "w1 available 0, w2 available 0, w3 available 0")
 	for _, w := range []string{"w3", "w1", "w2"} {
 		l := n.one(t, w)
 		if l.GetJob().GetName() != "work" || l.GetRequest().GetJobArgs().GetStringValue() != "args of all" || l.GetJob().GetOptions().GetWorkers() != nil {
@@ -153,8 +153,8 @@ func TestMembersAreNotCounted(t *testing.T) {
 	o.MaxRetry, o.Backoff = 1, &progressorv1.Backoff{Steps: []*durationpb.Duration{durationpb.New(time.Hour)}}
 	n.enqueue(t, "pull", "two", o)
 	n.members(t, "two", 2)
-	n.job(t, "pull", "two", running)
-	counted("map[running:1]")
+	n.job(t, "pull", "two", available)
+	counted("map[available:1]")
 	a, b := n.one(t, "w1"), n.one(t, "w2")
 	counted("map[running:1]")
 	must(t, n.fail(a, "broken"))
@@ -305,7 +305,7 @@ func TestGroupFailsAndIsRetried(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.members(t, "any", 3)
-	wantRuns(t, n.job(t, "pull", "any", running), " available 0,  available 0,  available 0")
+	wantRuns(t, n.job(t, "pull", "any", available), " available 0,  available 0,  available 0")
 
 	if _, err := n.Cancel(t.Context(), key("pull", "any"), "", process.Actor{}); err != nil {
 		t.Fatal(err)

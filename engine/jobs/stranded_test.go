@@ -67,9 +67,9 @@ func TestGroupThatNoWorkerRuns(t *testing.T) {
 	n.enqueue(t, "pull", "one", workers(1, 0))
 	n.members(t, "one", 1)
 	const want = "workers: no worker runs it, 1 of 1 places wait for one"
-	wantBlockedOn(t, n.job(t, "pull", "one", running), want)
+	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
 	l := n.one(t, "w")
 	wantBlockedOn(t, n.job(t, "pull", "one", running), "")
 	must(t, n.ReleaseLeases(t.Context(), []string{l.GetLeaseToken()}))
-	wantBlockedOn(t, n.job(t, "pull", "one", running), want)
+	wantBlockedOn(t, n.job(t, "pull", "one", available), want)
 }

@@ -50,8 +50,8 @@ var jobEventMutants = []mutant{
 	},
 	{
 		name: "job-count-of-groups", breaks: "a job that several workers run is counted as running until its end",
-		file: jobGroups, old: "(input.attempt > 0,\n             CASE WHEN input.cancel_deadline",
-		planted:  "(false,\n             CASE WHEN input.cancel_deadline",
+		file: "storage/internal/dbsqlc/job_events.sql.go", old: "WHERE g.running_time IS NOT NULL\n   AND g.namespace",
+		planted:  "WHERE g.running_time IS NULL\n   AND g.namespace",
 		packages: "./storage", run: "TestGroupIsCounted",
 	},
 	{

@@ -1,13 +1,14 @@
 package main
 
 const (
-	jobDecide  = "engine/jobs/decide.go"
-	jobGroup   = "engine/jobs/group.go"
-	jobLines   = "engine/jobs/key_queues.go"
-	pollGroups = "storage/internal/dbsqlc/poll_groups.sql.go"
-	jobGroups  = "storage/internal/dbsqlc/groups.sql.go"
-	jobLeases  = "storage/internal/dbsqlc/leases.sql.go"
-	jobsSQL    = "storage/internal/dbsqlc/jobs.sql.go"
+	jobDecide    = "engine/jobs/decide.go"
+	jobGroup     = "engine/jobs/group.go"
+	jobLines     = "engine/jobs/key_queues.go"
+	pollGroups   = "storage/internal/dbsqlc/poll_groups.sql.go"
+	jobGroups    = "storage/internal/dbsqlc/groups.sql.go"
+	groupMembers = "storage/internal/dbsqlc/group_members.sql.go"
+	jobLeases    = "storage/internal/dbsqlc/leases.sql.go"
+	jobsSQL      = "storage/internal/dbsqlc/jobs.sql.go"
 
 	constraintsSQL = "storage/internal/dbsqlc/constraints.sql.go"
 	fairnessSQL    = "migrations/00105_rounds.sql"
@@ -227,8 +228,9 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/request",
 	},
 	{
-		name: "pushed-job-cancelled-elsewhere", breaks: "a node learns of cancels that other nodes and messages bring",
-		file: "engine/zombies.go", old: "e.attempts.cancelAttempt(ref, errCancelRequested)", planted: "_ = ref",
+		name:   "pushed-job-cancelled-elsewhere",
+		breaks: "a node learns of cancels that other nodes and messages bring",
+		file:   "engine/zombies.go", old: "e.attempts.cancelAttempt(ref, errCancelRequested)", planted: "_ = ref",
 		packages: "./engine/jobs", run: "PushedJobIsCancelledAtOnce/message",
 	},
 	{
@@ -254,8 +256,9 @@ var jobMutants = []mutant{
 		packages: "./engine/jobs", run: "Interval",
 	},
 	{
-		name: "lease-late-answer-counts", breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file: "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)",
+		name:   "lease-late-answer-counts",
+		breaks: "an answer that comes after the engine has ended the attempt is lost",
+		file:   "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)",
 		planted:  "!sameOutcome(&decide(end).completion, &stands) && stands.Finished",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
@@ -275,7 +278,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-named-last", breaks: "of one priority a place that names its worker comes first",
-		file: pollGroups, old: "candidate.named DESC, candidate.round, candidate.task_id", planted: "candidate.task_id",
+		file: pollGroups, old: "candidate.named DESC, candidate.round, candidate.task_id",
+		planted:  "candidate.task_id",
 		packages: "./engine/jobs", run: "NamedWorker",
 	},
 	{
@@ -353,9 +357,32 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-second-place", breaks: "no worker gets a second place of a job",
-		file: pollGroups, old: "UPDATE job_groups g\n     SET takers = g.takers || $1::text",
-		planted:  "UPDATE job_groups g\n     SET takers = g.takers || ''::text",
+		file: pollGroups, old: "THEN g.takers || $1::text ELSE", planted: "THEN g.takers || ''::text ELSE",
 		packages: "./storage ./engine/jobs", run: "ManyPolls|Group|Broadcast|Quorum",
+	},
+	{
+		name: "group-starts-unseen", breaks: "a job for several workers runs when a worker takes its first place",
+		file: pollGroups, old: "running_time = coalesce(g.running_time, statement_timestamp())",
+		planted:  "running_time = g.running_time",
+		packages: "./engine/jobs", run: "TestGroupRunsWithItsWorkers",
+	},
+	{
+		name: "group-runs-alone", breaks: "a job for several workers waits again when its last worker has left",
+		file:     groupMembers,
+		old:      "WHEN s.waits_for = 'members' THEN 'place' ELSE s.waits_for END",
+		planted:  "WHEN false THEN 'place' ELSE s.waits_for END",
+		packages: "./engine/jobs", run: "TestGroupRunsWithItsWorkers|TestGroupWaitsAfterItsLastWorker",
+	},
+	{
+		name:   "group-starts-after-its-cancel",
+		breaks: "a poll does not start a job for several workers that is cancelled at the same time",
+		file:   pollGroups, old: "LIMIT 1 FOR SHARE SKIP LOCKED) process", planted: "LIMIT 1) process",
+		packages: "./storage", run: "TestGroupStartsOrIsCancelled",
+	},
+	{
+		name: "step-of-named-workers", breaks: "a step runs while a worker has a place of its job",
+		file: "storage/internal/dbsqlc/flow_steps.sql.go", old: "FROM running_jobs k", planted: "FROM running k",
+		packages: "./engine/flows", run: "TestStepOfNamedWorkers",
 	},
 	{
 		name: "group-anybody", breaks: "only the workers that a job names get a place of it",
@@ -370,7 +397,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-leaver-keeps-out", breaks: "a worker that is lost may take a place again",
-		file: jobGroups, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND",
+		file: groupMembers, old: "SELECT input.worker_id FROM input\n           WHERE input.leaves\n             AND",
 		planted:  "SELECT input.worker_id FROM input\n           WHERE false AND input.leaves\n             AND",
 		packages: "./storage ./engine/jobs", run: "Seats|Group|Lost|Released",
 	},

@@ -65,16 +65,17 @@ const (
 	ofTag  = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text AND j.tags @> jsonb_build_array($?::text)`
 	ofJobs = `SELECT j.process_id FROM jobs j WHERE j.namespace = $?::text`
 	ofTime = `SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'time' AND s.job_name IS NOT NULL`
-	// RUNNING jobs are running tasks and jobs of several workers, suspended or not.
+	// RUNNING jobs are running tasks and jobs of several workers. A cancel may have been requested
+	// of one that no worker runs.
 	ofRun = `SELECT u.process_id FROM (
  (SELECT r.process_id FROM running r WHERE r.namespace = $?::text AND r.task_type = 'INIT' LIMIT 10000)
- UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members' LIMIT 10000)
- UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND (s.waits_for = 'place')::int = 1 AND s.taker = '~' LIMIT 10000)
- UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
-	// AVAILABLE jobs wait for a worker, a constraint or an operator.
+ UNION ALL (SELECT g.process_id FROM job_groups g WHERE g.namespace = $?::text AND g.running_time IS NOT NULL LIMIT 10000)
+ UNION ALL (SELECT c.process_id FROM processes c WHERE c.namespace = $?::text AND c.cancel_deadline IS NOT NULL AND c.removed_time IS NULL LIMIT 10000)) u`
+	// AVAILABLE jobs wait for a worker, a constraint, an operator or the workers of their members.
 	ofLines = `SELECT u.process_id FROM (
  (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'place' AND s.job_name IS NOT NULL LIMIT 10000)
  UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'constraint' LIMIT 10000)
+ UNION ALL (SELECT s.process_id FROM schedule s WHERE s.namespace COLLATE "POSIX" = $?::text AND s.waits_for = 'members' LIMIT 10000)
  UNION ALL (SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = 'SUSPENDED' LIMIT 10000)) u`
 	ofEnds = `SELECT o.process_id FROM processes o WHERE o.namespace COLLATE "POSIX" = $?::text AND o.attention = ANY ($?::text[]::process_status[])`
 )
@@ -111,11 +112,11 @@ func idsByState(q Query) (string, []any) {
 		}
 		switch {
 		case in("RUNNING", "CANCEL_REQUESTED"):
-			return ofRun, []any{q.Namespace, q.Namespace, q.Namespace, q.Namespace}
+			return ofRun, []any{q.Namespace, q.Namespace, q.Namespace}
 		case in("SCHEDULED", "RETRYABLE"):
 			return ofTime, []any{q.Namespace}
 		case in("AVAILABLE"):
-			return ofLines, []any{q.Namespace, q.Namespace, q.Namespace}
+			return ofLines, []any{q.Namespace, q.Namespace, q.Namespace, q.Namespace}
 		}
 	}
 	return "", nil

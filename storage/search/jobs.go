@@ -23,7 +23,8 @@ const (
 	jobState = `(p.status NOT IN ('COMPLETED', 'ERROR', 'CANCELLED') AND coalesce(
   (SELECT CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END FROM running r
     WHERE r.namespace = p.namespace AND r.process_id = p.process_id AND r.task_type = 'INIT' LIMIT 1),
-  (SELECT CASE WHEN s.taker = '~' AND s.attempt > 0 THEN CASE WHEN p.cancel_deadline IS NULL THEN 'RUNNING' ELSE 'CANCEL_REQUESTED' END
+  (SELECT CASE WHEN s.taker = '~' AND s.attempt > 0 AND p.cancel_deadline IS NOT NULL THEN 'CANCEL_REQUESTED'
+       WHEN (SELECT g.running_time FROM job_groups g WHERE s.taker = '~' AND g.namespace = s.namespace AND g.process_id = s.process_id) IS NOT NULL THEN 'RUNNING'
        WHEN s.waits_for <> 'time' THEN 'AVAILABLE' WHEN s.attempt > 0 THEN 'RETRYABLE' ELSE 'SCHEDULED' END FROM schedule s
     WHERE s.namespace = p.namespace AND s.process_id = p.process_id AND s.task_type = 'INIT' LIMIT 1), 'AVAILABLE') = $?::text)`
 

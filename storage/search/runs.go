@@ -20,16 +20,16 @@ const (
 	runActive = `(SELECT CASE WHEN bool_or(NOT k.waits AND NOT k.lies) THEN 'RUNNING' WHEN bool_or(k.waits) AND NOT bool_or(k.lies) THEN 'WAITING_WORKER' ELSE 'QUEUED' END
   FROM (SELECT f.wait IS NOT NULL OR f.process_id IS NULL AND f.due_time IS NULL AND coalesce((SELECT i.wait IS NOT NULL FROM flow_steps i
                  WHERE i.namespace = f.namespace AND i.run_id = f.run_id AND i.step_id = f.step_id AND i.index = 0), false) AS waits,
-               coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.task_id FROM running u
-                 WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id) IS NULL, false) AS lies
+               coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.running_time FROM running_jobs u
+                 WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id LIMIT 1) IS NULL, false) AS lies
           FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running') k)`
 
 	// runPhase is the first running step, or else the first step that has not ended. A step whose
 	// job no worker has taken is not running.
 	runPhase = `CASE WHEN r.finished_time IS NULL THEN coalesce(
   (SELECT f.step_id FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.index = -1 AND f.status = 'running'
-      AND NOT coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.task_id FROM running u
-        WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id) IS NULL, false) ORDER BY f.ord LIMIT 1),
+      AND NOT coalesce(starts_with(f.process_id, '~job/') AND (SELECT u.running_time FROM running_jobs u
+        WHERE u.namespace = coalesce(f.process_namespace, f.namespace) AND u.process_id = f.process_id LIMIT 1) IS NULL, false) ORDER BY f.ord LIMIT 1),
   (SELECT x.step->>'stepId' FROM flow_templates v CROSS JOIN LATERAL jsonb_array_elements(v.definition->'steps') WITH ORDINALITY AS x(step, n)
     WHERE v.namespace = r.namespace AND v.template_type = r.template_type AND v.version = r.template_version
       AND NOT EXISTS (SELECT 1 FROM flow_steps f WHERE f.namespace = r.namespace AND f.run_id = r.run_id AND f.step_id = x.step->>'stepId'

@@ -174,11 +174,6 @@ func Recount(t testing.TB, db storage.DB) {
 		     AND p.removed_time IS NULL AND p.kind = 'job'
 		   LEFT JOIN schedule s ON s.namespace = j.namespace AND s.process_id = j.process_id
 		   WHERE NOT starts_with(j.process_id, '~job/~/') GROUP BY 1, 2, 3`,
-		`INSERT INTO job_counts (namespace, name, state, n)
-		 SELECT s.namespace, s.job_name, CASE WHEN p.cancel_deadline IS NULL THEN 'running'
-		   ELSE 'cancel_requested' END, count(*)
-		   FROM schedule s JOIN processes p ON p.namespace = s.namespace AND p.process_id = s.process_id
-		     WHERE s.taker = '~' AND s.attempt > 0 GROUP BY 1, 2, 3`,
 	} {
 		if _, err := db.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("storagetest: count the processes: %v", err)

@@ -35,7 +35,7 @@ func (q *Queries) CancelGrace(ctx context.Context, db DBTX, arg CancelGraceParam
 
 const cancelProcesses = `-- name: CancelProcesses :many
 WITH input AS MATERIALIZED (
-  SELECT item_state.ord, item_state.namespace, item_state.process_id, item_state.reason, item_state.context, item_state.grace_us, item_state.overdue, item_state.actor, item_state.mode, item_state.status, item_state.cancelling, item_state.over, item_state.busy, item_state.grouped, item_state.begun, item_state.running_attempt, item_state.job, item_state.job_name, item_state.job_state, item_state.asks, item_state.ends,
+  SELECT item_state.ord, item_state.namespace, item_state.process_id, item_state.reason, item_state.context, item_state.grace_us, item_state.overdue, item_state.actor, item_state.mode, item_state.status, item_state.cancelling, item_state.over, item_state.busy, item_state.grouped, item_state.running_attempt, item_state.job, item_state.job_name, item_state.job_state, item_state.asks, item_state.ends,
          row_number() OVER (
            PARTITION BY item_state.namespace, item_state.process_id, item_state.asks,
            item_state.ends
@@ -44,17 +44,15 @@ WITH input AS MATERIALIZED (
       SELECT item.ord, item.namespace, item.process_id, item.reason, item.context, item.grace_us, item.overdue, item.actor, item.mode, p.status, p.cancel_deadline IS NOT NULL AS cancelling,
              coalesce(p.cancel_deadline <= statement_timestamp(), false) AS over,
              r.task_id IS NOT NULL AS busy, coalesce(waiting.grouped, false) AS grouped,
-             coalesce(waiting.begun, false) AS begun, r.attempt AS running_attempt,
+             r.attempt AS running_attempt,
              coalesce(p.kind = 'job', false) AS job, job.name AS job_name,
              CASE
-               WHEN r.task_id IS NULL AND waiting.begun IS NOT TRUE
-                 THEN CASE
-                        WHEN waiting.waits_for <> 'time' THEN 'available'
-                        WHEN waiting.attempt > 0 THEN 'retryable'
-                        ELSE 'scheduled'
-                      END
-               WHEN p.cancel_deadline IS NULL THEN 'running'
-               ELSE 'cancel_requested'
+               WHEN p.cancel_deadline IS NOT NULL AND (r.task_id IS NOT NULL OR waiting.begun)
+                 THEN 'cancel_requested'
+               WHEN r.task_id IS NOT NULL OR waiting.runs THEN 'running'
+               WHEN waiting.waits_for <> 'time' THEN 'available'
+               WHEN waiting.attempt > 0 THEN 'retryable'
+               ELSE 'scheduled'
              END AS job_state,
              coalesce(NOT item.overdue
                          AND p.cancel_deadline IS NULL
@@ -98,7 +96,12 @@ WITH input AS MATERIALIZED (
         LEFT JOIN LATERAL (
           SELECT s.waits_for, s.attempt,
                  s.taker = '~' AND s.attempt > 0 AS begun,
-                 s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped
+                 s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped,
+                 (
+                   SELECT g.running_time FROM job_groups g
+                    WHERE s.taker = '~'
+                      AND g.namespace = s.namespace
+                      AND g.process_id = s.process_id) IS NOT NULL AS runs
             FROM schedule s
            WHERE p.kind = 'job'
              AND s.namespace = item.namespace
@@ -157,11 +160,9 @@ updated_job_counts AS (
                ELSE m.job_state
              END,
              -1),
-            (m.ends, 'cancelled', 1), (m.begun, m.job_state, -1),
-            (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
+            (m.ends, 'cancelled', 1)) AS change(counts, state, n)
    WHERE change.counts
      AND m.job
-     AND (m.ends OR m.asks)
      AND m.n = 1
      AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0

@@ -140,6 +140,9 @@ SELECT counts.invariant::text AS invariant, counts.n::bigint AS n
     SELECT 'group_is_full',
            (SELECT count(*) FROM waiting WHERE waits_for = 'members')
     UNION ALL
+    SELECT 'group_runs_with_members',
+           (SELECT count(*) FROM waiting WHERE waits_for = 'members')
+    UNION ALL
     SELECT 'parent_is_notified',
            (SELECT count(*) FROM parents)
     UNION ALL

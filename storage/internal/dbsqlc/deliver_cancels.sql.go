@@ -41,7 +41,7 @@ deleted_messages AS (
      AND m.message_id = taken_messages.message_id
   RETURNING m.namespace, m.process_id, m.message_id, m.kind, m.held, m.sender_namespace, m.sender_process_id, m.sender_task_id, m.created_time, m.start_time, m.reason, m.args, m.metadata, m.notify_parent_args, m.child, m.job, m.context, m.grace, m.ctid),
 decided AS MATERIALIZED (
-  SELECT target.namespace, target.process_id, target.message_id, target.kind, target.held, target.sender_namespace, target.sender_process_id, target.sender_task_id, target.created_time, target.start_time, target.reason, target.args, target.metadata, target.notify_parent_args, target.child, target.job, target.context, target.grace, target.ctid, target.status, target.cancel_deadline, target.busy, target.attempt, target.job_name, target.begun, target.state, target.is_job, target.open, target.first, target.more, target.mode,
+  SELECT target.namespace, target.process_id, target.message_id, target.kind, target.held, target.sender_namespace, target.sender_process_id, target.sender_task_id, target.created_time, target.start_time, target.reason, target.args, target.metadata, target.notify_parent_args, target.child, target.job, target.context, target.grace, target.ctid, target.status, target.cancel_deadline, target.busy, target.attempt, target.job_name, target.begun, target.runs, target.state, target.is_job, target.open, target.first, target.more, target.mode,
          target.first
            AND target.open
            AND target.cancel_deadline IS NULL
@@ -57,7 +57,7 @@ decided AS MATERIALIZED (
       SELECT deleted_messages.namespace, deleted_messages.process_id, deleted_messages.message_id, deleted_messages.kind, deleted_messages.held, deleted_messages.sender_namespace, deleted_messages.sender_process_id, deleted_messages.sender_task_id, deleted_messages.created_time, deleted_messages.start_time, deleted_messages.reason, deleted_messages.args, deleted_messages.metadata, deleted_messages.notify_parent_args, deleted_messages.child, deleted_messages.job, deleted_messages.context, deleted_messages.grace, deleted_messages.ctid, p.status, p.cancel_deadline,
              r.task_id IS NOT NULL OR waiting.grouped IS TRUE AS busy,
              coalesce(r.attempt, 0) AS attempt, coalesce(waiting.job_name, job.name) AS job_name,
-             waiting.begun,
+             waiting.begun, waiting.runs,
              coalesce(waiting.state,
                       CASE WHEN job.name IS NULL THEN 'running' ELSE 'failed' END) AS state,
              coalesce(p.kind = 'job', false) AS is_job,
@@ -94,6 +94,11 @@ decided AS MATERIALIZED (
           SELECT s.job_name,
                  s.taker = '~' AND s.attempt > 0 AS begun,
                  s.taker = '~' AND s.attempt > 0 AND s.waits_for <> 'operator' AS grouped,
+                 (
+                   SELECT g.running_time FROM job_groups g
+                    WHERE s.taker = '~'
+                      AND g.namespace = s.namespace
+                      AND g.process_id = s.process_id) IS NOT NULL AS runs,
                  CASE
                    WHEN s.waits_for <> 'time' THEN 'available'
                    WHEN s.attempt > 0 THEN 'retryable'
@@ -222,13 +227,8 @@ updated_job_counts AS (
   SELECT m.namespace, m.job_name, change.state, sum(change.n)
     FROM decided m
    CROSS JOIN LATERAL (
-     VALUES (m.ends, m.state, -1), (m.ends, 'cancelled', 1),
-            (m.begun,
-             CASE WHEN m.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
-             -1),
-            (m.begun AND m.asks, 'cancel_requested', 1)) AS change(counts, state, n)
-   WHERE change.counts
-     AND (m.ends OR m.asks AND m.is_job)
+     VALUES (m.state, -1), ('cancelled', 1)) AS change(state, n)
+   WHERE m.ends
      AND NOT starts_with(m.process_id, '~job/~/')
    GROUP BY m.namespace, m.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY m.namespace, m.job_name, change.state
@@ -238,9 +238,9 @@ inserted_job_events AS (
   SELECT decided.namespace, decided.process_id,
          CASE WHEN decided.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          CASE
-           WHEN decided.begun IS NOT TRUE THEN decided.state
-           WHEN decided.cancel_deadline IS NULL THEN 'running'
-           ELSE 'cancel_requested'
+           WHEN decided.begun AND decided.cancel_deadline IS NOT NULL THEN 'cancel_requested'
+           WHEN decided.runs THEN 'running'
+           ELSE decided.state
          END,
          CASE WHEN decided.ends THEN 'cancelled' ELSE 'cancel_requested' END,
          decided.attempt, NULLIF(decided.reason, '')

@@ -74,7 +74,7 @@ SELECT step.step_id, step.index, step.ord, step.status,
         END)::jsonb AS progress,
        (step.bytes_before >= $1)::bool AS values_omitted, step.bytes::bigint AS bytes,
        coalesce(lease.expires_time, 'epoch')::timestamptz AS lease_expires_time,
-       (attempt.task_id IS NOT NULL)::bool AS held,
+       (attempt.running_time IS NOT NULL)::bool AS held,
        coalesce(CASE
                   WHEN starts_with(step.process_id, '~job/') THEN attempt.running_time
                 END,
@@ -113,8 +113,8 @@ SELECT step.step_id, step.index, step.ord, step.status,
                AND k.process_id = measured.process_id
              LIMIT 1) job ON true) step_with_job) step
   LEFT JOIN LATERAL (
-    SELECT k.task_id, k.fencing_token, k.running_time
-      FROM running k
+    SELECT k.fencing_token, k.running_time
+      FROM running_jobs k
      WHERE step.status = 'running'
        AND k.namespace = coalesce(step.process_namespace, step.namespace)
        AND k.process_id = step.process_id
@@ -422,7 +422,7 @@ SELECT coalesce(min(step.start_time), 'epoch')::timestamptz AS first
             END)::timestamptz AS start_time
       FROM flow_steps f
       LEFT JOIN LATERAL (
-        SELECT r.running_time FROM running r
+        SELECT r.running_time FROM running_jobs r
          WHERE r.namespace = coalesce(f.process_namespace, f.namespace)
            AND r.process_id = f.process_id
          LIMIT 1) attempt ON true

@@ -10,41 +10,6 @@ import (
 	"encoding/json"
 )
 
-const cancelMembers = `-- name: CancelMembers :exec
-WITH updated_job_places AS (
-  UPDATE job_places l
-     SET asked = true
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
-         AS item(namespace, process_id)
-   WHERE l.namespace = ANY (ARRAY[item.namespace])
-     AND l.process_id = item.process_id)
-INSERT INTO messages (namespace, process_id, kind, sender_namespace, sender_process_id,
-                      sender_task_id, created_time, reason)
-SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0,
-       statement_timestamp(), NULLIF(item.reason, '')
-  FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                  unnest($3::text[]), unnest($4::text[]))
-       AS item(namespace, process_id, job_id, reason)
-`
-
-type CancelMembersParams struct {
-	Namespaces []string
-	ProcessIds []string
-	JobIds     []string
-	Reasons    []string
-}
-
-// CancelMembers asks members to end, each once, with messages.
-func (q *Queries) CancelMembers(ctx context.Context, db DBTX, arg CancelMembersParams) error {
-	_, err := db.Exec(ctx, cancelMembers,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.JobIds,
-		arg.Reasons,
-	)
-	return err
-}
-
 const dropPlaces = `-- name: DropPlaces :exec
 DELETE FROM job_places l
  USING ROWS FROM (unnest($1::text[]), unnest($2::text[]))
@@ -68,8 +33,8 @@ const endGroups = `-- name: EndGroups :many
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.outcome, item.failure, item.detail, item.kept, item.ttl_us, item.mode, waiting.task_id, waiting.priority, waiting.scheduled_time, waiting.idempotency_key,
          waiting.args, waiting.job_name, waiting.attempt, waiting.fencing_token,
-         process.cancel_deadline, process.cancel_reason, results.running_time, results.failures,
-         results.results, results.left_out,
+         process.cancel_deadline, process.cancel_reason, job_group.running_time IS NOT NULL AS runs,
+         results.running_time, results.failures, results.results, results.left_out,
          CASE item.outcome
            WHEN 'succeeded' THEN 'COMPLETED'
            WHEN 'failed' THEN 'ERROR'
@@ -91,6 +56,11 @@ WITH input AS MATERIALIZED (
       WHERE p.namespace = item.namespace
         AND p.process_id = item.process_id
       LIMIT 1) process
+   CROSS JOIN LATERAL (
+     SELECT g.running_time FROM job_groups g
+      WHERE g.namespace = item.namespace
+        AND g.process_id = item.process_id
+      LIMIT 1) job_group
    CROSS JOIN LATERAL (
      SELECT min(place.running_time) AS running_time,
             json_object_agg(place.worker_id, convert_from(place.result, 'UTF8')::json
@@ -145,11 +115,7 @@ updated_job_counts AS (
   SELECT input.namespace, input.job_name, change.state, sum(change.n)
     FROM input
    CROSS JOIN LATERAL (
-     VALUES (true, 'available', -1), (true, input.outcome, 1),
-            (input.attempt > 0,
-             CASE WHEN input.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
-             -1)) AS change(counts, state, n)
-   WHERE change.counts
+     VALUES ('available', -1), (input.outcome, 1)) AS change(state, n)
    GROUP BY input.namespace, input.job_name, change.state HAVING sum(change.n) <> 0
    ORDER BY input.namespace, input.job_name, change.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),
@@ -157,9 +123,9 @@ inserted_job_events AS (
   INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
   SELECT input.namespace, input.process_id, input.outcome,
          CASE
-           WHEN input.attempt = 0 THEN 'available'
-           WHEN input.cancel_deadline IS NULL THEN 'running'
-           ELSE 'cancel_requested'
+           WHEN input.attempt > 0 AND input.cancel_deadline IS NOT NULL THEN 'cancel_requested'
+           WHEN input.runs THEN 'running'
+           ELSE 'available'
          END,
          input.outcome, 1,
          NULLIF(CASE
@@ -175,6 +141,13 @@ deleted_schedule AS (
   DELETE FROM schedule s USING input
    WHERE s.namespace = ANY (ARRAY[input.namespace])
      AND s.process_id = input.process_id),
+updated_job_groups AS (
+  UPDATE job_groups g
+     SET running_time = NULL
+    FROM input
+   WHERE input.runs
+     AND g.namespace = ANY (ARRAY[input.namespace])
+     AND g.process_id = input.process_id),
 updated_jobs AS (
   UPDATE jobs j
      SET updated_time = statement_timestamp(),
@@ -250,9 +223,8 @@ type EndGroupsRow struct {
 // EndGroups ends jobs of several workers. outcome: succeeded, failed, cancelled. kept: the job
 // keeps the results of its members for ttl_us, as an object by worker. Results beyond 8 MiB
 // (process.MaxGroupResultBytes) are omitted. For a step, they are the response of its task, which
-// its run gets. A retried group may end before it rests; it was then not running. The job keeps the
-// newest 19 failures of workers. A failure that is not the one of a worker is added to them. It
-// runs after TakeGroups.
+// its run gets. The job keeps the newest 19 failures of workers. A failure that is not the one of a
+// worker is added to them. It runs after TakeGroups.
 func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) ([]EndGroupsRow, error) {
 	rows, err := db.Query(ctx, endGroups,
 		arg.Namespaces,
@@ -467,28 +439,52 @@ func (q *Queries) ReadPlaces(ctx context.Context, db DBTX, arg ReadPlacesParams)
 
 const restGroups = `-- name: RestGroups :exec
 WITH input AS MATERIALIZED (
-  SELECT item.namespace, item.process_id, item.mode, waiting.task_id, waiting.attempt, waiting.job_name
+  SELECT item.namespace, item.process_id, item.mode, waiting.task_id, process.cancelling,
+         job_group.running_time IS NOT NULL AS was_running, coalesce(member.runs, false) AS runs
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
                     unnest($3::int[]))
          AS item(namespace, process_id, mode)
    CROSS JOIN LATERAL (
-     SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.waits_for, s.attempt, s.priority, s.scheduled_time, s.fencing_token, s.retry_interval, s.timer_name, s.history_range, s.idempotency_key, s.failure, s.args, s.context, s.child, s.job_name, s.line, s.taker, s.own_priority, s.start_deadline, s.round, s.fairness_key, s.ctid FROM schedule s
+     SELECT s.task_id FROM schedule s
       WHERE s.namespace = item.namespace
         AND s.process_id = item.process_id
         AND s.taker = '~'
-      LIMIT 1) waiting),
+      LIMIT 1) waiting
+   CROSS JOIN LATERAL (
+     SELECT p.cancel_deadline IS NOT NULL AS cancelling
+       FROM processes p
+      WHERE p.namespace = item.namespace
+        AND p.process_id = item.process_id
+      LIMIT 1) process
+   CROSS JOIN LATERAL (
+     SELECT g.running_time FROM job_groups g
+      WHERE g.namespace = item.namespace
+        AND g.process_id = item.process_id
+      LIMIT 1) job_group
+    LEFT JOIN LATERAL (
+      SELECT true AS runs FROM job_places l
+       WHERE l.namespace = item.namespace
+         AND l.job_id = item.process_id
+         AND (l.state = 'succeeded' OR l.state IS NULL AND member_runs(l.namespace, l.process_id))
+       LIMIT 1) member ON true),
 inserted_job_events AS (
-  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt)
-  SELECT input.namespace, input.process_id, 'started', 'available', 'running', 1
+  INSERT INTO job_events (namespace, job_id, type, from_status, to_status, attempt, message)
+  SELECT input.namespace, input.process_id,
+         CASE WHEN input.runs THEN 'started' ELSE 'waiting' END,
+         CASE WHEN input.runs THEN 'available' ELSE 'running' END,
+         CASE WHEN input.runs THEN 'running' ELSE 'available' END,
+         1, CASE WHEN NOT input.runs THEN 'no worker runs it' END
     FROM input
-   WHERE input.attempt = 0
+   WHERE input.runs <> input.was_running
+     AND NOT input.cancelling
      AND input.mode = 2),
-updated_job_counts AS (
-  INSERT INTO job_counts (namespace, name, state, n)
-  SELECT input.namespace, input.job_name, 'running', count(*)
-    FROM input WHERE input.attempt = 0
-   GROUP BY input.namespace, input.job_name ORDER BY input.namespace, input.job_name
-  ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n)
+updated_job_groups AS (
+  UPDATE job_groups g
+     SET running_time = CASE WHEN input.runs THEN statement_timestamp() END
+    FROM input
+   WHERE input.runs <> input.was_running
+     AND g.namespace = ANY (ARRAY[input.namespace])
+     AND g.process_id = input.process_id)
 UPDATE schedule s
    SET waits_for = 'members', attempt = 1,
        fencing_token = coalesce(s.fencing_token, nextval('fencing_tokens'))
@@ -504,89 +500,11 @@ type RestGroupsParams struct {
 	Modes      []int32
 }
 
-// RestGroups lets groups wait for the end of a member. The first time, the only attempt of the
-// group begins. mode: which events the namespace keeps.
+// RestGroups lets groups wait for the end of a member, and stores whether they run: a worker has a
+// member that has not ended, or a member has succeeded. PollGroups starts groups, too. It runs
+// after PutGroups, which has locked them. mode: which events the namespace keeps.
 func (q *Queries) RestGroups(ctx context.Context, db DBTX, arg RestGroupsParams) error {
 	_, err := db.Exec(ctx, restGroups, arg.Namespaces, arg.ProcessIds, arg.Modes)
-	return err
-}
-
-const seatMembers = `-- name: SeatMembers :exec
-WITH input AS MATERIALIZED (
-  SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,
-         item.leaves AND NOT place.pinned AS leaves
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                    unnest($3::bigint[]), unnest($4::bigint[]),
-                    unnest($5::bool[]))
-         AS item(namespace, process_id, task_id, fencing_token, leaves)
-   CROSS JOIN LATERAL (
-     SELECT s.task_id FROM schedule s
-      WHERE s.namespace = item.namespace
-        AND s.process_id = item.process_id
-        AND s.task_id = item.task_id
-        AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
-      LIMIT 1) waiting
-   CROSS JOIN LATERAL (
-     SELECT l.namespace, l.process_id, l.job_id, l.worker_id, l.pinned, l.asked, l.state, l.attempts, l.running_time, l.finished_time, l.failure, l.result FROM job_places l
-      WHERE l.namespace = item.namespace
-        AND l.process_id = item.process_id
-      LIMIT 1) place),
-updated_job_groups AS (
-  UPDATE job_groups g
-     SET takers = ARRAY(
-       SELECT t FROM unnest(g.takers) AS t
-        WHERE t <> ALL (ARRAY(
-          SELECT input.worker_id FROM input
-           WHERE input.leaves
-             AND input.namespace = g.namespace
-             AND input.job_id = g.process_id
-             AND input.worker_id IS NOT NULL)))
-    FROM (
-      SELECT k.namespace, k.process_id
-        FROM (
-          SELECT DISTINCT input.namespace, input.job_id FROM input WHERE input.leaves) left_group
-        JOIN job_groups k
-          ON k.namespace = ANY (ARRAY[left_group.namespace])
-         AND k.process_id = left_group.job_id
-       ORDER BY k.namespace || '', k.process_id || '' FOR UPDATE OF k) job_group
-   WHERE g.namespace = ANY (ARRAY[job_group.namespace])
-     AND g.process_id = job_group.process_id),
-updated_job_places AS (
-  UPDATE job_places l
-     SET worker_id = NULL
-    FROM input
-   WHERE input.leaves
-     AND l.namespace = ANY (ARRAY[input.namespace])
-     AND l.process_id = input.process_id)
-UPDATE schedule s
-   SET taker = CASE WHEN input.leaves THEN '' ELSE '=' || input.worker_id END
-  FROM input
- WHERE s.namespace = ANY (ARRAY[input.namespace])
-   AND s.process_id = input.process_id
-   AND s.task_id = input.task_id
-`
-
-type SeatMembersParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-	Leaves        []bool
-}
-
-// SeatMembers sets which workers may make the next attempt of members: the worker with the place
-// or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
-// selects its items like WriteJobs. The rows of groups are locked in order; || ” prevents the
-// planner from reading all of them in order.
-func (q *Queries) SeatMembers(ctx context.Context, db DBTX, arg SeatMembersParams) error {
-	_, err := db.Exec(ctx, seatMembers,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
-		arg.Leaves,
-	)
 	return err
 }
 
@@ -711,7 +629,7 @@ SELECT item.ord::int AS ord
          AND l.process_id = s.process_id
        LIMIT 1) place
     CROSS JOIN LATERAL (
-      SELECT g.namespace, g.process_id, g.count, g.max_failures, g.worker_ids, g.takers FROM job_groups g
+      SELECT g.namespace, g.process_id, g.count, g.max_failures, g.worker_ids, g.takers, g.running_time FROM job_groups g
        WHERE g.namespace = s.namespace
          AND g.process_id = place.job_id
        LIMIT 1) job_group

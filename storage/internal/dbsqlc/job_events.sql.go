@@ -384,7 +384,9 @@ func (q *Queries) OldestAvailable(ctx context.Context, db DBTX, arg OldestAvaila
 
 const readJobCounts = `-- name: ReadJobCounts :many
 SELECT c.namespace, c.name, c.state::text AS state, sum(c.n)::bigint AS n
-  FROM job_counts c WHERE c.namespace = ANY ($1::text[])
+  FROM job_counts c
+ WHERE c.namespace = ANY ($1::text[])
+   AND c.state NOT IN ('running', 'cancel_requested')
  GROUP BY c.namespace, c.name, c.state
 UNION ALL
 SELECT r.namespace, job.name,
@@ -406,6 +408,39 @@ SELECT r.namespace, job.name,
  WHERE r.namespace = ANY ($1::text[])
    AND NOT starts_with(r.process_id, '~job/~/')
  GROUP BY 1, 2, 3
+UNION ALL
+SELECT p.namespace, waiting.job_name::text, 'cancel_requested', count(*)
+  FROM processes p
+ CROSS JOIN LATERAL (
+   SELECT s.job_name FROM schedule s
+    WHERE s.namespace = p.namespace
+      AND s.process_id = p.process_id
+      AND s.taker = '~'
+      AND s.attempt > 0
+    LIMIT 1) waiting
+ WHERE p.cancel_deadline IS NOT NULL
+   AND p.removed_time IS NULL
+   AND p.kind = 'job'
+   AND p.namespace = ANY ($1::text[])
+ GROUP BY 1, 2
+UNION ALL
+SELECT g.namespace, waiting.job_name::text, 'running', count(*)
+  FROM job_groups g
+ CROSS JOIN LATERAL (
+   SELECT s.job_name FROM schedule s
+    WHERE s.namespace = g.namespace
+      AND s.process_id = g.process_id
+      AND s.taker = '~'
+    LIMIT 1) waiting
+ CROSS JOIN LATERAL (
+   SELECT 1 FROM processes p
+    WHERE p.namespace = g.namespace
+      AND p.process_id = g.process_id
+      AND p.cancel_deadline IS NULL
+    LIMIT 1) process
+ WHERE g.running_time IS NOT NULL
+   AND g.namespace = ANY ($1::text[])
+ GROUP BY 1, 2
 `
 
 type ReadJobCountsRow struct {
@@ -415,8 +450,9 @@ type ReadJobCountsRow struct {
 	N         int64
 }
 
-// ReadJobCounts returns the number of jobs of namespaces by name and state. running are those that
-// run; they count as available. Members of jobs of several workers are counted nowhere.
+// ReadJobCounts returns the number of jobs of namespaces by name and state. running and
+// cancel_requested are counted from the rows; these jobs count as available, too. (Engines of
+// earlier versions also stored them.) Members of jobs of several workers are counted nowhere.
 func (q *Queries) ReadJobCounts(ctx context.Context, db DBTX, namespaces []string) ([]ReadJobCountsRow, error) {
 	rows, err := db.Query(ctx, readJobCounts, namespaces)
 	if err != nil {

@@ -39,18 +39,8 @@ WITH found AS (
          AND s.process_id = j.process_id
        WHERE NOT starts_with(j.process_id, '~job/~/')
       UNION ALL
-      SELECT s.namespace, s.job_name,
-             CASE WHEN p.cancel_deadline IS NULL THEN 'running' ELSE 'cancel_requested' END,
-             1, 0
-        FROM schedule s
-        JOIN processes p
-          ON p.namespace = s.namespace
-         AND p.process_id = s.process_id
-       WHERE s.taker = '~'
-         AND s.attempt > 0
-      UNION ALL
       SELECT namespace, name, state, 0, n
-        FROM job_counts) x
+        FROM job_counts WHERE state NOT IN ('running', 'cancel_requested')) x
    GROUP BY namespace, name, state HAVING sum(there) <> sum(counted)
   UNION ALL
   -- events_agree: the events of a job follow from each other, and the last one has its current
@@ -91,11 +81,9 @@ WITH found AS (
                                    WHEN p.cancel_deadline IS NULL THEN 'running'
                                    ELSE 'cancel_requested'
                                  END
-                          WHEN s.taker = '~' AND s.attempt > 0
-                            THEN CASE
-                                   WHEN p.cancel_deadline IS NULL THEN 'running'
-                                   ELSE 'cancel_requested'
-                                 END
+                          WHEN s.taker = '~' AND s.attempt > 0 AND p.cancel_deadline IS NOT NULL
+                            THEN 'cancel_requested'
+                          WHEN s.taker = '~' AND g.running_time IS NOT NULL THEN 'running'
                           WHEN s.waits_for = 'time' AND s.attempt > 0 THEN 'retryable'
                           WHEN s.waits_for = 'time' THEN 'scheduled'
                           ELSE 'available'
@@ -108,6 +96,9 @@ WITH found AS (
             LEFT JOIN running r
               ON r.namespace = p.namespace
              AND r.process_id = p.process_id
+            LEFT JOIN job_groups g
+              ON g.namespace = p.namespace
+             AND g.process_id = p.process_id
            WHERE p.kind = 'job'
              AND p.removed_time IS NULL) x
           ON x.namespace = v.namespace
@@ -235,7 +226,26 @@ WITH found AS (
       ON p.namespace = s.namespace
      AND p.process_id = s.process_id
    WHERE s.waits_for = 'members'
-     AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE)
+     AND (x.open = 0 OR p.cancel_deadline IS NULL AND x.succeeded + x.open < g.count) IS NOT FALSE
+  UNION ALL
+  -- group_runs_with_members: a group that waits for its members runs while a worker has one of them
+  -- or a member has succeeded, and at no other time.
+  SELECT 'group_runs_with_members', s.namespace, s.process_id,
+         format('running since %s, and %s of its members run or have succeeded',
+                coalesce(g.running_time::text, 'never'), x.running)
+    FROM schedule s
+    JOIN job_groups g
+      ON g.namespace = s.namespace
+     AND g.process_id = s.process_id
+   CROSS JOIN LATERAL (
+     SELECT count(*) AS running
+       FROM job_places l
+      WHERE l.namespace = s.namespace
+        AND l.job_id = s.process_id
+        AND (l.state = 'succeeded'
+             OR l.state IS NULL AND member_runs(l.namespace, l.process_id))) x
+   WHERE s.waits_for = 'members'
+     AND (g.running_time IS NOT NULL) <> (x.running > 0))
 SELECT invariant::text AS invariant, namespace::text AS namespace, process_id::text AS process_id,
        detail::text AS detail
   FROM found LIMIT $1::int

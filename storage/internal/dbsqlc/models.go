@@ -117,7 +117,7 @@ type JobCount struct {
 	Name string
 	// Lane that counted. Each lane of each engine has its own rows, so that lanes do not wait for each other. 0 for changes outside of lanes.
 	Lane int32
-	// State of the jobs, in lower case. available includes running jobs. Running jobs of several workers are also counted as running or cancel_requested. Their members are not counted.
+	// State of the jobs, in lower case. available includes running jobs and jobs with a cancel request. Members of jobs of several workers are not counted.
 	State string
 	// Number of jobs that entered the state minus those that left it. It may be negative in a single lane.
 	N int64

@@ -175,11 +175,45 @@ WITH found AS MATERIALIZED (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
    ORDER BY candidate.priority, candidate.named DESC, candidate.round, candidate.task_id
    LIMIT $9::int),
+running_groups AS MATERIALIZED (
+  SELECT running_group.namespace, running_group.process_id
+    FROM found f
+   CROSS JOIN LATERAL (
+     SELECT g.namespace, g.process_id
+       FROM job_groups g
+      WHERE g.namespace = f.namespace
+        AND g.process_id = f.job_id
+        AND (g.running_time IS NOT NULL)::int = 1
+      LIMIT 1 FOR SHARE SKIP LOCKED) running_group),
+started_groups AS MATERIALIZED (
+  SELECT waiting_group.namespace, waiting_group.process_id
+    FROM found f
+   CROSS JOIN LATERAL (
+     SELECT g.namespace, g.process_id
+       FROM job_groups g
+      WHERE g.namespace = f.namespace
+        AND g.process_id = f.job_id
+        AND (g.running_time IS NULL)::int = 1
+      LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) waiting_group
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM processes p
+      WHERE p.namespace = f.namespace
+        AND p.process_id = f.job_id
+        AND p.status = 'INIT'
+        AND p.cancel_deadline IS NULL
+      LIMIT 1 FOR SHARE SKIP LOCKED) process),
 ready AS MATERIALIZED (
-  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.named, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
+  SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.job_id, summed.taker, summed.named, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before, summed.starts FROM (
     SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.job_id, f.taker, f.named, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
-           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before
-      FROM found f) summed
+           sum(f.bytes) OVER (ROWS UNBOUNDED PRECEDING) - f.bytes AS bytes_before,
+           ((f.namespace, f.job_id) IN (
+             SELECT s.namespace, s.process_id FROM started_groups s)) IS TRUE AS starts
+      FROM found f
+     WHERE f.job_id IS NULL
+        OR ((f.namespace, f.job_id) IN (
+             SELECT s.namespace, s.process_id FROM started_groups s)) IS TRUE
+        OR ((f.namespace, f.job_id) IN (
+             SELECT r.namespace, r.process_id FROM running_groups r)) IS TRUE) summed
    WHERE summed.bytes_before < 4 * 1024 * 1024),
 claimed AS (
   INSERT INTO running (namespace, process_id, task_id, task_type, attempt, priority, fencing_token,
@@ -213,12 +247,19 @@ inserted_job_events AS (
     FROM ready r
    WHERE r.job_name IS NOT NULL
      AND r.mode = 2
+     AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
+  UNION ALL
+  SELECT r.namespace, r.job_id, 'started', 'available', 'running', 1, $1::text
+    FROM ready r
+   WHERE r.starts
+     AND r.mode = 2
      AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE),
 updated_job_groups AS (
   UPDATE job_groups g
-     SET takers = g.takers || $1::text
+     SET takers = CASE WHEN r.taker = '' THEN g.takers || $1::text ELSE g.takers END,
+         running_time = coalesce(g.running_time, statement_timestamp())
     FROM ready r
-   WHERE r.taker = ''
+   WHERE (r.taker = '' OR r.starts)
      AND (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE
      AND g.namespace = ANY (ARRAY[r.namespace])
      AND g.process_id = r.job_id),
@@ -310,6 +351,11 @@ type PollGroupsRow struct {
 // allowed worker without a place. The row of the group is locked with it, so that of two polls of a
 // worker, the second one sees what the first one has taken, or skips the group. Within a priority,
 // places of this worker, and of groups that name it, are first.
+//
+// The first member that a worker takes starts the group. So a poll locks the groups of its members:
+// a group that runs is shared with other polls, and RestGroups waits for them. A group that a poll
+// starts is locked together with its process, which excludes a cancel or an end. No poll waits for
+// a lock; it leaves these members to the next poll.
 // A response has at most 4 MiB of tasks (process.MaxPollBytes), but always contains the first task.
 func (q *Queries) PollGroups(ctx context.Context, db DBTX, arg PollGroupsParams) ([]PollGroupsRow, error) {
 	rows, err := db.Query(ctx, pollGroups,

@@ -377,7 +377,7 @@ WITH input AS MATERIALIZED (
                 AND s.process_id = item.process_id
               LIMIT $1::int) waiting) = $1::int AS more,
          r.task_id, r.task_type, r.fencing_token AS running_token, r.attempt AS running_attempt,
-         coalesce(waiting.begun, false) AS begun, job.name AS job_name,
+         job.name AS job_name,
          CASE
            WHEN p.status IN ('COMPLETED', 'ERROR', 'CANCELLED')
              THEN CASE p.status
@@ -385,14 +385,12 @@ WITH input AS MATERIALIZED (
                     WHEN 'ERROR' THEN 'failed'
                     WHEN 'CANCELLED' THEN 'cancelled'
                   END
-           WHEN r.task_id IS NULL AND waiting.begun IS NOT TRUE
-             THEN CASE
-                    WHEN waiting.waits_for <> 'time' THEN 'available'
-                    WHEN waiting.attempt > 0 THEN 'retryable'
-                    ELSE 'scheduled'
-                  END
-           WHEN p.cancel_deadline IS NULL THEN 'running'
-           ELSE 'cancel_requested'
+           WHEN p.cancel_deadline IS NOT NULL AND (r.task_id IS NOT NULL OR waiting.begun)
+             THEN 'cancel_requested'
+           WHEN r.task_id IS NOT NULL OR waiting.runs THEN 'running'
+           WHEN waiting.waits_for <> 'time' THEN 'available'
+           WHEN waiting.attempt > 0 THEN 'retryable'
+           ELSE 'scheduled'
          END AS job_state
     FROM ROWS FROM (unnest($2::int[]), unnest($3::text[]), unnest($4::text[]),
                     unnest($5::bigint[]), unnest($6::bytea[]),
@@ -417,7 +415,12 @@ WITH input AS MATERIALIZED (
        LIMIT 1) job ON true
     LEFT JOIN LATERAL (
       SELECT s.waits_for, s.attempt,
-             s.taker = '~' AND s.attempt > 0 AS begun
+             s.taker = '~' AND s.attempt > 0 AS begun,
+             (
+               SELECT g.running_time FROM job_groups g
+                WHERE s.taker = '~'
+                  AND g.namespace = s.namespace
+                  AND g.process_id = s.process_id) IS NOT NULL AS runs
         FROM schedule s
        WHERE p.kind = 'job'
          AND s.namespace = item.namespace
@@ -436,7 +439,7 @@ updated_processes AS (
    WHERE p.namespace = ANY (ARRAY[input.namespace])
      AND p.process_id = input.process_id
   RETURNING p.namespace, coalesce(p.attention, 'RUNNING') AS status, p.process_id, input.job_name,
-            input.job_state, input.begun, input.running_attempt, input.actor, input.mode),
+            input.job_state, input.running_attempt, input.actor, input.mode),
 updated_status_counts AS (
   INSERT INTO status_counts (namespace, status, n)
   SELECT updated_processes.namespace, updated_processes.status, -count(*)
@@ -454,13 +457,7 @@ updated_job_counts AS (
              END AS state
         FROM updated_processes
        WHERE updated_processes.job_name IS NOT NULL
-         AND NOT starts_with(updated_processes.process_id, '~job/~/')
-      UNION ALL
-      SELECT updated_processes.namespace, updated_processes.job_name, updated_processes.job_state
-        FROM updated_processes
-       WHERE updated_processes.job_name IS NOT NULL
-         AND updated_processes.begun
-         AND updated_processes.job_state IN ('running', 'cancel_requested')) counted_job
+         AND NOT starts_with(updated_processes.process_id, '~job/~/')) counted_job
    GROUP BY counted_job.namespace, counted_job.job_name, counted_job.state
    ORDER BY counted_job.namespace, counted_job.job_name, counted_job.state
   ON CONFLICT (namespace, name, lane, state) DO UPDATE SET n = job_counts.n + excluded.n),

@@ -834,7 +834,7 @@ export type Job = Message<"progressor.v1.Job"> & {
 
   /**
    * Why a job does not run: the name of a constraint, a paused namespace, or its time. For a job
-   * for several workers in RUNNING: that no worker runs it now.
+   * for several workers: that no worker runs it now.
    *
    * @generated from field: string blocked_on = 11;
    */

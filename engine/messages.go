@@ -111,7 +111,7 @@ func (d *deliverer) run(k process.Key) (delivered int) {
 
 // next delivers the next messages for a target.
 func (d *deliverer) next(k process.Key) (deliveries []storage.Delivery, more bool, err error) {
-	if err = d.engine.beforeStarts(k); err != nil {
+	if err := d.engine.beforeStarts(k); err != nil {
 		return nil, false, err
 	}
 	return d.engine.store.DeliverMessages(k)

@@ -24,7 +24,7 @@ func TestPollIsBoundedInBytes(t *testing.T) {
 	args := structpb.NewStringValue(strings.Repeat("x", size))
 	for _, group := range []*progressorv1.WorkerGroup{nil, {Count: 1}} {
 		for k := range jobs {
-			if _, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+			if _, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
 				Namespace: "pull", JobId: fmt.Sprintf("%d of %v", k, group), Name: "work", Args: args, Options: &progressorv1.JobOptions{Workers: group},
 			}); err != nil {
 				t.Fatal(err)
@@ -196,7 +196,7 @@ func TestCancelReasonsAreBounded(t *testing.T) {
 	for range jobs {
 		batch.Jobs = append(batch.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work"})
 	}
-	if _, err := n.Jobs.EnqueueBatch(t.Context(), batch); err != nil {
+	if _, err := n.EnqueueBatch(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
 	for len(beats.GetBeats()) < jobs {

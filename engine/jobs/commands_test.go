@@ -98,8 +98,8 @@ func TestNoTimeout(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
 	none := &progressorv1.JobOptions{Timeout: durationpb.New(0)}
-	_, one := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "work", Options: none})
-	_, batch := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}}})
+	_, one := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "j", Name: "work", Options: none})
+	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{{Namespace: "pull", Name: "work", Options: none}}})
 	n.enqueue(t, "pull", "k", nil)
 	_, update := n.Update(t.Context(), &progressorv1.UpdateJobRequest{Namespace: "pull", JobId: "k", Options: none, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"timeout"}}})
 	for _, c := range []struct {

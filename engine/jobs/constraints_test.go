@@ -39,7 +39,7 @@ func (n *node) limited(t testing.TB, namespace, id, region string, o *progressor
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: "work", Args: args, Options: o}); err != nil {
+	if _, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: "work", Args: args, Options: o}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -307,7 +307,7 @@ func TestQueueStats(t *testing.T) {
 	n := start(t, storagetest.DSN(t), scripted())
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	for k, name := range []string{"mail", "mail", "mail", "limited", "limited"} {
-		_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("j", k), Name: name})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: fmt.Sprint("j", k), Name: name})
 		must(t, err)
 	}
 	n.enqueue(t, "pull", "later", &progressorv1.JobOptions{RunTime: timestamppb.New(time.Now().Add(time.Hour))})

@@ -40,7 +40,7 @@ func (n *node) enqueueOf(t testing.TB, namespace, tenant string, first, count in
 	for k := first; k < first+count; k++ {
 		r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{Namespace: namespace, JobId: fmt.Sprint(tenant, k), Name: "work", Options: of(tenant)})
 	}
-	if _, err := n.Jobs.EnqueueBatch(context.Background(), r); err != nil {
+	if _, err := n.EnqueueBatch(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
 }

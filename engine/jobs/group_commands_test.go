@@ -117,7 +117,7 @@ func TestGroupSuspendedAndRemoved(t *testing.T) {
 	}
 	// A new job with the same ID is independent of the remaining members of the first.
 	enginetest.Eventually(t, testTimeout, "its id is free", func() bool {
-		_, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
+		_, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: "held", Name: "work", Options: workers(1, 0)})
 		return err == nil
 	})
 	if err := n.succeed(n.one(t, "w1"), nil); err != nil {
@@ -234,7 +234,7 @@ func TestGroupRefused(t *testing.T) {
 		"options.workers.worker_ids[2]": {Namespace: "pull", Name: "work", Options: workers(1, 0, "w1", "w2", "w1")},
 		"options.workers":               {Namespace: "ns", Name: "work", Options: workers(1, 0)},
 	} {
-		_, err := n.Jobs.Enqueue(t.Context(), r)
+		_, err := n.Enqueue(t.Context(), r)
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != want {
 			t.Errorf("%s: %v", want, err)
 		}

@@ -59,7 +59,7 @@ func key(namespace, id string) process.Key { return process.Key{Namespace: names
 
 func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOptions) *progressorv1.EnqueueResponse {
 	t.Helper()
-	r, err := n.Jobs.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
+	r, err := n.Enqueue(context.Background(), &progressorv1.EnqueueRequest{
 		Namespace: namespace, JobId: id, Name: "work", Args: structpb.NewStringValue("args of " + id), Options: o,
 	})
 	if err != nil {

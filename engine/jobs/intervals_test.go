@@ -91,8 +91,8 @@ func TestIntervalIsChecked(t *testing.T) {
 		{times(0, 30*time.Minute), ""},
 	} {
 		e := &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.o}
-		_, one := n.Jobs.Enqueue(t.Context(), e)
-		_, batch := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{e}})
+		_, one := n.Enqueue(t.Context(), e)
+		_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{e}})
 		wantField(t, one, c.field)
 		if c.field != "" {
 			c.field = "jobs[0]." + c.field

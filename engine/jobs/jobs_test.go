@@ -329,7 +329,7 @@ func TestEnqueueBatch(t *testing.T) {
 		for _, id := range ids {
 			r.Jobs = append(r.Jobs, &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "key of " + id}}})
 		}
-		return n.Jobs.EnqueueBatch(context.Background(), r)
+		return n.EnqueueBatch(context.Background(), r)
 	}
 	if _, err := batch("x", "there"); !errors.Is(err, process.ErrProcessExists) {
 		t.Errorf("with one that exists: %v", err)

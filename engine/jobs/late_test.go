@@ -245,7 +245,7 @@ func TestInvalidStartDeadline(t *testing.T) {
 		{within(-time.Second), "options.start_deadline: must be a positive duration, such as 5m"},
 		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers begins at once"},
 	} {
-		_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.options})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.options})
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Error() != c.want {
 			t.Errorf("%v: %v, want %s", c.options, err, c.want)
 		}

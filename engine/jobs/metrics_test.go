@@ -59,7 +59,7 @@ func TestMetrics(t *testing.T) {
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	enqueue := func(id, name string, o *progressorv1.JobOptions) {
 		t.Helper()
-		_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Options: o})
+		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: name, Options: o})
 		must(t, err)
 	}
 	enqueue("a", "limited", nil)

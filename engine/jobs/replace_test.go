@@ -34,7 +34,7 @@ func (n *node) debounce(
 	if len(keys) > 0 {
 		r.IdempotencyKey = keys[0]
 	}
-	resp, err := n.Jobs.Enqueue(t.Context(), r)
+	resp, err := n.Enqueue(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +139,8 @@ func TestUniqueReplaceRefused(t *testing.T) {
 	withKey := &progressorv1.EnqueueRequest{
 		Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k", Replace: true}},
 	}
-	_, one := n.Jobs.Enqueue(t.Context(), noKey)
-	_, batch := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{withKey}})
+	_, one := n.Enqueue(t.Context(), noKey)
+	_, batch := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{withKey}})
 	for field, err := range map[string]error{"options.unique.replace": one, "jobs[0].options.unique.replace": batch} {
 		if wrong, ok := errors.AsType[*process.InvalidError](err); !ok || wrong.Field != field {
 			t.Errorf("%s: %v", field, err)

@@ -68,7 +68,7 @@ func TestJobOfManyKeysDoesNotStarve(t *testing.T) {
 			})
 		}
 	}
-	if _, err := n.Jobs.EnqueueBatch(t.Context(), r); err != nil {
+	if _, err := n.EnqueueBatch(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	n.placed(t, "pull", len(tags))

@@ -36,13 +36,13 @@ func TestRepeatedEnqueueAfterRetention(t *testing.T) {
 	t.Parallel()
 	n := startForgetful(t)
 	request := &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", IdempotencyKey: "k"}
-	first, err := n.Jobs.Enqueue(t.Context(), request)
+	first, err := n.Enqueue(t.Context(), request)
 	must(t, err)
 	if !first.GetEnqueued() || first.GetRemoved() {
 		t.Fatalf("first response: %v", first)
 	}
 	n.removed(t, func(l *progressorv1.Lease) error { return n.succeed(l, nil) })
-	again, err := n.Jobs.Enqueue(t.Context(), request)
+	again, err := n.Enqueue(t.Context(), request)
 	must(t, err)
 	id := first.GetJob().GetJobId()
 	if again.GetEnqueued() || !again.GetRemoved() || again.GetJob().GetJobId() != id || again.GetJob().GetNamespace() != "pull" {
@@ -72,7 +72,7 @@ func TestUniqueTTLOutlivesRetention(t *testing.T) {
 		if want == "plain-2" {
 			u = plain
 		}
-		r, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
+		r, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{
 			Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u},
 		})
 		must(t, err)

@@ -95,7 +95,7 @@ func TestUniqueFromSQL(t *testing.T) {
 			if _, err := n.db.Exec(t.Context(), "SELECT progressor.enqueue('pull', 'work', unique_key => 'k') FROM generate_series(1, 20)"); err != nil {
 				t.Error(err)
 			}
-			_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}})
+			_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: &progressorv1.JobOptions{Unique: &progressorv1.Unique{Key: "k"}}})
 			if err != nil {
 				t.Error(err)
 			}

@@ -18,7 +18,7 @@ import (
 // unique enqueues a job without args and returns the ID in the response.
 func (n *node) unique(t *testing.T, id string, u *progressorv1.Unique) string {
 	t.Helper()
-	r, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u}})
+	r, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", JobId: id, Name: "work", Options: &progressorv1.JobOptions{Unique: u}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +116,11 @@ func TestKeyedTwinOfUnique(t *testing.T) {
 	}
 	check := func(when, job string) {
 		t.Helper()
-		r, err := n.Jobs.Enqueue(t.Context(), request("one", "x"))
+		r, err := n.Enqueue(t.Context(), request("one", "x"))
 		if err != nil || r.GetEnqueued() || r.GetJob().GetJobId() != job {
 			t.Errorf("%s: %v, %v", when, r, err)
 		}
-		b, err := n.Jobs.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")}})
+		b, err := n.EnqueueBatch(t.Context(), &progressorv1.EnqueueBatchRequest{Jobs: []*progressorv1.EnqueueRequest{request("batch", "x")}})
 		if err != nil || b.GetJobs()[0].GetEnqueued() || b.GetJobs()[0].GetJob().GetJobId() != job {
 			t.Errorf("%s, as a batch: %v, %v", when, b, err)
 		}
@@ -131,7 +131,7 @@ func TestKeyedTwinOfUnique(t *testing.T) {
 	check("after its end", "first")
 	n.unique(t, "second", u)
 	check("while another one has the key", "first")
-	if _, err := n.Jobs.Enqueue(t.Context(), request("one", "y")); !errors.Is(err, process.ErrIdempotencyMismatch) {
+	if _, err := n.Enqueue(t.Context(), request("one", "y")); !errors.Is(err, process.ErrIdempotencyMismatch) {
 		t.Errorf("the same key for another request: %v", err)
 	}
 }

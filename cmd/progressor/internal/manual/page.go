@@ -88,7 +88,7 @@ func (p *page) withContents(text string) string {
 
 // link returns a link to the heading of a command.
 func link(command string) string {
-	return fmt.Sprintf("[`%s`](#progressor-%s)", command, strings.ReplaceAll(command, " ", "-"))
+	return "[`" + command + "`](#progressor-" + strings.ReplaceAll(command, " ", "-") + ")"
 }
 
 // command returns the description of a command: its heading, help, usage, arguments and flags.

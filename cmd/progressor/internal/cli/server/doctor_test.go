@@ -129,7 +129,7 @@ func TestDoctorFindsFailingRuns(t *testing.T) {
 // The age of the oldest xmin is in the singular or the plural.
 func TestXminHolder(t *testing.T) {
 	for want, holder := range map[string]*xminHolder{
-		"not held":                                 nil,
+		"not held": nil,
 		"1 transaction old, held by backend pid 7": {Age: 1, Kind: "backend", Who: "pid 7"},
 		"2 transactions old, held by slot s":       {Age: 2, Kind: "slot", Who: "s"},
 	} {

@@ -57,6 +57,9 @@ func TestNamespace(t *testing.T) {
 	}})
 	out = p.OK(t, "namespace", "health", "orders")
 	clitest.WantLines(t, out, "orders DEGRADED 1,234 35s 0 2", "orders BEHIND tasks wait add nodes")
+	if row := "orders     DEGRADED     1,234  35s           0         2\n"; !strings.Contains(out, row) {
+		t.Errorf("numbers are not aligned to the right:\n%s", out)
+	}
 	clitest.WantRequest(t, f.Last, &progressorv1.GetNamespaceHealthRequest{Namespace: "orders"})
 	if r := p.Run(t, "namespace", "health", "down"); r.Code != cli.ExitFailed || !strings.Contains(r.Stdout, "DOWN") ||
 		!strings.Contains(r.Stderr, "no task starts in 1 namespace") {

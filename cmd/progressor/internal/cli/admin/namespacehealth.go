@@ -63,7 +63,7 @@ func printHealth(a *cli.App, namespaces []*progressorv1.NamespaceHealth) error {
 		})
 	}
 	if err := output.PrintRows(a.Stdout, table.Row{"namespace", "status", "runnable", "oldest", "workers", "in error"},
-		rows); err != nil {
+		rows, "runnable", "workers", "in error"); err != nil {
 		return err
 	}
 	rows = nil

@@ -114,22 +114,22 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 		e.scanFailed(ctx, "calls", err)
 		return 0, false, err
 	}
-	rooms := e.rooms(&p.bound, p.names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
-	if len(rooms.rooms) == 0 {
+	limits := e.newScanLimits(&p.bound, p.names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
+	if len(limits.limits) == 0 {
 		return 0, false, nil
 	}
-	claims, err := e.store.SearchCalls(limit, rooms.rooms)
+	claims, err := e.store.SearchCalls(limit, limits.limits)
 	p.bound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, "calls", err)
 		e.doubtClaims()
 	}
-	left, cut := rooms.start(claims, releaseOf(stored))
+	left, cut := limits.start(claims, releaseOf(stored))
 	if err == nil {
-		p.bound.scanned(rooms.rooms, left, cut)
+		p.bound.scanned(limits.limits, left, cut)
 	}
-	more = cut || len(rooms.postponed) > 0
-	for n, ns := range rooms.namespaces {
+	more = cut || len(limits.postponed) > 0
+	for n, ns := range limits.namespaces {
 		if ns.slots.scanned(stored, left[n], left[n] == 0 || cut) {
 			more = true
 		}

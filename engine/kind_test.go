@@ -163,7 +163,7 @@ func TestNoteOfAStart(t *testing.T) {
 	t.Parallel()
 	dsn := storagetest.DSN(t)
 	n := start(t, dsn, processor.Echo())
-	p := engine.StartParams{Key: key("p"), IdempotencyKey: "k", Note: &storage.Note{
+	p := engine.StartParams{Key: key("p"), IdempotencyKey: "k", AuditRecord: &storage.AuditRecord{
 		Method: "StartBulk", By: process.Actor{Name: "kim", Source: "10.0.0.7:1"}, Details: map[string]string{"verb": "cancel", "reason": ""},
 	}}
 	for range 2 {

@@ -20,7 +20,7 @@ func TestRunsWaitForDecisions(t *testing.T) {
 		engine.AttemptOf(ctx).Send(storage.Message{Kind: storage.MessageStart, Target: key("run")})
 		return processor.Result().Done()
 	})
-	none := func(context.Context, []storage.Room) ([]storage.Claim, error) { return nil, nil }
+	none := func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error) { return nil, nil }
 	p := by{callTask: answers(processor.Result().Command(startOf("child")))}
 	n := startKinds(t, storagetest.DSN(t), p, []engine.Kind{{Name: "cron", Processor: fires, Urgent: &engine.Urgent{Timers: none, Calls: none}}})
 	decided := n.Decide()

@@ -43,22 +43,22 @@ type progress struct {
 // backlogged reports whether scans do not keep up with the namespace. If unknown, they do not.
 func (p progress) backlogged() bool { return p.emptied == 0 || p.since >= scanLimit }
 
-// scanned records what a scan has claimed: left rows of each room were not needed. cut reports that
-// the byte limit may have left tasks behind. PostgreSQL has locked as many rows as the scan had
-// room for, so the next scans get fewer rows.
-func (b *scanBound) scanned(rooms []storage.Room, left []int, cut bool) {
+// scanned records what a scan has claimed: left rows of each limit were not needed. cut reports
+// that the byte limit may have left tasks behind. PostgreSQL has locked as many rows as the scan
+// had room for, so the next scans get fewer rows.
+func (b *scanBound) scanned(limits []storage.ClaimLimit, left []int, cut bool) {
 	if b.known == nil {
 		b.known = map[string]progress{}
 	}
 	b.scans++
 	claimed := 0
-	for n, room := range rooms {
-		claimed += room.Places - left[n]
-		p := b.known[room.Namespace]
-		if p.since += room.Places - left[n]; left[n] > 0 && !cut {
+	for n, limit := range limits {
+		claimed += limit.Places - left[n]
+		p := b.known[limit.Namespace]
+		if p.since += limit.Places - left[n]; left[n] > 0 && !cut {
 			p = progress{emptied: b.scans}
 		}
-		b.known[room.Namespace] = p
+		b.known[limit.Namespace] = p
 	}
 	if cut {
 		b.rows = min(b.rows, max(2*claimed, minCutRows))
@@ -126,20 +126,20 @@ func (b *scanBound) rotate(names []string) []string {
 	return slices.Concat(names[first:], names[:first])
 }
 
-// rooms are the claims that a scan may make, with the slots taken for them.
-type rooms struct {
+// limits are the claims that a scan may make, with the slots taken for them.
+type scanLimits struct {
 	engine     *Engine
-	rooms      []storage.Room
+	limits     []storage.ClaimLimit
 	namespaces []*namespace
 	full       []string // namespaces that had no slot
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// rooms takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
+// limits takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
 // paused namespaces and those that this node cannot serve. It takes none if the node has no
 // heartbeat. names must be sorted.
-func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace, n int) int) *rooms {
-	r := &rooms{engine: e}
+func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *namespace, n int) int) *scanLimits {
+	r := &scanLimits{engine: e}
 	if !e.takesTasks() {
 		return r
 	}
@@ -163,7 +163,7 @@ func (e *Engine) rooms(bound *scanBound, names []string, take func(ns *namespace
 			r.full = append(r.full, name)
 			return 0
 		}
-		r.rooms = append(r.rooms, storage.Room{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
+		r.limits = append(r.limits, storage.ClaimLimit{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
 		r.namespaces = append(r.namespaces, ns)
 		return n
 	})
@@ -180,7 +180,7 @@ func releaseOf(c class) func(*namespace) func() {
 
 // start runs claims, each in a slot that was taken for it. It returns the unused slots of each
 // room, and whether the byte limit may have left tasks behind.
-func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
+func (r *scanLimits) start(claims []storage.Claim, release func(*namespace) func()) (left []int, cut bool) {
 	got := map[string]int{}
 	byName := map[string]*namespace{}
 	for _, ns := range r.namespaces {
@@ -194,8 +194,8 @@ func (r *rooms) start(claims []storage.Claim, release func(*namespace) func()) (
 		ns := byName[claims[n].Namespace]
 		r.engine.runners.Go(func() { r.engine.run(ns, &claims[n], origin{scanned: true, release: release(ns)}) })
 	}
-	for _, room := range r.rooms {
-		left = append(left, room.Places-got[room.Namespace])
+	for _, limit := range r.limits {
+		left = append(left, limit.Places-got[limit.Namespace])
 	}
 	return left, storage.ScanIsTruncated(claims)
 }

@@ -44,7 +44,7 @@ func TestScanBound(t *testing.T) {
 // did, and gradually more.
 func TestScanOfLargeTasksHasLessRoom(t *testing.T) {
 	t.Parallel()
-	room := []storage.Room{{Namespace: "n", Places: 200}}
+	room := []storage.ClaimLimit{{Namespace: "n", Places: 200}}
 	for claimed, want := range map[int]int{2: minCutRows, 100: 200} {
 		b := scanBound{rows: maxScanRows}
 		if b.scanned(room, []int{200 - claimed}, true); b.rows != want {
@@ -83,13 +83,13 @@ func TestRoomsAreBounded(t *testing.T) {
 	seen := map[string]int{}
 	for range 2 {
 		taken := 0
-		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
-		for _, room := range r.rooms {
-			taken += room.Places
-			seen[room.Namespace]++
+		r := e.newScanLimits(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
+		for _, limit := range r.limits {
+			taken += limit.Places
+			seen[limit.Namespace]++
 		}
-		if taken > maxScanRows || len(r.rooms)+len(r.postponed) != len(names) {
-			t.Errorf("%d slots in %d namespaces, %d postponed", taken, len(r.rooms), len(r.postponed))
+		if taken > maxScanRows || len(r.limits)+len(r.postponed) != len(names) {
+			t.Errorf("%d slots in %d namespaces, %d postponed", taken, len(r.limits), len(r.postponed))
 		}
 	}
 	if len(seen) != len(names) {
@@ -103,7 +103,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 	t.Parallel()
 	const burst = 20
 	b := scanBound{rows: maxScanRows}
-	b.scanned([]storage.Room{{Namespace: "small", Places: 1}}, []int{1}, false)
+	b.scanned([]storage.ClaimLimit{{Namespace: "small", Places: 1}}, []int{1}, false)
 	var names []string
 	for n := range 1000 {
 		names = append(names, fmt.Sprintf("n%03d", n))
@@ -111,7 +111,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 	names = append(names, "small")
 	claimed := map[string]int{}
 	for scan := range 1000 {
-		var rooms []storage.Room
+		var limits []storage.ClaimLimit
 		var left []int
 		total := 0
 		b.divide(names, func(name string, n int) int {
@@ -121,7 +121,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 					got = 0 // it has a task only at times
 				}
 			}
-			rooms, left = append(rooms, storage.Room{Namespace: name, Places: n}), append(left, n-got)
+			limits, left = append(limits, storage.ClaimLimit{Namespace: name, Places: n}), append(left, n-got)
 			claimed[name] += got
 			total += n
 			return n
@@ -129,7 +129,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 		if total > maxScanRows {
 			t.Fatalf("a scan has room for %d tasks", total)
 		}
-		b.scanned(rooms, left, false)
+		b.scanned(limits, left, false)
 		if scan%2 == 0 && claimed["small"] != burst*(scan/2+1) {
 			t.Fatalf("scan %d: %d tasks of the namespace without a backlog", scan, claimed["small"])
 		}
@@ -149,7 +149,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 func TestBacklogsDoNotGoFirst(t *testing.T) {
 	t.Parallel()
 	b := scanBound{rows: maxScanRows}
-	room := []storage.Room{{Namespace: "n", Places: scanLimit}}
+	room := []storage.ClaimLimit{{Namespace: "n", Places: scanLimit}}
 	if !b.known["n"].backlogged() {
 		t.Error("an unknown namespace goes first")
 	}
@@ -181,14 +181,14 @@ func TestScansForgetNamespaces(t *testing.T) {
 			names = append(names, name)
 		}
 		e.registry.byName.Store(&all)
-		r := e.rooms(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
-		left := make([]int, len(r.rooms))
-		bound.scanned(r.rooms, left, false)
+		r := e.newScanLimits(&bound, names, func(ns *namespace, n int) int { return ns.slots.takeStored(n) })
+		left := make([]int, len(r.limits))
+		bound.scanned(r.limits, left, false)
 	}
 	if got := len(bound.known); got < 50 || got > 100 {
 		t.Errorf("%d namespaces are known, of 50", got)
 	}
-	if r := e.rooms(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int { return 1 }); len(r.rooms) != 1 || len(bound.known) != 50 {
-		t.Errorf("%d rooms, %d namespaces are known", len(r.rooms), len(bound.known))
+	if r := e.newScanLimits(&bound, []string{"n19-00", "nowhere"}, func(*namespace, int) int { return 1 }); len(r.limits) != 1 || len(bound.known) != 50 {
+		t.Errorf("%d limits, %d namespaces are known", len(r.limits), len(bound.known))
 	}
 }

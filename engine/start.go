@@ -19,14 +19,14 @@ type StartParams struct {
 	Metadata       []byte // JSON object, or nil
 	IdempotencyKey string
 	Range          *progressorv1.HistoryRange
-	Accepted       bool          // answer when the task is stored, without waiting for it
-	Timeout        time.Duration // limit of the wait; 0 means the step timeout of the namespace
-	StartTime      time.Time     // earliest start; zero means now
-	Priority       int32         // tasks of processes with a smaller value run first
-	Kind           string        // "" for a plain process
-	Note           *storage.Note // audit note of an operator's command, or nil
-	Internal       bool          // see CallParams.Internal
-	Asked          []byte        // args that the fingerprint covers; nil means Args
+	Accepted       bool                 // answer when the task is stored, without waiting for it
+	Timeout        time.Duration        // limit of the wait; 0 means the step timeout of the namespace
+	StartTime      time.Time            // earliest start; zero means now
+	Priority       int32                // tasks of processes with a smaller value run first
+	Kind           string               // "" for a plain process
+	AuditRecord    *storage.AuditRecord // audit note of an operator's command, or nil
+	Internal       bool                 // see CallParams.Internal
+	Asked          []byte               // args that the fingerprint covers; nil means Args
 }
 
 // Start creates a process and runs its INIT task.
@@ -40,7 +40,7 @@ func (e *Engine) Start(ctx context.Context, p StartParams) (Answer, error) {
 		return Answer{}, &process.InvalidError{Field: "range", Message: err.Error()}
 	}
 	r := &request{ns: ns, method: methodStart, accepted: p.Accepted, timeout: p.Timeout, internal: p.Internal}
-	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, Note: p.Note}
+	in := &storage.Init{Metadata: p.Metadata, StartTime: p.StartTime, Kind: p.Kind, AuditRecord: p.AuditRecord}
 	r.call = storage.Call{
 		Key: p.Key, TaskType: process.TaskInit, Args: p.Args, Context: e.traces.keep(ctx, p.Key.ProcessID, p.Context), IdempotencyKey: p.IdempotencyKey,
 		RequestID:    process.RequestID(p.Key.Namespace, p.Key.ProcessID, p.IdempotencyKey),

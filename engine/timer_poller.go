@@ -181,29 +181,29 @@ func (p *timerPoller) runOnce(ctx context.Context) (more bool) {
 		return false
 	}
 	p.release(ctx, names)
-	rooms := e.rooms(&p.bound, names, func(ns *namespace, n int) int { return ns.slots.takeTimers(n) })
+	limits := e.newScanLimits(&p.bound, names, func(ns *namespace, n int) int { return ns.slots.takeTimers(n) })
 	moreUrgent := false
-	if p.crowded || len(rooms.full) > 0 {
+	if p.crowded || len(limits.full) > 0 {
 		moreUrgent = p.claimUrgent(ctx)
 	}
-	for _, name := range rooms.postponed {
+	for _, name := range limits.postponed {
 		p.alarm(name, 0)
 	}
-	for _, name := range rooms.full {
+	for _, name := range limits.full {
 		p.alarm(name, urgentGap) // no scan returns when its next timer is due
 	}
-	more = len(rooms.postponed) > 0
-	if len(rooms.rooms) > 0 {
-		more = p.scan(ctx, limit, rooms) || more
+	more = len(limits.postponed) > 0
+	if len(limits.limits) > 0 {
+		more = p.scan(ctx, limit, limits) || more
 	}
-	p.crowded = more || moreUrgent || len(rooms.full) > 0
+	p.crowded = more || moreUrgent || len(limits.full) > 0
 	return more || moreUrgent
 }
 
-// scan claims the due timers in rooms. more reports that further timers could run now.
-func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool) {
+// scan claims the due timers in limits. more reports that further timers could run now.
+func (p *timerPoller) scan(ctx, limit context.Context, limits *scanLimits) (more bool) {
 	e := p.engine
-	claims, next, err := e.store.SearchTimers(limit, rooms.rooms)
+	claims, next, err := e.store.SearchTimers(limit, limits.limits)
 	p.bound.done(err)
 	pause := time.Duration(-1)
 	if p.failures++; err == nil {
@@ -216,11 +216,11 @@ func (p *timerPoller) scan(ctx, limit context.Context, rooms *rooms) (more bool)
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
-	left, cut := rooms.start(claims, releaseOf(timers))
+	left, cut := limits.start(claims, releaseOf(timers))
 	if err == nil {
-		p.bound.scanned(rooms.rooms, left, cut)
+		p.bound.scanned(limits.limits, left, cut)
 	}
-	for n, ns := range rooms.namespaces {
+	for n, ns := range limits.namespaces {
 		again := left[n] == 0 || cut
 		ns.slots.scanned(timers, left[n], again)
 		delay, known := next[ns.name]

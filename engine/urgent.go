@@ -14,7 +14,7 @@ import (
 type Urgent struct {
 	// Timers claims due timers of the kind, the longest due first, and Calls its other tasks. A
 	// timer waits behind the other tasks of its process, so these must not wait for slots either.
-	Timers, Calls func(context.Context, []storage.Room) ([]storage.Claim, error)
+	Timers, Calls func(context.Context, []storage.ClaimLimit) ([]storage.Claim, error)
 }
 
 // isUrgent reports whether a kind is urgent.
@@ -83,13 +83,13 @@ func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
 // claimUrgentTimers claims the timers of an urgent kind.
 func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool) {
 	e := p.engine
-	rooms := p.urgentRooms()
-	if len(rooms.rooms) == 0 {
+	limits := p.urgentLimits()
+	if len(limits.limits) == 0 {
 		return false
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	claims, err := k.Urgent.Timers(limit, rooms.rooms)
+	claims, err := k.Urgent.Timers(limit, limits.limits)
 	p.urgentBound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, k.Name+" timers", err)
@@ -98,7 +98,7 @@ func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool)
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
 	}
-	more = p.startUrgent(rooms, claims)
+	more = p.startUrgent(limits, claims)
 	p.setUrgentDue(more)
 	return more
 }
@@ -106,34 +106,34 @@ func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool)
 // claimUrgentCalls claims the other tasks of an urgent kind, such as messages.
 func (p *timerPoller) claimUrgentCalls(ctx context.Context, k Kind) {
 	e := p.engine
-	rooms := p.urgentRooms()
-	if len(rooms.rooms) == 0 {
+	limits := p.urgentLimits()
+	if len(limits.limits) == 0 {
 		return
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	claims, err := k.Urgent.Calls(limit, rooms.rooms)
+	claims, err := k.Urgent.Calls(limit, limits.limits)
 	if err != nil {
 		e.scanFailed(ctx, "calls of "+k.Name+"s", err)
 		e.doubtClaims()
 	}
-	if p.startUrgent(rooms, claims) {
-		p.alarm(rooms.rooms[0].Namespace, 0)
+	if p.startUrgent(limits, claims) {
+		p.alarm(limits.limits[0].Namespace, 0)
 	}
 }
 
-// urgentRooms takes slots for urgent tasks in all namespaces.
-func (p *timerPoller) urgentRooms() *rooms {
-	return p.engine.rooms(&p.urgentBound, p.engine.NamespaceNames(),
+// urgentLimits takes slots for urgent tasks in all namespaces.
+func (p *timerPoller) urgentLimits() *scanLimits {
+	return p.engine.newScanLimits(&p.urgentBound, p.engine.NamespaceNames(),
 		func(ns *namespace, n int) int { return ns.urgentSlots.take(n) })
 }
 
 // startUrgent runs claimed urgent tasks and returns the unused slots. more reports that there were
 // too few slots.
-func (p *timerPoller) startUrgent(rooms *rooms, claims []storage.Claim) (more bool) {
+func (p *timerPoller) startUrgent(limits *scanLimits, claims []storage.Claim) (more bool) {
 	p.urgentRunning.Add(int64(len(claims)))
-	left, cut := rooms.start(claims, func(ns *namespace) func() { return func() { p.urgentEnded(ns) } })
-	for n, ns := range rooms.namespaces {
+	left, cut := limits.start(claims, func(ns *namespace) func() { return func() { p.urgentEnded(ns) } })
+	for n, ns := range limits.namespaces {
 		ns.urgentSlots.giveBack(left[n])
 		more = more || left[n] == 0
 	}

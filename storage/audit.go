@@ -23,8 +23,9 @@ type AuditEntry struct {
 // AuditRetention is how long an audit entry is kept.
 const AuditRetention = 90 * 24 * time.Hour
 
-// Note is an audit entry for an operator's command. It is stored in the transaction of the command.
-type Note struct {
+// AuditRecord is an audit entry for an operator's command. It is stored in the transaction of the
+// command.
+type AuditRecord struct {
 	Method  string
 	By      process.Actor
 	Details map[string]string // in addition to By; empty values are omitted
@@ -33,7 +34,7 @@ type Note struct {
 // noted adds an audit entry to an item if an operator is given.
 func (i *item) noted(method, reason string, by []process.Actor) {
 	if len(by) > 0 {
-		i.audit = &Note{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
+		i.audit = &AuditRecord{Method: method, By: by[0], Details: map[string]string{"reason": reason}}
 	}
 }
 
@@ -46,7 +47,7 @@ func (i *item) actor() string {
 }
 
 // details returns the other fields of the entry as JSON, or "" if there are none.
-func (n *Note) details() string {
+func (n *AuditRecord) details() string {
 	details := map[string]string{"via": n.By.Via}
 	maps.Copy(details, n.Details)
 	maps.DeleteFunc(details, func(_, value string) bool { return value == "" })

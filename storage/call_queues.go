@@ -197,8 +197,8 @@ func (l *callQueues) gone(key process.Key) {
 	l.lost(key)
 }
 
-// recordOutcome records the result of a call that was stored alone. here reports whether its process runs
-// here.
+// recordOutcome records the result of a call that was stored alone. here reports whether its
+// process runs here.
 func (l *callQueues) recordOutcome(it *callItem, err error, how callPath, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

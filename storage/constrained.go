@@ -45,17 +45,17 @@ func (c Constrained) JSON() string {
 	return string(text)
 }
 
-// Freed is an effect that frees the keys of a job when it ends. SaveCompleted frees them itself.
-type Freed struct{}
+// FreeKeys is an effect that frees the keys of a job when it ends. SaveCompleted frees them itself.
+type FreeKeys struct{}
 
 // Bytes implements Effect.
-func (Freed) Bytes() int { return 100 }
+func (FreeKeys) Bytes() int { return 100 }
 
 // Batch implements Effect.
-func (Freed) Batch() string { return "FreeKeys" }
+func (FreeKeys) Batch() string { return "FreeKeys" }
 
 // Write implements Effect.
-func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
+func (FreeKeys) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.FreeKeysParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	return dbsqlc.New().FreeKeys(ctx, db, a)
@@ -63,11 +63,11 @@ func (Freed) Write(ctx context.Context, db DB, all []BoundEffect) error {
 
 // others returns the effects other than Freed.
 func others(effects []Effect) []Effect {
-	return slices.DeleteFunc(slices.Clone(effects), func(e Effect) bool { return e == Freed{} })
+	return slices.DeleteFunc(slices.Clone(effects), func(e Effect) bool { return e == FreeKeys{} })
 }
 
 // freesKeys reports whether the job holds keys that its end frees.
-func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(Freed{})) }
+func (c *Completion) freesKeys() bool { return slices.Contains(c.EffectsOnEnd, Effect(FreeKeys{})) }
 
 // freeStages frees the keys of processes that a command may have ended or suspended.
 func (b *batch) freeStages(s *Store) []stage {

@@ -33,8 +33,8 @@ const (
 	// noDeferTime is how long flushes wait only shortLockTimeout for locks after one reached
 	// lock_timeout.
 	noDeferTime = 10 * time.Second
-	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable. It
-	// is longer than a flush of another node takes when the database is busy.
+	// contentionDeferTime is how long a request may be put aside before it returns ErrUnavailable.
+	// It is longer than a flush of another node takes when the database is busy.
 	contentionDeferTime = time.Second
 	// contentionMemory is how long a process is remembered after all of its items were completed.
 	contentionMemory = time.Second

@@ -119,17 +119,17 @@ func (b effectBatches) stages(s *Store) []stage {
 }
 
 // Bytes implements Effect.
-func (n *Note) Bytes() int { return 300 + len(n.details()) }
+func (n *AuditRecord) Bytes() int { return 300 + len(n.details()) }
 
 // Batch implements Effect.
-func (*Note) Batch() string { return "InsertNotes" }
+func (*AuditRecord) Batch() string { return "InsertNotes" }
 
 // Write implements Effect. It stores the audit entries of commands that tasks have carried out.
-func (n *Note) Write(ctx context.Context, db DB, all []BoundEffect) error {
+func (n *AuditRecord) Write(ctx context.Context, db DB, all []BoundEffect) error {
 	var a dbsqlc.InsertNotesParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
-		note := r.Effect.(*Note)
+		note := r.Effect.(*AuditRecord)
 		a.Methods = append(a.Methods, note.Method)
 		a.Actors = append(a.Actors, note.By.Name)
 		a.Sources = append(a.Sources, note.By.Source)

@@ -11,8 +11,8 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it reads
-// a whole backlog.
+// sortsUnderLocks reports whether a plan sorts rows before it locks the first ones, so that it
+// reads a whole backlog.
 func (n planNode) sortsUnderLocks(locks bool) bool {
 	locks = locks || n.Type == "LockRows"
 	if locks && (n.Type == "Sort" || n.Type == "Incremental Sort") {
@@ -35,8 +35,8 @@ func (b *bench) fairBacklog() {
 	b.recount()
 }
 
-// Claims find the next jobs by one index, in the order of their rounds, without a sort. The round of
-// a new job is found with a few reads, however many jobs wait.
+// Claims find the next jobs by one index, in the order of their rounds, without a sort. The round
+// of a new job is found with a few reads, however many jobs wait.
 func TestRoundsAreFoundByIndexes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -82,8 +82,8 @@ func TestRoundsAreFoundByIndexes(t *testing.T) {
 	}
 }
 
-// A batch of jobs of one key gets one round after the other, although one statement stores it. A key
-// that has no waiting job joins the first round of its job name, or of all names if none waits.
+// A batch of jobs of one key gets one round after the other, although one statement stores it. A
+// key that has no waiting job joins the first round of its job name, or of all names if none waits.
 func TestRoundsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

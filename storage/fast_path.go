@@ -10,11 +10,11 @@ import (
 
 // busyProcesses is the memory of a lane about processes for which the fast path failed.
 //
-// The fast path is used for all calls of a flush, or for none, and likewise for results. A call fits
-// if it has a slot, its process is not in busyProcesses, and no other call of the flush is for the
-// same process. A result fits if it is FINISHED or COMPLETED, is not that of a repair, and neither
-// sets timers nor restarts the history (Completion.plain), and no cancel or removal of its process is
-// in the flush.
+// The fast path is used for all calls of a flush, or for none, and likewise for results. A call
+// fits if it has a slot, its process is not in busyProcesses, and no other call of the flush is for
+// the same process. A result fits if it is FINISHED or COMPLETED, is not that of a repair, and
+// neither sets timers nor restarts the history (Completion.plain), and no cancel or removal of its
+// process is in the flush.
 //
 // Most calls are for a running process that is free, and most results leave a process without
 // waiting tasks. CaptureCall, SaveFinished and SaveCompleted are PrepareCall and SaveResult for

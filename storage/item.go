@@ -22,9 +22,9 @@ type item struct {
 	general    bool // must use the general statement, not CaptureCall or SaveFinished
 	fallback   bool // the fast path did not apply
 	bytes      int
-	audit      *Note // audit record of an operator's command, or nil
-	tries      int   // retries of a SaveResult after a temporary error
-	slow       bool  // it timed out when it was flushed alone, so it is flushed alone again
+	audit      *AuditRecord // audit record of an operator's command, or nil
+	tries      int          // retries of a SaveResult after a temporary error
+	slow       bool         // it timed out when it was flushed alone, so it is flushed alone again
 	// contendedSince is when it was put aside because another session had locked a row, or zero if
 	// it was not.
 	contendedSince time.Time

@@ -41,7 +41,7 @@ func (b *bench) claimable() string {
 			}
 		}
 	}
-	room := []storage.Room{{Namespace: ns, Places: 10, StepTimeout: timeout}}
+	room := []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout}}
 	claims, err := b.SearchCalls(b.t.Context(), room)
 	must(b.t, claims, err)
 	for n := range claims {
@@ -87,7 +87,7 @@ func TestClaimsSkipLateJobs(t *testing.T) {
 	equal(t, "claimed after", b.claimable(), "[in time in time in time in time in time]")
 	b.enqueue("due", startsWithin, inAnHour)
 	b.delay()
-	claims, _, err := b.SearchTimers(t.Context(), []storage.Room{{Namespace: ns, Places: 10, StepTimeout: timeout}})
+	claims, _, err := b.SearchTimers(t.Context(), []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout}})
 	equal(t, "due jobs that were claimed", len(must(t, claims, err)), 0)
 	released, err := b.ReleaseTimers(t.Context(), []string{ns})
 	must(t, released, err)

@@ -17,7 +17,7 @@ type initItem struct {
 // PrepareInit creates a process with its INIT task. It returns when both are durable.
 func (s *Store) PrepareInit(in *Init) (Prepared, error) {
 	it := &initItem{item: newItem(in.Key, in.bytes()+len(in.Metadata), in.keyed()), init: in}
-	it.requestID, it.audit = in.RequestID, in.Note
+	it.requestID, it.audit = in.RequestID, in.AuditRecord
 	err := s.submit(it)
 	return it.prepared, err
 }

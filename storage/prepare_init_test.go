@@ -146,8 +146,8 @@ func TestInitMeetsTwin(t *testing.T) {
 func (b *bench) initMeets(want storage.PrepareOutcome, also func(*storage.Init, pgx.Tx) error) {
 	t := b.t
 	t.Helper()
-	// a lane waits for a lock for a limited time, which may end before the other transaction commits
-	// on a busy machine
+	// a lane waits for a lock for a limited time, which may end before the other transaction
+	// commits on a busy machine
 	for try := range 20 {
 		in := newInit(fmt.Sprintf("p-%d", try))
 		tx, err := b.db.BeginTx(t.Context(), pgx.TxOptions{})

@@ -44,7 +44,7 @@ func TestRunningRowsAreReadInBoundedBytes(t *testing.T) {
 	b := newBench(t)
 	b.backlog("ns", 12, "CALL", "place")
 	for range 6 {
-		claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "ns", Places: 100, StepTimeout: timeout}})
+		claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{{Namespace: "ns", Places: 100, StepTimeout: timeout}})
 		must(t, claims, err)
 	}
 	tokens := ask[[]int64](b, "SELECT array_agg(fencing_token ORDER BY fencing_token) FROM running")

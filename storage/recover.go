@@ -83,8 +83,8 @@ func (l *lane) drainRequests(cause error) {
 	l.held = refuseRequests(waiting, cause)
 }
 
-// tryRecover does the steps of recover on a new connection, or none of them. keys are the processes of
-// all items of the lost flush, including those that were completed in the meantime, because what
+// tryRecover does the steps of recover on a new connection, or none of them. keys are the processes
+// of all items of the lost flush, including those that were completed in the meantime, because what
 // they started is adopted.
 func (l *lane) tryRecover(ops []operation, keys []process.Key, sent bool) ([]operation, error) {
 	ctx, cancel := context.WithTimeout(l.store.stopped, flushTimeout)

@@ -59,10 +59,10 @@ type Call struct {
 // Init is a request that will become a process.
 type Init struct {
 	Call
-	Kind      string
-	Metadata  []byte    // JSON object, or nil
-	StartTime time.Time // zero means now
-	Note      *Note     // audit note of an operator's command, or nil
+	Kind        string
+	Metadata    []byte       // JSON object, or nil
+	StartTime   time.Time    // zero means now
+	AuditRecord *AuditRecord // audit note of an operator's command, or nil
 }
 
 func (c *Call) bytes() int { return 300 + len(c.Args) + len(c.Context) }

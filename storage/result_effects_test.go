@@ -14,7 +14,7 @@ import (
 // withFire adds a row of the ledger and an audit entry to a result.
 func withFire(f *crons.Fire) func(*storage.Completion) {
 	return func(c *storage.Completion) {
-		c.Effects = append(c.Effects, f, &storage.Note{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
+		c.Effects = append(c.Effects, f, &storage.AuditRecord{Method: "TriggerCron", By: process.Actor{Name: "kim"}})
 	}
 }
 

@@ -26,7 +26,7 @@ func (b *bench) backlog(namespace string, processes int, taskType, waitsFor stri
 func TestScansAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rooms := []storage.Room{{Namespace: "a", Places: 6, StepTimeout: timeout}, {Namespace: "b", Places: 200, StepTimeout: timeout}}
+	rooms := []storage.ClaimLimit{{Namespace: "a", Places: 6, StepTimeout: timeout}, {Namespace: "b", Places: 200, StepTimeout: timeout}}
 	for _, namespace := range []string{"a", "b"} {
 		b.backlog(namespace, 20, "CALL", "place")
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
 )
 
-// Room is how many tasks of a namespace a node may claim.
-type Room struct {
+// ClaimLimit is how many tasks of a namespace a node may claim.
+type ClaimLimit struct {
 	Namespace   string
 	Places      int
 	StepTimeout time.Duration
@@ -18,7 +18,7 @@ type Room struct {
 	Urgent      bool // with Own: only tasks of urgent kinds
 }
 
-type roomParams struct {
+type claimLimitParams struct {
 	namespaces []string
 	limits     []int32
 	timeouts   []int64
@@ -26,9 +26,9 @@ type roomParams struct {
 	urgents    []bool
 }
 
-func paramsOf(rooms []Room) roomParams {
-	var p roomParams
-	for _, r := range rooms {
+func paramsOf(limits []ClaimLimit) claimLimitParams {
+	var p claimLimitParams
+	for _, r := range limits {
 		p.namespaces = append(p.namespaces, r.Namespace)
 		p.limits = append(p.limits, int32(min(r.Places, maxFlushItems)))
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
@@ -39,8 +39,8 @@ func paramsOf(rooms []Room) roomParams {
 }
 
 // SearchCalls claims tasks that wait for a slot, up to the room of each namespace and at most 256.
-func (s *Store) SearchCalls(ctx context.Context, rooms []Room) ([]Claim, error) {
-	p := paramsOf(rooms)
+func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, error) {
+	p := paramsOf(limits)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
 		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Urgents: p.urgents,
 		Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
@@ -65,8 +65,8 @@ const (
 
 // SearchTimers claims due tasks, the longest due first. next has the time until the next task is
 // due, for each namespace that has one. Both take one round trip.
-func (s *Store) SearchTimers(ctx context.Context, rooms []Room) (claims []Claim, next map[string]time.Duration, err error) {
-	p := paramsOf(rooms)
+func (s *Store) SearchTimers(ctx context.Context, limits []ClaimLimit) (claims []Claim, next map[string]time.Duration, err error) {
+	p := paramsOf(limits)
 	next = map[string]time.Duration{}
 	conn, err := s.hot.Acquire(ctx)
 	if err != nil {

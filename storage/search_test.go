@@ -43,7 +43,7 @@ func TestSearchOfSeveralNamespaces(t *testing.T) {
 			must(t, 0, func() error { _, err := b.PrepareInit(newInit(fmt.Sprint(n), in(namespace))); return err }())
 		}
 	}
-	claims, err := b.SearchCalls(t.Context(), []storage.Room{{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour}})
+	claims, err := b.SearchCalls(t.Context(), []storage.ClaimLimit{{Namespace: "one", Places: 3, StepTimeout: timeout}, {Namespace: "two", Places: 1, StepTimeout: time.Hour}})
 	count := map[string]int{}
 	for _, c := range must(t, claims, err) {
 		count[c.Namespace]++

@@ -174,8 +174,8 @@ func TestRetryDuringTheResumeOfALargeQueue(t *testing.T) {
 	equal(t, "the retry", ask[string](b, "SELECT waits_for::text FROM schedule WHERE task_id = $1", c.TaskID), "time")
 }
 
-// A resume right after a suspension moves back the tasks that the suspension has moved. SettleQueues
-// has not run in between.
+// A resume right after a suspension moves back the tasks that the suspension has moved.
+// SettleQueues has not run in between.
 func TestLargeQueueIsResumedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -194,8 +194,8 @@ func (b *bench) wreck(id string, change ...func(*storage.Completion)) *storage.C
 }
 
 // room returns the room for n tasks of the namespace.
-func room(n int) []storage.Room {
-	return []storage.Room{{Namespace: ns, Places: n, StepTimeout: timeout}}
+func room(n int) []storage.ClaimLimit {
+	return []storage.ClaimLimit{{Namespace: ns, Places: n, StepTimeout: timeout}}
 }
 
 func (b *bench) searchCalls(n int) []storage.Claim {

@@ -15,10 +15,10 @@ func (s *Store) Write(ctx context.Context, op string, write func(context.Context
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error { return write(ctx, conn) }))
 }
 
-// Locked runs a transaction that changes processes outside the lanes, after locking them, or one
+// RunLocked runs a transaction that changes processes outside the lanes, after locking them, or one
 // that changes none if there are no keys. It is for rare commands. op is the name of the operation
 // in errors.
-func (s *Store) Locked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
+func (s *Store) RunLocked(ctx context.Context, op string, keys []process.Key, write func(context.Context, DB) error) error {
 	return mapped(op, s.write(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if len(keys) > 0 {

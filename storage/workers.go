@@ -80,7 +80,7 @@ func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string
 		if len(by) == 0 {
 			return nil
 		}
-		note := Note{By: by[0], Details: map[string]string{"directive": "continue", "reason": reason}}
+		note := AuditRecord{By: by[0], Details: map[string]string{"directive": "continue", "reason": reason}}
 		if order != WorkerContinue {
 			note.Details["directive"] = string(order)
 		}

@@ -101,7 +101,7 @@ func (b *Bulks) store(ctx context.Context, key process.Key, o *command, idempote
 	_, err = b.engine.Start(ctx, engine.StartParams{
 		Key: key, Kind: kind, Args: o.args(), Metadata: metadata, IdempotencyKey: idempotencyKey, Accepted: true,
 		Priority: math.MinInt32, // runs before the tasks that it may repair
-		Note: &storage.Note{Method: "StartBulk", By: by, Details: map[string]string{
+		AuditRecord: &storage.AuditRecord{Method: "StartBulk", By: by, Details: map[string]string{
 			"kind": o.Kind, "verb": o.verbName(), "filter": o.Filter, "reason": o.Reason,
 		}},
 	})

@@ -82,7 +82,7 @@ func (t *task) carryOut(ctx context.Context) error {
 		return err
 	}
 	by := process.Actor{Name: o.Actor, Source: o.Source}
-	t.attempt.AddEffects(&storage.Note{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
+	t.attempt.AddEffects(&storage.AuditRecord{Method: o.Method, By: by, Details: map[string]string{"note": o.Note}})
 	if t.answer == nil {
 		t.answer = answered{Now: t.now}
 	}
@@ -166,8 +166,8 @@ func (t *task) create(o *command) error {
 	return nil
 }
 
-// update replaces the definition of the cron. The old spec and policy decide the fire times that are
-// already due, but these run the new target. A changed spec applies from now on.
+// update replaces the definition of the cron. The old spec and policy decide the fire times that
+// are already due, but these run the new target. A changed spec applies from now on.
 func (t *task) update(o *command) error {
 	s := t.state
 	if o.Etag != "" && o.Etag != s.etag() {

@@ -87,13 +87,13 @@ func (c *Crons) Kinds() []engine.Kind {
 
 // claimTimers claims due timers of crons. They decide within milliseconds, and a cron that waited
 // for a slot would fire late.
-func (c *Crons) claimTimers(ctx context.Context, rooms []storage.Room) ([]storage.Claim, error) {
-	return crons.ClaimTimers(ctx, c.store, rooms)
+func (c *Crons) claimTimers(ctx context.Context, limits []storage.ClaimLimit) ([]storage.Claim, error) {
+	return crons.ClaimTimers(ctx, c.store, limits)
 }
 
 // claimCalls claims the other tasks of crons.
-func (c *Crons) claimCalls(ctx context.Context, rooms []storage.Room) ([]storage.Claim, error) {
-	return crons.ClaimCalls(ctx, c.store, rooms)
+func (c *Crons) claimCalls(ctx context.Context, limits []storage.ClaimLimit) ([]storage.Claim, error) {
+	return crons.ClaimCalls(ctx, c.store, limits)
 }
 
 // trimEvery is the time between two passes over the tasks of all crons.

@@ -24,8 +24,8 @@ func (t *task) showsChange() bool {
 	return true
 }
 
-// shownStatus returns the status of the run as clients see it, as far as the run knows it: an active
-// run is queued if all of its open steps are jobs, whether or not a worker has taken one.
+// shownStatus returns the status of the run as clients see it, as far as the run knows it: an
+// active run is queued if all of its open steps are jobs, whether or not a worker has taken one.
 func (t *task) shownStatus(status flows.Status) string {
 	if status != flows.Active {
 		return string(status)
@@ -48,8 +48,8 @@ func (t *task) shownStatus(status flows.Status) string {
 	return "queued"
 }
 
-// statusEvent adds the event of a change of the status of the run. A run was running if a worker had
-// a job that ends in this task.
+// statusEvent adds the event of a change of the status of the run. A run was running if a worker
+// had a job that ends in this task.
 func (t *task) statusEvent(now *flows.Change) {
 	from, to := t.before.shown, t.shownStatus(now.Status)
 	if from == to {

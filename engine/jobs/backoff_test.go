@@ -112,7 +112,8 @@ func (n *node) failAfter(l *progressorv1.Lease, d time.Duration) error {
 	}})
 }
 
-// A failure's retry_after replaces the backoff, whether it is shorter or longer. It adds no attempt.
+// A failure's retry_after replaces the backoff, whether it is shorter or longer. It adds no
+// attempt.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())

@@ -26,7 +26,7 @@ func decide(e engine.End, c *storage.Completion) {
 			case storage.Retry:
 				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Back{})
 			default:
-				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})
+				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.FreeKeys{})
 			}
 		}()
 	}

@@ -15,8 +15,8 @@ import (
 // compiles them again.
 const maxFairnessPrograms = 1000
 
-// fairness has the compiled expressions of fairness keys. Its zero value is ready to use. It is safe
-// for concurrent use.
+// fairness has the compiled expressions of fairness keys. Its zero value is ready to use. It is
+// safe for concurrent use.
 type fairness struct {
 	mu       sync.Mutex
 	programs map[string]cel.Program // by text; nil if the text is not valid

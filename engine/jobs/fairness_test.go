@@ -33,7 +33,8 @@ func of(tenant string) *progressorv1.JobOptions {
 	return &progressorv1.JobOptions{Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"tenant": structpb.NewStringValue(tenant)}}}
 }
 
-// enqueueOf enqueues jobs of a tenant in one batch. Their IDs are the tenant and a number from first.
+// enqueueOf enqueues jobs of a tenant in one batch. Their IDs are the tenant and a number from
+// first.
 func (n *node) enqueueOf(t testing.TB, namespace, tenant string, first, count int) {
 	t.Helper()
 	r := &progressorv1.EnqueueBatchRequest{}
@@ -94,8 +95,8 @@ func TestLeasesOfAPollAlternate(t *testing.T) {
 	}
 }
 
-// Priority decides first. Jobs without a key, which were enqueued before the namespace had one, come
-// next. Jobs for which the expression fails share the key "".
+// Priority decides first. Jobs without a key, which were enqueued before the namespace had one,
+// come next. Jobs for which the expression fails share the key "".
 func TestPriorityPrecedesFairness(t *testing.T) {
 	t.Parallel()
 	n := start(t, storagetest.DSN(t), scripted())
@@ -213,8 +214,8 @@ func TestJobThatWaitsAgainTakesTheNextRound(t *testing.T) {
 	}
 }
 
-// RetryJob lets a job wait behind the other jobs of its key. UpdateJob with another priority puts it
-// behind those of its key with that priority.
+// RetryJob lets a job wait behind the other jobs of its key. UpdateJob with another priority puts
+// it behind those of its key with that priority.
 func TestRetriedAndUpdatedJobsTakeTheNextRound(t *testing.T) {
 	t.Parallel()
 	n := startFair(t, storagetest.DSN(t))

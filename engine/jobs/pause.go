@@ -10,9 +10,9 @@ import (
 	"github.com/progressor-engine/progressor/storage/jobs"
 )
 
-// pause decides how a pushed job waits for its processor, which was not reached: by the retry policy
-// of its namespace, until its timeout is over. It waits for the processor as it would for a worker:
-// without a slot, and no attempt is used up.
+// pause decides how a pushed job waits for its processor, which was not reached: by the retry
+// policy of its namespace, until its timeout is over. It waits for the processor as it would for a
+// worker: without a slot, and no attempt is used up.
 func (q *Jobs) pause(ctx context.Context, c *storage.Claim, retry process.RetryPolicy, cause string) (engine.Pause, bool, error) {
 	row, err := storage.JobOf(c.Job)
 	if err != nil || row == nil {

@@ -183,8 +183,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "job-update-unlocked", breaks: "updates of a job that come at the same time all take effect",
-		file: "storage/jobs/update.go", old: `s.Locked(ctx, "update job", []process.Key{key}`,
-		planted:  `s.Locked(ctx, "update job", nil`,
+		file: "storage/jobs/update.go", old: `s.RunLocked(ctx, "update job", []process.Key{key}`,
+		planted:  `s.RunLocked(ctx, "update job", nil`,
 		packages: "./engine/jobs", run: "ConcurrentUpdates",
 	},
 	{
@@ -323,8 +323,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "constraint-kept-after-the-end", breaks: "the end of a job frees its keys",
-		file: jobDecide, old: "				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.Freed{})\n",
-		planted:  "				_ = storage.Freed{}\n",
+		file: jobDecide, old: "				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.FreeKeys{})\n",
+		planted:  "				_ = storage.FreeKeys{}\n",
 		packages: "./engine/jobs", run: "EveryEndFreesItsKeys",
 	},
 	{

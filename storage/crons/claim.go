@@ -8,9 +8,9 @@ import (
 )
 
 // ClaimTimers claims due timers of crons, the longest due first, up to the room of each namespace.
-func ClaimTimers(ctx context.Context, s *storage.Store, rooms []storage.Room) (claims []storage.Claim, err error) {
+func ClaimTimers(ctx context.Context, s *storage.Store, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
 	p := dbsqlc.SearchCronTimersParams{NodeID: s.NodeID()}
-	for _, r := range rooms {
+	for _, r := range limits {
 		p.Namespaces = append(p.Namespaces, r.Namespace)
 		p.Limits = append(p.Limits, int32(r.Places))
 		p.StepTimeoutsUs = append(p.StepTimeoutsUs, r.StepTimeout.Microseconds())
@@ -26,9 +26,9 @@ func ClaimTimers(ctx context.Context, s *storage.Store, rooms []storage.Room) (c
 }
 
 // ClaimCalls claims the other tasks of crons, such as the ends of their runs.
-func ClaimCalls(ctx context.Context, s *storage.Store, rooms []storage.Room) ([]storage.Claim, error) {
-	for n := range rooms {
-		rooms[n].Own, rooms[n].Urgent = true, true
+func ClaimCalls(ctx context.Context, s *storage.Store, limits []storage.ClaimLimit) ([]storage.Claim, error) {
+	for n := range limits {
+		limits[n].Own, limits[n].Urgent = true, true
 	}
-	return s.SearchCalls(ctx, rooms)
+	return s.SearchCalls(ctx, limits)
 }

@@ -284,7 +284,7 @@ func Get(ctx context.Context, s *storage.Store, namespace, runID string) (run Ru
 // succeeded.
 func Reopen(ctx context.Context, s *storage.Store, namespace, runID string) (reopened bool, err error) {
 	key := process.Key{Namespace: namespace, ProcessID: process.FlowPrefix + runID}
-	err = s.Locked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "reopen run", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().ReopenRuns(ctx, db,
 			dbsqlc.ReopenRunsParams{Namespace: namespace, ProcessID: key.ProcessID})
 		reopened = len(rows) > 0

@@ -28,7 +28,7 @@ type Holder struct {
 
 // Enter gives a dedupe key to a run, or returns who holds it. It may be repeated for the same run.
 func Enter(ctx context.Context, s *storage.Store, sc Scope) (holder Holder, err error) {
-	err = s.Locked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "enter scope", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
 		if err := q.LockScope(ctx, db,
 			dbsqlc.LockScopeParams{Namespace: sc.Namespace, TemplateType: sc.TemplateType,

@@ -21,7 +21,7 @@ func Put(
 	ctx context.Context, s *storage.Store, namespace, templateType string, definition []byte, enabled *bool,
 	expected int32, by []process.Actor, same func(Template) (bool, error),
 ) (created bool, err error) {
-	err = s.Locked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "put template", nil, func(ctx context.Context, db storage.DB) error {
 		q := dbsqlc.New()
 		created = false
 		head, err := q.LockType(ctx, db, dbsqlc.LockTypeParams{Namespace: namespace, TemplateType: templateType})
@@ -154,7 +154,7 @@ func Enable(
 	if enabled {
 		method = "EnableTemplate"
 	}
-	return s.Locked(ctx, "enable template", nil, func(ctx context.Context, db storage.DB) error {
+	return s.RunLocked(ctx, "enable template", nil, func(ctx context.Context, db storage.DB) error {
 		n, err := dbsqlc.New().EnableTemplate(ctx, db,
 			dbsqlc.EnableTemplateParams{Namespace: namespace, TemplateType: templateType, Enabled: enabled})
 		if err == nil && n == 0 {
@@ -171,7 +171,7 @@ func Enable(
 func Delete(
 	ctx context.Context, s *storage.Store, namespace, templateType string, by []process.Actor,
 ) (openRunID string, err error) {
-	err = s.Locked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "delete template", nil, func(ctx context.Context, db storage.DB) error {
 		row, err := dbsqlc.New().DeleteTemplate(ctx, db,
 			dbsqlc.DeleteTemplateParams{Namespace: namespace, TemplateType: templateType})
 		if err == nil && !row.Found {

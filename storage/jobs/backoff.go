@@ -19,7 +19,7 @@ func EndBackoff(ctx context.Context, s *storage.Store, key process.Key, by ...pr
 	if len(by) > 0 {
 		actor = by[0].Name
 	}
-	err = s.Locked(ctx, "end backoff", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "end backoff", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		now, err = endBackoff(ctx, s, db, key, actor)
 		return err
 	})

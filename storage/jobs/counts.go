@@ -71,7 +71,7 @@ func countsOf(counts []dbsqlc.ReadJobCountsRow, oldest []dbsqlc.OldestAvailableR
 // be more.
 func ForgetNames(ctx context.Context, s *storage.Store) (more bool, err error) {
 	const batch = 100
-	err = s.Locked(ctx, "delete unused job names", nil, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "delete unused job names", nil, func(ctx context.Context, db storage.DB) error {
 		names, err := dbsqlc.New().EmptyJobNames(ctx, db, batch)
 		if err != nil || len(names) == 0 {
 			return err

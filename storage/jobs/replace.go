@@ -52,7 +52,7 @@ func enqueueReplacing(
 		keys = append(keys, process.Key{Namespace: j.Key.Namespace, ProcessID: holder.ProcessID})
 	}
 	changed := false
-	err = s.Locked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
+	err = s.RunLocked(ctx, "enqueue job", keys, func(ctx context.Context, db storage.DB) error {
 		done, err = s.EnqueueIn(ctx, db, j)
 		twin := done.Outcome == storage.JobExists && j.RequestID != uuid.Nil // the same request, on another node
 		if err != nil || done.Outcome != storage.JobDuplicate && !twin {

@@ -19,7 +19,7 @@ import (
 // *process.WrongStatusError if it has ended, or if it runs and run_time should change.
 func Change(ctx context.Context, s *storage.Store, key process.Key, update func(*Row) (*Update, error)) error {
 	var refused error
-	err := s.Locked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+	err := s.RunLocked(ctx, "update job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		rows, err := dbsqlc.New().GetJobs(ctx, db, dbsqlc.GetJobsParams{
 			Ords: []int32{0}, Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID},
 		})
@@ -90,7 +90,7 @@ func Retry(ctx context.Context, s *storage.Store, key process.Key, unique storag
 	if len(by) > 0 {
 		actor = by[0].Name
 	}
-	return s.Locked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
+	return s.RunLocked(ctx, "retry job", []process.Key{key}, func(ctx context.Context, db storage.DB) error {
 		if err := lockKey(ctx, db, key.Namespace, unique.Key); err != nil {
 			return err
 		}

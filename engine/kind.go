@@ -56,9 +56,9 @@ type Kind struct {
 	Wake func()
 	// Urgent is set if the tasks of the kind do not wait for slots. It may be nil.
 	Urgent *Urgent
-	// Standing is called once a second with the state of all namespaces. It must not block. It may
-	// be nil.
-	Standing func([]storage.Standing)
+	// ObserveNamespaces is called once a second with the state of all namespaces. It must not
+	// block. It may be nil.
+	ObserveNamespaces func([]storage.NamespaceState)
 }
 
 // Pause is the wait of a task whose processor was not reached.

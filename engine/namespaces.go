@@ -106,7 +106,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	e.registry.mu.Lock()
 	before := e.registry.puts
 	e.registry.mu.Unlock()
-	all, err := e.store.Standing(ctx)
+	all, err := e.store.ReadNamespaceStates(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -124,8 +124,8 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	}
 	e.registry.mu.Unlock()
 	for _, k := range e.kinds {
-		if k.Standing != nil {
-			k.Standing(all)
+		if k.ObserveNamespaces != nil {
+			k.ObserveNamespaces(all)
 		}
 	}
 	return overdue, nil

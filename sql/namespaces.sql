@@ -28,15 +28,15 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, 
  WHERE bounded.bytes_before <= @max_bytes::bigint
  ORDER BY bounded.namespace;
 
--- Standing returns what every node reads once per second: the settings of all namespaces, and
--- whether other nodes have changed them or left tasks there. It is a single statement, so that an
--- idle engine sends few.
+-- ReadNamespaceStates returns what every node reads once per second: the settings of all
+-- namespaces, and whether other nodes have changed them or left tasks there. It is a single
+-- statement, so that an idle engine sends few.
 --
 -- constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 -- need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
 -- all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
 -- deadline. (EXISTS could be planned as a hash of all such rows.)
--- name: Standing :many
+-- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
          SELECT true FROM schedule s

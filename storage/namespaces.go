@@ -39,13 +39,13 @@ func (s *Store) ListNamespaces(ctx context.Context, after string, limit int) (ro
 	return rows, bytes > ListBytes, mapped("list namespaces", err)
 }
 
-// Standing is the state of a namespace that every node needs, including changes and tasks of other
-// nodes.
-type Standing = dbsqlc.StandingRow
+// ReadNamespaceStates is the state of a namespace that every node needs, including changes and
+// tasks of other nodes.
+type NamespaceState = dbsqlc.ReadNamespaceStatesRow
 
-// Standing reads all namespaces.
-func (s *Store) Standing(ctx context.Context) ([]Standing, error) {
-	rows, err := s.q.Standing(ctx, s.kept)
+// ReadNamespaceStates reads all namespaces.
+func (s *Store) ReadNamespaceStates(ctx context.Context) ([]NamespaceState, error) {
+	rows, err := s.q.ReadNamespaceStates(ctx, s.kept)
 	return rows, mapped("read namespaces", err)
 }
 

@@ -73,7 +73,7 @@ func (a *admission) Run(ctx context.Context) error {
 }
 
 // refresh queues a look at every namespace that has, or had, constraints.
-func (a *admission) refresh(all []storage.Standing) {
+func (a *admission) refresh(all []storage.NamespaceState) {
 	for _, s := range all {
 		if s.ConstraintsVersion > 0 {
 			a.notify(s.Namespace, true)

@@ -41,7 +41,8 @@ func groupRules(g *progressorv1.WorkerGroup) jobs.GroupRules {
 
 // groups decides jobs for several workers. It runs on every node. Each such job has a task that
 // waits for the engine whenever there is something to decide. A change on this node wakes groups at
-// once. Each pass of the collector wakes it for unfinished work of other nodes (see Jobs.standing).
+// once. Each pass of the collector wakes it for unfinished work of other nodes (see
+// Jobs.observeNamespaces).
 type groups struct {
 	jobs  *Jobs
 	woken chan struct{}

@@ -48,7 +48,7 @@ func New(e *engine.Engine, store *storage.Store, registerer ...prometheus.Regist
 func (q *Jobs) Kind() engine.Kind {
 	return engine.Kind{
 		Name: process.JobKind, Decide: decide, Forget: q.forget,
-		Run: q.run, Pause: q.pause, Wake: q.groups.wake, Standing: q.standing, Admit: q.admit, Stored: q.stored, Explain: q.explain,
+		Run: q.run, Pause: q.pause, Wake: q.groups.wake, ObserveNamespaces: q.observeNamespaces, Admit: q.admit, Stored: q.stored, Explain: q.explain,
 		CheckNamespace: CheckFairnessKey, BeforeStarts: q.keyStarts,
 	}
 }
@@ -62,11 +62,11 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 	return true
 }
 
-// standing handles unfinished work of other nodes, and their changes of constraints.
-func (q *Jobs) standing(all []storage.Standing) {
+// observeNamespaces handles unfinished work of other nodes, and their changes of constraints.
+func (q *Jobs) observeNamespaces(all []storage.NamespaceState) {
 	q.admission.refresh(all)
 	q.late.look(all)
-	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.Standing) bool { return s.GroupsDue }) {
+	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.NamespaceState) bool { return s.GroupsDue }) {
 		q.groups.wake()
 	}
 }

@@ -28,7 +28,7 @@ const lateBatch = 200
 func newLateJobs(q *Jobs) *lateJobs { return &lateJobs{jobs: q, woken: make(chan struct{}, 1)} }
 
 // look wakes it if a job is late. It never blocks.
-func (l *lateJobs) look(all []storage.Standing) {
+func (l *lateJobs) look(all []storage.NamespaceState) {
 	if len(all) == 0 || !all[0].Late { // equal in all rows
 		return
 	}

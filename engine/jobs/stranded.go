@@ -17,7 +17,7 @@ import (
 
 // strand notes the namespaces whose groups wait for members that no worker can take. It reports
 // whether there are any.
-func (g *groups) strand(all []storage.Standing) bool {
+func (g *groups) strand(all []storage.NamespaceState) bool {
 	var stranded []string
 	for n := range all {
 		if all[n].Grouped && !g.jobs.engine.IsPulled(context.Background(), all[n].Namespace) {

@@ -71,8 +71,8 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "group-left-behind", breaks: "what came to a group whose node died is looked at by another",
-		file: "engine/jobs/jobs.go", old: "func(s storage.Standing) bool { return s.GroupsDue }",
-		planted:  "func(storage.Standing) bool { return false }",
+		file: "engine/jobs/jobs.go", old: "func(s storage.NamespaceState) bool { return s.GroupsDue }",
+		planted:  "func(storage.NamespaceState) bool { return false }",
 		packages: "./engine/jobs", run: "TestGroupThatWasLeft",
 	},
 	{

@@ -45,8 +45,8 @@ func readConstraints(ctx context.Context, db storage.DB, namespace string) ([]Co
 	return all, err
 }
 
-// Standing is a constraint with its current use.
-type Standing struct {
+// ConstraintUse is a constraint with its current use.
+type ConstraintUse struct {
 	Constraint
 	// Running jobs hold a key and run, Held ones hold a key but are not yet claimed, and Waiting
 	// ones wait for a key.
@@ -55,7 +55,7 @@ type Standing struct {
 }
 
 // ListConstraints returns the constraints of a namespace by name.
-func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (all []Standing, err error) {
+func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (all []ConstraintUse, err error) {
 	err = s.Read(ctx, "list constraints", func(ctx context.Context, tx pgx.Tx) error {
 		constraints, err := readConstraints(ctx, tx, namespace)
 		if err != nil {
@@ -63,7 +63,7 @@ func ListConstraints(ctx context.Context, s *storage.Store, namespace string) (a
 		}
 		counts, err := dbsqlc.New().CountConstraints(ctx, tx, namespace)
 		for n, c := range counts { // both read in one snapshot, in the same order
-			all = append(all, Standing{Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting})
+			all = append(all, ConstraintUse{Constraint: constraints[n], Running: c.Running, Held: c.Held, Waiting: c.Waiting})
 			if c.NextFreeTime.Unix() > 0 {
 				all[n].NextFreeTime = c.NextFreeTime
 			}

@@ -125,7 +125,7 @@ func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamesp
 	return i, err
 }
 
-const standing = `-- name: Standing :many
+const readNamespaceStates = `-- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
          SELECT true FROM schedule s
@@ -155,7 +155,7 @@ SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constr
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
 `
 
-type StandingRow struct {
+type ReadNamespaceStatesRow struct {
 	Namespace          string
 	Config             json.RawMessage
 	Paused             bool
@@ -166,7 +166,7 @@ type StandingRow struct {
 	Late               bool
 }
 
-// Standing returns what every node reads once per second: the settings of all namespaces, and
+// ReadNamespaceStates returns what every node reads once per second: the settings of all namespaces, and
 // whether other nodes have changed them or left tasks there. It is a single statement, so that an
 // idle engine sends few.
 //
@@ -174,15 +174,15 @@ type StandingRow struct {
 // need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
 // all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
 // deadline. (EXISTS could be planned as a hash of all such rows.)
-func (q *Queries) Standing(ctx context.Context, db DBTX) ([]StandingRow, error) {
-	rows, err := db.Query(ctx, standing)
+func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNamespaceStatesRow, error) {
+	rows, err := db.Query(ctx, readNamespaceStates)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []StandingRow
+	var items []ReadNamespaceStatesRow
 	for rows.Next() {
-		var i StandingRow
+		var i ReadNamespaceStatesRow
 		if err := rows.Scan(
 			&i.Namespace,
 			&i.Config,

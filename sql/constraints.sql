@@ -358,9 +358,10 @@ DELETE FROM constraint_holds h USING input
  WHERE h.namespace = ANY (ARRAY[input.namespace])
    AND h.process_id = input.process_id;
 
--- BackInLine frees the keys of a job that will run again: it waits for its key, and is evaluated
--- again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
--- name: BackInLine :exec
+-- RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is
+-- evaluated again if constraints have changed. It runs after SaveResult and selects its items like
+-- WriteJobs.
+-- name: RequeueForKeys :exec
 WITH input AS MATERIALIZED (
   SELECT item.*
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@process_ids::text[]),

@@ -15,13 +15,13 @@ SELECT item.namespace, item.process_id, 'cancel', item.namespace, item.job_id, 0
                   unnest(@job_ids::text[]), unnest(@reasons::text[]))
        AS item(namespace, process_id, job_id, reason);
 
--- SeatMembers sets which workers may make the next attempt of members: the worker with the place
--- or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
+-- ReassignMembers sets which workers may make the next attempt of members: the worker with the
+-- place or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
 -- selects its items like WriteJobs. The engine checks the group next, because no other member may
 -- run. Rows are locked like CheckGroups locks them: tasks of groups, groups, places, each in order;
 -- || '' prevents the planner from reading all of them in order. The conditions on counts keep this
 -- order. The task of a group changes in any case: CheckGroups may be about to let it wait.
--- name: SeatMembers :exec
+-- name: ReassignMembers :exec
 WITH input AS MATERIALIZED (
   SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,
          item.leaves AND NOT place.pinned AS leaves

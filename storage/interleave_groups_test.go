@@ -46,10 +46,10 @@ var memberTransactions = []transaction{
 	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
-		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}, jobs.Seat{Leaves: true})),
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{}, jobs.ReassignMember{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true})),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}, jobs.Seat{Leaves: true}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true}}
 	}),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
@@ -122,7 +122,7 @@ func TestSeats(t *testing.T) {
 		if id == "pinned" {
 			b.exec("UPDATE job_places SET pinned = true WHERE process_id = $1", id)
 		}
-		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{}, jobs.Seat{Leaves: id != "fails"})))
+		b.save(end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: id != "fails"})))
 		equal(t, id, b.memberState(id), "takeovers 0 failures 1 result none "+want)
 	}
 	// Two members of one group leave in one flush. No worker remains among its takers.
@@ -142,7 +142,7 @@ func TestSeats(t *testing.T) {
 	var all sync.WaitGroup
 	for _, c := range claims[:2] {
 		all.Go(func() {
-			_, err := b.SaveResult(end(c, storage.Retry, of(&jobs.End{}, jobs.Again{}, jobs.Seat{Leaves: true})))
+			_, err := b.SaveResult(end(c, storage.Retry, of(&jobs.End{}, jobs.EndIfCancelled{}, jobs.ReassignMember{AnyWorker: true})))
 			if err != nil {
 				t.Error(err)
 			}

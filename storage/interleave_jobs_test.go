@@ -63,10 +63,10 @@ var jobTransactions = []transaction{
 	ends("succeed", storage.Completed, of(&jobs.End{Result: []byte("7"), Kept: true, TTL: time.Hour})),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
-		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{})),
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{})),
 	ends("give back", storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}}
 	}),
 	orders("cancel", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
@@ -100,7 +100,7 @@ var jobSituations = []situation{
 	}},
 	{"it waits for its next attempt", func(b *bench, id string) *storage.Claim {
 		b.enqueue(id)
-		b.save(end(b.leased(id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, of(&jobs.End{}, jobs.Again{})))
+		b.save(end(b.leased(id), storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour }, of(&jobs.End{}, jobs.EndIfCancelled{})))
 		return nil
 	}},
 	{"it is suspended while a worker has it", func(b *bench, id string) *storage.Claim {

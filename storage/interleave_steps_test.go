@@ -35,8 +35,8 @@ var stepTransactions = []transaction{
 	ends("succeed without a place for the run", storage.Completed, answer("7"), of(&jobs.End{}), ofItsRun(false)),
 	ends("fail", storage.Failed, broken("no"), of(&jobs.End{Failure: []byte(`{"reason": "no"}`)})),
 	ends("try again later", storage.Retry, func(c *storage.Completion) { c.RetryAfter = time.Hour },
-		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})),
-	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{})),
+		of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})),
+	ends("lose the worker", storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{})),
 	orders("cancel the job", func(s *storage.Store, id string) (string, error) {
 		state, err := s.CancelProcess(storage.Cancel{Key: key(id), Grace: time.Hour})
 		return fmt.Sprintf("%+v", state), err
@@ -117,7 +117,7 @@ func TestEndOfAStepSharesAFlushWithALateResult(t *testing.T) {
 	b.process("other")
 	s := open(t, b.dsn, storage.Config{Lanes: 1}).Whole().WaitForLocks()
 	lost := func(c *storage.Claim) *storage.Completion {
-		return end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.Again{}))
+		return end(c, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "lease_lost"}`), Takeover: true}, jobs.EndIfCancelled{}))
 	}
 	for round := range 10 {
 		id := fmt.Sprint("j", round)

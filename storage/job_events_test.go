@@ -86,7 +86,7 @@ func TestEventsOfCancelWithRetry(t *testing.T) {
 			b.enqueue("j")
 			claim := b.leased("j")
 			b.cancelFor("j", 0)
-			retry := end(claim, storage.Retry, of(&jobs.End{}, jobs.Again{}), func(c *storage.Completion) {
+			retry := end(claim, storage.Retry, of(&jobs.End{}, jobs.EndIfCancelled{}), func(c *storage.Completion) {
 				c.RetryAfter, c.Job = time.Hour, &storage.JobEnd{Name: "j", Type: "attempt_failed"}
 			})
 			if err := b.SaveAndCancel(retry, c.overdue); err != nil {

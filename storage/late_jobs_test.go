@@ -56,7 +56,7 @@ func (b *bench) claimable() string {
 func (b *bench) release(c *storage.Claim) {
 	b.t.Helper()
 	b.save(end(c, storage.Retry, func(c *storage.Completion) {
-		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.Again{}}
+		c.Uncounted, c.Leased, c.Promote, c.EffectsOnEnd = true, true, false, []storage.Effect{jobs.EndIfCancelled{}}
 	}))
 }
 
@@ -126,6 +126,6 @@ func TestEndLateJobs(t *testing.T) {
 	b.release(leased)
 	equal(t, "the deadline after a release", ask[bool](b, "SELECT start_deadline = scheduled_time + interval '1 hour' FROM schedule WHERE process_id = 'leased'"), true)
 	claim := b.leased("leased")
-	b.save(end(claim, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.Again{})))
+	b.save(end(claim, storage.Retry, of(&jobs.End{Failure: []byte(`{"reason": "no"}`)}, jobs.EndIfCancelled{})))
 	equal(t, "the deadline of a second attempt", ask[bool](b, "SELECT start_deadline IS NULL FROM schedule WHERE process_id = 'leased'"), true)
 }

@@ -138,7 +138,7 @@ func hotStatements() map[string]string {
 		"ReadLease":           text(func(db dbsqlc.DBTX) error { return second(q.ReadLease(ctx, db, dbsqlc.ReadLeaseParams{})) }),
 		"LeaseAnswered":       text(func(db dbsqlc.DBTX) error { return second(q.LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{})) }),
 		"FreeKeys":            text(func(db dbsqlc.DBTX) error { return q.FreeKeys(ctx, db, dbsqlc.FreeKeysParams{}) }),
-		"BackInLine":          text(func(db dbsqlc.DBTX) error { return q.BackInLine(ctx, db, dbsqlc.BackInLineParams{}) }),
+		"RequeueForKeys":      text(func(db dbsqlc.DBTX) error { return q.RequeueForKeys(ctx, db, dbsqlc.RequeueForKeysParams{}) }),
 		"FreeEnded":           text(func(db dbsqlc.DBTX) error { return q.FreeEnded(ctx, db, dbsqlc.FreeEndedParams{}) }),
 		"DueInLine":           text(func(db dbsqlc.DBTX) error { return second(q.DueInLine(ctx, db, dbsqlc.DueInLineParams{})) }),
 		"DueBuckets":          text(func(db dbsqlc.DBTX) error { return second(q.DueBuckets(ctx, db, dbsqlc.DueBucketsParams{})) }),
@@ -169,7 +169,7 @@ func hotStatements() map[string]string {
 		"EndGroups":           text(func(db dbsqlc.DBTX) error { return second(q.EndGroups(ctx, db, dbsqlc.EndGroupsParams{})) }),
 		"FindLateJobs":        text(func(db dbsqlc.DBTX) error { return second(q.FindLateJobs(ctx, db, 0)) }),
 		"EndLateJobs":         text(func(db dbsqlc.DBTX) error { return second(q.EndLateJobs(ctx, db, dbsqlc.EndLateJobsParams{})) }),
-		"SeatMembers":         text(func(db dbsqlc.DBTX) error { return q.SeatMembers(ctx, db, dbsqlc.SeatMembersParams{}) }),
+		"ReassignMembers":     text(func(db dbsqlc.DBTX) error { return q.ReassignMembers(ctx, db, dbsqlc.ReassignMembersParams{}) }),
 		"WantedTakers":        text(func(db dbsqlc.DBTX) error { return second(q.WantedTakers(ctx, db, dbsqlc.WantedTakersParams{})) }),
 		"ListRunningOf":       text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
 	}

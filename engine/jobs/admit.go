@@ -48,9 +48,9 @@ const (
 	admissionRest = time.Second
 	// sweepTime bounds how long one look evaluates waiting jobs.
 	sweepTime = 500 * time.Millisecond
-	// turnTimeout bounds a turn on a connection that does not respond. statement_timeout ends a
-	// slow statement earlier.
-	turnTimeout = 12 * time.Second
+	// txTimeout bounds a transaction on a connection that does not respond. statement_timeout ends
+	// a slow statement earlier.
+	txTimeout = 12 * time.Second
 )
 
 // Run assigns keys until ctx ends.
@@ -141,8 +141,8 @@ func (a *admission) known(namespace string) *rules {
 	return a.rules[namespace]
 }
 
-// learn returns the rules that are in force in a turn.
-func (a *admission) learn(t *jobs.Turn) (*rules, error) {
+// learn returns the rules that are in force in a transaction.
+func (a *admission) learn(t *jobs.ConstraintTx) (*rules, error) {
 	if r := a.known(t.Namespace); r != nil && r.version == t.Version {
 		return r, nil
 	}
@@ -165,7 +165,7 @@ func (a *admission) remember(namespace string, r *rules) {
 	}
 }
 
-// serve looks at key queues of a namespace, some of them in each turn.
+// serve looks at key queues of a namespace, some of them in each transaction.
 func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	if !a.jobs.engine.CanHandOut(namespace) {
 		return // the look at all queues finds them
@@ -173,10 +173,10 @@ func (a *admission) serve(ctx context.Context, namespace string, l *look) {
 	began := time.Now()
 	lines := slices.Sorted(maps.Keys(l.keys))
 	for last := false; !last; {
-		part := lines[:min(len(lines), turnKeys)]
+		part := lines[:min(len(lines), keysPerTx)]
 		lines = lines[len(part):]
 		last = len(part) == 0 || len(lines) == 0 && !l.all // a reported queue must not wait for the look at all queues
-		more, err := a.turn(ctx, namespace, part, last && l.all)
+		more, err := a.assignKeys(ctx, namespace, part, last && l.all)
 		if err != nil {
 			a.jobs.engine.ReportScanError(ctx, "constraints", err)
 			a.later(namespace, append(part, lines...), l.all)
@@ -202,14 +202,14 @@ func (a *admission) later(namespace string, lines []string, all bool) {
 	time.AfterFunc(50*time.Millisecond, func() { a.notify(namespace, all, lines...) })
 }
 
-// turn assigns keys to the jobs at the front of key queues, and of others too if all is set. It
-// returns the queues that have more jobs to place.
-func (a *admission) turn(ctx context.Context, namespace string, lines []string, all bool) (more []string, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+// assignKeys assigns keys to the jobs at the front of key queues, and of others too if all is set.
+// It returns the queues that have more jobs to place.
+func (a *admission) assignKeys(ctx context.Context, namespace string, lines []string, all bool) (more []string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	var done outcome
 	var next time.Duration
-	_, err = jobs.TakeTurn(ctx, a.jobs.store, namespace, func(t *jobs.Turn) error {
+	_, err = jobs.RunConstraintTx(ctx, a.jobs.store, namespace, func(t *jobs.ConstraintTx) error {
 		r, err := a.learn(t)
 		if err != nil {
 			return err
@@ -243,7 +243,7 @@ func (a *admission) turn(ctx context.Context, namespace string, lines []string, 
 
 // keys adds the queues that are due to lines. If all is set, it also adds the next part of all
 // queues.
-func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]string, error) {
+func (a *admission) keys(t *jobs.ConstraintTx, r *rules, lines []string, all bool) ([]string, error) {
 	names := map[string]struct{}{}
 	add := func(more []string, err error) error {
 		for _, line := range more {
@@ -253,7 +253,7 @@ func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]st
 	}
 	err := add(lines, nil)
 	if all || t.Next == 0 {
-		err = errors.Join(add(t.Due(turnJobs)), add(t.DueBuckets(turnKeys)))
+		err = errors.Join(add(t.Due(jobsPerTx)), add(t.DueBuckets(keysPerTx)))
 	}
 	if err != nil || !all {
 		return slices.Sorted(maps.Keys(names)), err
@@ -263,8 +263,8 @@ func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]st
 			return nil, err
 		}
 	}
-	walked, err := t.Keys(a.from[t.Namespace], turnKeys)
-	if a.from[t.Namespace] = ""; len(walked) == turnKeys {
+	walked, err := t.Keys(a.from[t.Namespace], keysPerTx)
+	if a.from[t.Namespace] = ""; len(walked) == keysPerTx {
 		a.from[t.Namespace] = walked[len(walked)-1]
 	}
 	freed, next, tidyErr := t.Tidy(a.held[t.Namespace])
@@ -276,11 +276,11 @@ func (a *admission) keys(t *jobs.Turn, r *rules, lines []string, all bool) ([]st
 // sweep continues the evaluation of waiting jobs after constraints have changed. It reports whether
 // there are more.
 func (a *admission) sweep(ctx context.Context, namespace string) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	var lines []string
 	var placed map[string]int
-	_, err = jobs.TakeTurn(ctx, a.jobs.store, namespace, func(t *jobs.Turn) error {
+	_, err = jobs.RunConstraintTx(ctx, a.jobs.store, namespace, func(t *jobs.ConstraintTx) error {
 		again, under := needsSweep(t)
 		if !under {
 			return nil
@@ -373,7 +373,7 @@ func (a *admission) enqueued(j *storage.NewJob) {
 }
 
 // changed returns the rules after a change of constraints, and counts running jobs under them.
-func changed(t *jobs.Turn) (*rules, error) {
+func changed(t *jobs.ConstraintTx) (*rules, error) {
 	if len(t.Constraints) > maxConstraints {
 		return nil, &process.InvalidError{Field: "constraint", Message: fmt.Sprintf("a namespace has at most %d constraints", maxConstraints)}
 	}

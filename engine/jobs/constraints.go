@@ -28,7 +28,7 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by
 		return nil, err
 	}
 	var now *rules
-	err = jobs.PutConstraint(ctx, q.store, c.GetNamespace(), stored, by, func(t *jobs.Turn) (err error) {
+	err = jobs.PutConstraint(ctx, q.store, c.GetNamespace(), stored, by, func(t *jobs.ConstraintTx) (err error) {
 		now, err = changed(t)
 		return err
 	})
@@ -45,7 +45,7 @@ func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by 
 		return err
 	}
 	var now *rules
-	err := jobs.DeleteConstraint(ctx, q.store, namespace, name, by, func(t *jobs.Turn) (err error) {
+	err := jobs.DeleteConstraint(ctx, q.store, namespace, name, by, func(t *jobs.ConstraintTx) (err error) {
 		now, err = changed(t)
 		return err
 	})

@@ -24,7 +24,7 @@ func decide(e engine.End, c *storage.Completion) {
 			switch c.Outcome {
 			case storage.Removed: // removal deletes the keys, too
 			case storage.Retry:
-				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Back{})
+				c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.RequeueForKeys{})
 			default:
 				c.EffectsOnEnd = append(c.EffectsOnEnd, storage.FreeKeys{})
 			}
@@ -36,9 +36,9 @@ func decide(e engine.End, c *storage.Completion) {
 	}
 	member := isMember(e.Claim)
 	if e.GivenBack {
-		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
+		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.EndIfCancelled{})
 		if member {
-			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Seat{Leaves: true})
+			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.ReassignMember{AnyWorker: true})
 		}
 		return
 	}
@@ -57,10 +57,10 @@ func decide(e engine.End, c *storage.Completion) {
 	default:
 		fail(e, c, end, row, options)
 		if member && c.Outcome == storage.Retry {
-			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Seat{Leaves: end.Takeover})
+			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.ReassignMember{AnyWorker: end.Takeover})
 		}
 	}
-	if end.Says() {
+	if end.HasChanges() {
 		c.EffectsOnEnd = append(c.EffectsOnEnd, end)
 	}
 }
@@ -173,7 +173,7 @@ func fail(e engine.End, c *storage.Completion, end *jobs.End, row *storage.Job, 
 	if !c.Uncounted {
 		end.Failure = keptFailure(failure)
 	}
-	c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.Again{})
+	c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.EndIfCancelled{})
 }
 
 // The event types of the end of an attempt.

@@ -85,7 +85,7 @@ func (g *groups) Run(ctx context.Context) error {
 }
 
 func (g *groups) look(ctx context.Context) (more bool, err error) {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	looked, err := jobs.CheckGroups(limit, g.jobs.store, groupsBatch, func(g *jobs.Group) jobs.GroupRules {
 		options, _ := wire.JobOptions(g.Options) // unreadable options mean one worker

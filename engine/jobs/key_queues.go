@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// turnKeys and turnJobs bound the work of one turn, to about 20 ms.
-	turnKeys = 500
-	turnJobs = 1000
+	// keysPerTx and jobsPerTx bound the work of one transaction, to about 20 ms.
+	keysPerTx = 500
+	jobsPerTx = 1000
 	// minRefill is the shortest wait for the next start of a bucket. At a high rate, several starts
 	// are given together.
 	minRefill = 5 * time.Millisecond
@@ -23,11 +23,11 @@ const (
 	unclaimedRest = 200 * time.Millisecond
 )
 
-// keyQueue is the state of a key within one turn.
+// keyQueue is the state of a key within one transaction.
 type keyQueue struct {
 	rule   *rule // nil if the constraint is gone: every job in the queue may continue
 	state  jobs.KeyState
-	tokens float64 // tokens of the rate before this turn takes some
+	tokens float64 // tokens of the rate before this transaction takes some
 	room   int32   // how many more jobs can have the key
 	taken  int32
 	asked  int32 // how many jobs were requested from its front
@@ -37,7 +37,7 @@ type keyQueue struct {
 }
 
 func newKeyQueue(r *rule, s jobs.KeyState) *keyQueue {
-	l := &keyQueue{rule: r, state: s, room: turnJobs}
+	l := &keyQueue{rule: r, state: s, room: jobsPerTx}
 	if r == nil {
 		return l
 	}
@@ -75,7 +75,7 @@ func (l *keyQueue) take() {
 	l.taken++
 }
 
-// bucket returns the state of the key's bucket after the turn.
+// bucket returns the state of the key's bucket after the transaction.
 func (l *keyQueue) bucket() jobs.Bucket {
 	c, left := l.rule.Constraint, l.tokens-float64(l.taken)
 	b := jobs.Bucket{Line: l.state.Line, Tokens: max(left, 0), Unstarted: l.state.Unstarted + l.taken, Time: l.state.Now}
@@ -97,16 +97,16 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, (100*365*24*time.Hour).Seconds()) * float64(time.Second))
 }
 
-// outcome is the result of a turn.
+// outcome is the result of a transaction.
 type outcome struct {
 	placed  map[string]int           // number of jobs by job name
 	blocked map[string]time.Duration // how long they have waited, by the constraint that they waited for last
-	again   []string                 // queues that had room for more jobs than the turn looked at
+	again   []string                 // queues that had room for more jobs than the transaction looked at
 }
 
 // placer assigns keys to the jobs at the front of key queues.
 type placer struct {
-	turn   *jobs.Turn
+	tx     *jobs.ConstraintTx
 	rules  *rules
 	queues map[string]*keyQueue
 	waits  time.Duration // until the first bucket permits a start
@@ -114,8 +114,8 @@ type placer struct {
 	unreserved map[string]struct{} // jobs whose stored reservations end
 }
 
-func newPlacer(t *jobs.Turn, r *rules) *placer {
-	return &placer{turn: t, rules: r, queues: map[string]*keyQueue{}, unreserved: map[string]struct{}{}}
+func newPlacer(t *jobs.ConstraintTx, r *rules) *placer {
+	return &placer{tx: t, rules: r, queues: map[string]*keyQueue{}, unreserved: map[string]struct{}{}}
 }
 
 // next returns the time until timed work is due: before, or that of a bucket if it is earlier. It
@@ -141,7 +141,7 @@ func (p *placer) place(names []string) (outcome, error) {
 	if len(front) > 0 && front[0].Given {
 		for n := range front {
 			p.queues[front[n].Line].take()
-			done.count(p.turn, &front[n])
+			done.count(p.tx, &front[n])
 		}
 	} else if err := p.weigh(front, &done); err != nil {
 		return done, err
@@ -151,7 +151,7 @@ func (p *placer) place(names []string) (outcome, error) {
 		in[front[n].Line]++
 	}
 	for name, l := range p.queues {
-		if l.asked > 0 && !l.refused && (l.asked == in[name] && l.room > 0 || len(front) == turnJobs) {
+		if l.asked > 0 && !l.refused && (l.asked == in[name] && l.room > 0 || len(front) == jobsPerTx) {
 			done.again = append(done.again, name)
 		}
 	}
@@ -184,14 +184,14 @@ func (p *placer) weigh(front []jobs.QueuedJob, done *outcome) (err error) {
 		}
 		moves = append(moves, m)
 		if m.WaitsFor == process.WaitsForPlace {
-			done.count(p.turn, &front[n])
+			done.count(p.tx, &front[n])
 		}
 	}
-	return p.turn.Place(moves)
+	return p.tx.Place(moves)
 }
 
 // count records that a job can be claimed now.
-func (o *outcome) count(t *jobs.Turn, j *jobs.QueuedJob) {
+func (o *outcome) count(t *jobs.ConstraintTx, j *jobs.QueuedJob) {
 	o.placed[j.Name]++
 	if constraint, _, inLine := strings.Cut(j.Line, "="); inLine {
 		o.blocked[constraint] += max(t.Now.Sub(j.Since), 0)
@@ -214,7 +214,7 @@ func (p *placer) read(names []string) error {
 			unknown, rated = append(unknown, name), append(rated, r != nil && r.RateCount > 0)
 		}
 	}
-	states, err := p.turn.Read(unknown, rated)
+	states, err := p.tx.Read(unknown, rated)
 	for _, s := range states {
 		p.queues[s.Line] = newKeyQueue(p.rules.of(s.Line), s)
 	}
@@ -223,17 +223,17 @@ func (p *placer) read(names []string) error {
 
 // front returns the jobs at the front of queues that have room, by priority, smallest first.
 func (p *placer) front(names []string) ([]jobs.QueuedJob, error) {
-	f := jobs.Front{Limit: turnJobs}
+	f := jobs.Front{Limit: jobsPerTx}
 	for _, name := range names {
 		if l := p.queues[name]; l.room > 0 {
-			l.asked = min(l.room, turnJobs)
+			l.asked = min(l.room, jobsPerTx)
 			f.Lines, f.Rooms, f.Reserved = append(f.Lines, name), append(f.Rooms, l.asked), f.Reserved || l.reserved != nil
 		}
 	}
 	if len(f.Lines) == 0 {
 		return nil, nil
 	}
-	front, err := p.turn.Front(f)
+	front, err := p.tx.Front(f)
 	slices.SortFunc(front, func(a, b jobs.QueuedJob) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.TaskID, b.TaskID))
 	})
@@ -275,7 +275,7 @@ func (p *placer) move(j *jobs.QueuedJob, keys map[string]string) (m jobs.Move, m
 	return m, true
 }
 
-// storeBuckets stores the buckets that the turn has read.
+// storeBuckets stores the buckets that the transaction has read.
 func (p *placer) storeBuckets() error {
 	var buckets []jobs.Bucket
 	for _, l := range p.queues {
@@ -288,12 +288,12 @@ func (p *placer) storeBuckets() error {
 		}
 	}
 	slices.SortFunc(buckets, func(a, b jobs.Bucket) int { return cmp.Compare(a.Line, b.Line) })
-	return p.turn.SetBuckets(buckets)
+	return p.tx.SetBuckets(buckets)
 }
 
 // sweep evaluates a batch of waiting jobs again. It returns the key queues that have new jobs and
 // reports whether there are more jobs to evaluate.
-func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more bool, err error) {
+func (r *rules) sweep(t *jobs.ConstraintTx) (lines []string, placed map[string]int, more bool, err error) {
 	stale, over, err := t.Sweep()
 	if err != nil {
 		return nil, nil, false, err
@@ -326,7 +326,7 @@ func (r *rules) sweep(t *jobs.Turn) (lines []string, placed map[string]int, more
 
 // hold records the keys of running jobs that were claimed under an older version. They count
 // against the limits, even beyond them.
-func (r *rules) hold(t *jobs.Turn) error {
+func (r *rules) hold(t *jobs.ConstraintTx) error {
 	running, err := t.Unheld()
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func (r *rules) hold(t *jobs.Turn) error {
 
 // needsSweep reports whether waiting jobs must be evaluated: once after a change, and again when
 // all transactions that were open at the time of the change have ended.
-func needsSweep(t *jobs.Turn) (again, under bool) {
+func needsSweep(t *jobs.ConstraintTx) (again, under bool) {
 	settled := t.Changed.Add(settleTime)
 	again = t.Cursor == nil && (t.Swept.Before(t.Changed) || t.Now.After(settled) && t.Swept.Before(settled))
 	return again, again || t.Cursor != nil
@@ -352,4 +352,4 @@ func needsSweep(t *jobs.Turn) (again, under bool) {
 const settleTime = 20 * time.Second
 
 // settling reports whether jobs that were claimed under an older version may still appear.
-func settling(t *jobs.Turn) bool { return t.Now.Before(t.Changed.Add(settleTime)) }
+func settling(t *jobs.ConstraintTx) bool { return t.Now.Before(t.Changed.Add(settleTime)) }

@@ -57,7 +57,7 @@ func (l *lateJobs) Run(ctx context.Context) error {
 
 // end ends one batch. It reports whether there may be more.
 func (l *lateJobs) end(ctx context.Context) (more bool, err error) {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	late, err := jobs.EndLateJobs(limit, l.jobs.store, lateBatch, lateEnd)
 	if err != nil {

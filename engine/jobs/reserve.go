@@ -84,5 +84,5 @@ func (p *placer) storeReservations() ([]string, error) {
 			reserved[l.reserved.job] = append(reserved[l.reserved.job], name)
 		}
 	}
-	return p.turn.Reserve(slices.Sorted(maps.Keys(p.unreserved)), reserved)
+	return p.tx.Reserve(slices.Sorted(maps.Keys(p.unreserved)), reserved)
 }

@@ -39,7 +39,7 @@ func (g *groups) wakeStranded(ctx context.Context) error {
 	if len(stranded) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turnTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), txTimeout)
 	defer cancel()
 	return jobs.WakeGroups(ctx, g.jobs.store, stranded, groupsBatch)
 }

@@ -103,26 +103,26 @@ func ReadQueuePosition(ctx context.Context, s *storage.Store, r *Row, limit int)
 	return at, constraints, err
 }
 
-// Back is an effect that puts a job back into its key queue after an attempt. Its keys are freed.
-// It is used if the job holds keys, or must be evaluated again, and has another attempt.
-type Back struct{}
+// RequeueForKeys is an effect that puts a job back into its key queue after an attempt. Its keys
+// are freed. It is used if the job holds keys, or must be evaluated again, and has another attempt.
+type RequeueForKeys struct{}
 
 // Bytes implements storage.Effect.
-func (Back) Bytes() int { return 100 }
+func (RequeueForKeys) Bytes() int { return 100 }
 
 // Batch implements storage.Effect.
-func (Back) Batch() string { return "BackInLine" }
+func (RequeueForKeys) Batch() string { return "RequeueForKeys" }
 
 // Write implements storage.Effect.
-func (Back) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
-	var a dbsqlc.BackInLineParams
+func (RequeueForKeys) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
+	var a dbsqlc.RequeueForKeysParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
-	return dbsqlc.New().BackInLine(ctx, db, a)
+	return dbsqlc.New().RequeueForKeys(ctx, db, a)
 }
 
-// Turn is a transaction that has exclusive access to the constraints of a namespace, over all
-// nodes: no other transaction assigns keys to jobs or changes constraints.
-type Turn struct {
+// ConstraintTx is a transaction that has exclusive access to the constraints of a namespace, over
+// all nodes: no other transaction assigns keys to jobs or changes constraints.
+type ConstraintTx struct {
 	Namespace   string
 	Version     int64
 	Constraints []Constraint // set by Load
@@ -130,8 +130,8 @@ type Turn struct {
 	Changed     time.Time // when Version increased
 	Swept       time.Time // start of the last completed sweep; zero if there was none
 	Cursor      *string   // position of the current sweep; nil if there is none
-	// Next is the time until Due or DueBuckets have results, from the beginning of the turn. It is
-	// negative if time alone brings none.
+	// Next is the time until Due or DueBuckets have results, from the beginning of the transaction.
+	// It is negative if time alone brings none.
 	Next time.Duration
 
 	ctx context.Context
@@ -141,10 +141,11 @@ type Turn struct {
 	mode int32 // event mode of the namespace
 }
 
-// TakeTurn runs a turn. found is false if the namespace has never had constraints.
-func TakeTurn(ctx context.Context, s *storage.Store, namespace string, turn func(*Turn) error) (found bool, err error) {
+// RunConstraintTx runs write in a transaction. found is false if the namespace has never had
+// constraints.
+func RunConstraintTx(ctx context.Context, s *storage.Store, namespace string, write func(*ConstraintTx) error) (found bool, err error) {
 	err = s.TakeTasks(ctx, "constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
-		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
+		t := &ConstraintTx{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		err := t.begin()
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -153,12 +154,12 @@ func TakeTurn(ctx context.Context, s *storage.Store, namespace string, turn func
 			return err
 		}
 		found = true
-		return turn(t)
+		return write(t)
 	})
 	return found, err
 }
 
-func (t *Turn) begin() error {
+func (t *ConstraintTx) begin() error {
 	set, err := t.q.LockConstraints(t.ctx, t.db, t.Namespace)
 	if err != nil {
 		return err
@@ -172,13 +173,13 @@ func (t *Turn) begin() error {
 }
 
 // Load reads the constraints.
-func (t *Turn) Load() (err error) {
+func (t *ConstraintTx) Load() (err error) {
 	t.Constraints, err = readConstraints(t.ctx, t.db, t.Namespace)
 	return err
 }
 
 // PutConstraint stores a constraint and increments the version. after runs in the same transaction.
-func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor, after func(*Turn) error) error {
+func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Constraint, by []process.Actor, after func(*ConstraintTx) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		err := q.PutConstraint(ctx, db, dbsqlc.PutConstraintParams{
 			Namespace: namespace, Name: c.Name, Match: c.Match, Key: c.Key, MaxRunning: c.MaxRunning,
@@ -193,7 +194,7 @@ func PutConstraint(ctx context.Context, s *storage.Store, namespace string, c Co
 
 // DeleteConstraint deletes a constraint and increments the version. It returns
 // process.ErrConstraintNotFound if it does not exist.
-func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*Turn) error) error {
+func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name string, by []process.Actor, after func(*ConstraintTx) error) error {
 	return change(ctx, s, namespace, after, func(ctx context.Context, db storage.DB, q *dbsqlc.Queries) error {
 		n, err := q.DeleteConstraint(ctx, db, dbsqlc.DeleteConstraintParams{Namespace: namespace, Name: name})
 		if err == nil && n == 0 {
@@ -206,9 +207,9 @@ func DeleteConstraint(ctx context.Context, s *storage.Store, namespace, name str
 	})
 }
 
-func change(ctx context.Context, s *storage.Store, namespace string, after func(*Turn) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
+func change(ctx context.Context, s *storage.Store, namespace string, after func(*ConstraintTx) error, write func(context.Context, storage.DB, *dbsqlc.Queries) error) error {
 	return s.TakeTasks(ctx, "change constraints of "+namespace, func(ctx context.Context, db storage.DB) error {
-		t := &Turn{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
+		t := &ConstraintTx{Namespace: namespace, ctx: ctx, db: db, q: dbsqlc.New(), mode: s.EventModeOf(namespace)}
 		if err := t.q.ChangeConstraints(ctx, db, namespace); err != nil {
 			return err
 		}
@@ -223,18 +224,18 @@ func change(ctx context.Context, s *storage.Store, namespace string, after func(
 }
 
 // Due moves at most limit jobs whose time has come to their key queues. It returns these queues.
-func (t *Turn) Due(limit int32) ([]string, error) {
+func (t *ConstraintTx) Due(limit int32) ([]string, error) {
 	return t.q.DueInLine(t.ctx, t.db, dbsqlc.DueInLineParams{Namespace: t.Namespace, Mode: t.mode, Lim: limit})
 }
 
 // DueBuckets returns key queues whose bucket allows a start again.
-func (t *Turn) DueBuckets(limit int32) ([]string, error) {
+func (t *ConstraintTx) DueBuckets(limit int32) ([]string, error) {
 	return t.q.DueBuckets(t.ctx, t.db, dbsqlc.DueBucketsParams{Namespace: t.Namespace, Lim: limit})
 }
 
 // Rest returns the time until Due or DueBuckets have results. It is negative if time alone brings
 // none.
-func (t *Turn) Rest() (time.Duration, error) {
+func (t *ConstraintTx) Rest() (time.Duration, error) {
 	us, err := t.q.NextInLine(t.ctx, t.db, t.Namespace)
 	return time.Duration(us) * time.Microsecond, err
 }
@@ -244,7 +245,7 @@ func (t *Turn) Rest() (time.Duration, error) {
 type KeyState = dbsqlc.ReadLinesRow
 
 // Read returns the state of key queues. rated reports which constraints have a rate.
-func (t *Turn) Read(lines []string, rated []bool) ([]KeyState, error) {
+func (t *ConstraintTx) Read(lines []string, rated []bool) ([]KeyState, error) {
 	if len(lines) == 0 {
 		return nil, nil
 	}
@@ -274,7 +275,7 @@ type Front struct {
 
 // Front locks the first jobs of key queues. If each of them needs only the key of its queue, all
 // get it at once (Given), which takes one statement instead of three.
-func (t *Turn) Front(f Front) ([]QueuedJob, error) {
+func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 	keys := make([]string, len(f.Lines))
 	for n, line := range f.Lines {
 		if name, key, ok := strings.Cut(line, "="); ok && !f.Reserved {
@@ -305,7 +306,7 @@ type Move struct {
 }
 
 // Place moves jobs that this transaction has locked.
-func (t *Turn) Place(moves []Move) error {
+func (t *ConstraintTx) Place(moves []Move) error {
 	if len(moves) == 0 {
 		return nil
 	}
@@ -327,7 +328,7 @@ func (t *Turn) Place(moves []Move) error {
 
 // Reserve replaces the reservations of jobs by others, lines by job. It returns the lines that jobs
 // in drop had reserved.
-func (t *Turn) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
+func (t *ConstraintTx) Reserve(drop []string, reserve map[string][]string) (freed []string, err error) {
 	if len(drop) > 0 {
 		if freed, err = t.q.DropReservations(t.ctx, t.db, dbsqlc.DropReservationsParams{Namespace: t.Namespace, ProcessIds: drop}); err != nil {
 			return nil, err
@@ -347,7 +348,7 @@ func (t *Turn) Reserve(drop []string, reserve map[string][]string) (freed []stri
 }
 
 // Hold stores the keys that jobs get.
-func (t *Turn) Hold(moves []Move) error {
+func (t *ConstraintTx) Hold(moves []Move) error {
 	h := dbsqlc.HoldKeysParams{Namespace: t.Namespace}
 	for _, m := range moves {
 		for _, line := range m.Holds {
@@ -372,7 +373,7 @@ type Bucket struct {
 }
 
 // SetBuckets stores buckets.
-func (t *Turn) SetBuckets(buckets []Bucket) error {
+func (t *ConstraintTx) SetBuckets(buckets []Bucket) error {
 	if len(buckets) == 0 {
 		return nil
 	}
@@ -389,7 +390,7 @@ func (t *Turn) SetBuckets(buckets []Bucket) error {
 }
 
 // sweptKeys is how many keys one Tidy reads. 2,858 keys took 65 ms (by EXPLAIN ANALYZE), and other
-// jobs of the namespace cannot be enqueued during the turn.
+// jobs of the namespace cannot be enqueued during the transaction.
 const sweptKeys = 1000
 
 // HeldKeys is a key that a job holds. Tidy continues after it.
@@ -397,7 +398,7 @@ type HeldKeys struct{ processID, line string }
 
 // Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
 // where to continue. It deletes full buckets, and reservations without effect.
-func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
+func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace), t.q.ForgetReservations(t.ctx, t.db, t.Namespace)); err != nil {
 		return nil, after, err
 	}
@@ -409,12 +410,12 @@ func (t *Turn) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
 }
 
 // Keys returns at most limit key queues with waiting jobs, starting at one.
-func (t *Turn) Keys(from string, limit int32) ([]string, error) {
+func (t *ConstraintTx) Keys(from string, limit int32) ([]string, error) {
 	return t.q.ListLines(t.ctx, t.db, dbsqlc.ListLinesParams{Namespace: t.Namespace, FromLine: from, Lim: limit})
 }
 
 // Unheld returns the running jobs that were claimed under an older version.
-func (t *Turn) Unheld() (map[string]Subject, error) {
+func (t *ConstraintTx) Unheld() (map[string]Subject, error) {
 	rows, err := t.q.RunningUnheld(t.ctx, t.db, dbsqlc.RunningUnheldParams{Namespace: t.Namespace, Version: t.Version})
 	all := make(map[string]Subject, len(rows))
 	for _, r := range rows {
@@ -428,7 +429,7 @@ const sweepSpan = 500
 
 // Sweep continues the sweep over all waiting tasks by one span. It locks and returns the jobs in it
 // that were evaluated under an older version. over reports that the sweep is complete.
-func (t *Turn) Sweep() (stale []QueuedJob, over bool, err error) {
+func (t *ConstraintTx) Sweep() (stale []QueuedJob, over bool, err error) {
 	span, err := t.q.SpanOfJobs(t.ctx, t.db, dbsqlc.SpanOfJobsParams{Namespace: t.Namespace, Version: t.Version, After: *t.Cursor, Lim: sweepSpan})
 	if err != nil {
 		return nil, false, err
@@ -471,7 +472,7 @@ func (t *Turn) Sweep() (stale []QueuedJob, over bool, err error) {
 }
 
 // SweepAgain starts another sweep.
-func (t *Turn) SweepAgain() error {
+func (t *ConstraintTx) SweepAgain() error {
 	cursor := ""
 	t.Cursor = &cursor
 	return t.q.BeginSweep(t.ctx, t.db, t.Namespace)

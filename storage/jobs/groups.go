@@ -247,22 +247,22 @@ func (l *look) write(looked *GroupChanges) error {
 	return err
 }
 
-// Seat is an effect for an attempt of a member that has another attempt: the worker that has its
-// slot makes it or, if Leaves is set, any allowed worker.
-type Seat struct{ Leaves bool }
+// ReassignMember is an effect for an attempt of a member that has another attempt: the worker that
+// has its slot makes it or, if Leaves is set, any allowed worker.
+type ReassignMember struct{ AnyWorker bool }
 
 // Bytes implements storage.Effect.
-func (Seat) Bytes() int { return 100 }
+func (ReassignMember) Bytes() int { return 100 }
 
 // Batch implements storage.Effect.
-func (Seat) Batch() string { return "SeatMembers" }
+func (ReassignMember) Batch() string { return "ReassignMembers" }
 
 // Write implements storage.Effect.
-func (Seat) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
-	var a dbsqlc.SeatMembersParams
+func (ReassignMember) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
+	var a dbsqlc.ReassignMembersParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {
-		a.Leaves = append(a.Leaves, r.Effect.(Seat).Leaves)
+		a.Leaves = append(a.Leaves, r.Effect.(ReassignMember).AnyWorker)
 	}
-	return dbsqlc.New().SeatMembers(ctx, db, a)
+	return dbsqlc.New().ReassignMembers(ctx, db, a)
 }

@@ -26,9 +26,9 @@ type End struct {
 	TTL      time.Duration
 }
 
-// Says reports whether there is anything to write. There is nothing if a processor of the engine
-// succeeds and the result is not kept.
-func (e *End) Says() bool { return e.WorkerID != "" || e.Takeover || e.Failure != nil || e.Kept }
+// HasChanges reports whether there is anything to write. There is nothing if a processor of the
+// engine succeeds and the result is not kept.
+func (e *End) HasChanges() bool { return e.WorkerID != "" || e.Takeover || e.Failure != nil || e.Kept }
 
 // Bytes implements storage.Effect.
 func (e *End) Bytes() int { return 150 + len(e.WorkerID) + len(e.Failure) + len(e.Result) }
@@ -57,18 +57,18 @@ func (*End) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect)
 	return dbsqlc.New().WriteJobs(ctx, db, a)
 }
 
-// Again is an effect for an attempt that has another attempt. If the job was cancelled first, the
-// job ends instead.
-type Again struct{}
+// EndIfCancelled is an effect for an attempt that has another attempt. If the job was cancelled
+// first, the job ends instead.
+type EndIfCancelled struct{}
 
 // Bytes implements storage.Effect.
-func (Again) Bytes() int { return 100 }
+func (EndIfCancelled) Bytes() int { return 100 }
 
 // Batch implements storage.Effect.
-func (Again) Batch() string { return "CancelRetried" }
+func (EndIfCancelled) Batch() string { return "CancelRetried" }
 
 // Write implements storage.Effect.
-func (Again) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
+func (EndIfCancelled) Write(ctx context.Context, db storage.DB, all []storage.BoundEffect) error {
 	var a dbsqlc.CancelRetriedParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = storage.Attempts(all)
 	for _, r := range all {

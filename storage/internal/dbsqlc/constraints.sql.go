@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const backInLine = `-- name: BackInLine :exec
+const requeueForKeys = `-- name: RequeueForKeys :exec
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.task_id, item.fencing_token
     FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
@@ -46,17 +46,17 @@ DELETE FROM constraint_holds h USING input
    AND h.process_id = input.process_id
 `
 
-type BackInLineParams struct {
+type RequeueForKeysParams struct {
 	Namespaces    []string
 	ProcessIds    []string
 	TaskIds       []int64
 	FencingTokens []int64
 }
 
-// BackInLine frees the keys of a job that will run again: it waits for its key, and is evaluated
+// RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is evaluated
 // again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
-func (q *Queries) BackInLine(ctx context.Context, db DBTX, arg BackInLineParams) error {
-	_, err := db.Exec(ctx, backInLine,
+func (q *Queries) RequeueForKeys(ctx context.Context, db DBTX, arg RequeueForKeysParams) error {
+	_, err := db.Exec(ctx, requeueForKeys,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,

@@ -44,7 +44,7 @@ func (q *Queries) CancelMembers(ctx context.Context, db DBTX, arg CancelMembersP
 	return err
 }
 
-const seatMembers = `-- name: SeatMembers :exec
+const reassignMembers = `-- name: ReassignMembers :exec
 WITH input AS MATERIALIZED (
   SELECT place.namespace, place.process_id, place.job_id, place.worker_id, waiting.task_id,
          item.leaves AND NOT place.pinned AS leaves
@@ -118,7 +118,7 @@ UPDATE schedule s
    AND s.task_id = input.task_id
 `
 
-type SeatMembersParams struct {
+type ReassignMembersParams struct {
 	Namespaces    []string
 	ProcessIds    []string
 	TaskIds       []int64
@@ -126,14 +126,14 @@ type SeatMembersParams struct {
 	Leaves        []bool
 }
 
-// SeatMembers sets which workers may make the next attempt of members: the worker with the place
+// ReassignMembers sets which workers may make the next attempt of members: the worker with the place
 // or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
 // selects its items like WriteJobs. The engine checks the group next, because no other member may
 // run. Rows are locked like CheckGroups locks them: tasks of groups, groups, places, each in order;
 // || ” prevents the planner from reading all of them in order. The conditions on counts keep this
 // order. The task of a group changes in any case: CheckGroups may be about to let it wait.
-func (q *Queries) SeatMembers(ctx context.Context, db DBTX, arg SeatMembersParams) error {
-	_, err := db.Exec(ctx, seatMembers,
+func (q *Queries) ReassignMembers(ctx context.Context, db DBTX, arg ReassignMembersParams) error {
+	_, err := db.Exec(ctx, reassignMembers,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,

@@ -63,5 +63,5 @@ func (e *Engine) KeepTrace(ctx context.Context, processID string) []byte {
 // AlarmTimers makes the poller look for the next timer of a namespace, by the database clock.
 func (e *Engine) AlarmTimers(namespace string) { e.timers.alarm(namespace, 0) }
 
-// Retried wakes the pollers for jobs that wait again.
-func (e *Engine) Retried() { e.wakeAll() }
+// WakePollers wakes the pollers for jobs that wait again.
+func (e *Engine) WakePollers() { e.wakeAll() }

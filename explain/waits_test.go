@@ -22,7 +22,7 @@ func pulled(workers ...explain.Worker) func(*explain.State) {
 }
 
 func worker(id, told string, ago float64) explain.Worker {
-	return explain.Worker{ID: id, Told: told, Seen: at(100 - ago), Alive: ago < 70, Leases: 2}
+	return explain.Worker{ID: id, Command: told, Seen: at(100 - ago), Alive: ago < 70, Leases: 2}
 }
 
 func blockedOn(b explain.Blocked) func(*explain.State) {

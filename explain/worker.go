@@ -12,11 +12,11 @@ import (
 
 // Worker is a worker that was seen in the namespace.
 type Worker struct {
-	ID     string
-	Told   string // the directive: "quiet" (take no new tasks), "stop" (also end) or ""
-	Seen   time.Time
-	Alive  bool // seen so recently that it polls or is busy
-	Leases int32
+	ID      string
+	Command string // the directive: "quiet" (take no new tasks), "stop" (also end) or ""
+	Seen    time.Time
+	Alive   bool // seen so recently that it polls or is busy
+	Leases  int32
 }
 
 // Lease is the lease of the running task.
@@ -93,7 +93,7 @@ func (s State) workers() (poll, unblock string) {
 	may := slices.DeleteFunc(slices.Clone(s.Namespace.Workers),
 		func(w Worker) bool { return len(only) > 0 && !slices.Contains(only, w.ID) })
 	alive := slices.DeleteFunc(slices.Clone(may), func(w Worker) bool { return !w.Alive })
-	free := slices.DeleteFunc(slices.Clone(alive), func(w Worker) bool { return w.Told != "" })
+	free := slices.DeleteFunc(slices.Clone(alive), func(w Worker) bool { return w.Command != "" })
 	none := "no worker"
 	if len(only) > 0 {
 		none = "none of its workers (" + named(only) + ")"
@@ -111,7 +111,7 @@ func (s State) workers() (poll, unblock string) {
 	case len(alive) > 0:
 		shown := make([]string, len(alive))
 		for n, w := range alive {
-			shown[n] = w.ID + " (" + w.Told + ")"
+			shown[n] = w.ID + " (" + w.Command + ")"
 		}
 		return fmt.Sprintf("%s polled namespace %s recently, but none may take new tasks: %s",
 				count(len(alive), s.Namespace.More, "worker"), ns, named(shown)),

@@ -421,7 +421,7 @@ func (f *Flows) Retry(ctx context.Context, r *progressorv1.RetryRunRequest, by p
 	} else if !reopened {
 		return nil, &StatusError{Run: r.GetRunId(), Message: fmt.Sprintf("it is %s: only a run that is failed, cancelled or expired can be retried", word(row.Status))}
 	}
-	f.engine.Retried()
+	f.engine.WakePollers()
 	return f.changed(ctx, r.GetNamespace(), r.GetRunId(), &command{Method: methodRetry, Newest: r.GetNewestVersion()}, by)
 }
 

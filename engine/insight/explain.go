@@ -104,7 +104,7 @@ func (i *Insight) addWorkers(ctx context.Context, namespace string, state *expla
 	state.Namespace.More = more || len(workers) > maxWorkers
 	for _, w := range workers[:min(len(workers), maxWorkers)] {
 		state.Namespace.Workers = append(state.Namespace.Workers, explain.Worker{
-			ID: w.WorkerID, Told: string(w.Command), Seen: w.LastSeenTime, Leases: w.Leases,
+			ID: w.WorkerID, Command: string(w.Command), Seen: w.LastSeenTime, Leases: w.Leases,
 			Alive: state.Now.Sub(w.LastSeenTime) < workerPolls,
 		})
 	}

@@ -26,7 +26,7 @@ func (q *Jobs) retried(ctx context.Context, key process.Key) (*progressorv1.Job,
 
 // wake wakes everything that a job of a namespace may wait for.
 func (q *Jobs) wake(namespace string) {
-	q.engine.Retried()
+	q.engine.WakePollers()
 	q.groups.wake()
 	q.admission.look(namespace)
 }

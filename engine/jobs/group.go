@@ -102,7 +102,7 @@ func (g *groups) look(ctx context.Context) (more bool, err error) {
 	}
 	g.jobs.engine.AnnounceEnds(looked.Ended, looked.Notified)
 	if len(looked.Ended) > 0 {
-		g.jobs.engine.Retried() // jobs that wait for one of them may continue
+		g.jobs.engine.WakePollers() // jobs that wait for one of them may continue
 	}
 	at := time.Duration(0)
 	for _, member := range looked.Evict { // the group remains until the member has ended

@@ -217,7 +217,7 @@ func (p *pulls) runOnce(ctx context.Context) {
 		p.offerSubscription(l, counts[n])
 	}
 	workers, lines := p.workers()
-	wanted, err := p.engine.store.FindTakers(limit, workers, lines)
+	wanted, err := p.engine.store.FindMemberWorkers(limit, workers, lines)
 	if err != nil {
 		p.engine.scanFailed(ctx, "takers", err)
 		return

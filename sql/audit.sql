@@ -36,9 +36,9 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 VALUES (@actor, @source, @method, @namespace, @subject, NULLIF(@details::text, '')::jsonb);
 
--- InsertNotes stores commands that a task has executed, with its result. It stores a command only
--- if this transaction has written the end of the task.
--- name: InsertNotes :exec
+-- InsertTaskAudits stores commands that a task has executed, with its result. It stores a command
+-- only if this transaction has written the end of the task.
+-- name: InsertTaskAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
        NULLIF(item.details, '')::jsonb

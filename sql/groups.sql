@@ -377,8 +377,9 @@ inserted_tasks AS (
 SELECT input.namespace::text AS namespace, input.process_id::text AS process_id, input.task_id
   FROM input;
 
--- WantedTakers returns which waiting workers could take a place of a group: the number of each.
--- name: WantedTakers :many
+-- FindMemberWorkers returns which waiting workers could take a place of a group: the number of
+-- each.
+-- name: FindMemberWorkers :many
 SELECT item.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),
                   unnest(@worker_ids::text[]))

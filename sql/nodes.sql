@@ -37,8 +37,8 @@ UPDATE nodes
 DELETE FROM nodes
  WHERE node_id = @node_id;
 
--- BuryNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
--- name: BuryNodes :exec
+-- DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
+-- name: DeleteDeadNodes :exec
 DELETE FROM nodes n
  WHERE n.dead_beat_time = n.beat_time
    AND n.beat_time < statement_timestamp() - interval '1 hour'

@@ -140,9 +140,9 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
        r.last_event_id, r.first_event_id, r.kind, r.created_time, r.child, r.job::json AS job
   FROM ready r WHERE (r.task_id IN (SELECT claimed.task_id FROM claimed)) IS TRUE;
 
--- CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
--- skipped because its process was locked.
--- name: CallsLeft :one
+-- HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one
+-- that it skipped because its process was locked.
+-- name: HasSkippedCalls :one
 SELECT EXISTS (
   SELECT 1 FROM unnest(@namespaces::text[]) AS target(namespace)
    CROSS JOIN LATERAL (

@@ -1,6 +1,6 @@
--- SeeWorkers stores when a node has last seen workers, in the order of their keys, so that two
+-- RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
 -- nodes do not deadlock.
--- name: SeeWorkers :exec
+-- name: RecordWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT item.namespace, item.worker_id, statement_timestamp()
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
@@ -8,9 +8,9 @@ SELECT item.namespace, item.worker_id, statement_timestamp()
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 
--- ToldWorkers returns workers with a stop command, and the rest of their grace period. After
--- lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
--- name: ToldWorkers :many
+-- ListStoppingWorkers returns workers with a stop command, and the rest of their grace period.
+-- After lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
+-- name: ListStoppingWorkers :many
 SELECT w.worker_id, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
        coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
@@ -18,9 +18,9 @@ SELECT w.worker_id, max(w.directive)::text AS directive,
   FROM workers w WHERE w.directive IS NOT NULL
  GROUP BY w.worker_id;
 
--- TellWorker stores a command to a worker of a namespace, for all its namespaces. directive '':
--- continue. The rows are locked in the order of SeeWorkers.
--- name: TellWorker :execrows
+-- SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive
+-- '': continue. The rows are locked in the order of RecordWorkers.
+-- name: SetWorkerCommand :execrows
 UPDATE workers w
    SET directive = NULLIF(@directive::text, ''), reason = NULLIF(@reason::text, ''),
        lost_time = CASE @directive::text

@@ -122,11 +122,11 @@ func (b effectBatches) stages(s *Store) []stage {
 func (n *AuditRecord) Bytes() int { return 300 + len(n.details()) }
 
 // Batch implements Effect.
-func (*AuditRecord) Batch() string { return "InsertNotes" }
+func (*AuditRecord) Batch() string { return "InsertTaskAudits" }
 
 // Write implements Effect. It stores the audit entries of commands that tasks have carried out.
 func (n *AuditRecord) Write(ctx context.Context, db DB, all []BoundEffect) error {
-	var a dbsqlc.InsertNotesParams
+	var a dbsqlc.InsertTaskAuditsParams
 	a.Namespaces, a.ProcessIds, a.TaskIds, a.FencingTokens = Attempts(all)
 	for _, r := range all {
 		note := r.Effect.(*AuditRecord)
@@ -135,5 +135,5 @@ func (n *AuditRecord) Write(ctx context.Context, db DB, all []BoundEffect) error
 		a.Sources = append(a.Sources, note.By.Source)
 		a.Details = append(a.Details, note.details())
 	}
-	return dbsqlc.New().InsertNotes(ctx, db, a)
+	return dbsqlc.New().InsertTaskAudits(ctx, db, a)
 }

@@ -183,17 +183,17 @@ func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit i
 	return counts, mapped("count pollable", err)
 }
 
-// FindTakers returns which of the waiting workers, each with one subscription, could take a slot
-// of a job group.
-func (s *Store) FindTakers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
-	var a dbsqlc.WantedTakersParams
+// FindMemberWorkers returns which of the waiting workers, each with one subscription, could take a
+// slot of a job group.
+func (s *Store) FindMemberWorkers(ctx context.Context, workerIDs []string, lines []Subscription) ([]int, error) {
+	var a dbsqlc.FindMemberWorkersParams
 	for n, l := range lines {
 		a.Ords = append(a.Ords, int32(n))
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
 	}
-	rows, err := s.q.WantedTakers(ctx, s.hot, a)
+	rows, err := s.q.FindMemberWorkers(ctx, s.hot, a)
 	wanted := make([]int, len(rows))
 	for n, ord := range rows {
 		wanted[n] = int(ord)

@@ -75,7 +75,7 @@ func (s *Store) DeleteNode(ctx context.Context) error {
 
 // DeleteDeadNodes deletes nodes that have been dead for an hour and hold no tasks.
 func (s *Store) DeleteDeadNodes(ctx context.Context) error {
-	return mapped("delete dead nodes", s.q.BuryNodes(ctx, s.kept))
+	return mapped("delete dead nodes", s.q.DeleteDeadNodes(ctx, s.kept))
 }
 
 // ListNodes lists all nodes in the database.

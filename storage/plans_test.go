@@ -109,7 +109,7 @@ func hotStatements() map[string]string {
 		"PurgeHistory":        text(func(db dbsqlc.DBTX) error { return second(q.PurgeHistory(ctx, db, dbsqlc.PurgeHistoryParams{})) }),
 		"DeleteRemoved":       text(func(db dbsqlc.DBTX) error { return q.DeleteRemoved(ctx, db, dbsqlc.DeleteRemovedParams{}) }),
 		"WriteFires":          text(func(db dbsqlc.DBTX) error { return q.WriteFires(ctx, db, dbsqlc.WriteFiresParams{}) }),
-		"InsertNotes":         text(func(db dbsqlc.DBTX) error { return q.InsertNotes(ctx, db, dbsqlc.InsertNotesParams{}) }),
+		"InsertTaskAudits":    text(func(db dbsqlc.DBTX) error { return q.InsertTaskAudits(ctx, db, dbsqlc.InsertTaskAuditsParams{}) }),
 		"SendMessages":        text(func(db dbsqlc.DBTX) error { return second(q.SendMessages(ctx, db, dbsqlc.SendMessagesParams{})) }),
 		"TellParents":         text(func(db dbsqlc.DBTX) error { return second(q.TellParents(ctx, db, dbsqlc.TellParentsParams{})) }),
 		"StartSteps":          text(func(db dbsqlc.DBTX) error { return second(q.StartSteps(ctx, db, dbsqlc.StartStepsParams{})) }),
@@ -170,8 +170,10 @@ func hotStatements() map[string]string {
 		"FindLateJobs":        text(func(db dbsqlc.DBTX) error { return second(q.FindLateJobs(ctx, db, 0)) }),
 		"EndLateJobs":         text(func(db dbsqlc.DBTX) error { return second(q.EndLateJobs(ctx, db, dbsqlc.EndLateJobsParams{})) }),
 		"ReassignMembers":     text(func(db dbsqlc.DBTX) error { return q.ReassignMembers(ctx, db, dbsqlc.ReassignMembersParams{}) }),
-		"WantedTakers":        text(func(db dbsqlc.DBTX) error { return second(q.WantedTakers(ctx, db, dbsqlc.WantedTakersParams{})) }),
-		"ListRunningOf":       text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
+		"FindMemberWorkers": text(func(db dbsqlc.DBTX) error {
+			return second(q.FindMemberWorkers(ctx, db, dbsqlc.FindMemberWorkersParams{}))
+		}),
+		"ListRunningOf": text(func(db dbsqlc.DBTX) error { return second(q.ListRunningOf(ctx, db, dbsqlc.ListRunningOfParams{})) }),
 	}
 }
 
@@ -188,7 +190,7 @@ var scanIndexes = map[string][]string{
 	"constraint_holds_line": {"ReadLines"}, "constraint_buckets_pkey": {"ReadLines"}, "constraint_reservations_pkey": {"ReadLines"}, "constraint_buckets_next": {"DueBuckets", "NextInLine"},
 	"flow_steps_pkey": {"PurgeHistory", "DeleteRemoved", "WriteSteps", "ReportSteps"}, "flow_runs_pkey": {"PurgeHistory", "UpdateRuns"},
 	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
-	"schedule_members": {"ReadNamespaceStates"}, "schedule_takers": {"PollGroups", "WantedTakers", "TakeGroups", "ReadNamespaceStates"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups", "RestGroups"},
+	"schedule_members": {"ReadNamespaceStates"}, "schedule_takers": {"PollGroups", "FindMemberWorkers", "TakeGroups", "ReadNamespaceStates"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups", "RestGroups"},
 	"schedule_start_deadline": {"ReadNamespaceStates", "FindLateJobs"},
 	"schedule_pkey":           {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},

@@ -51,7 +51,7 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 // HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls
 // skips processes that other transactions have locked.
 func (s *Store) HasWaitingCalls(ctx context.Context, namespaces []string) (bool, error) {
-	left, err := s.q.CallsLeft(ctx, s.hot, namespaces)
+	left, err := s.q.HasSkippedCalls(ctx, s.hot, namespaces)
 	return left, mapped("count waiting calls", err)
 }
 

@@ -42,17 +42,17 @@ type StoppingWorker struct {
 
 // RecordWorkers records that workers were seen.
 func (s *Store) RecordWorkers(ctx context.Context, seen []WorkerSeen) error {
-	var a dbsqlc.SeeWorkersParams
+	var a dbsqlc.RecordWorkersParams
 	for _, w := range seen {
 		a.Namespaces = append(a.Namespaces, w.Namespace)
 		a.WorkerIds = append(a.WorkerIds, w.WorkerID)
 	}
-	return mapped("store workers", s.q.SeeWorkers(ctx, s.kept, a))
+	return mapped("store workers", s.q.RecordWorkers(ctx, s.kept, a))
 }
 
 // StoppingWorkers returns the workers with a command, by ID.
 func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker, error) {
-	rows, err := s.q.ToldWorkers(ctx, s.kept)
+	rows, err := s.q.ListStoppingWorkers(ctx, s.kept)
 	commands := make(map[string]StoppingWorker, len(rows))
 	for _, r := range rows {
 		t := StoppingWorker{Command: WorkerCommand(r.Directive)}
@@ -68,7 +68,7 @@ func (s *Store) StoppingWorkers(ctx context.Context) (map[string]StoppingWorker,
 // process.ErrWorkerNotFound if the worker was not seen there within a day.
 func (s *Store) SetWorkerCommand(ctx context.Context, namespace, workerID string, order WorkerCommand, grace time.Duration, reason string, by ...process.Actor) error {
 	tell := func(tx pgx.Tx) error {
-		n, err := s.q.TellWorker(ctx, tx, dbsqlc.TellWorkerParams{
+		n, err := s.q.SetWorkerCommand(ctx, tx, dbsqlc.SetWorkerCommandParams{
 			Namespace: namespace, WorkerID: workerID, Directive: string(order), GraceUs: grace.Microseconds(), Reason: reason,
 		})
 		if err != nil {

@@ -109,7 +109,7 @@ func (q *Queries) InsertAudits(ctx context.Context, db DBTX, arg InsertAuditsPar
 	return err
 }
 
-const insertNotes = `-- name: InsertNotes :exec
+const insertTaskAudits = `-- name: InsertTaskAudits :exec
 INSERT INTO audit (actor, source, method, namespace, subject, details)
 SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
        NULLIF(item.details, '')::jsonb
@@ -135,7 +135,7 @@ SELECT item.actor, item.source, item.method, item.namespace, item.process_id,
     LIMIT 1) ended
 `
 
-type InsertNotesParams struct {
+type InsertTaskAuditsParams struct {
 	Namespaces    []string
 	ProcessIds    []string
 	TaskIds       []int64
@@ -146,10 +146,10 @@ type InsertNotesParams struct {
 	Details       []string
 }
 
-// InsertNotes stores commands that a task has executed, with its result. It stores a command only
+// InsertTaskAudits stores commands that a task has executed, with its result. It stores a command only
 // if this transaction has written the end of the task.
-func (q *Queries) InsertNotes(ctx context.Context, db DBTX, arg InsertNotesParams) error {
-	_, err := db.Exec(ctx, insertNotes,
+func (q *Queries) InsertTaskAudits(ctx context.Context, db DBTX, arg InsertTaskAuditsParams) error {
+	_, err := db.Exec(ctx, insertTaskAudits,
 		arg.Namespaces,
 		arg.ProcessIds,
 		arg.TaskIds,

@@ -616,7 +616,7 @@ func (q *Queries) WakeGroups(ctx context.Context, db DBTX, arg WakeGroupsParams)
 	return result.RowsAffected(), nil
 }
 
-const wantedTakers = `-- name: WantedTakers :many
+const findMemberWorkers = `-- name: FindMemberWorkers :many
 SELECT item.ord::int AS ord
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
                   unnest($4::text[]))
@@ -649,16 +649,16 @@ SELECT item.ord::int AS ord
               AND (job_group.worker_ids IS NULL OR item.worker_id = ANY (job_group.worker_ids))))
 `
 
-type WantedTakersParams struct {
+type FindMemberWorkersParams struct {
 	Ords       []int32
 	Namespaces []string
 	JobNames   []string
 	WorkerIds  []string
 }
 
-// WantedTakers returns which waiting workers could take a place of a group: the number of each.
-func (q *Queries) WantedTakers(ctx context.Context, db DBTX, arg WantedTakersParams) ([]int32, error) {
-	rows, err := db.Query(ctx, wantedTakers,
+// FindMemberWorkers returns which waiting workers could take a place of a group: the number of each.
+func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMemberWorkersParams) ([]int32, error) {
+	rows, err := db.Query(ctx, findMemberWorkers,
 		arg.Ords,
 		arg.Namespaces,
 		arg.JobNames,

@@ -46,16 +46,16 @@ func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, erro
 	return drain, err
 }
 
-const buryNodes = `-- name: BuryNodes :exec
+const deleteDeadNodes = `-- name: DeleteDeadNodes :exec
 DELETE FROM nodes n
  WHERE n.dead_beat_time = n.beat_time
    AND n.beat_time < statement_timestamp() - interval '1 hour'
    AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
 `
 
-// BuryNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
-func (q *Queries) BuryNodes(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, buryNodes)
+// DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
+func (q *Queries) DeleteDeadNodes(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, deleteDeadNodes)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-const callsLeft = `-- name: CallsLeft :one
+const hasSkippedCalls = `-- name: HasSkippedCalls :one
 SELECT EXISTS (
   SELECT 1 FROM unnest($1::text[]) AS target(namespace)
    CROSS JOIN LATERAL (
@@ -33,10 +33,10 @@ SELECT EXISTS (
       ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
-// CallsLeft reports whether a task still waits for a slot that SearchCalls would take: one that it
+// HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one that it
 // skipped because its process was locked.
-func (q *Queries) CallsLeft(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
-	row := db.QueryRow(ctx, callsLeft, namespaces)
+func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
+	row := db.QueryRow(ctx, hasSkippedCalls, namespaces)
 	var calls_left bool
 	err := row.Scan(&calls_left)
 	return calls_left, err

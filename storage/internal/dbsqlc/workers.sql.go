@@ -213,7 +213,7 @@ func (q *Queries) ListWorkers(ctx context.Context, db DBTX, arg ListWorkersParam
 	return items, nil
 }
 
-const seeWorkers = `-- name: SeeWorkers :exec
+const recordWorkers = `-- name: RecordWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT item.namespace, item.worker_id, statement_timestamp()
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
@@ -222,19 +222,19 @@ SELECT item.namespace, item.worker_id, statement_timestamp()
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time
 `
 
-type SeeWorkersParams struct {
+type RecordWorkersParams struct {
 	Namespaces []string
 	WorkerIds  []string
 }
 
-// SeeWorkers stores when a node has last seen workers, in the order of their keys, so that two
+// RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
 // nodes do not deadlock.
-func (q *Queries) SeeWorkers(ctx context.Context, db DBTX, arg SeeWorkersParams) error {
-	_, err := db.Exec(ctx, seeWorkers, arg.Namespaces, arg.WorkerIds)
+func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) error {
+	_, err := db.Exec(ctx, recordWorkers, arg.Namespaces, arg.WorkerIds)
 	return err
 }
 
-const tellWorker = `-- name: TellWorker :execrows
+const setWorkerCommand = `-- name: SetWorkerCommand :execrows
 UPDATE workers w
    SET directive = NULLIF($1::text, ''), reason = NULLIF($2::text, ''),
        lost_time = CASE $1::text
@@ -253,7 +253,7 @@ UPDATE workers w
         AND x.worker_id = $5)
 `
 
-type TellWorkerParams struct {
+type SetWorkerCommandParams struct {
 	Directive string
 	Reason    string
 	GraceUs   int64
@@ -261,10 +261,10 @@ type TellWorkerParams struct {
 	WorkerID  string
 }
 
-// TellWorker stores a command to a worker of a namespace, for all its namespaces. directive ”:
-// continue. The rows are locked in the order of SeeWorkers.
-func (q *Queries) TellWorker(ctx context.Context, db DBTX, arg TellWorkerParams) (int64, error) {
-	result, err := db.Exec(ctx, tellWorker,
+// SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive ”:
+// continue. The rows are locked in the order of RecordWorkers.
+func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCommandParams) (int64, error) {
+	result, err := db.Exec(ctx, setWorkerCommand,
 		arg.Directive,
 		arg.Reason,
 		arg.GraceUs,
@@ -277,7 +277,7 @@ func (q *Queries) TellWorker(ctx context.Context, db DBTX, arg TellWorkerParams)
 	return result.RowsAffected(), nil
 }
 
-const toldWorkers = `-- name: ToldWorkers :many
+const listStoppingWorkers = `-- name: ListStoppingWorkers :many
 SELECT w.worker_id, max(w.directive)::text AS directive,
        coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
        coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
@@ -286,24 +286,24 @@ SELECT w.worker_id, max(w.directive)::text AS directive,
  GROUP BY w.worker_id
 `
 
-type ToldWorkersRow struct {
+type ListStoppingWorkersRow struct {
 	WorkerID  string
 	Directive string
 	LostTime  time.Time
 	LeftUs    int64
 }
 
-// ToldWorkers returns workers with a stop command, and the rest of their grace period. After
+// ListStoppingWorkers returns workers with a stop command, and the rest of their grace period. After
 // lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
-func (q *Queries) ToldWorkers(ctx context.Context, db DBTX) ([]ToldWorkersRow, error) {
-	rows, err := db.Query(ctx, toldWorkers)
+func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
+	rows, err := db.Query(ctx, listStoppingWorkers)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ToldWorkersRow
+	var items []ListStoppingWorkersRow
 	for rows.Next() {
-		var i ToldWorkersRow
+		var i ListStoppingWorkersRow
 		if err := rows.Scan(
 			&i.WorkerID,
 			&i.Directive,

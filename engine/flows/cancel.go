@@ -59,7 +59,7 @@ func (t *task) ask(p place, reason string) {
 	if s.ForEach() && p.index == noIndex {
 		return
 	}
-	id, reason := t.workID(t.origin(p, false)), orElse(reason, t.asks())
+	id, reason := t.workID(t.origin(p, false)), orElse(reason, t.cancelReason())
 	if s.Action != flow.ActionWait && s.Action != flow.ActionDelay {
 		t.event(eventCancelRequested, p, "", "", reason)
 	}
@@ -108,7 +108,7 @@ func (t *task) endSuspended() error {
 	}
 	for _, key := range keys {
 		_, err := t.flows.engine.CancelProcess(t.ctx, engine.CancelParams{
-			Key: key, Reason: t.asks(), Actor: process.Actor{Name: "run " + t.runID},
+			Key: key, Reason: t.cancelReason(), Actor: process.Actor{Name: "run " + t.runID},
 		})
 		if err != nil && !errors.Is(err, process.ErrProcessNotFound) && !ended(err) {
 			return unread(err)

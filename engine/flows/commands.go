@@ -23,8 +23,8 @@ const (
 	stepCancelled = "cancelled"
 )
 
-// carryOut executes a command. A rejected command changes nothing.
-func (t *task) carryOut() error {
+// execute executes a command. A rejected command changes nothing.
+func (t *task) execute() error {
 	var o command
 	if err := json.Unmarshal(t.request.GetArgs(), &o); err != nil {
 		return processor.Reject(processor.ReasonBadArgs, "%w", err)
@@ -37,15 +37,15 @@ func (t *task) carryOut() error {
 			return nil
 		}
 		if t.template.Repeatable() {
-			return t.turn("")
+			return t.beginInScope("")
 		}
 		holder, err := flows.Peek(t.ctx, t.flows.store, t.template.scope(t.key.Namespace, t.state.Key, t.runID))
 		if err != nil {
 			return err
 		}
-		return t.turn(holder.Done)
+		return t.beginInScope(holder.Done)
 	case methodAskTurn:
-		return t.askTurn()
+		return t.requestScope()
 	case methodCancel:
 		return t.cancel(&o)
 	case methodRetry:
@@ -88,9 +88,9 @@ func (t *task) cancel(o *command) error {
 	return t.decide(flow.Input{Kind: flow.InputCancel})
 }
 
-// askTurn asks again for the dedupe key that the run waits for. The run that held the key was
+// requestScope asks again for the dedupe key that the run waits for. The run that held the key was
 // removed without passing it on.
-func (t *task) askTurn() error {
+func (t *task) requestScope() error {
 	if t.state.Run.Mode != flow.ModeWaiting || t.state.Blocked == "" {
 		return nil
 	}
@@ -103,12 +103,12 @@ func (t *task) askTurn() error {
 	if t.state.Blocked = holder.RunID; holder.RunID != "" {
 		return nil
 	}
-	return t.turn(holder.Done)
+	return t.beginInScope(holder.Done)
 }
 
-// turn begins a run that has waited for its dedupe key. done is the run that succeeded with that
-// key meanwhile, if only one run may succeed.
-func (t *task) turn(done string) error {
+// beginInScope begins a run that has waited for its dedupe key. done is the run that succeeded with
+// that key meanwhile, if only one run may succeed.
+func (t *task) beginInScope(done string) error {
 	t.state.Blocked = ""
 	if done == "" {
 		return t.decide(flow.Input{Kind: flow.InputStart})
@@ -132,7 +132,7 @@ func (t *task) retry(o *command) error {
 		}
 	}
 	if t.state.Key == "" {
-		return t.again()
+		return t.decideRetry()
 	}
 	holder, err := flows.Enter(t.ctx, t.flows.store, flows.Scope{
 		Namespace: t.key.Namespace, TemplateType: t.state.Type, DedupeKey: t.state.Key, RunID: t.runID, Alone: true,
@@ -144,10 +144,10 @@ func (t *task) retry(o *command) error {
 	if err != nil {
 		return err
 	}
-	return t.again()
+	return t.decideRetry()
 }
 
-func (t *task) again() error {
+func (t *task) decideRetry() error {
 	t.state.Cancel = ""
 	t.event(eventRetried, place{noIndex, noIndex}, "", "", "")
 	return t.decide(flow.Input{Kind: flow.InputRetry})

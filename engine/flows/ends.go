@@ -50,7 +50,7 @@ func (t *task) notified() error {
 		children = append(children, childEnd{child, t.request.GetArgs(), attemptFacts{}})
 	}
 	if len(children) == 0 {
-		return t.carryOut()
+		return t.execute()
 	}
 	return t.childrenEnded(children)
 }
@@ -67,7 +67,7 @@ func (t *task) childrenEnded(children []childEnd) error {
 		case o.Round == t.state.Run.Round:
 			inputs, ended = append(inputs, flow.Input{Kind: flow.InputEnd, Outcome: o}), append(ended, child)
 		default: // the end of an earlier attempt
-			t.letGoLate(&child, &o)
+			t.cancelLateJob(&child, &o)
 		}
 	}
 	if err := t.decide(inputs...); err != nil {
@@ -77,7 +77,7 @@ func (t *task) childrenEnded(children []childEnd) error {
 		o := &inputs[n].Outcome
 		switch {
 		case !t.decision.Known[n]: // the step ended in another way, such as a skip, or the message is a duplicate
-			t.letGoLate(&ended[n], o)
+			t.cancelLateJob(&ended[n], o)
 		case t.isFailedJob(&ended[n], o):
 			t.failed = append(t.failed, failedJob{o.Step, keyOfChild(ended[n].ChildEnd)})
 		}

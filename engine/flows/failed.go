@@ -23,10 +23,10 @@ func (t *task) isFailedJob(child *childEnd, o *flow.Outcome) bool {
 	return child.GetStatus() == progressorv1.ProcessStatus_PROCESS_STATUS_ERROR && !o.Undo && t.template.Steps[o.Step].Action == flow.ActionJob
 }
 
-// letGoLate asks a failed job to end whose end came too late for its step.
-func (t *task) letGoLate(child *childEnd, o *flow.Outcome) {
+// cancelLateJob asks a failed job to end whose end came too late for its step.
+func (t *task) cancelLateJob(child *childEnd, o *flow.Outcome) {
 	if t.isFailedJob(child, o) {
-		t.letGo(keyOfChild(child.ChildEnd), "its run continued without it")
+		t.cancelFailedJob(keyOfChild(child.ChildEnd), "its run continued without it")
 	}
 }
 
@@ -34,15 +34,15 @@ func keyOfChild(child *progressorv1.ChildEnd) process.Key {
 	return process.Key{Namespace: child.GetNamespace(), ProcessID: child.GetProcessId()}
 }
 
-// letGo asks a failed job to end.
-func (t *task) letGo(key process.Key, reason string) {
+// cancelFailedJob asks a failed job to end.
+func (t *task) cancelFailedJob(key process.Key, reason string) {
 	t.messages = append(t.messages, storage.Message{Kind: storage.MessageCancel, Target: key, Reason: reason})
 }
 
-// letGoFailed asks the failed jobs to end that need no operator: those of steps that run again or
-// whose failure is ignored, and all of a run that is SUCCEEDED or CANCELLED. The jobs of a run that
-// is FAILED or EXPIRED stay, because it can be retried.
-func (t *task) letGoFailed(now flows.Status) error {
+// cancelFailedJobs asks the failed jobs to end that need no operator: those of steps that run again
+// or whose failure is ignored, and all of a run that is SUCCEEDED or CANCELLED. The jobs of a run
+// that is FAILED or EXPIRED stay, because it can be retried.
+func (t *task) cancelFailedJobs(now flows.Status) error {
 	again := map[int]bool{}
 	reads := false
 	for n := range t.decision.Effects {
@@ -65,7 +65,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 	}
 	for _, j := range t.failed {
 		if reason := counts(j.step); reason != "" {
-			t.letGo(j.key, reason)
+			t.cancelFailedJob(j.key, reason)
 		}
 	}
 	for step, each := range t.state.Run.Each {
@@ -87,7 +87,7 @@ func (t *task) letGoFailed(now flows.Status) error {
 			reason = counts(step)
 		}
 		if reason != "" {
-			t.letGo(process.Key{Namespace: row.ProcessNamespace, ProcessID: row.ProcessID}, reason)
+			t.cancelFailedJob(process.Key{Namespace: row.ProcessNamespace, ProcessID: row.ProcessID}, reason)
 		}
 	}
 	return nil

@@ -274,7 +274,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 		o.Request = rand.Uint64()
 	}
 	if r.GetValidateOnly() {
-		return f.wouldStart(ctx, r, t, o)
+		return f.dryRunResponse(ctx, r, t, o)
 	}
 	runID, err := runIDOf(r)
 	if err != nil {
@@ -284,7 +284,7 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if err != nil {
 		return nil, err
 	}
-	asked, err := o.asked(r)
+	asked, err := o.requestIdentity(r)
 	if err != nil {
 		return nil, err
 	}
@@ -308,16 +308,17 @@ func (f *Flows) start(ctx context.Context, r *progressorv1.StartRunRequest, repe
 	if isFresh && a.Request == o.Request {
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
-	said, err := f.started(ctx, r.GetNamespace(), runID, t, &a)
+	said, err := f.startResponse(ctx, r.GetNamespace(), runID, t, &a)
 	if isFresh && errors.Is(err, process.ErrRunNotFound) { // it was started and already removed: return what the start reported
 		return &progressorv1.StartRunResponse{Run: fresh(r, o, runID, t, &a), Started: true}, nil
 	}
 	return said, err
 }
 
-// asked returns the part of a request that is the same if the client repeats it. The connection and
-// the newest version may differ then. It returns nil if the request has no idempotency key.
-func (o *command) asked(r *progressorv1.StartRunRequest) ([]byte, error) {
+// requestIdentity returns the part of a request that is the same if the client repeats it. The
+// connection and the newest version may differ then. It returns nil if the request has no
+// idempotency key.
+func (o *command) requestIdentity(r *progressorv1.StartRunRequest) ([]byte, error) {
 	if r.GetIdempotencyKey() == "" {
 		return nil, nil
 	}
@@ -348,8 +349,8 @@ func fresh(r *progressorv1.StartRunRequest, o *command, runID string, t *templat
 	return run
 }
 
-// started returns the response to a StartRun.
-func (f *Flows) started(ctx context.Context, namespace, runID string, t *template, a *answered) (*progressorv1.StartRunResponse, error) {
+// startResponse returns the response to a StartRun.
+func (f *Flows) startResponse(ctx context.Context, namespace, runID string, t *template, a *answered) (*progressorv1.StartRunResponse, error) {
 	switch a.Outcome {
 	case outcomeStarted:
 	case outcomeExists:
@@ -366,8 +367,8 @@ func (f *Flows) started(ctx context.Context, namespace, runID string, t *templat
 	return &progressorv1.StartRunResponse{Run: run, Started: a.Outcome == outcomeStarted}, err
 }
 
-// wouldStart returns the response of a StartRun without storing anything.
-func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *command) (*progressorv1.StartRunResponse, error) {
+// dryRunResponse returns the response of a StartRun without storing anything.
+func (f *Flows) dryRunResponse(ctx context.Context, r *progressorv1.StartRunRequest, t *template, o *command) (*progressorv1.StartRunResponse, error) {
 	key := t.DedupeKey(r.GetScope(), r.GetScopeId(), r.GetPayload())
 	holder, err := flows.Peek(ctx, f.store, t.scope(r.GetNamespace(), key, r.GetRunId()))
 	if err != nil {
@@ -375,9 +376,9 @@ func (f *Flows) wouldStart(ctx context.Context, r *progressorv1.StartRunRequest,
 	}
 	switch {
 	case holder.Done != "":
-		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
+		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeDone, Holder: holder.Done})
 	case holder.RunID != "" && t.rejectsDuplicates():
-		return f.started(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
+		return f.startResponse(ctx, r.GetNamespace(), "", t, &answered{Outcome: outcomeExists, Holder: holder.RunID})
 	}
 	return &progressorv1.StartRunResponse{Run: &progressorv1.Run{
 		Namespace: r.GetNamespace(), RunId: r.GetRunId(), TemplateType: t.Source.GetType(), TemplateVersion: o.Version, Scope: o.Scope, ScopeId: o.ScopeID,

@@ -22,8 +22,9 @@ func newMetrics(registerers []prometheus.Registerer) *metrics {
 	return m
 }
 
-// over marks the last event as the end of the run, and counts the run once the result is stored.
-func (t *task) over(status flows.Status) {
+// recordEnd marks the last event as the end of the run, and counts the run once the result is
+// stored.
+func (t *task) recordEnd(status flows.Status) {
 	if n := len(t.events); n > 0 {
 		t.events[n-1].EndsJob = true
 	}

@@ -17,7 +17,7 @@ func (t *task) why() (string, error) {
 	if t.state.Run.Broken == nil {
 		return "the run failed", nil
 	}
-	failure, err := t.broke(*t.state.Run.Broken)
+	failure, err := t.runFailure(*t.state.Run.Broken)
 	if err != nil {
 		return "", err
 	}
@@ -40,8 +40,8 @@ func shorten(s string) string {
 // its run. Failures may be long and steps may be many.
 const maxWhy = 200
 
-// asks returns the reason why the work of a step is asked to end.
-func (t *task) asks() string {
+// cancelReason returns the reason why the work of a step is asked to end.
+func (t *task) cancelReason() string {
 	s := t.state.Run
 	switch {
 	case s.Cause == flow.ByCancel:

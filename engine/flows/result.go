@@ -121,7 +121,7 @@ func (t *task) apply(e *flow.Effect) error {
 		t.event(eventCompensated, p, "", string(flows.StepRunning), "")
 	case flow.EffectCancelCompensation:
 		t.messages = append(t.messages, storage.Message{
-			Kind: storage.MessageCancel, Reason: t.asks(), Target: process.Key{
+			Kind: storage.MessageCancel, Reason: t.cancelReason(), Target: process.Key{
 				Namespace: orElse(t.template.Steps[p.step].Source.GetCompensation().GetNamespace(), t.key.Namespace),
 				ProcessID: process.StepPrefix + t.workID(t.origin(p, true)),
 			},
@@ -212,7 +212,7 @@ func (t *task) done() (*progressorv1.ProcessResponse, error) {
 	if err := t.finish(&now); err != nil {
 		return nil, err
 	}
-	if err := t.letGoFailed(now.Status); err != nil {
+	if err := t.cancelFailedJobs(now.Status); err != nil {
 		return nil, err
 	}
 	t.write(&now)
@@ -305,7 +305,7 @@ func (t *task) finish(now *flows.Change) error {
 	case s.Cause == flow.ByTime:
 		now.Failure, _ = wire.FailureJSON(&progressorv1.Failure{Reason: process.ReasonTimeout, Message: t.passedTimeout()})
 	case s.Broken != nil && s.Cause == flow.ByFailure:
-		failure, err := t.broke(*s.Broken)
+		failure, err := t.runFailure(*s.Broken)
 		if err != nil {
 			return err
 		}
@@ -314,8 +314,8 @@ func (t *task) finish(now *flows.Change) error {
 	return nil
 }
 
-// broke returns the failure of the step that failed the run.
-func (t *task) broke(step int) (*progressorv1.Failure, error) {
+// runFailure returns the failure of the step that failed the run.
+func (t *task) runFailure(step int) (*progressorv1.Failure, error) {
 	v, err := t.value(step)
 	if err != nil {
 		return nil, err

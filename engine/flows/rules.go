@@ -337,7 +337,7 @@ func (r rules) job(s *flow.Step, action *progressorv1.JobAction, from origin, ar
 		return nil, err
 	}
 	if j.Metadata == nil {
-		j.Metadata = r.mark(s.ID)
+		j.Metadata = r.defaultMetadata(s.ID)
 	}
 	m, err := j.Message()
 	if err != nil {
@@ -347,8 +347,8 @@ func (r rules) job(s *flow.Step, action *progressorv1.JobAction, from origin, ar
 	return &m, nil
 }
 
-// mark returns the default metadata of the work of a step: the IDs of its run and step.
-func (r rules) mark(stepID string) []byte {
+// defaultMetadata returns the default metadata of the work of a step: the IDs of its run and step.
+func (r rules) defaultMetadata(stepID string) []byte {
 	text, _ := json.Marshal(marked{r.runID, stepID}) // cannot fail: plain strings
 	return text
 }
@@ -369,7 +369,7 @@ func (r rules) start(s *flow.Step, from origin, input *structpb.Value) (*storage
 		return nil, err
 	}
 	if metadata == nil {
-		metadata = r.mark(s.ID)
+		metadata = r.defaultMetadata(s.ID)
 	}
 	return &storage.Message{
 		Kind: storage.MessageStart, Target: process.Key{Namespace: cmp.Or(action.GetNamespace(), r.key.Namespace), ProcessID: r.workID(from)}, Args: args, Metadata: metadata,

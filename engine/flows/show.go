@@ -48,7 +48,7 @@ func (f *Flows) Get(ctx context.Context, namespace, runID string, wait time.Dura
 		return nil, err
 	}
 	if t == nil {
-		return run, f.bare(ctx, run)
+		return run, f.setStoredSteps(ctx, run)
 	}
 	steps, err := f.steps(ctx, namespace, runID, t, k.Run.Each)
 	if err != nil {
@@ -74,8 +74,8 @@ func (f *Flows) templateOfRow(ctx context.Context, key templateKey) (*template, 
 	return t, err
 }
 
-// bare sets the steps of a run whose template was deleted: those that have rows.
-func (f *Flows) bare(ctx context.Context, run *progressorv1.Run) error {
+// setStoredSteps sets the steps of a run whose template was deleted: those that have rows.
+func (f *Flows) setStoredSteps(ctx context.Context, run *progressorv1.Run) error {
 	rows, _, err := flows.Steps(ctx, f.store, allSteps(run.GetNamespace(), run.GetRunId(), maxPage))
 	if err != nil {
 		return err

@@ -109,7 +109,7 @@ func (f *Flows) decide(ctx context.Context, r *progressorv1.ProcessRequest) (*pr
 	}
 	if r.GetType() == progressorv1.TaskType_TASK_TYPE_INIT {
 		if err := t.create(); err != nil || t.removes {
-			return t.gone(err)
+			return t.notStarted(err)
 		}
 		return t.done()
 	}
@@ -124,7 +124,7 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 	var err error
 	switch r.GetType() {
 	case progressorv1.TaskType_TASK_TYPE_CALL:
-		err = t.carryOut()
+		err = t.execute()
 	case progressorv1.TaskType_TASK_TYPE_TIMEOUT:
 		t.state.Timer = time.Time{}
 		err = t.tick()
@@ -142,8 +142,8 @@ func (t *task) handle(r *progressorv1.ProcessRequest) (*progressorv1.ProcessResp
 	return t.done()
 }
 
-// gone returns the response of a run that does not start.
-func (t *task) gone(err error) (*progressorv1.ProcessResponse, error) {
+// notStarted returns the response of a run that does not start.
+func (t *task) notStarted(err error) (*progressorv1.ProcessResponse, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (t *task) create() error {
 		return err
 	}
 	if o.Parent != "" || o.CronID != "" { // a run from a run or a cron was not checked before
-		if t.checked(&o, payload); t.removes {
+		if t.checkStart(&o, payload); t.removes {
 			return nil
 		}
 	}
@@ -235,9 +235,9 @@ func (t *task) create() error {
 	return t.decide() // nothing yet
 }
 
-// checked rejects a run that its template does not allow to start, or whose payload violates the
+// checkStart rejects a run that its template does not allow to start, or whose payload violates the
 // schema.
-func (t *task) checked(o *command, payload *structpb.Value) {
+func (t *task) checkStart(o *command, payload *structpb.Value) {
 	problems := t.template.CheckPayload(payload)
 	switch {
 	case !t.template.enabled:

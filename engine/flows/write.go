@@ -80,7 +80,7 @@ func (t *task) write(now *flows.Change) {
 	}
 	t.statusEvent(now)
 	if ended {
-		t.over(now.Status)
+		t.recordEnd(now.Status)
 	}
 	for _, p := range t.order {
 		a.AddEffects(t.rows[p])

@@ -345,7 +345,7 @@ func (l *load) perform(e *entry, first int) {
 	switch {
 	case errors.Is(err, errBroken):
 		l.repair(ctx, e.process, first)
-		l.letGo(ctx, e.process, first)
+		l.resumeStray(ctx, e.process, first)
 	case l.ctx.Err() != nil:
 	case err != nil:
 		l.fleet.t.Errorf("after %s: %v", time.Since(e.begun).Round(time.Millisecond), err)

@@ -122,9 +122,9 @@ func (l *load) suspend(process string, first int) {
 	}
 }
 
-// letGo resumes a process that rejects calls although no client has suspended it. This happens if
-// an engine that was disconnected executes an old command late.
-func (l *load) letGo(ctx context.Context, process string, first int) {
+// resumeStray resumes a process that rejects calls although no client has suspended it. This
+// happens if an engine that was disconnected executes an old command late.
+func (l *load) resumeStray(ctx context.Context, process string, first int) {
 	h := l.orders.hold(process)
 	h.turnedAway.Add(1)
 	if !h.mutex.TryLock() {

@@ -59,7 +59,7 @@ func (s State) blocked(e *Explanation) {
 		e.Detail += fmt.Sprintf(": the next free slot is reserved for job %q, which also needs other keys",
 			b.ReservedBy)
 	}
-	e.Detail += fmt.Sprintf(". %s ahead of it.", s.standing(b))
+	e.Detail += fmt.Sprintf(". %s ahead of it.", s.jobsBefore(b))
 	e.Next = "It runs when the key is free, the jobs ahead of it have started, and a worker or a node has a " +
 		"slot for it."
 	if !b.OwnStart.IsZero() {
@@ -67,7 +67,7 @@ func (s State) blocked(e *Explanation) {
 		e.Next = fmt.Sprintf("It runs when the jobs ahead of it have started, not before %s.",
 			strings.TrimPrefix(s.at(b.OwnStart), "at "))
 	}
-	e.Unblock = s.loosen(b)
+	e.Unblock = s.raiseLimits(b)
 	if b.Unstarted > 0 && s.Namespace.Pulled {
 		poll, unblock := s.workers()
 		e.Detail += " " + capital(poll) + "."
@@ -94,7 +94,7 @@ func (b *Blocked) holders() string {
 	return strings.Join(b.Holders, ", ")
 }
 
-func (s State) standing(b *Blocked) string {
+func (s State) jobsBefore(b *Blocked) string {
 	verb := "are"
 	if b.Before == 1 {
 		verb = "is"
@@ -105,8 +105,8 @@ func (s State) standing(b *Blocked) string {
 	return capital(count(b.Before, b.More, "job")) + " " + verb
 }
 
-// loosen suggests a command that doubles the limits of the constraint.
-func (s State) loosen(b *Blocked) string {
+// raiseLimits suggests a command that doubles the limits of the constraint.
+func (s State) raiseLimits(b *Blocked) string {
 	line := "progressor constraint put " + word(s.Process.Namespace) + " " + word(b.Constraint)
 	if b.Match != "" && b.Match != "true" {
 		line += " --match " + word(b.Match)

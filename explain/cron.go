@@ -71,12 +71,12 @@ func (s State) cron(e *Explanation) {
 		if c.Spent {
 			why = "its max_fires are used up"
 		}
-		e.Detail = fmt.Sprintf("Cron %s has no further fire time: %s.%s", c.ID, why, c.goesOn())
+		e.Detail = fmt.Sprintf("Cron %s has no further fire time: %s.%s", c.ID, why, c.activeRuns())
 		e.Next = "Nothing until it is changed or triggered."
 		e.Unblock = fmt.Sprintf("Another schedule: progressor cron update %s --help. %s", at, trigger)
 	default:
 		e.WaitsFor = process.WaitsForTime
-		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.goesOn())
+		e.Detail = fmt.Sprintf("Cron %s waits for its next fire time.%s", c.ID, c.activeRuns())
 		e.Next = fires
 		if c.TrialFrom.After(c.Next) {
 			e.Detail += fmt.Sprintf(
@@ -109,11 +109,11 @@ func (s State) paused() string {
 	if c.Missed > 0 {
 		text += fmt.Sprintf(" %s %s.", capital(count(c.Missed, c.More, "fire time")), plural(c.Missed, "waits", "wait"))
 	}
-	return text + c.goesOn()
+	return text + c.activeRuns()
 }
 
-// goesOn lists the active runs.
-func (c *Cron) goesOn() string {
+// activeRuns lists the active runs.
+func (c *Cron) activeRuns() string {
 	if len(c.Running) == 0 {
 		return ""
 	}

@@ -35,7 +35,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		e.Unblock = s.command("remove", "") +
 			" deletes it; otherwise it is deleted after the retention of its namespace."
 		switch {
-		case s.own():
+		case s.isInternal():
 			e.Unblock = "Nothing: it is the job of a step, and is deleted with run " + s.runID() + "."
 		case s.Process.Status == process.StatusCancelled:
 			e.Unblock = s.retry() + "; " + e.Unblock
@@ -44,7 +44,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		s.running(e, nil, 0)
 		note := "its processor does not know yet"
 		if s.Running.Lease != nil {
-			e.Detail += " " + j.spent()
+			e.Detail += " " + j.attemptsUsed()
 			note = "its worker learns it from its next heartbeat"
 		}
 		s.cancelling(e, note)
@@ -63,14 +63,14 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 	case s.timed(head) && head.Attempt > 0:
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("Job %q failed its attempt %d (%s)", j.Name, head.Attempt, head.failure())) +
-			" " + j.spent()
+			" " + j.attemptsUsed()
 		e.Next = fmt.Sprintf("Attempt %d %s.", head.Attempt+1, s.at(head.Scheduled))
-		e.Unblock = s.anotherTime()
+		e.Unblock = s.howToRunSooner()
 	case s.timed(head):
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = fmt.Sprintf("Job %q does not run before %s.", j.Name, stamp(head.Scheduled))
 		e.Next = fmt.Sprintf("It runs %s.", s.at(head.Scheduled))
-		e.Unblock = s.anotherTime()
+		e.Unblock = s.howToRunSooner()
 	case head.WaitsFor == process.WaitsForConstraint:
 		s.blocked(e)
 	case j.Group != nil:
@@ -103,7 +103,7 @@ func (c Cancel) why() string {
 func (s State) failed(e *Explanation) {
 	e.WaitsFor = process.WaitsForOperator
 	e.Detail = fmt.Sprintf("Job %q failed permanently", s.Job.Name)
-	spent := " " + s.Job.spent()
+	spent := " " + s.Job.attemptsUsed()
 	for _, t := range s.Ended {
 		switch {
 		case t.ID != s.Process.CorruptedBy:
@@ -117,7 +117,7 @@ func (s State) failed(e *Explanation) {
 	e.Detail = sentence(e.Detail) + spent
 	e.Next = "Nothing until it is retried, or deleted after the retention of its namespace."
 	e.Unblock = s.retry() + "."
-	if !s.own() {
+	if !s.isInternal() {
 		return
 	}
 	e.Next = fmt.Sprintf("Nothing: it is the job of a step of run %s, which has its result.", s.runID())
@@ -148,8 +148,8 @@ func times[T int | int32 | int64](n T) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// spent describes how many attempts of the job are used up.
-func (j *Job) spent() string {
+// attemptsUsed describes how many attempts of the job are used up.
+func (j *Job) attemptsUsed() string {
 	return fmt.Sprintf("It has failed %s, max_retry is %d; its worker was lost %s, max_takeovers is %d.",
 		times(j.Failed), j.MaxRetry, times(j.Takeovers), j.MaxTakeovers)
 }
@@ -161,9 +161,9 @@ func (t *Task) failure() string {
 	return t.Reason + ": " + t.Message
 }
 
-// anotherTime describes how a scheduled job can run sooner.
-func (s State) anotherTime() string {
-	if s.own() {
+// howToRunSooner describes how a scheduled job can run sooner.
+func (s State) howToRunSooner() string {
+	if s.isInternal() {
 		return "Wait for that time."
 	}
 	return "Wait for that time, or set another one: progressor job update " + word(s.Process.Namespace) + " " +

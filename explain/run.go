@@ -40,9 +40,9 @@ type Step struct {
 	WorkerID  string // the worker that runs its job
 }
 
-// describes reports whether the run itself, not only the tasks of its process, has something to
+// hasOwnText reports whether the run itself, not only the tasks of its process, has something to
 // describe: it has ended, is blocked, or has open steps.
-func (r *Run) describes() bool {
+func (r *Run) hasOwnText() bool {
 	ended := r.Status == "succeeded" || r.Status == "failed" || r.Status == "cancelled" || r.Status == "expired"
 	return ended || r.BlockedOn != "" || len(r.Steps) > 0
 }

@@ -36,7 +36,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 	case s.Job != nil:
 		s.job(e, head, behind)
 	case s.Run != nil && s.Running == nil && s.Process.Status != process.StatusError && !head.retried() &&
-		(head == nil || s.timed(head)) && s.Run.describes():
+		(head == nil || s.timed(head)) && s.Run.hasOwnText():
 		s.run(e)
 	case s.Cron != nil && s.Running == nil && !s.Process.Status.Ended() && !head.retried() &&
 		(head == nil || s.timed(head) || s.Process.Status == process.StatusError):
@@ -50,7 +50,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 		}
 		e.Next = "Nothing: the process has ended."
 		e.Unblock = "Nothing: " + s.command("remove", "") + " deletes it."
-		if s.own() {
+		if s.isInternal() {
 			e.Unblock = "Nothing: it is deleted after the retention of its namespace."
 		}
 	case s.Running != nil:
@@ -63,7 +63,7 @@ func (s State) describe(e *Explanation, head *Task, behind int) {
 		e.Detail = "It is idle: nothing waits, and no timer is set."
 		e.Next = "Nothing until it is called."
 		e.Unblock = "A call: " + s.command("call", "") + "."
-		if s.own() {
+		if s.isInternal() {
 			e.Next, e.Unblock = "Nothing: it is a process of the engine, and accepts no calls.", "Nothing."
 		}
 	case s.timed(head):
@@ -144,7 +144,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	e.Detail, e.NextTime = r.name()+" "+runs+".", r.Deadline
 	before := lower(r.name()) + ", which " + runs
 	if r.Lease != nil {
-		e.Detail, before = s.holds(since)
+		e.Detail, before = s.leaseText(since)
 		e.Detail += "."
 	}
 	then := ""
@@ -159,7 +159,7 @@ func (s State) running(e *Explanation, head *Task, behind int) {
 	}
 	switch {
 	case r.Lease != nil:
-		s.held(e, then)
+		s.explainLease(e, then)
 	case !r.Alive:
 		e.Next = fmt.Sprintf("Node %d no longer sends heartbeats: another node collects %s as a zombie%s.", r.NodeID,
 			lower(r.name()), then)
@@ -228,7 +228,7 @@ func (s State) broken(e *Explanation) {
 	if timer {
 		again = ", and runs the failed one again"
 	}
-	if s.own() {
+	if s.isInternal() {
 		e.Next, e.Unblock = "Nothing: it is a process of the engine.",
 			"It cannot be repaired by a request: the cause is a defect of the engine or of its stored state."
 		return
@@ -287,11 +287,11 @@ func (s State) waitsForTime(e *Explanation, head *Task) {
 	case head.Type == process.TaskRemove:
 		e.Detail = sentence(head.name() + " is set")
 		e.Next = fmt.Sprintf("The process is removed %s unless an earlier task changes that.", s.at(head.Scheduled))
-		e.Unblock = s.timeOrCall()
+		e.Unblock = s.waitOrCall()
 	default:
 		e.Detail = sentence(head.name() + " is set")
 		e.Next = fmt.Sprintf("%s fires %s unless an earlier task replaces it.", head.name(), s.at(head.Scheduled))
-		e.Unblock = s.timeOrCall()
+		e.Unblock = s.waitOrCall()
 	}
 }
 
@@ -384,12 +384,12 @@ func (s State) at(t time.Time) string {
 // stamp returns t in UTC with milliseconds.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// own reports whether the process belongs to the engine, such as a bulk. It refuses commands, so
-// none are suggested.
-func (s State) own() bool { return process.Own(s.Process.ProcessID) }
+// isInternal reports whether the process belongs to the engine, such as a bulk. It refuses
+// commands, so none are suggested.
+func (s State) isInternal() bool { return process.Own(s.Process.ProcessID) }
 
-func (s State) timeOrCall() string {
-	if s.own() {
+func (s State) waitOrCall() string {
+	if s.isInternal() {
 		return "Wait for that time."
 	}
 	return "Wait for that time, or call it: " + s.command("call", "") + "."

@@ -29,9 +29,9 @@ type Lease struct {
 // maxNamed is the maximum number of workers or jobs listed by name.
 const maxNamed = 5
 
-// holds describes which worker holds the running task, for how long, and its last heartbeat: as the
-// beginning of a sentence, and as the end of one.
-func (s State) holds(since string) (begin, behind string) {
+// leaseText describes which worker holds the running task, for how long, and its last heartbeat: as
+// the beginning of a sentence, and as the end of one.
+func (s State) leaseText(since string) (begin, behind string) {
 	r, l := s.Running, s.Running.Lease
 	beat := "no heartbeat yet"
 	if !l.Beat.IsZero() {
@@ -47,8 +47,8 @@ func (s State) holds(since string) (begin, behind string) {
 		r.Attempt, since, beat)
 }
 
-// held sets what happens next to a task that a worker holds.
-func (s State) held(e *Explanation, then string) {
+// explainLease sets what happens next to a task that a worker holds.
+func (s State) explainLease(e *Explanation, then string) {
 	r, l := s.Running, s.Running.Lease
 	what, limit, loses := lower(r.name()), "its step timeout", "it"
 	if s.Job != nil {

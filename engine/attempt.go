@@ -114,7 +114,7 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 	if interrupted || errors.Is(err, errGivenBack) {
 		// The processor is not the cause: the node is stopping, lost its heartbeat, or cannot serve
 		// the namespace.
-		return e.givenBack(c, err), history, true
+		return e.releaseDecision(c, err), history, true
 	}
 	return e.conclude(e.effectiveConfig(e.current(ns), c.Kind), c, own, response, err), history, false
 }
@@ -124,14 +124,14 @@ func (e *Engine) decided(ctx context.Context, ns *namespace, c *storage.Claim, k
 //go:noinline
 func (e *Engine) conclude(ns *namespace, c *storage.Claim, own *Attempt, response *progressorv1.ProcessResponse, err error) *decision {
 	d := decide(attemptEnd{claim: c, response: response, err: err, retry: ns.retry, random: rand.Float64(), kind: e.kinds[c.Kind]})
-	own.goWith(d)
+	own.addTo(d)
 	return d
 }
 
-// givenBack returns the decision that releases the task of an attempt that was not made.
+// releaseDecision returns the decision that releases the task of an attempt that was not made.
 //
 //go:noinline
-func (e *Engine) givenBack(c *storage.Claim, err error) *decision {
+func (e *Engine) releaseDecision(c *storage.Claim, err error) *decision {
 	d := &decision{completion: releaseCompletion(c, e.kinds[c.Kind])}
 	d.completion.RetryAfter = pauseOf(err, c.RetryInterval)
 	if paused, ok := errors.AsType[*pausedError](err); ok {

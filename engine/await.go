@@ -47,7 +47,7 @@ func (e *Engine) AwaitTask(ctx context.Context, p AwaitParams) (*progressorv1.Ta
 	select {
 	case <-answers:
 	case <-timer.C:
-		e.outlast(ctx, wt.ref, p.Timeout, answers)
+		e.awaitTie(ctx, wt.ref, p.Timeout, answers)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("await task %d of %s: %w", taskID, p.Key, ctx.Err())
 	case <-e.waiters.done:
@@ -64,9 +64,9 @@ const (
 	tieWait    = time.Second            // time for the end of the attempt to be stored
 )
 
-// outlast waits a little longer if the timeout of a wait and the attempt on this node expire
+// awaitTie waits a little longer if the timeout of a wait and the attempt on this node expire
 // together. It leaves the answer in answers.
-func (e *Engine) outlast(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
+func (e *Engine) awaitTie(ctx context.Context, ref storage.TaskRef, waited time.Duration, answers chan answer) {
 	began, runs := e.attempts.beganOf(ref)
 	ns, known := e.registry.all()[ref.Key.Namespace]
 	if !runs || !known {

@@ -122,7 +122,7 @@ func (p *callPoller) runOnce(ctx context.Context) (claimed int, more bool, err e
 	p.bound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, "calls", err)
-		e.doubtClaims()
+		e.expectLostClaims()
 	}
 	left, cut := limits.start(claims, releaseOf(stored))
 	if err == nil {

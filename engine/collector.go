@@ -96,7 +96,7 @@ func (c *collector) runOnce(ctx context.Context) error {
 	}
 	errs = append(errs, c.cancelJobs(limit))
 	switch {
-	case c.engine.doubts():
+	case c.engine.expectsLostClaims():
 		errs = append(errs, c.adopt(limit, adoptDoubt), c.cancelLost(limit))
 	case c.passes%10 == 0 || len(c.unknown) > 0:
 		errs = append(errs, c.adopt(limit, adoptAge))

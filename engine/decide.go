@@ -168,7 +168,7 @@ func releaseCompletion(c *storage.Claim, kind Kind) storage.Completion {
 	completion := storage.Completion{TaskAttempt: taskAttempt(c)}
 	completion.Release(0)
 	if kind.Decide != nil {
-		kind.Decide(End{Claim: c, GivenBack: true}, &completion)
+		kind.Decide(End{Claim: c, Released: true}, &completion)
 	}
 	return completion
 }

@@ -220,7 +220,7 @@ func (e *Engine) drain() {
 	stored := make(chan struct{})
 	go func() {
 		defer close(stored)
-		e.giveAllBack()
+		e.releaseAll()
 	}()
 	select {
 	case <-stored:
@@ -229,8 +229,8 @@ func (e *Engine) drain() {
 	}
 }
 
-// giveAllBack releases the tasks of all attempts that are still running.
-func (e *Engine) giveAllBack() {
+// releaseAll releases the tasks of all attempts that are still running.
+func (e *Engine) releaseAll() {
 	var group sync.WaitGroup
 	for _, c := range e.attempts.claims() {
 		group.Go(func() {
@@ -265,11 +265,11 @@ func (e *Engine) wakeAll() {
 	e.timers.wake()
 }
 
-// doubtTime is how long the collector searches for lost claims of this node after the response of a
-// scan was lost: as long as the statement may still run, plus two collector passes.
-const doubtTime = scanTimeout + 3*time.Second
+// lostClaimTime is how long the collector searches for lost claims of this node after the response
+// of a scan was lost: as long as the statement may still run, plus two collector passes.
+const lostClaimTime = scanTimeout + 3*time.Second
 
-// doubtClaims makes the collector search for claims that this node may hold without knowing.
-func (e *Engine) doubtClaims() { e.doubt.Store(int64(e.age() + doubtTime)) }
+// expectLostClaims makes the collector search for claims that this node may hold without knowing.
+func (e *Engine) expectLostClaims() { e.doubt.Store(int64(e.age() + lostClaimTime)) }
 
-func (e *Engine) doubts() bool { return int64(e.age()) < e.doubt.Load() }
+func (e *Engine) expectsLostClaims() bool { return int64(e.age()) < e.doubt.Load() }

@@ -95,7 +95,7 @@ func (e *Engine) InLine() int {
 }
 
 // DoubtClaims makes the collector search for unknown claims and lost attempts.
-func (e *Engine) DoubtClaims() { e.doubtClaims() }
+func (e *Engine) DoubtClaims() { e.expectLostClaims() }
 
 // SetBack reports to the collector that the database clock was set back.
 func (e *Engine) SetBack() { e.setBack.Store(true) }

@@ -55,7 +55,7 @@ func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
 	e.leased.clear()
 	newHeartbeater(e).runOnce(ctx)
-	e.doubtClaims()
+	e.expectLostClaims()
 	e.wakeAll()
 }
 

@@ -106,7 +106,7 @@ func (e *Engine) recordHeartbeat(sent time.Duration) {
 	gap := !e.isConnected()
 	if gap {
 		e.fence()
-		e.doubtClaims()
+		e.expectLostClaims()
 	}
 	e.lastBeat.Store(int64(sent))
 	if gap {

@@ -50,7 +50,7 @@ func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	if e.sinceBeat() < 200*time.Millisecond {
 		t.Errorf("the heartbeat is %s old", e.sinceBeat())
 	}
-	if !e.doubts() {
+	if !e.expectsLostClaims() {
 		t.Error("the collector does not search for lost claims")
 	}
 }

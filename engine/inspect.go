@@ -87,4 +87,4 @@ func (e *Engine) FailedTries(task storage.TaskRef) (times int32, cause string) {
 func (e *Engine) RegisteredKinds() map[string]Kind { return maps.Clone(e.kinds) }
 
 // RecordWorkers stores the workers that this node has seen, so that lists include them.
-func (e *Engine) RecordWorkers(ctx context.Context) error { return e.workers.note(ctx, 0) }
+func (e *Engine) RecordWorkers(ctx context.Context) error { return e.workers.storeSeen(ctx, 0) }

@@ -60,8 +60,8 @@ func (a *Attempt) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// goWith adds the messages and effects to the completion if it stores changes.
-func (a *Attempt) goWith(d *decision) {
+// addTo adds the messages and effects to the completion if it stores changes.
+func (a *Attempt) addTo(d *decision) {
 	if a == nil || !d.completion.StoresChanges() {
 		return
 	}

@@ -82,7 +82,7 @@ type End struct {
 	Lost         bool                          // the worker or the node was lost
 	Zombie       process.ZombiePolicy          // if Lost: the zombie policy of the namespace
 	NeverBeat    bool                          // if Lost: the lease may never have reached the worker
-	GivenBack    bool                          // the attempt was not made
+	Released     bool                          // the attempt was not made
 	Acknowledged bool                          // the worker stopped on a cancel directive
 	Random       float64                       // in [0, 1): the jitter of a wait
 }

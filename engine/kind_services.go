@@ -49,7 +49,7 @@ func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 		e.cancelled(k)
 	}
 	for _, k := range notified {
-		e.pulls.believe(k.Namespace)
+		e.pulls.expectMembers(k.Namespace)
 	}
 	e.messages.deliver(notified)
 }

@@ -55,7 +55,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 		if err != nil {
 			return nil, err
 		}
-		e.workers.see(p.WorkerID, p.Namespaces...)
+		e.workers.recordSeen(p.WorkerID, p.Namespaces...)
 		order, err := e.workers.command(ctx, p.WorkerID)
 		if err != nil {
 			return nil, err
@@ -159,7 +159,7 @@ func (e *Engine) lease(ctx context.Context, p PollParams, lines []storage.Subscr
 			continue
 		}
 		e.store.RecordNumbers(held[n].Claim.TaskID, held[n].Claim.FencingToken)
-		e.leased.put(&held[n], e.traces.slim(held[n].Claim.Context))
+		e.leased.put(&held[n], e.traces.leaseContext(held[n].Claim.Context))
 		leases = append(leases, lease)
 	}
 	return leases, nil
@@ -337,7 +337,7 @@ func (e *Engine) BeatLeases(ctx context.Context, r *progressorv1.HeartbeatReques
 				Message: fmt.Sprintf("must have at most %d bytes of JSON (got %d)", process.MaxProgressBytes, len(progress)),
 			}
 		}
-		e.workers.see(r.GetWorkerId(), t.Key.Namespace)
+		e.workers.recordSeen(r.GetWorkerId(), t.Key.Namespace)
 		beats = append(beats, storage.Beat{Token: t, Progress: progress, Lease: min(b.GetLeaseDuration().AsDuration(), maxLease)})
 		order[n] = n
 	}

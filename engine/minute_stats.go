@@ -59,8 +59,8 @@ func (b *buckets) percentile(percent int64) time.Duration {
 
 func newMinuteStats(began time.Time) *minuteStats { return &minuteStats{began: began} }
 
-// at returns the entry of a second. The caller holds the lock.
-func (m *minuteStats) at(now time.Time) *second {
+// entry returns the entry of a second. The caller holds the lock.
+func (m *minuteStats) entry(now time.Time) *second {
 	number := int64(now.Sub(m.began) / time.Second)
 	s := &m.ring[number%minuteSeconds]
 	if s.number != number {
@@ -72,21 +72,21 @@ func (m *minuteStats) at(now time.Time) *second {
 // stored counts a result.
 func (m *minuteStats) stored(now time.Time) {
 	m.mu.Lock()
-	m.at(now).tasks++
+	m.entry(now).tasks++
 	m.mu.Unlock()
 }
 
 // timer counts a claimed timer and its lateness.
 func (m *minuteStats) timer(now time.Time, late time.Duration) {
 	m.mu.Lock()
-	m.at(now).late.add(late)
+	m.entry(now).late.add(late)
 	m.mu.Unlock()
 }
 
 // processed counts a task and its processing time.
 func (m *minuteStats) processed(now time.Time, took time.Duration) {
 	m.mu.Lock()
-	m.at(now).took.add(took)
+	m.entry(now).took.add(took)
 	m.mu.Unlock()
 }
 

@@ -114,7 +114,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	for n, s := range all {
 		rows[n] = storage.Namespace{Namespace: s.Namespace, Config: s.Config, Paused: s.Paused}
 		if s.Grouped {
-			e.pulls.believe(s.Namespace)
+			e.pulls.expectMembers(s.Namespace)
 		}
 		overdue = s.Overdue
 	}

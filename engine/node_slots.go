@@ -40,9 +40,9 @@ type nodeShare struct {
 	offered time.Time // when its turn came; zero if it has not come
 }
 
-// room returns how many slots a namespace gets now: the free ones, minus one for each namespace
-// ahead of it, up to its share. The caller holds the lock.
-func (n *nodeSlots) room(s *slots) int {
+// available returns how many slots a namespace gets now: the free ones, minus one for each
+// namespace ahead of it, up to its share. The caller holds the lock.
+func (n *nodeSlots) available(s *slots) int {
 	free := n.max - n.taken
 	room := min(free, n.rest(s, free))
 	if room <= 0 || len(n.queue) == 0 {
@@ -81,14 +81,14 @@ func (n *nodeSlots) dropExpired(now time.Time) {
 func (n *nodeSlots) free(s *slots) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.room(s)
+	return n.available(s)
 }
 
 // take takes a slot for a namespace if one is available to it. That ends its turn.
 func (n *nodeSlots) take(s *slots) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.room(s) == 0 {
+	if n.available(s) == 0 {
 		return false
 	}
 	n.add(s, 1)
@@ -101,7 +101,7 @@ func (n *nodeSlots) take(s *slots) bool {
 func (n *nodeSlots) wait(s *slots) (turns []*slots) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	room := n.room(s)
+	room := n.available(s)
 	if !s.share.waiting {
 		n.queue = append(n.queue, s)
 		s.share.waiting = true

@@ -37,13 +37,13 @@ func newPulls(e *Engine) *pulls {
 	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}, groups: map[string]time.Time{}}
 }
 
-// groupsBelieved is how long a namespace is assumed to have group slots after the collector has
+// membersExpectedFor is how long a namespace is assumed to have group slots after the collector has
 // seen them. It is longer than the interval of the collector plus a long pass.
-const groupsBelieved = 5 * time.Second
+const membersExpectedFor = 5 * time.Second
 
-// believe records that namespaces have group slots.
-func (p *pulls) believe(namespaces ...string) {
-	until := time.Now().Add(groupsBelieved)
+// expectMembers records that namespaces have group slots.
+func (p *pulls) expectMembers(namespaces ...string) {
+	until := time.Now().Add(membersExpectedFor)
 	p.mu.Lock()
 	for _, ns := range namespaces {
 		p.groups[ns] = until
@@ -223,7 +223,7 @@ func (p *pulls) runOnce(ctx context.Context) {
 		return
 	}
 	for _, n := range wanted {
-		p.believe(lines[n].Namespace)
+		p.expectMembers(lines[n].Namespace)
 		p.offerWorker(workers[n], lines[n])
 	}
 }
@@ -254,15 +254,15 @@ func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {
-		if w.workerID == workerID && w.at(l) {
+		if w.workerID == workerID && w.hasSubscription(l) {
 			p.end(w)
 			return
 		}
 	}
 }
 
-// at reports whether a poll has exactly this subscription.
-func (w *pull) at(l storage.Subscription) bool {
+// hasSubscription reports whether a poll has exactly this subscription.
+func (w *pull) hasSubscription(l storage.Subscription) bool {
 	return slices.ContainsFunc(w.subscriptions, func(own storage.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
 }
 
@@ -274,7 +274,7 @@ func (p *pulls) offerSubscription(l storage.Subscription, n int) {
 		if n <= 0 {
 			return
 		}
-		if w.at(l) {
+		if w.hasSubscription(l) {
 			p.end(w)
 			n--
 		}

@@ -245,7 +245,7 @@ func (e *Engine) waitFor(ctx context.Context, wt *waiter, timeout time.Duration)
 	case a := <-answers:
 		return a, nil
 	case <-timer.C:
-		e.outlast(ctx, wt.ref, timeout, answers)
+		e.awaitTie(ctx, wt.ref, timeout, answers)
 	case <-ctx.Done():
 	case <-e.waiters.done:
 		over = &TaskError{Key: wt.ref.Key, TaskID: wt.ref.TaskID, Draining: true}

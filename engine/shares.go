@@ -57,8 +57,8 @@ func (s *shares) before(a, b class) bool {
 	return partA < partB || partA == partB && s.latest[a] < s.latest[b]
 }
 
-// reach reports whether class c gets one of the free slots.
-func (s shares) reach(c class, free int, wanted [classes]int) bool {
+// getsSlot reports whether class c gets one of the free slots.
+func (s shares) getsSlot(c class, free int, wanted [classes]int) bool {
 	for range free {
 		next, ok := s.next(wanted)
 		if !ok || next == c {

@@ -59,7 +59,7 @@ func TestSharesGiveWay(t *testing.T) {
 	if s.taken != [classes]int{fresh: 4, stored: 2, timers: 2} {
 		t.Errorf("slots by class: %v", s.taken)
 	}
-	if !s.reach(fresh, 3, wanted) || s.reach(fresh, 3, [classes]int{}) {
+	if !s.getsSlot(fresh, 3, wanted) || s.getsSlot(fresh, 3, [classes]int{}) {
 		t.Error("reach does not follow next")
 	}
 }

@@ -144,7 +144,7 @@ func (s *slots) tryTake() bool {
 	if s.waits[stored] || s.waits[timers] {
 		wanted := s.wanted()
 		wanted[fresh] = 1
-		if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {
+		if !s.shares.getsSlot(fresh, min(s.free(), s.node.free(s)), wanted) {
 			return false
 		}
 	}
@@ -174,7 +174,7 @@ func (s *slots) take(ctx context.Context) bool {
 		return true
 	}
 	s.mu.Lock()
-	if len(s.queue) >= s.room(time.Now()) {
+	if len(s.queue) >= s.maxWaiting(time.Now()) {
 		s.mu.Unlock()
 		return false
 	}
@@ -222,10 +222,10 @@ func (s *slots) giveUp(turn chan struct{}, gone, last bool) (taken, over bool) {
 	return false, true
 }
 
-// room returns how many fresh requests may wait. After a wait was rejected, it is the number that
-// gets a slot in half of slotWait; more would be rejected too, so they fail fast. The caller holds
-// the lock.
-func (s *slots) room(now time.Time) int {
+// maxWaiting returns how many fresh requests may wait. After a wait was rejected, it is the number
+// that gets a slot in half of slotWait; more would be rejected too, so they fail fast. The caller
+// holds the lock.
+func (s *slots) maxWaiting(now time.Time) int {
 	if now.Sub(s.lastRejected) > failFastFor {
 		return s.max
 	}

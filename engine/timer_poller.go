@@ -210,7 +210,7 @@ func (p *timerPoller) scan(ctx, limit context.Context, limits *scanLimits) (more
 		p.failures = 0
 	} else {
 		e.scanFailed(ctx, "timers", err)
-		e.doubtClaims()
+		e.expectLostClaims()
 		pause = min(pauseAfter(p.failures), e.cfg.ScanInterval)
 	}
 	for n := range claims {

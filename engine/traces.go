@@ -129,8 +129,8 @@ func (t *traces) handOut(c *storage.Claim) (parent, state string) {
 	return tracing.Values(sc.WithSpanID(tracing.AttemptID(sc.TraceID(), c.Namespace, c.ProcessID, c.FencingToken)))
 }
 
-// slim returns the part of the context that is cached with a lease.
-func (t *traces) slim(context []byte) []byte {
+// leaseContext returns the part of the context that is cached with a lease.
+func (t *traces) leaseContext(context []byte) []byte {
 	if t == nil || !tracing.OfText(context).IsValid() {
 		return nil
 	}

@@ -93,7 +93,7 @@ func (p *timerPoller) claimUrgentTimers(ctx context.Context, k Kind) (more bool)
 	p.urgentBound.done(err)
 	if err != nil {
 		e.scanFailed(ctx, k.Name+" timers", err)
-		e.doubtClaims()
+		e.expectLostClaims()
 	}
 	for n := range claims {
 		e.timerLate(claims[n].RunningTime.Sub(claims[n].ScheduledTime))
@@ -115,7 +115,7 @@ func (p *timerPoller) claimUrgentCalls(ctx context.Context, k Kind) {
 	claims, err := k.Urgent.Calls(limit, limits.limits)
 	if err != nil {
 		e.scanFailed(ctx, "calls of "+k.Name+"s", err)
-		e.doubtClaims()
+		e.expectLostClaims()
 	}
 	if p.startUrgent(limits, claims) {
 		p.alarm(limits.limits[0].Namespace, 0)

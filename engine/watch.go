@@ -36,7 +36,7 @@ func (e *Engine) WatchProcess(ctx context.Context, key process.Key, after int64,
 		if ended, err := pass(n, send); ended || err != nil {
 			return err
 		}
-		e.watchers.passedOn(wt)
+		e.watchers.markReady(wt)
 	}
 }
 

@@ -86,8 +86,8 @@ func (w *watchers) forget(wt *watcher) {
 	}
 }
 
-// passedOn records that a watcher is ready for more news.
-func (w *watchers) passedOn(wt *watcher) {
+// markReady records that a watcher is ready for more news.
+func (w *watchers) markReady(wt *watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wt.ready = true
@@ -107,13 +107,13 @@ func (w *watchers) stored(done *storage.Completion, now time.Time) {
 	var events []storage.Event
 	for _, wt := range w.byKey[done.Key] {
 		if !wt.ready || wt.after != done.LastEventID || wt.changed.IsZero() {
-			w.fallBehind(wt)
+			w.markBehind(wt)
 			continue
 		}
 		if events == nil {
 			events = storedEvents(done, now)
 		}
-		wt.hand(news{events: events})
+		wt.send(news{events: events})
 	}
 }
 
@@ -125,20 +125,20 @@ func (w *watchers) recheck(key process.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wt := range w.byKey[key] {
-		w.fallBehind(wt)
+		w.markBehind(wt)
 	}
 }
 
-// fallBehind records that a watcher has missed news. The caller holds the lock.
-func (w *watchers) fallBehind(wt *watcher) {
+// markBehind records that a watcher has missed news. The caller holds the lock.
+func (w *watchers) markBehind(wt *watcher) {
 	wt.behind = true
 	if wt.ready {
 		signal(w.kick)
 	}
 }
 
-// hand sends news to a watcher that is ready. The caller holds the lock.
-func (wt *watcher) hand(n news) {
+// send sends news to a watcher that is ready. The caller holds the lock.
+func (wt *watcher) send(n news) {
 	wt.ready = false
 	if len(n.events) > 0 {
 		wt.after = n.events[len(n.events)-1].EventID
@@ -204,7 +204,7 @@ func (w *watchers) runOnce(ctx context.Context, all bool) bool {
 	defer w.mu.Unlock()
 	if err != nil {
 		for _, wt := range asked {
-			w.fallBehind(wt)
+			w.markBehind(wt)
 		}
 		return true
 	}
@@ -239,7 +239,7 @@ func (w *watchers) due(all bool) (asked []*watcher, refs []storage.WatchRef, wat
 // from memory in the meantime.
 func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watched) {
 	if !wt.ready || wt.after != ref.AfterEventID || !wt.changed.Equal(ref.StatusChangedTime) {
-		w.fallBehind(wt)
+		w.markBehind(wt)
 		return
 	}
 	n := news{gone: found.Gone, events: found.Events, process: found.Process}
@@ -250,9 +250,9 @@ func (w *watchers) report(wt *watcher, ref storage.WatchRef, found *storage.Watc
 		wt.created = found.CreatedTime
 	}
 	if !n.gone && n.process == nil && (found.More || len(n.events) == 0) {
-		w.fallBehind(wt) // there is more than one query returns
+		w.markBehind(wt) // there is more than one query returns
 	}
 	if n.gone || n.process != nil || len(n.events) > 0 {
-		wt.hand(n)
+		wt.send(n)
 	}
 }

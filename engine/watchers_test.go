@@ -32,13 +32,13 @@ func TestWatchersQueueNothing(t *testing.T) {
 	for _, wt := range []*watcher{quick, slow, other} {
 		<-wt.news
 	}
-	w.passedOn(quick)
-	w.passedOn(other)
+	w.markReady(quick)
+	w.markReady(other)
 	w.stored(eventsAfter(key, 3, 2), changed)
 	if n := <-quick.news; len(n.events) != 2 || n.events[0].EventID != 4 || quick.after != 5 {
 		t.Errorf("got %+v", n)
 	}
-	w.passedOn(quick)
+	w.markReady(quick)
 	w.stored(eventsAfter(key, 6, 1), changed) // event 6 was stored by another node
 	if len(quick.news)+len(slow.news)+len(other.news) != 0 || !quick.behind || !slow.behind || other.behind {
 		t.Error("a watcher got events that do not follow, or those of another process")
@@ -46,7 +46,7 @@ func TestWatchersQueueNothing(t *testing.T) {
 	if asked, _, _ = w.due(false); len(asked) != 1 || asked[0] != quick {
 		t.Errorf("%d are asked for, want the one that is behind and ready", len(asked))
 	}
-	w.passedOn(slow)
+	w.markReady(slow)
 	if asked, refs, _ = w.due(false); len(asked) != 1 || asked[0] != slow || refs[0].AfterEventID != 3 {
 		t.Errorf("%d are asked for, want the slow one, from its position", len(asked))
 	}

@@ -56,8 +56,8 @@ func newWorkers(e *Engine) *workers {
 	return &workers{engine: e, seen: map[storage.WorkerSeen]*sighting{}}
 }
 
-// see records that a worker was seen.
-func (w *workers) see(workerID string, namespaces ...string) {
+// recordSeen records that a worker was seen.
+func (w *workers) recordSeen(workerID string, namespaces ...string) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *workers) command(ctx context.Context, workerID string) (storage.WorkerC
 		w.looking.Lock()
 		defer w.looking.Unlock()
 		if w.age() > stoppingCacheTime { // no one else has read them in the meantime
-			if _, err := w.look(ctx); err != nil {
+			if _, err := w.readCommands(ctx); err != nil {
 				return "", err
 			}
 		}
@@ -96,9 +96,9 @@ func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
 	return w.stopping[workerID].Command
 }
 
-// look reads the commands to workers and ends the waiting polls of stopping workers. It returns the
-// workers whose grace period is over.
-func (w *workers) look(ctx context.Context) (over []string, err error) {
+// readCommands reads the commands to workers and ends the waiting polls of stopping workers. It
+// returns the workers whose grace period is over.
+func (w *workers) readCommands(ctx context.Context) (over []string, err error) {
 	began := time.Now()
 	commands, err := w.engine.store.StoppingWorkers(ctx)
 	if err != nil {
@@ -160,10 +160,10 @@ func (w *workers) runOnce(ctx context.Context) error {
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	noted := w.note(limit, notedEvery)
-	over, err := w.look(limit)
+	noted := w.storeSeen(limit, notedEvery)
+	over, err := w.readCommands(limit)
 	if err == nil && len(over) > 0 {
-		err = w.takeBack(limit, over)
+		err = w.releaseLeases(limit, over)
 	}
 	return errors.Join(noted, err)
 }
@@ -180,8 +180,8 @@ func (w *workers) forget() bool {
 	return len(w.seen) > 0
 }
 
-// note stores which workers were seen since the last write, if that is at least age ago.
-func (w *workers) note(ctx context.Context, age time.Duration) error {
+// storeSeen stores which workers were seen since the last write, if that is at least age ago.
+func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
 	var due []storage.WorkerSeen
 	w.mu.Lock()
@@ -207,9 +207,9 @@ func (w *workers) note(ctx context.Context, age time.Duration) error {
 	return nil
 }
 
-// takeBack releases the leases of stopped workers. The attempts are not counted, and their answers
-// are no longer stored.
-func (w *workers) takeBack(ctx context.Context, workerIDs []string) error {
+// releaseLeases releases the leases of stopped workers. The attempts are not counted, and their
+// answers are no longer stored.
+func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
 	e := w.engine
 	tokens, err := e.store.LeasesOf(ctx, workerIDs, takenBack)
 	if err != nil {
@@ -267,13 +267,13 @@ func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerReque
 		}
 		grace = r.GetGrace().AsDuration()
 	}
-	if err := e.workers.note(ctx, 0); err != nil {
+	if err := e.workers.storeSeen(ctx, 0); err != nil {
 		return nil, err
 	}
 	if err := e.store.SetWorkerCommand(ctx, r.GetNamespace(), r.GetWorkerId(), order, grace, r.GetReason(), by); err != nil {
 		return nil, err
 	}
-	if _, err := e.workers.look(ctx); err != nil {
+	if _, err := e.workers.readCommands(ctx); err != nil {
 		return nil, err
 	}
 	list, _, err := e.store.ListWorkers(ctx, r.GetNamespace(), "", r.GetWorkerId(), 1)
@@ -303,7 +303,7 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 	if err != nil {
 		return nil, "", err
 	}
-	if err := e.workers.note(ctx, 0); err != nil {
+	if err := e.workers.storeSeen(ctx, 0); err != nil {
 		return nil, "", err
 	}
 	size := defaultWorkers

@@ -35,7 +35,7 @@ func decide(e engine.End, c *storage.Completion) {
 		c.Job.Name = row.Name
 	}
 	member := isMember(e.Claim)
-	if e.GivenBack {
+	if e.Released {
 		c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.EndIfCancelled{})
 		if member {
 			c.EffectsOnEnd = append(c.EffectsOnEnd, jobs.ReassignMember{AnyWorker: true})

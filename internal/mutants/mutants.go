@@ -30,7 +30,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "slot-not-left", breaks: "a fresh request takes no slot that belongs to stored tasks or timers",
-		file: "engine/slots.go", old: "if !s.shares.reach(fresh, min(s.free(), s.node.free(s)), wanted) {",
+		file: "engine/slots.go", old: "if !s.shares.getsSlot(fresh, min(s.free(), s.node.free(s)), wanted) {",
 		planted:  "if false {",
 		packages: "./engine", run: "TestSlotsLeftForStored",
 	},

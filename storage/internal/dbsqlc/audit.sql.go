@@ -146,8 +146,8 @@ type InsertTaskAuditsParams struct {
 	Details       []string
 }
 
-// InsertTaskAudits stores commands that a task has executed, with its result. It stores a command only
-// if this transaction has written the end of the task.
+// InsertTaskAudits stores commands that a task has executed, with its result. It stores a command
+// only if this transaction has written the end of the task.
 func (q *Queries) InsertTaskAudits(ctx context.Context, db DBTX, arg InsertTaskAuditsParams) error {
 	_, err := db.Exec(ctx, insertTaskAudits,
 		arg.Namespaces,

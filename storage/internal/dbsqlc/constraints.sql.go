@@ -11,60 +11,6 @@ import (
 	"time"
 )
 
-const requeueForKeys = `-- name: RequeueForKeys :exec
-WITH input AS MATERIALIZED (
-  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token
-    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
-                    unnest($3::bigint[]), unnest($4::bigint[]))
-         AS item(namespace, process_id, task_id, fencing_token)
-   CROSS JOIN LATERAL (
-     SELECT 1 FROM tasks t
-      WHERE t.namespace = item.namespace
-        AND t.process_id = item.process_id
-        AND t.task_id = item.task_id
-        AND t.fencing_token = item.fencing_token
-        AND t.xmin = pg_current_xact_id()::xid
-     UNION ALL
-     SELECT 1 FROM schedule s
-      WHERE s.namespace = item.namespace
-        AND s.process_id = item.process_id
-        AND s.task_id = item.task_id
-        AND s.fencing_token = item.fencing_token
-        AND s.xmin = pg_current_xact_id()::xid
-      LIMIT 1) ended),
-updated_schedule AS (
-  UPDATE schedule s
-     SET line = coalesce(s.line, ''),
-         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END,
-         round = 0
-    FROM input
-   WHERE s.namespace = ANY (ARRAY[input.namespace])
-     AND s.process_id = input.process_id
-     AND s.task_id = input.task_id)
-DELETE FROM constraint_holds h USING input
- WHERE h.namespace = ANY (ARRAY[input.namespace])
-   AND h.process_id = input.process_id
-`
-
-type RequeueForKeysParams struct {
-	Namespaces    []string
-	ProcessIds    []string
-	TaskIds       []int64
-	FencingTokens []int64
-}
-
-// RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is evaluated
-// again if constraints have changed. It runs after SaveResult and selects its items like WriteJobs.
-func (q *Queries) RequeueForKeys(ctx context.Context, db DBTX, arg RequeueForKeysParams) error {
-	_, err := db.Exec(ctx, requeueForKeys,
-		arg.Namespaces,
-		arg.ProcessIds,
-		arg.TaskIds,
-		arg.FencingTokens,
-	)
-	return err
-}
-
 const changeConstraints = `-- name: ChangeConstraints :exec
 INSERT INTO constraint_sets AS c (namespace, version, changed_time, began_time, cursor)
 VALUES ($1, 1, clock_timestamp(), clock_timestamp(), '')
@@ -720,6 +666,61 @@ func (q *Queries) ReadLines(ctx context.Context, db DBTX, arg ReadLinesParams) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const requeueForKeys = `-- name: RequeueForKeys :exec
+WITH input AS MATERIALIZED (
+  SELECT item.namespace, item.process_id, item.task_id, item.fencing_token
+    FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]),
+                    unnest($3::bigint[]), unnest($4::bigint[]))
+         AS item(namespace, process_id, task_id, fencing_token)
+   CROSS JOIN LATERAL (
+     SELECT 1 FROM tasks t
+      WHERE t.namespace = item.namespace
+        AND t.process_id = item.process_id
+        AND t.task_id = item.task_id
+        AND t.fencing_token = item.fencing_token
+        AND t.xmin = pg_current_xact_id()::xid
+     UNION ALL
+     SELECT 1 FROM schedule s
+      WHERE s.namespace = item.namespace
+        AND s.process_id = item.process_id
+        AND s.task_id = item.task_id
+        AND s.fencing_token = item.fencing_token
+        AND s.xmin = pg_current_xact_id()::xid
+      LIMIT 1) ended),
+updated_schedule AS (
+  UPDATE schedule s
+     SET line = coalesce(s.line, ''),
+         waits_for = CASE s.waits_for WHEN 'place' THEN 'constraint' ELSE s.waits_for END,
+         round = 0
+    FROM input
+   WHERE s.namespace = ANY (ARRAY[input.namespace])
+     AND s.process_id = input.process_id
+     AND s.task_id = input.task_id)
+DELETE FROM constraint_holds h USING input
+ WHERE h.namespace = ANY (ARRAY[input.namespace])
+   AND h.process_id = input.process_id
+`
+
+type RequeueForKeysParams struct {
+	Namespaces    []string
+	ProcessIds    []string
+	TaskIds       []int64
+	FencingTokens []int64
+}
+
+// RequeueForKeys frees the keys of a job that will run again: it waits for its key, and is
+// evaluated again if constraints have changed. It runs after SaveResult and selects its items like
+// WriteJobs.
+func (q *Queries) RequeueForKeys(ctx context.Context, db DBTX, arg RequeueForKeysParams) error {
+	_, err := db.Exec(ctx, requeueForKeys,
+		arg.Namespaces,
+		arg.ProcessIds,
+		arg.TaskIds,
+		arg.FencingTokens,
+	)
+	return err
 }
 
 const reserveKeys = `-- name: ReserveKeys :exec

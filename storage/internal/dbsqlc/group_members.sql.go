@@ -126,8 +126,8 @@ type ReassignMembersParams struct {
 	Leaves        []bool
 }
 
-// ReassignMembers sets which workers may make the next attempt of members: the worker with the place
-// or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
+// ReassignMembers sets which workers may make the next attempt of members: the worker with the
+// place or, if it leaves the place, any worker that the group allows. It runs after SaveResult and
 // selects its items like WriteJobs. The engine checks the group next, because no other member may
 // run. Rows are locked like CheckGroups locks them: tasks of groups, groups, places, each in order;
 // || ” prevents the planner from reading all of them in order. The conditions on counts keep this

@@ -254,6 +254,73 @@ func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) (
 	return items, nil
 }
 
+const findMemberWorkers = `-- name: FindMemberWorkers :many
+SELECT item.ord::int AS ord
+  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
+                  unnest($4::text[]))
+       AS item(ord, namespace, job_name, worker_id)
+ WHERE EXISTS (
+   SELECT 1 FROM schedule s
+    CROSS JOIN LATERAL (
+      SELECT l.job_id FROM job_places l
+       WHERE l.namespace = s.namespace
+         AND l.process_id = s.process_id
+       LIMIT 1) place
+    CROSS JOIN LATERAL (
+      SELECT g.namespace, g.process_id, g.count, g.max_failures, g.worker_ids, g.takers, g.running_time FROM job_groups g
+       WHERE g.namespace = s.namespace
+         AND g.process_id = place.job_id
+       LIMIT 1) job_group
+    CROSS JOIN LATERAL (
+      SELECT 1 FROM processes o
+       WHERE o.namespace = s.namespace
+         AND o.process_id = place.job_id
+         AND o.status = 'INIT'
+         AND o.cancel_deadline IS NULL
+       LIMIT 1) process
+    WHERE s.taker = ANY (ARRAY['=' || item.worker_id, ''])
+      AND s.namespace COLLATE "POSIX" = item.namespace
+      AND (s.waits_for = 'place')::int = 1
+      AND (item.job_name = '' OR s.job_name = item.job_name)
+      AND (s.taker <> ''
+           OR NOT item.worker_id = ANY (job_group.takers)
+              AND (job_group.worker_ids IS NULL OR item.worker_id = ANY (job_group.worker_ids))))
+`
+
+type FindMemberWorkersParams struct {
+	Ords       []int32
+	Namespaces []string
+	JobNames   []string
+	WorkerIds  []string
+}
+
+// FindMemberWorkers returns which waiting workers could take a place of a group: the number of
+// each.
+func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMemberWorkersParams) ([]int32, error) {
+	rows, err := db.Query(ctx, findMemberWorkers,
+		arg.Ords,
+		arg.Namespaces,
+		arg.JobNames,
+		arg.WorkerIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var ord int32
+		if err := rows.Scan(&ord); err != nil {
+			return nil, err
+		}
+		items = append(items, ord)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openPlaces = `-- name: OpenPlaces :many
 WITH input AS MATERIALIZED (
   SELECT item.namespace, item.job_id, item.worker_id,
@@ -614,70 +681,4 @@ func (q *Queries) WakeGroups(ctx context.Context, db DBTX, arg WakeGroupsParams)
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const findMemberWorkers = `-- name: FindMemberWorkers :many
-SELECT item.ord::int AS ord
-  FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
-                  unnest($4::text[]))
-       AS item(ord, namespace, job_name, worker_id)
- WHERE EXISTS (
-   SELECT 1 FROM schedule s
-    CROSS JOIN LATERAL (
-      SELECT l.job_id FROM job_places l
-       WHERE l.namespace = s.namespace
-         AND l.process_id = s.process_id
-       LIMIT 1) place
-    CROSS JOIN LATERAL (
-      SELECT g.namespace, g.process_id, g.count, g.max_failures, g.worker_ids, g.takers, g.running_time FROM job_groups g
-       WHERE g.namespace = s.namespace
-         AND g.process_id = place.job_id
-       LIMIT 1) job_group
-    CROSS JOIN LATERAL (
-      SELECT 1 FROM processes o
-       WHERE o.namespace = s.namespace
-         AND o.process_id = place.job_id
-         AND o.status = 'INIT'
-         AND o.cancel_deadline IS NULL
-       LIMIT 1) process
-    WHERE s.taker = ANY (ARRAY['=' || item.worker_id, ''])
-      AND s.namespace COLLATE "POSIX" = item.namespace
-      AND (s.waits_for = 'place')::int = 1
-      AND (item.job_name = '' OR s.job_name = item.job_name)
-      AND (s.taker <> ''
-           OR NOT item.worker_id = ANY (job_group.takers)
-              AND (job_group.worker_ids IS NULL OR item.worker_id = ANY (job_group.worker_ids))))
-`
-
-type FindMemberWorkersParams struct {
-	Ords       []int32
-	Namespaces []string
-	JobNames   []string
-	WorkerIds  []string
-}
-
-// FindMemberWorkers returns which waiting workers could take a place of a group: the number of each.
-func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMemberWorkersParams) ([]int32, error) {
-	rows, err := db.Query(ctx, findMemberWorkers,
-		arg.Ords,
-		arg.Namespaces,
-		arg.JobNames,
-		arg.WorkerIds,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int32
-	for rows.Next() {
-		var ord int32
-		if err := rows.Scan(&ord); err != nil {
-			return nil, err
-		}
-		items = append(items, ord)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

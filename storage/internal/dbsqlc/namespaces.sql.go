@@ -100,31 +100,6 @@ func (q *Queries) PutNamespace(ctx context.Context, db DBTX, arg PutNamespacePar
 	return i, err
 }
 
-const setNamespacePaused = `-- name: SetNamespacePaused :one
-UPDATE namespaces
-   SET paused = $1, updated_time = clock_timestamp()
- WHERE namespace = $2
-RETURNING namespace, config, paused, created_time, updated_time
-`
-
-type SetNamespacePausedParams struct {
-	Paused    bool
-	Namespace string
-}
-
-func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamespacePausedParams) (Namespace, error) {
-	row := db.QueryRow(ctx, setNamespacePaused, arg.Paused, arg.Namespace)
-	var i Namespace
-	err := row.Scan(
-		&i.Namespace,
-		&i.Config,
-		&i.Paused,
-		&i.CreatedTime,
-		&i.UpdatedTime,
-	)
-	return i, err
-}
-
 const readNamespaceStates = `-- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
@@ -166,9 +141,9 @@ type ReadNamespaceStatesRow struct {
 	Late               bool
 }
 
-// ReadNamespaceStates returns what every node reads once per second: the settings of all namespaces, and
-// whether other nodes have changed them or left tasks there. It is a single statement, so that an
-// idle engine sends few.
+// ReadNamespaceStates returns what every node reads once per second: the settings of all
+// namespaces, and whether other nodes have changed them or left tasks there. It is a single
+// statement, so that an idle engine sends few.
 //
 // constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 // need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
@@ -201,4 +176,29 @@ func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNames
 		return nil, err
 	}
 	return items, nil
+}
+
+const setNamespacePaused = `-- name: SetNamespacePaused :one
+UPDATE namespaces
+   SET paused = $1, updated_time = clock_timestamp()
+ WHERE namespace = $2
+RETURNING namespace, config, paused, created_time, updated_time
+`
+
+type SetNamespacePausedParams struct {
+	Paused    bool
+	Namespace string
+}
+
+func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamespacePausedParams) (Namespace, error) {
+	row := db.QueryRow(ctx, setNamespacePaused, arg.Paused, arg.Namespace)
+	var i Namespace
+	err := row.Scan(
+		&i.Namespace,
+		&i.Config,
+		&i.Paused,
+		&i.CreatedTime,
+		&i.UpdatedTime,
+	)
+	return i, err
 }

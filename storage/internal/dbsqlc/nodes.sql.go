@@ -46,19 +46,6 @@ func (q *Queries) Beat(ctx context.Context, db DBTX, arg BeatParams) (bool, erro
 	return drain, err
 }
 
-const deleteDeadNodes = `-- name: DeleteDeadNodes :exec
-DELETE FROM nodes n
- WHERE n.dead_beat_time = n.beat_time
-   AND n.beat_time < statement_timestamp() - interval '1 hour'
-   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
-`
-
-// DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
-func (q *Queries) DeleteDeadNodes(ctx context.Context, db DBTX) error {
-	_, err := db.Exec(ctx, deleteDeadNodes)
-	return err
-}
-
 const declareDead = `-- name: DeclareDead :execrows
 UPDATE nodes
    SET dead_beat_time = beat_time
@@ -79,6 +66,19 @@ func (q *Queries) DeclareDead(ctx context.Context, db DBTX, arg DeclareDeadParam
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const deleteDeadNodes = `-- name: DeleteDeadNodes :exec
+DELETE FROM nodes n
+ WHERE n.dead_beat_time = n.beat_time
+   AND n.beat_time < statement_timestamp() - interval '1 hour'
+   AND NOT EXISTS (SELECT 1 FROM running r WHERE r.node_id = n.node_id)
+`
+
+// DeleteDeadNodes deletes nodes that were declared dead more than an hour ago and hold no tasks.
+func (q *Queries) DeleteDeadNodes(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, deleteDeadNodes)
+	return err
 }
 
 const deleteNode = `-- name: DeleteNode :exec

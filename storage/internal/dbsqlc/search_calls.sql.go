@@ -33,8 +33,8 @@ SELECT EXISTS (
       ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
-// HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one that it
-// skipped because its process was locked.
+// HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one
+// that it skipped because its process was locked.
 func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
 	row := db.QueryRow(ctx, hasSkippedCalls, namespaces)
 	var calls_left bool

@@ -124,6 +124,49 @@ func (q *Queries) LeasesOf(ctx context.Context, db DBTX, arg LeasesOfParams) ([]
 	return items, nil
 }
 
+const listStoppingWorkers = `-- name: ListStoppingWorkers :many
+SELECT w.worker_id, max(w.directive)::text AS directive,
+       coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
+       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
+                0)::bigint AS left_us
+  FROM workers w WHERE w.directive IS NOT NULL
+ GROUP BY w.worker_id
+`
+
+type ListStoppingWorkersRow struct {
+	WorkerID  string
+	Directive string
+	LostTime  time.Time
+	LeftUs    int64
+}
+
+// ListStoppingWorkers returns workers with a stop command, and the rest of their grace period.
+// After lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
+func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
+	rows, err := db.Query(ctx, listStoppingWorkers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListStoppingWorkersRow
+	for rows.Next() {
+		var i ListStoppingWorkersRow
+		if err := rows.Scan(
+			&i.WorkerID,
+			&i.Directive,
+			&i.LostTime,
+			&i.LeftUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listWorkers = `-- name: ListWorkers :many
 SELECT listed.worker_id, listed.namespaces::text[] AS namespaces,
        listed.last_seen_time::timestamptz AS last_seen_time,
@@ -261,8 +304,8 @@ type SetWorkerCommandParams struct {
 	WorkerID  string
 }
 
-// SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive ”:
-// continue. The rows are locked in the order of RecordWorkers.
+// SetWorkerCommand stores a command to a worker of a namespace, for all its namespaces. directive
+// ”: continue. The rows are locked in the order of RecordWorkers.
 func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCommandParams) (int64, error) {
 	result, err := db.Exec(ctx, setWorkerCommand,
 		arg.Directive,
@@ -275,47 +318,4 @@ func (q *Queries) SetWorkerCommand(ctx context.Context, db DBTX, arg SetWorkerCo
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const listStoppingWorkers = `-- name: ListStoppingWorkers :many
-SELECT w.worker_id, max(w.directive)::text AS directive,
-       coalesce(max(w.lost_time), 'epoch')::timestamptz AS lost_time,
-       coalesce(extract(epoch FROM max(w.lost_time) - statement_timestamp()) * 1000000,
-                0)::bigint AS left_us
-  FROM workers w WHERE w.directive IS NOT NULL
- GROUP BY w.worker_id
-`
-
-type ListStoppingWorkersRow struct {
-	WorkerID  string
-	Directive string
-	LostTime  time.Time
-	LeftUs    int64
-}
-
-// ListStoppingWorkers returns workers with a stop command, and the rest of their grace period. After
-// lost_time, the tasks of a worker go to others; lost_time is 'epoch' if it keeps them.
-func (q *Queries) ListStoppingWorkers(ctx context.Context, db DBTX) ([]ListStoppingWorkersRow, error) {
-	rows, err := db.Query(ctx, listStoppingWorkers)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListStoppingWorkersRow
-	for rows.Next() {
-		var i ListStoppingWorkersRow
-		if err := rows.Scan(
-			&i.WorkerID,
-			&i.Directive,
-			&i.LostTime,
-			&i.LeftUs,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

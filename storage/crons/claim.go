@@ -8,7 +8,9 @@ import (
 )
 
 // ClaimTimers claims due timers of crons, the longest due first, up to the room of each namespace.
-func ClaimTimers(ctx context.Context, s *storage.Store, limits []storage.ClaimLimit) (claims []storage.Claim, err error) {
+func ClaimTimers(
+	ctx context.Context, s *storage.Store, limits []storage.ClaimLimit,
+) (claims []storage.Claim, err error) {
 	p := dbsqlc.SearchCronTimersParams{NodeID: s.NodeID()}
 	for _, r := range limits {
 		p.Namespaces = append(p.Namespaces, r.Namespace)

@@ -126,7 +126,7 @@ func (b *scanBound) rotate(names []string) []string {
 	return slices.Concat(names[first:], names[:first])
 }
 
-// limits are the claims that a scan may make, with the slots taken for them.
+// scanLimits are the claims that a scan may make, with the slots taken for them.
 type scanLimits struct {
 	engine     *Engine
 	limits     []storage.ClaimLimit
@@ -135,7 +135,7 @@ type scanLimits struct {
 	postponed  []string // namespaces that the bound left to the next scan
 }
 
-// limits takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
+// newScanLimits takes slots for a scan of the named namespaces, as the bound divides its rows. It skips
 // paused namespaces and those that this node cannot serve. It takes none if the node has no
 // heartbeat. names must be sorted.
 func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *namespace, n int) int) *scanLimits {

@@ -166,7 +166,7 @@ func (p *enqueueParams) run(ctx context.Context, s *Store, db DB, take func(ord 
 	return err
 }
 
-// EnqueueIn enqueues a job in a transaction that has locked its process, as one of RunLocked has.
+// EnqueueIn enqueues a job in a transaction that has locked its process, as RunLocked does.
 func (s *Store) EnqueueIn(ctx context.Context, db DB, j *NewJob) (done Enqueued, err error) {
 	var p enqueueParams
 	p.add(j)

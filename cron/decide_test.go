@@ -237,7 +237,7 @@ func TestQueues(t *testing.T) {
 	cron, state = everySecondAt(t, Policy{Overlap: OverlapActionBufferOne})
 	state = cron.Tick(state, second(2)).State
 	state = cron.Pause(state, second(2)).State
-	state = expect(t, "what waits stays in a pause", cron.Ended(state, second(1), Success, second(2), second(2)))
+	state = expect(t, "a waiting fire stays in a pause", cron.Ended(state, second(1), Success, second(2), second(2)))
 	expect(t, "until it is over", cron.Resume(state, false, second(2)), "start 02 1")
 }
 

@@ -132,7 +132,7 @@ func TestPrevOverTransitions(t *testing.T) {
 	}
 }
 
-// What the API documents about the daylight-saving policies, one by one.
+// The daylight-saving policies act as the API documents them.
 func TestDaylightSaving(t *testing.T) {
 	list := func(s ...string) []string { return s }
 	for _, test := range []struct {

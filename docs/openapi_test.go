@@ -77,7 +77,7 @@ func checkMethod(t *testing.T, d document, method protoreflect.MethodDescriptor)
 	path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
 	item := d.Paths[path]
 	if item.Post == nil {
-		t.Errorf("%s is not there", path)
+		t.Errorf("%s is not documented", path)
 		return
 	}
 	types := []string{"application/json", "application/msgpack"}

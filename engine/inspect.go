@@ -10,7 +10,7 @@ import (
 	"github.com/progressor-engine/progressor/storage"
 )
 
-// What the subpackages read from an engine.
+// The methods of this file let the subpackages read from an engine.
 
 // Config returns the configuration of this node, with its defaults.
 func (e *Engine) Config() Config { return e.cfg }

@@ -6,7 +6,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 )
 
-// What kinds ask of the engine.
+// The methods of this file are for kinds.
 
 // CanHandOut reports whether this node may hand out tasks of a namespace: the namespace exists and
 // is not paused, and the node is connected.

@@ -118,7 +118,7 @@ func TestQuickNamespacesGoFirst(t *testing.T) {
 			got := n
 			if name == "small" {
 				if got = min(n, burst); scan%2 > 0 {
-					got = 0 // it has a task only at times
+					got = 0 // it has tasks in every second scan only
 				}
 			}
 			limits, left = append(limits, storage.ClaimLimit{Namespace: name, Places: n}), append(left, n-got)

@@ -69,7 +69,7 @@ func (p *urgentSlots) giveBack(n int) {
 }
 
 // claimUrgent claims only urgent tasks. It costs statements, so it runs only if there is a backlog.
-// more reports that more of them may be due and that there are slots for them.
+// more reports that more urgent tasks may be due and that there are slots for them.
 func (p *timerPoller) claimUrgent(ctx context.Context) (more bool) {
 	for _, k := range p.engine.kinds {
 		if k.Urgent != nil {

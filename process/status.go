@@ -80,7 +80,7 @@ func (s TaskStatus) Ended() bool {
 // type waits_for.
 type WaitsFor string
 
-// What a waiting task can wait for.
+// The reasons why a task waits.
 const (
 	WaitsForTime       WaitsFor = "time"       // until its scheduled_time
 	WaitsForPlace      WaitsFor = "place"      // for a free slot; any node may claim it

@@ -155,8 +155,8 @@ func TestPutProcessOfNothing(t *testing.T) {
 	b.is("p", "RUNNING e0")
 }
 
-// A reader of a history that is too large gets only enough to see that, and concurrent readers are
-// not affected.
+// A reader of a history that is too large gets only enough events to detect that. Concurrent
+// readers are not affected.
 func TestReadHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -52,7 +52,7 @@ func TestCronsOfTheConfiguration(t *testing.T) {
 		from, to, _ := strings.Cut(change, "|")
 		bad := strings.Replace(cronsOfFile, from, to, 1)
 		if bad == cronsOfFile {
-			t.Fatalf("%s is not there", from)
+			t.Fatalf("the configuration does not contain %s", from)
 		}
 		r := clitest.Program{Commands: newCommands}.Run(t, "config", "check", "-c", clitest.WriteConfig(t, bad))
 		if r.Code != cli.ExitUsage || !strings.Contains(r.Stderr, "configuration file "+os.TempDir()) ||

@@ -93,7 +93,7 @@ func TestNodeClient(t *testing.T) {
 	d.Stop(t)
 }
 
-// A lock file that contains download URLs would tie everyone to that registry.
+// A lock file that contains download URLs works only with the registry of these URLs.
 func TestNodeLockNamesNoRegistry(t *testing.T) {
 	text, err := os.ReadFile("../../examples/node/package-lock.json")
 	if err != nil {

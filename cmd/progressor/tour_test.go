@@ -187,7 +187,7 @@ func (b *tourBlock) codeFits(code int) bool {
 	return (code != 0) == strings.HasPrefix(lines[len(lines)-1], "progressor: ")
 }
 
-// What differs from run to run.
+// shapes match the text that differs from run to run.
 var shapes = []struct {
 	pattern *regexp.Regexp
 	shape   string

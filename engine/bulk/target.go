@@ -15,12 +15,13 @@ import (
 // Target is a kind of process that bulks can act on, by the filter of its list.
 type Target struct {
 	Kind    string // as Process.kind
-	Plural  string // what it is called in errors
+	Plural  string // its name in errors
 	IDField string // the field of the filter that is the ID
 	Verbs   map[progressorv1.BulkVerb]Verb
 
-	// Find returns a page of what matches filter in a namespace, the oldest first. It may be short
-	// or empty and still have a next one. next is the token of the next page, "" at the end.
+	// Find returns a page of the items in a namespace that match filter, the oldest first. A page
+	// may be short or empty although it is not the last one. next is the token of the next page, ""
+	// at the end.
 	Find func(ctx context.Context, namespace, filter, token string, limit int) (found []Item, next string, err error)
 	// Check parses a filter.
 	Check func(filter string) error

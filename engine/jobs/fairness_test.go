@@ -160,7 +160,7 @@ func TestRoundsOnSeveralNodes(t *testing.T) {
 	if got, want := first.order(t, 5), "a0 b0 a1 b1 a2"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	third := start(t, dsn, scripted()) // knows nothing of the jobs, and replaces the namespace
+	third := start(t, dsn, scripted()) // has read none of the jobs, and replaces the namespace
 	if got, want := third.order(t, 9), "b2 a3 b3 a4 a5 a6 a7 a8 a9"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

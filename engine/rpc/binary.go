@@ -32,8 +32,7 @@ func (binary) Marshal(message any) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
-// has it.
+// MarshalAppend appends an encoded message to dst. Connect passes a pooled buffer.
 func (binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {

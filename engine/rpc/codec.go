@@ -38,8 +38,7 @@ func (strictJSON) Marshal(message any) ([]byte, error) {
 	return protojson.Marshal(m)
 }
 
-// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
-// has it.
+// MarshalAppend appends an encoded message to dst. Connect passes a pooled buffer.
 func (strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {

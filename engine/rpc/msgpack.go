@@ -34,8 +34,7 @@ func (packed) IsBinary() bool { return true }
 // Marshal encodes a message.
 func (packed) Marshal(message any) ([]byte, error) { return packed{}.MarshalAppend(nil, message) }
 
-// MarshalAppend appends an encoded message to dst. Connect calls it with a pooled buffer if a codec
-// has it.
+// MarshalAppend appends an encoded message to dst. Connect passes a pooled buffer.
 func (packed) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -53,7 +52,7 @@ func (packed) Unmarshal(data []byte, message any) error {
 	return msgpack.Unmarshal(data, m)
 }
 
-// onlyUnary is the error for streams in MessagePack, and for gRPC with it.
+// onlyUnary is the error for streams and gRPC requests in MessagePack.
 const onlyUnary = "MessagePack is for unary methods, by POST with Content-Type application/msgpack: " +
 	"use application/connect+json, application/connect+proto or gRPC for streams"
 

@@ -145,12 +145,12 @@ func (w *jobWatch) work(ctx context.Context, id string, random *rand.Rand) {
 	}
 }
 
-// treat does one of the things to a lease that workers do.
+// treat answers, releases or abandons a lease, as workers do.
 func (w *jobWatch) treat(ctx context.Context, worker string, l *progressorv1.Lease, nonce string, random *rand.Rand) {
 	switch what := random.IntN(100); {
-	case what < 4: // it dies
+	case what < 4: // the worker dies
 		w.count(&w.left)
-	case what < 8: // it is silent for longer than its lease lasts, and then answers
+	case what < 8: // the worker answers after the end of its lease
 		w.count(&w.paused)
 		soon(leaseTime+leaseTime/2, func() bool { return false })
 		w.answer(ctx, l, nonce, random)

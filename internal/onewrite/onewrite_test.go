@@ -86,7 +86,7 @@ func TestSmallRequests(t *testing.T) {
 	}
 }
 
-// What is large, empty or of unknown length goes as it is.
+// A body that is large, empty or of unknown length is sent unchanged.
 func TestOtherRequests(t *testing.T) {
 	t.Parallel()
 	url, transport, _ := echoing(t)

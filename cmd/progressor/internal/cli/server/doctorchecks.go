@@ -16,8 +16,8 @@ import (
 	"github.com/progressor-engine/progressor/migrations"
 )
 
-// What doctor reads from PostgreSQL's own views. Its role needs pg_read_all_stats (or pg_monitor)
-// to see other sessions.
+// These types have the facts that doctor reads from PostgreSQL's own views. Its role needs
+// pg_read_all_stats (or pg_monitor) to see other sessions.
 
 type serverFacts struct {
 	Version  string    `json:"version"`

@@ -176,7 +176,7 @@ func TestUpdateArgs(t *testing.T) {
 	if l.GetJob().GetJobId() != "j" || l.GetJob().GetArgs().GetStructValue().GetFields()["region"].GetStringValue() != "us" {
 		t.Fatalf("%v", l)
 	}
-	const runs = "args and run_time change only while a job waits"
+	const runs = "args and run_time cannot change while the job runs"
 	if err := update("j", "x", "args"); err == nil || !strings.Contains(err.Error(), runs) {
 		t.Errorf("while it runs: %v", err)
 	}

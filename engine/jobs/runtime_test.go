@@ -27,19 +27,19 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 		})
 		return err
 	}
-	refused := func(id string) {
+	refused := func(id string, state progressorv1.JobState) {
 		t.Helper()
 		var wrong *process.WrongStatusError
 		if err := later(id); !errors.As(err, &wrong) || !strings.Contains(wrong.Reason, "run_time") {
 			t.Errorf("%s has another run_time: %v", id, err)
 		}
-		if job := n.job(t, "pull", id, running); job.GetOptions().GetPriority() != 0 {
+		if job := n.job(t, "pull", id, state); job.GetOptions().GetPriority() != 0 {
 			t.Errorf("part of a refused update is stored: %v", job)
 		}
 	}
 	n.enqueue(t, "pull", "plain", nil)
 	l := n.one(t, "w")
-	refused("plain")
+	refused("plain", running)
 	if err := n.ReleaseLeases(context.Background(), []string{l.GetLeaseToken()}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,5 +55,5 @@ func TestRunTimeOfARunningJob(t *testing.T) {
 
 	n.enqueue(t, "pull", "group", workers(1, 0))
 	n.members(t, "group", 1)
-	refused("group")
+	refused("group", progressorv1.JobState_JOB_STATE_AVAILABLE)
 }

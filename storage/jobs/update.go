@@ -76,8 +76,8 @@ func (u *Update) write(ctx context.Context, db storage.DB, key process.Key, mode
 	case !row.Open:
 		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "the job has ended"}
 	case !row.Changed:
-		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "args and run_time change only while a job waits, and this one " +
-			"runs: leave them out of update_mask, or set them when the job waits again"}
+		return &process.WrongStatusError{Key: key, Status: row.Status, Reason: "args and run_time cannot change while the job runs or, " +
+			"if it is for several workers, while its places wait for workers: leave them out of update_mask, or set them when the job waits again"}
 	}
 	// A job that waited for a slot may now wait for its time.
 	return dbsqlc.New().FreeEnded(ctx, db, dbsqlc.FreeEndedParams{Namespaces: []string{key.Namespace}, ProcessIds: []string{key.ProcessID}})

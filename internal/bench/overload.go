@@ -80,8 +80,9 @@ func (r *runner) storm(ctx context.Context, o *operations, row *Row) (calls int6
 	row.fill(int64(storm.done.n), storm.elapsed, &storm.done, spent)
 	row.Ratio, row.RatioTo = new(row.OpsPerSecond/peak), "the peak"
 	row.figure("offered", float64(storm.offered)/storm.elapsed.Seconds(), "1/s")
-	row.figure("done", 100*row.OpsPerSecond/peak, "% of the peak")
-	row.figure("goodput, within 1 s", 100*float64(storm.good)/storm.elapsed.Seconds()/peak, "% of the peak")
+	done := 100 * row.OpsPerSecond / peak
+	row.figure("done", done, "% of the peak")
+	row.figure("goodput, within 1 s", done*float64(storm.good)/float64(storm.done.n), "% of the peak")
 	row.figure("refused, p50", millis(storm.refused.quantile(0.50)), "ms")
 	row.figure("refused, p99", millis(storm.refused.quantile(0.99)), "ms")
 	row.figure("leases lost and results refused", lostAfter-lostBefore, "")

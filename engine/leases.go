@@ -406,11 +406,10 @@ func parseLeaseToken(field, token string) (storage.LeaseToken, error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil && len(b) > 0 && len(b) > 1+int(b[0])+8+saltBytes {
 		name, rest := b[1:1+int(b[0])], b[1+int(b[0]):]
-		return storage.LeaseToken{
-			Key:          process.Key{Namespace: string(name), ProcessID: string(rest[8+saltBytes:])},
-			FencingToken: int64(binary.BigEndian.Uint64(rest)),
-			Salt:         rest[8 : 8+saltBytes],
-		}, nil
+		key := process.Key{Namespace: string(name), ProcessID: string(rest[8+saltBytes:])}
+		if wire.Plain(key.Namespace) == key.Namespace && wire.Plain(key.ProcessID) == key.ProcessID {
+			return storage.LeaseToken{Key: key, FencingToken: int64(binary.BigEndian.Uint64(rest)), Salt: rest[8 : 8+saltBytes]}, nil
+		}
 	}
 	return storage.LeaseToken{}, &process.InvalidError{Field: field, Message: "must be the lease_token of a lease, unchanged"}
 }

@@ -178,7 +178,19 @@ func sends[Q, R any](call func(context.Context, *Q) (*R, error)) func(context.Co
 func TestFieldsHaveLimits(t *testing.T) {
 	t.Parallel()
 	l := newLimits(t)
-	for _, r := range slices.Concat(l.processRequests(), l.otherRequests(), l.listRequests()) {
+	l.send(t, l.processRequests(), l.otherRequests(), l.listRequests(), l.commandRequests())
+}
+
+// TestFieldsFromTheConsoleHaveLimits sends the same values as the console does.
+func TestFieldsFromTheConsoleHaveLimits(t *testing.T) {
+	t.Parallel()
+	l := newLimits(t)
+	l.api = l.console
+	l.send(t, l.processRequests(), l.otherRequests(), l.listRequests())
+}
+
+func (l *limits) send(t *testing.T, requests ...[]request) {
+	for _, r := range slices.Concat(requests...) {
 		for _, b := range r.bounds {
 			t.Run(r.method+"/"+b.field, func(t *testing.T) {
 				m := r.base()
@@ -234,6 +246,7 @@ func (l *limits) processRequests() []request {
 		}, []bound{
 			{field: "namespace.namespace", most: 128},
 			{field: "namespace.processor.connect.url", most: 2048, text: func(n int) string { return xs("http://127.0.0.1:1/", n) }},
+			{field: "namespace.fairness_key", most: 16 << 10, text: quoted},
 			{field: "namespace.retry_policy.non_retryable_errors", most: 100},
 			{field: "namespace.retry_policy.non_retryable_errors[0]", most: 256},
 			{field: "namespace.processor.connect.more_urls", most: 15, fill: fillURLs},

@@ -295,6 +295,11 @@ func TestResultsHaveLimits(t *testing.T) {
 			return &progressorv1.ProcessResponse{
 				Outcome: &progressorv1.ProcessResponse_Failure{Failure: m.GetFailure()}}
 		}, "r"},
+		"rejection": {1 << 20, func(n int) *progressorv1.ProcessResponse {
+			rejection := &progressorv1.Rejection{Reason: "r"}
+			rejection.Message = xs("", n-proto.Size(rejection)-4) // its tag and its length have four bytes
+			return &progressorv1.ProcessResponse{Outcome: &progressorv1.ProcessResponse_Rejection{Rejection: rejection}}
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failure := func(n int) *progressorv1.Failure {

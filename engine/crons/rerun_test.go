@@ -182,3 +182,21 @@ func TestRerunThatIsRefused(t *testing.T) {
 	n.complete(t, runOf(t, third), "")
 	n.awaits(t, "c", "FIRED SUCCESS 3, FIRED SUCCESS 1")
 }
+
+// A fire whose run failed can be run again. The new run has the target as it is now.
+func TestRerunOfAFailedFire(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	c := starts("c", never, "fail")
+	n.create(t, c)
+	f := n.trigger(t, "c")
+	n.awaits(t, "c", "FIRED FAILED 1")
+	c.GetTarget().GetStartProcess().Args = []byte("complete")
+	if _, err := n.Update(t.Context(), &progressorv1.UpdateCronRequest{Cron: c}, kim); err != nil {
+		t.Fatal(err)
+	}
+	if again := n.mustRerun(t, "c", f); again.GetProcessId() != f.GetProcessId()+"/2" {
+		t.Errorf("the rerun is %s", again.GetProcessId())
+	}
+	n.awaits(t, "c", "FIRED SUCCESS 2")
+}

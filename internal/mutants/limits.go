@@ -3,6 +3,11 @@ package main
 // limitMutants remove bounds of fields and of responses.
 var limitMutants = []mutant{
 	{
+		name: "lease-token-of-any-bytes", breaks: "a lease token with invalid text is an invalid argument",
+		file: "engine/leases.go", old: " && wire.Plain(key.ProcessID) == key.ProcessID", planted: "",
+		packages: "./cmd/progressor", run: "TestTokensThatNobodyGaveOut",
+	},
+	{
 		name: "wait-failure-without-bound", breaks: "the failure of a wait is bounded",
 		file: "engine/flows/answers.go", old: "size > process.MaxPayloadBytes",
 		planted:  "size > process.MaxMessageBytes",

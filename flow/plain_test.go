@@ -99,7 +99,8 @@ func TestPlainPathsAreCEL(t *testing.T) {
 		}
 		seen[fmt.Sprint("error ", err != nil)]++
 	})
-	if seen["refused"] == 0 || seen["error true"] == 0 || seen["error false"] == 0 {
+	// -short tries only a few paths.
+	if !testing.Short() && (seen["refused"] == 0 || seen["error true"] == 0 || seen["error false"] == 0) {
 		t.Error("the paths are too much alike:", seen)
 	}
 }

@@ -39,7 +39,7 @@ func (s *Store) ListNamespaces(ctx context.Context, after string, limit int) (ro
 	return rows, bytes > ListBytes, mapped("list namespaces", err)
 }
 
-// ReadNamespaceStates is the state of a namespace that every node needs, including changes and
+// NamespaceState is the state of a namespace that every node needs, including changes and
 // tasks of other nodes.
 type NamespaceState = dbsqlc.ReadNamespaceStatesRow
 

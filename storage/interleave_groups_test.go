@@ -108,14 +108,15 @@ func TestEveryTwoTransactionsOfAMember(t *testing.T) {
 }
 
 // A slot stays with a worker that fails. If the worker is lost, or the task is released, any worker
-// may take the slot, unless it is for a particular worker.
+// may take the slot, unless it is for a particular worker. The group counts as begun until it is
+// checked, which the transaction has requested.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for id, want := range map[string]string{
-		"fails":  "place of w, takers {w}, may be taken by =w",
-		"lost":   "place of nobody, takers {}, may be taken by ",
-		"pinned": "place of w, takers {w}, may be taken by =w",
+		"fails":  "place of w, takers {w}, begun, may be taken by =w",
+		"lost":   "place of nobody, takers {}, begun, may be taken by ",
+		"pinned": "place of w, takers {w}, begun, may be taken by =w",
 	} {
 		b.member(id)
 		c := b.leasedMember(id)

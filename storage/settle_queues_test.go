@@ -149,7 +149,7 @@ func TestResumeOfALargeQueueReadsFewRows(t *testing.T) {
 	must(t, 0, other.ResumeProcess(key("p")))
 	other.Close() // its connections report what they have read
 	b.until("the reads are reported", func() bool { return read()-before >= largeQueue })
-	if n := read() - before; n > 3*largeQueue/2 {
+	if n := read() - before; n > 2*largeQueue {
 		t.Errorf("a resume read %d rows and index entries for %d waiting tasks", n, largeQueue)
 	}
 	b.save(end(c, storage.Finished))

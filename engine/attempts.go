@@ -163,6 +163,17 @@ func (a *attempts) cancelAttempt(ref storage.AttemptRef, cause error) {
 	}
 }
 
+// cancelNamespace cancels the attempts of a namespace.
+func (a *attempts) cancelNamespace(name string, cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for ref, r := range a.byToken {
+		if ref.Key.Namespace == name {
+			r.cancel(cause)
+		}
+	}
+}
+
 // runsJobs reports whether this node runs a job.
 func (a *attempts) runsJobs() bool {
 	a.mu.Lock()

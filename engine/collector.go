@@ -275,7 +275,9 @@ func (c *collector) expire(ctx context.Context) error {
 			return err
 		}
 		for name, n := range expired {
-			e.registry.all()[name].metrics.expired.Add(float64(n))
+			if ns, known := e.registry.all()[name]; known {
+				ns.metrics.expired.Add(float64(n))
+			}
 		}
 		if _, err := e.store.PurgeRemoved(ctx); err != nil {
 			return err

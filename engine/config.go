@@ -27,6 +27,10 @@ type Config struct {
 	// Dial creates the processor of a namespace with a push processor.
 	Dial func(namespace string, cfg *progressorv1.ConnectProcessor, maxRunning int) (processor.Processor, error)
 
+	// FileNamespaces are the namespaces of the configuration file. DeleteNamespace refuses them,
+	// because the program would create them again.
+	FileNamespaces []string
+
 	Address string // stored in table nodes
 	Version string
 	// RequestsOnly makes the node accept requests and polls of workers, but run no tasks. Other

@@ -35,6 +35,7 @@ type Engine struct {
 	traces    *traces // nil: tracing is off
 	inFlight  atomic.Int64
 	unknown   share // requests for namespaces that this node does not know
+	deletions knownDeletions
 }
 
 // services are the parts of an engine that work in the background.
@@ -163,7 +164,7 @@ func (e *Engine) takers() []func(context.Context) error {
 	if e.cfg.RequestsOnly {
 		return takers
 	}
-	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys)
+	return append(takers, e.calls.Run, e.timers.Run, e.messages.Run, e.forgetKeys, newNamespaceRemover(e).Run)
 }
 
 // RequestsOnly reports whether this node takes requests but runs no tasks.

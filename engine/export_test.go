@@ -24,6 +24,9 @@ func (e *Engine) Storing(namespace string, took time.Duration) (free func()) {
 // Attempts returns how many tasks the node runs.
 func (e *Engine) Attempts() int { return e.attempts.count() }
 
+// Removes reports whether this node is the one that deletes namespaces.
+func (e *Engine) Removes() bool { return e.peers.isResponsibleFor("namespaces") }
+
 // ScanNow wakes the pollers.
 func (e *Engine) ScanNow() { e.wakeAll() }
 

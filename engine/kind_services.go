@@ -9,10 +9,10 @@ import (
 // The methods of this file are for kinds.
 
 // CanHandOut reports whether this node may hand out tasks of a namespace: the namespace exists and
-// is not paused, and the node is connected.
+// is neither paused nor being deleted, and the node is connected.
 func (e *Engine) CanHandOut(namespace string) bool {
 	ns, ok := e.registry.all()[namespace]
-	return ok && !ns.paused && e.isConnected()
+	return ok && !ns.paused && !ns.deletion.requested() && e.isConnected()
 }
 
 // WakeForJobs wakes the pollers and workers that may run jobs that now wait for a slot. byName maps

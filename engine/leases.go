@@ -109,7 +109,7 @@ func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Sub
 	}
 	for n, name := range p.Namespaces {
 		ns, err := e.namespace(ctx, name)
-		if errors.Is(err, process.ErrNamespaceNotFound) {
+		if errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) {
 			return nil, &process.ItemError{Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err}
 		}
 		if err != nil {
@@ -216,7 +216,10 @@ func (e *Engine) refuseLease(l *storage.Lease, cause error) {
 		e.release(l, 0)
 		return
 	}
-	ns := e.registry.all()[l.Claim.Namespace]
+	ns, ok := e.registry.all()[l.Claim.Namespace]
+	if !ok {
+		return // the namespace was deleted
+	}
 	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
 	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
 }
@@ -269,6 +272,9 @@ func (e *Engine) CompleteLease(ctx context.Context, token string, a LeaseAnswer)
 		return err
 	}
 	ns, err := e.namespace(ctx, t.Key.Namespace)
+	if errors.Is(err, process.ErrNamespaceDeleting) || errors.Is(err, process.ErrNamespaceNotFound) {
+		return process.ErrFenced // its tasks are being deleted
+	}
 	if err != nil {
 		return err
 	}

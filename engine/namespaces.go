@@ -41,6 +41,7 @@ type namespace struct {
 	urgentSlots *urgentSlots
 	away        *atomic.Bool // the last call did not reach the processor; nil for processors inside the engine
 	config      []byte       // as stored
+	deletion    deletion
 	metrics     *namespaceMetrics
 }
 
@@ -87,17 +88,21 @@ func (r *registry) all() map[string]*namespace {
 	return nil
 }
 
-// namespace returns the configuration of a namespace. It reads namespaces that are not yet known.
+// namespace returns the configuration of a namespace for a request. It reads namespaces that are not
+// yet known. The error is process.ErrNamespaceDeleting if the namespace is being deleted.
 func (e *Engine) namespace(ctx context.Context, name string) (*namespace, error) {
-	if ns, ok := e.registry.all()[name]; ok {
-		return ns, nil
+	ns, ok := e.registry.all()[name]
+	if !ok {
+		row, err := e.store.GetNamespace(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("namespace %q: %w", name, err)
+		}
+		ns = e.takeOver(row)
 	}
-	row, err := e.store.GetNamespace(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("namespace %q: %w", name, err)
+	if ns.deletion.requested() {
+		return nil, fmt.Errorf("namespace %q: %w", name, process.ErrNamespaceDeleting)
 	}
-	e.takeOver(row)
-	return e.registry.all()[name], nil
+	return ns, nil
 }
 
 // reloadNamespaces reads the namespaces that other nodes changed. If this node wrote a row during
@@ -112,7 +117,10 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	}
 	rows := make([]storage.Namespace, len(all))
 	for n, s := range all {
-		rows[n] = storage.Namespace{Namespace: s.Namespace, Config: s.Config, Paused: s.Paused}
+		rows[n] = storage.Namespace{
+			Namespace: s.Namespace, Config: s.Config, Paused: s.Paused,
+			DeletionRequestedTime: s.DeletionRequestedTime, DeletesData: s.DeletesData,
+		}
 		if s.Grouped {
 			e.pulls.expectMembers(s.Namespace)
 		}
@@ -120,9 +128,13 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	}
 	e.registry.mu.Lock()
 	if e.registry.puts == before {
+		e.dropNamespaces(rows)
 		e.applyNamespaces(rows)
 	}
 	e.registry.mu.Unlock()
+	if err := e.acknowledgeDeletions(ctx); err != nil {
+		return overdue, err
+	}
 	for _, k := range e.kinds {
 		if k.ObserveNamespaces != nil {
 			k.ObserveNamespaces(all)
@@ -132,11 +144,12 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 }
 
 // takeOver applies a row that this node has just written or read.
-func (e *Engine) takeOver(row storage.Namespace) {
+func (e *Engine) takeOver(row storage.Namespace) *namespace {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
 	e.registry.puts++
 	e.applyNamespaces([]storage.Namespace{row})
+	return e.registry.all()[row.Namespace]
 }
 
 // applyNamespaces applies rows that have changed. The caller holds the lock of the registry.
@@ -146,7 +159,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	next := make(map[string]*namespace, len(old)+len(rows))
 	maps.Copy(next, old)
 	for _, row := range rows {
-		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && bytes.Equal(ns.config, row.Config) {
+		if ns, ok := old[row.Namespace]; ok && ns.paused == row.Paused && ns.deletion.is(row) && bytes.Equal(ns.config, row.Config) {
 			continue
 		}
 		next[row.Namespace] = e.configure(row, old[row.Namespace])
@@ -173,7 +186,7 @@ func closeIdle(p processor.Processor) {
 // processor is missing, its requests are stored and its tasks wait for another node.
 func (e *Engine) configure(row storage.Namespace, old *namespace) *namespace {
 	ns := &namespace{
-		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config,
+		policies: defaultPolicies(), name: row.Namespace, paused: row.Paused, config: row.Config, deletion: deletionOf(row),
 		metrics: e.metrics.namespace(row.Namespace), away: new(atomic.Bool),
 	}
 	maxRunning := process.DefaultMaxRunning
@@ -344,10 +357,10 @@ func (e *Engine) PutNamespace(ctx context.Context, m *progressorv1.Namespace, by
 	}
 	row, err := e.store.PutNamespace(ctx, m.GetNamespace(), config, by...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("namespace %q: %w", m.GetNamespace(), err)
 	}
 	e.takeOver(row)
-	return namespaceMessage(row)
+	return e.namespaceMessage(ctx, row)
 }
 
 // retentionOf returns the retention of each outcome in a namespace.
@@ -365,7 +378,20 @@ func (e *Engine) GetNamespace(ctx context.Context, name string) (*progressorv1.N
 	if err != nil {
 		return nil, fmt.Errorf("namespace %q: %w", name, err)
 	}
-	return namespaceMessage(row)
+	return e.namespaceMessage(ctx, row)
+}
+
+// CheckNamespace returns an error if a namespace does not exist or is being deleted. It reads the
+// database.
+func (e *Engine) CheckNamespace(ctx context.Context, name string) error {
+	row, err := e.store.GetNamespace(ctx, name)
+	if err == nil && row.DeletionRequestedTime != nil {
+		err = process.ErrNamespaceDeleting
+	}
+	if err != nil {
+		return fmt.Errorf("namespace %q: %w", name, err)
+	}
+	return nil
 }
 
 // maxNamespaces is the default and the maximum size of a page of ListNamespaces.
@@ -389,7 +415,7 @@ func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespa
 		rows, more = rows[:size], true
 	}
 	for _, row := range rows {
-		m, err := namespaceMessage(row)
+		m, err := e.namespaceMessage(ctx, row)
 		if err != nil {
 			return nil, "", err
 		}
@@ -416,8 +442,18 @@ func (e *Engine) FairnessKey(name string) string {
 	return ns.fairnessKey
 }
 
-// NamespaceNames returns the sorted names of the namespaces that this node knows.
-func (e *Engine) NamespaceNames() []string { return slices.Sorted(maps.Keys(e.registry.all())) }
+// NamespaceNames returns the sorted names of the namespaces that this node knows, without those that
+// are being deleted.
+func (e *Engine) NamespaceNames() []string {
+	var names []string
+	for name, ns := range e.registry.all() {
+		if !ns.deletion.requested() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // eventMode returns which job events a namespace keeps, or all if the namespace is not yet known.
 func (e *Engine) eventMode(name string) storage.EventMode {
@@ -441,14 +477,16 @@ func (e *Engine) SetNamespacePaused(ctx context.Context, name string, paused boo
 		return nil, fmt.Errorf("namespace %q: %w", name, err)
 	}
 	e.takeOver(row)
-	return namespaceMessage(row)
+	return e.namespaceMessage(ctx, row)
 }
 
-func namespaceMessage(row storage.Namespace) (*progressorv1.Namespace, error) {
+func (e *Engine) namespaceMessage(ctx context.Context, row storage.Namespace) (*progressorv1.Namespace, error) {
 	m := &progressorv1.Namespace{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Config, m); err != nil {
 		return nil, fmt.Errorf("namespace %s: cannot read its configuration: %w", row.Namespace, err)
 	}
 	m.Namespace, m.Paused, m.CreatedTime = row.Namespace, row.Paused, timestamppb.New(row.CreatedTime)
-	return m, nil
+	var err error
+	m.Deletion, err = e.deletionMessage(ctx, row)
+	return m, err
 }

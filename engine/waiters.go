@@ -126,6 +126,15 @@ func (w *waiters) deliver(ref storage.TaskRef, a answer) {
 	delete(w.byTask, ref)
 }
 
+// cancelNamespace tells the clients that wait for tasks of a namespace that these are cancelled.
+func (w *waiters) cancelNamespace(name string) {
+	for _, ref := range w.refs() {
+		if ref.Key.Namespace == name {
+			w.deliver(ref, answer{status: process.TaskStatusCancelled})
+		}
+	}
+}
+
 // recheck queries the database for all tasks of a process that are waited for.
 func (w *waiters) recheck(key process.Key) {
 	w.mu.Lock()

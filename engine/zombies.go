@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 )
 
@@ -57,6 +59,9 @@ func (c *collector) collect(ctx context.Context) error {
 	for _, z := range zombies {
 		z.TimedOut = z.TimedOut && (z.WorkerID == "" || overdue[zombieRef(&z)])
 		ns, err := e.namespace(ctx, z.Namespace)
+		if errors.Is(err, process.ErrNamespaceDeleting) || errors.Is(err, process.ErrNamespaceNotFound) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -31,6 +31,7 @@ var (
 	ErrStepNotFound       = errors.New("step not found")
 	ErrStaleVersion       = errors.New("the expected version is not the newest: read the newest version and retry")
 	ErrNamespacePaused    = errors.New("the namespace is paused: resume it first")
+	ErrNamespaceDeleting  = errors.New("the namespace is being deleted")
 	ErrStaleEtag          = errors.New("the etag is not the newest: read the object again and retry")
 	ErrFenced             = errors.New("the attempt is over: another one has replaced it")
 )
@@ -67,6 +68,16 @@ type WrongStatusError struct {
 
 func (e *WrongStatusError) Error() string {
 	return fmt.Sprintf("process %s is %s: %s", e.Key, cmp.Or(e.State, string(e.Status)), e.Reason)
+}
+
+// NamespaceInUseError says why a namespace is not deleted.
+type NamespaceInUseError struct {
+	Namespace string
+	Reason    string
+}
+
+func (e *NamespaceInUseError) Error() string {
+	return fmt.Sprintf("namespace %q is not deleted: %s", e.Namespace, e.Reason)
 }
 
 // InvalidError reports invalid input. Field is the path of the field in the API.

@@ -8,7 +8,7 @@
 -- the same key for different processes, only the first one is taken here. If the keys of its
 -- constraints are unknown, or of another version, the job waits to be evaluated. outcome:
 -- delivered, exists (also: another job has the unique key), not_found (the namespace does not
--- exist). more: there may be more messages.
+-- exist, or is being deleted). more: there may be more messages.
 -- name: DeliverStarts :many
 WITH candidates AS MATERIALIZED (
   SELECT item.namespace, item.process_id, item.mode, marked.message_id,
@@ -53,7 +53,9 @@ numbered AS MATERIALIZED (
            PARTITION BY deleted_messages.namespace, deleted_messages.process_id
            ORDER BY deleted_messages.message_id) = 1 AS first,
          EXISTS (
-           SELECT 1 FROM namespaces n WHERE n.namespace = deleted_messages.namespace) AS known,
+           SELECT 1 FROM namespaces n
+            WHERE n.namespace = deleted_messages.namespace
+              AND n.deletion_requested_time IS NULL) AS known,
          coalesce(deleted_messages.start_time > statement_timestamp(), false) AS later,
          holder.process_id AS holder,
          deleted_messages.job IS NOT NULL

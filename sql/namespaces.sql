@@ -1,14 +1,75 @@
+-- PutNamespace returns no row if the namespace is being deleted.
 -- name: PutNamespace :one
 INSERT INTO namespaces (namespace, config)
 VALUES (@namespace, @config)
 ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = clock_timestamp()
+ WHERE namespaces.deletion_requested_time IS NULL
 RETURNING *;
 
+-- SetNamespacePaused returns no row if the namespace does not exist or is being deleted.
 -- name: SetNamespacePaused :one
 UPDATE namespaces
    SET paused = @paused, updated_time = clock_timestamp()
  WHERE namespace = @namespace
+   AND deletion_requested_time IS NULL
 RETURNING *;
+
+-- RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. With
+-- its data, it is also paused, so that older engines, which do not know the mark, claim no tasks.
+-- name: RequestDeletion :one
+UPDATE namespaces
+   SET deletion_requested_time = coalesce(deletion_requested_time, statement_timestamp()),
+       deletes_data = deletes_data OR @with_data::bool,
+       paused = paused OR @with_data::bool,
+       updated_time = clock_timestamp()
+ WHERE namespace = @namespace
+   AND (deletion_requested_time IS NULL OR @with_data::bool AND NOT deletes_data)
+RETURNING *;
+
+-- CancelDeletion cancels the deletion of a namespace that turned out to have data.
+-- name: CancelDeletion :execrows
+UPDATE namespaces
+   SET deletion_requested_time = NULL, updated_time = clock_timestamp()
+ WHERE namespace = @namespace
+   AND deletion_requested_time IS NOT NULL
+   AND NOT deletes_data;
+
+-- DeleteNamespace deletes the row of a namespace, if its deletion was requested at that time.
+-- name: DeleteNamespace :execrows
+DELETE FROM namespaces
+ WHERE namespace = @namespace
+   AND deletion_requested_time = @requested_time::timestamptz;
+
+-- AcknowledgeDeletions records for which deletions the node accepts no requests, by the time at
+-- which they were requested.
+-- name: AcknowledgeDeletions :exec
+UPDATE nodes
+   SET known_deletions = @times::timestamptz[]
+ WHERE node_id = @node_id;
+
+-- CountUnawareNodes returns the number of live nodes that may still accept requests for a namespace
+-- whose deletion was requested at a time.
+-- name: CountUnawareNodes :one
+SELECT count(*)::int AS n
+  FROM nodes n
+ WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
+   AND (@requested_time::timestamptz = ANY (n.known_deletions)) IS NOT TRUE;
+
+-- ListProcessIDs lists processes of a namespace by their ID, including removed ones.
+-- name: ListProcessIDs :many
+SELECT p.process_id
+  FROM processes p
+ WHERE p.namespace = @namespace::text
+   AND p.process_id > @after::text
+ ORDER BY p.namespace, p.process_id LIMIT @lim::int;
+
+-- ListStartTargets lists processes of a namespace to which start messages were sent.
+-- name: ListStartTargets :many
+SELECT DISTINCT m.process_id
+  FROM messages m
+ WHERE m.namespace = @namespace::text
+   AND m.kind = 'start'
+ LIMIT @lim::int;
 
 -- name: GetNamespace :one
 SELECT * FROM namespaces WHERE namespace = @namespace;
@@ -16,7 +77,8 @@ SELECT * FROM namespaces WHERE namespace = @namespace;
 -- ListNamespaces lists at most lim namespaces after a name, until their settings exceed max_bytes,
 -- including the one that exceeds it.
 -- name: ListNamespaces :many
-SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, bounded.updated_time
+SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
+       bounded.updated_time, bounded.deletion_requested_time, bounded.deletes_data
   FROM (
     SELECT n.*,
            sum(octet_length(n.config::text)) OVER (ORDER BY n.namespace ROWS UNBOUNDED PRECEDING)
@@ -37,7 +99,8 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, 
 -- all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
 -- deadline. (EXISTS could be planned as a hash of all such rows.)
 -- name: ReadNamespaceStates :many
-SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
+SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
+       coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
          SELECT true FROM schedule s
           WHERE s.taker = '~'

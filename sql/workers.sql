@@ -1,10 +1,13 @@
 -- RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
--- nodes do not deadlock.
+-- nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 -- name: RecordWorkers :exec
 INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT item.namespace, item.worker_id, statement_timestamp()
   FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@worker_ids::text[]))
        AS item(namespace, worker_id)
+  JOIN namespaces n
+    ON n.namespace = item.namespace
+   AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time;
 

@@ -131,6 +131,22 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 	equal(t, "a start in no namespace", must(t, deliveries, err), "[{start not_found false false}]")
 }
 
+// A start in a namespace that is being deleted creates nothing, and its sender is told.
+func TestStartInDeletedNamespace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.namespace(ns)
+	b.say(startOf("q"))
+	if _, err := b.RequestDeletion(t.Context(), ns, storage.DeletesData); err != nil {
+		t.Fatal(err)
+	}
+	found, err := b.DropStarts(t.Context(), ns)
+	equal(t, "found", must(t, found, err), true)
+	equal(t, "dropped", b.letters(), "start q not_found")
+	found, err = b.DropStarts(t.Context(), ns)
+	equal(t, "found", must(t, found, err), false)
+}
+
 // A NOTIFY task waits behind other tasks, or runs at once if the process is idle. max_waiting does
 // not limit it.
 func TestNotifyTakesItsTurn(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 )
 
 // PutNamespace creates a namespace or replaces its configuration. It does not change whether it is
-// paused.
+// paused. It returns process.ErrNamespaceDeleting if the namespace is being deleted.
 func (s *Store) PutNamespace(ctx context.Context, namespace string, config json.RawMessage, by ...process.Actor) (Namespace, error) {
 	var row Namespace
 	err := s.audited(ctx, note{"PutNamespace", namespace, namespace}, by, func(db DB) (err error) {
 		row, err = s.q.PutNamespace(ctx, db, dbsqlc.PutNamespaceParams{Namespace: namespace, Config: config})
 		return err
 	})
-	return row, mapped("put namespace "+namespace, err)
+	return row, noRow(mapped("put namespace "+namespace, err), process.ErrNamespaceDeleting)
 }
 
 // GetNamespace returns a namespace, or process.ErrNamespaceNotFound.
@@ -49,7 +49,8 @@ func (s *Store) ReadNamespaceStates(ctx context.Context) ([]NamespaceState, erro
 	return rows, mapped("read namespaces", err)
 }
 
-// SetNamespacePaused pauses or resumes a namespace.
+// SetNamespacePaused pauses or resumes a namespace. It returns process.ErrNamespaceDeleting if the
+// namespace is being deleted.
 func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused bool, by ...process.Actor) (Namespace, error) {
 	var row Namespace
 	method := "ResumeNamespace"
@@ -60,7 +61,13 @@ func (s *Store) SetNamespacePaused(ctx context.Context, namespace string, paused
 		row, err = s.q.SetNamespacePaused(ctx, db, dbsqlc.SetNamespacePausedParams{Namespace: namespace, Paused: paused})
 		return err
 	})
-	return row, noRow(mapped("pause namespace "+namespace, err), process.ErrNamespaceNotFound)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return row, mapped("pause namespace "+namespace, err)
+	}
+	if _, err := s.GetNamespace(ctx, namespace); err != nil {
+		return row, err
+	}
+	return row, process.ErrNamespaceDeleting
 }
 
 func noRow(err, missing error) error {

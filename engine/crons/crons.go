@@ -166,9 +166,12 @@ func (c *Crons) check(ctx context.Context, def *progressorv1.Cron, created time.
 	if namespace == "" {
 		return nil
 	}
-	_, err := c.engine.GetNamespace(ctx, namespace)
+	err := c.engine.CheckNamespace(ctx, namespace)
 	if errors.Is(err, process.ErrNamespaceNotFound) {
 		return invalid(field, "there is no namespace %q", namespace)
+	}
+	if errors.Is(err, process.ErrNamespaceDeleting) {
+		return invalid(field, "namespace %q is being deleted", namespace)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (c *Crons) cancelStarted(ctx context.Context, run process.Key, w *work, tar
 	}
 	_, err := c.engine.CancelProcess(ctx, engine.CancelParams{Key: startedKey(run, w, target), Reason: "its run was cancelled", Actor: process.Actor{Name: ProcessID(w.CronID)}})
 	var status *process.WrongStatusError
-	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) || errors.As(err, &status) {
+	if errors.Is(err, process.ErrProcessNotFound) || errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) || errors.As(err, &status) {
 		return nil // it never existed, or has ended
 	}
 	return err

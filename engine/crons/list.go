@@ -17,7 +17,7 @@ const listBytes = storage.ListBytes / 8
 // List returns the crons of a namespace that match a filter, by ID. A page may be short or empty
 // and still have a next page.
 func (c *Crons) List(ctx context.Context, r *progressorv1.ListCronsRequest) ([]*progressorv1.Cron, string, error) {
-	if _, err := c.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+	if err := c.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	filter, err := search.ParseCrons(r.GetFilter())

@@ -46,7 +46,7 @@ func (c *Crons) taskEnd(ctx context.Context, run, key process.Key, answer engine
 	switch {
 	case asked && err != nil:
 		return nil, nil //nolint:nilnil // the CANCEL task is next
-	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.As(err, &status):
+	case errors.Is(err, process.ErrProcessNotFound), errors.Is(err, process.ErrProcessExists), errors.Is(err, process.ErrTaskNotFound), errors.Is(err, process.ErrNamespaceNotFound), errors.Is(err, process.ErrNamespaceDeleting), errors.As(err, &status):
 		o = failed("%s", err)
 	case err != nil:
 		return nil, err

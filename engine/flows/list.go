@@ -21,7 +21,7 @@ import (
 
 // ListTemplates returns the newest version of each template of a namespace, ordered by type.
 func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplatesRequest) (list []*progressorv1.Template, next string, err error) {
-	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	after, err := base64.RawURLEncoding.Strict().DecodeString(r.GetPageToken())
@@ -55,7 +55,7 @@ func (f *Flows) ListTemplates(ctx context.Context, r *progressorv1.ListTemplates
 // ListRuns returns the runs of a namespace that match a filter (see storage/search), without their
 // steps. A page may have fewer runs than requested, or none, and still have a next page.
 func (f *Flows) ListRuns(ctx context.Context, r *progressorv1.ListRunsRequest) (list []*progressorv1.Run, next string, err error) {
-	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	page, err := search.ListRuns(ctx, f.store, search.RunQuery{
@@ -175,7 +175,7 @@ func keptOf(row *flows.Run) (*kept, error) {
 
 // ListOpenWaits returns the open waits of a namespace, ordered by due time.
 func (f *Flows) ListOpenWaits(ctx context.Context, r *progressorv1.ListOpenWaitsRequest) (list []*progressorv1.OpenWait, next string, err error) {
-	if _, err := f.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+	if err := f.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	page, err := search.ListWaits(ctx, f.store, search.WaitQuery{

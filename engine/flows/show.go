@@ -100,7 +100,7 @@ func allSteps(namespace, runID string, limit int) flows.StepsQuery {
 }
 
 func (f *Flows) missing(ctx context.Context, namespace, runID string, err error) error {
-	if _, missing := f.engine.GetNamespace(ctx, namespace); missing != nil {
+	if missing := f.engine.CheckNamespace(ctx, namespace); missing != nil {
 		return missing
 	}
 	return fmt.Errorf("run %s/%s: %w", namespace, runID, err)

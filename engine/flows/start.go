@@ -19,7 +19,7 @@ func (f *Flows) mayStart(ctx context.Context, r *progressorv1.StartRunRequest) (
 	t, err := f.template(ctx, r.GetNamespace(), r.GetType(), r.GetVersion())
 	if err != nil {
 		if errors.Is(err, process.ErrTemplateNotFound) {
-			if _, missing := f.engine.GetNamespace(ctx, r.GetNamespace()); missing != nil {
+			if missing := f.engine.CheckNamespace(ctx, r.GetNamespace()); missing != nil {
 				return nil, missing
 			}
 		}

@@ -139,7 +139,7 @@ func invalidBy(problems []flow.Problem) *process.InvalidError {
 // PutTemplate stores the next version of a template, or only checks it.
 func (f *Flows) PutTemplate(ctx context.Context, r *progressorv1.PutTemplateRequest, by ...process.Actor) (*progressorv1.PutTemplateResponse, error) {
 	t := proto.CloneOf(r.GetTemplate())
-	if _, err := f.engine.GetNamespace(ctx, t.GetNamespace()); err != nil {
+	if err := f.engine.CheckNamespace(ctx, t.GetNamespace()); err != nil {
 		return nil, err
 	}
 	enabled := t.Enabled
@@ -242,7 +242,7 @@ func (f *Flows) DeleteTemplate(ctx context.Context, namespace, templateType stri
 }
 
 func (f *Flows) missingTemplate(ctx context.Context, namespace, templateType string, err error) error {
-	if _, missing := f.engine.GetNamespace(ctx, namespace); missing != nil {
+	if missing := f.engine.CheckNamespace(ctx, namespace); missing != nil {
 		return missing
 	}
 	return fmt.Errorf("template %s/%s: %w", namespace, templateType, err)

@@ -81,6 +81,18 @@ func (a *admission) refresh(all []storage.NamespaceState) {
 	}
 }
 
+// forgetDeleted drops the rules of namespaces that were deleted or are being deleted. If a namespace
+// of the same name is created later, its versions begin again.
+func (a *admission) forgetDeleted(all []storage.NamespaceState) {
+	live := make(map[string]bool, len(all))
+	for _, s := range all {
+		live[s.Namespace] = s.DeletionRequestedTime == nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.rules, func(namespace string, _ *rules) bool { return !live[namespace] })
+}
+
 // notify queues a look at the given key queues of a namespace, or at all of them if all is set. It
 // never blocks.
 func (a *admission) notify(namespace string, all bool, lines ...string) {

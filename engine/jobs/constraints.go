@@ -24,7 +24,7 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by
 	if err != nil {
 		return nil, err
 	}
-	if _, err := q.engine.GetNamespace(ctx, c.GetNamespace()); err != nil {
+	if err := q.engine.CheckNamespace(ctx, c.GetNamespace()); err != nil {
 		return nil, err
 	}
 	var now *rules
@@ -41,7 +41,7 @@ func (q *Jobs) PutConstraint(ctx context.Context, c *progressorv1.Constraint, by
 
 // DeleteConstraint removes a constraint.
 func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by ...process.Actor) error {
-	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
+	if err := q.engine.CheckNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	var now *rules
@@ -58,7 +58,7 @@ func (q *Jobs) DeleteConstraint(ctx context.Context, namespace, name string, by 
 
 // ListConstraints returns the constraints of a namespace by name, with their usage.
 func (q *Jobs) ListConstraints(ctx context.Context, namespace string) ([]*progressorv1.ConstraintState, error) {
-	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
+	if err := q.engine.CheckNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	all, err := jobs.ListConstraints(ctx, q.store, namespace)

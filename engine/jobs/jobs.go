@@ -64,6 +64,7 @@ func (q *Jobs) admit(c *storage.Claim) bool {
 
 // observeNamespaces handles unfinished work of other nodes, and their changes of constraints.
 func (q *Jobs) observeNamespaces(all []storage.NamespaceState) {
+	q.admission.forgetDeleted(all)
 	q.admission.refresh(all)
 	q.late.look(all)
 	if q.groups.strand(all) || slices.ContainsFunc(all, func(s storage.NamespaceState) bool { return s.GroupsDue }) {
@@ -314,7 +315,7 @@ func (q *Jobs) row(ctx context.Context, key process.Key, wait time.Duration) (*j
 // notFound returns the error for a job that does not exist, or for its namespace if that does not
 // exist.
 func (q *Jobs) notFound(ctx context.Context, key process.Key) error {
-	if _, err := q.engine.GetNamespace(ctx, key.Namespace); err != nil {
+	if err := q.engine.CheckNamespace(ctx, key.Namespace); err != nil {
 		return err
 	}
 	return fmt.Errorf("job %s: %w", key, process.ErrJobNotFound)

@@ -11,7 +11,7 @@ import (
 // List returns the jobs of a namespace that match a filter (see storage/search). A page may be
 // short or empty and still have a next page.
 func (q *Jobs) List(ctx context.Context, r *progressorv1.ListJobsRequest) ([]*progressorv1.Job, string, error) {
-	if _, err := q.engine.GetNamespace(ctx, r.GetNamespace()); err != nil {
+	if err := q.engine.CheckNamespace(ctx, r.GetNamespace()); err != nil {
 		return nil, "", err
 	}
 	page, err := search.ListJobs(ctx, q.store, search.JobQuery{

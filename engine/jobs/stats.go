@@ -22,7 +22,7 @@ const MaxStatsNames = 1000
 // Stats returns the number of jobs of a namespace by state, in total and by name, and the age of
 // the oldest available job. It reads stored counts.
 func (q *Jobs) Stats(ctx context.Context, namespace string) (*progressorv1.GetQueueStatsResponse, error) {
-	if _, err := q.engine.GetNamespace(ctx, namespace); err != nil {
+	if err := q.engine.CheckNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	all, err := jobs.Count(ctx, q.store, []string{namespace})

@@ -49,6 +49,7 @@ var sentinels = []struct {
 	{process.ErrStepNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrStaleVersion, connect.CodeAborted, progressorv1.ErrorDetail_REASON_STALE_ETAG},
 	{process.ErrNamespaceNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND},
+	{process.ErrNamespaceDeleting, connect.CodeFailedPrecondition, progressorv1.ErrorDetail_REASON_NAMESPACE_DELETING},
 	{process.ErrProcessNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_PROCESS_NOT_FOUND},
 	{process.ErrTaskNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_TASK_NOT_FOUND},
 	{process.ErrNodeNotFound, connect.CodeNotFound, progressorv1.ErrorDetail_REASON_UNSPECIFIED},
@@ -135,6 +136,12 @@ func answerOf(err error) (a answer, known bool) {
 			ProcessId:     wrong.Key.ProcessID,
 			ProcessStatus: wire.Status(wrong.Status),
 		}, text: wrong.Error()}, true
+	}
+	if used, ok := errors.AsType[*process.NamespaceInUseError](err); ok {
+		detail := &progressorv1.ErrorDetail{
+			Reason: progressorv1.ErrorDetail_REASON_NAMESPACE_IN_USE, Namespace: used.Namespace,
+		}
+		return answer{code: connect.CodeFailedPrecondition, detail: detail, text: used.Error()}, true
 	}
 	if invalid, ok := errors.AsType[*process.InvalidError](err); ok {
 		reason := progressorv1.ErrorDetail_REASON_INVALID
@@ -259,7 +266,8 @@ func scopeText(d *progressorv1.ErrorDetail, aboutCron bool) string {
 	switch {
 	case d.GetNamespace() == "":
 		return ""
-	case d.GetReason() == progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND, d.GetProcessId() == "":
+	case d.GetReason() == progressorv1.ErrorDetail_REASON_NAMESPACE_NOT_FOUND,
+		d.GetReason() == progressorv1.ErrorDetail_REASON_NAMESPACE_DELETING, d.GetProcessId() == "":
 		return ": " + d.GetNamespace()
 	}
 	id := d.GetProcessId()

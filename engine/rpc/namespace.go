@@ -79,3 +79,10 @@ func (s *namespaces) ResumeNamespace(
 	}
 	return &progressorv1.ResumeNamespaceResponse{Namespace: ns}, nil
 }
+
+// DeleteNamespace requests the deletion of a namespace, or counts what it has.
+func (s *namespaces) DeleteNamespace(
+	ctx context.Context, r *progressorv1.DeleteNamespaceRequest,
+) (*progressorv1.DeleteNamespaceResponse, error) {
+	return s.engine.DeleteNamespace(ctx, r, actorOf(ctx))
+}

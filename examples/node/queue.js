@@ -35,6 +35,8 @@ async function tryNamespaces() {
   const health = await namespaces.getNamespaceHealth({ namespace });
   assert.equal(health.namespaces[0].paused, true);
   await namespaces.resumeNamespace({ namespace });
+  const counted = await namespaces.deleteNamespace({ namespace, dryRun: true });
+  assert.deepEqual([counted.counts.length, counted.namespace.deletion], [0, undefined]);
 }
 
 // lease waits for one job, of the names that are given.

@@ -35,6 +35,12 @@ async function tryNamespaces() {
   assert.ok(all.namespaces.some((one) => one.namespace === namespace));
   const health = await namespaces.getNamespaceHealth({ namespace });
   assert.equal(health.namespaces[0].status, HealthStatus.OK);
+  const gone = `${namespace}-gone`;
+  await namespaces.putNamespace({ namespace: { ...got.namespace, namespace: gone } });
+  const counted = await namespaces.deleteNamespace({ namespace: gone, withData: true, dryRun: true });
+  assert.deepEqual([counted.counts.length, counted.namespace.deletion], [0, undefined]);
+  const { namespace: deleting } = await namespaces.deleteNamespace({ namespace: gone });
+  assert.equal(deleting.deletion.withData, false); // the engine deletes it within a few seconds
   const detail = await refused(Code.NotFound, namespaces.getNamespace({ namespace: "nowhere" }));
   assert.equal(detail.reason, ErrorDetail_Reason.NAMESPACE_NOT_FOUND);
 }

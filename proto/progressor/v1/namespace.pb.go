@@ -280,7 +280,7 @@ func (x ConnectProcessor_Encoding) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConnectProcessor_Encoding.Descriptor instead.
 func (ConnectProcessor_Encoding) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2, 0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4, 0}
 }
 
 type ConnectProcessor_Protocol int32
@@ -329,7 +329,7 @@ func (x ConnectProcessor_Protocol) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ConnectProcessor_Protocol.Descriptor instead.
 func (ConnectProcessor_Protocol) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2, 1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4, 1}
 }
 
 type HealthProblem_Kind int32
@@ -396,7 +396,7 @@ func (x HealthProblem_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HealthProblem_Kind.Descriptor instead.
 func (HealthProblem_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19, 0}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type Namespace struct {
@@ -434,7 +434,8 @@ type Namespace struct {
 	// one of each. A job for which the expression fails has the key "". Jobs that were enqueued
 	// without this setting, jobs for several workers and tasks of processes run before the others of
 	// their priority. Empty: jobs of the same priority run in the order of their enqueue.
-	FairnessKey   string `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	FairnessKey   string             `protobuf:"bytes,16,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	Deletion      *NamespaceDeletion `protobuf:"bytes,17,opt,name=deletion,proto3" json:"deletion,omitempty"` // only while the namespace is being deleted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +582,157 @@ func (x *Namespace) GetFairnessKey() string {
 	return ""
 }
 
+func (x *Namespace) GetDeletion() *NamespaceDeletion {
+	if x != nil {
+		return x.Deletion
+	}
+	return nil
+}
+
+// NamespaceDeletion is the progress of a DeleteNamespace.
+type NamespaceDeletion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestedTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=requested_time,json=requestedTime,proto3" json:"requested_time,omitempty"`
+	// False: the namespace was empty. The deletion is cancelled if it turns out not to be.
+	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
+	// Live nodes that may still accept requests for the namespace. Nothing is deleted until there are
+	// none.
+	WaitingForNodes int32        `protobuf:"varint,3,opt,name=waiting_for_nodes,json=waitingForNodes,proto3" json:"waiting_for_nodes,omitempty"`
+	Left            []*DataCount `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"` // each up to 10,000, without kinds that are 0
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *NamespaceDeletion) Reset() {
+	*x = NamespaceDeletion{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceDeletion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceDeletion) ProtoMessage() {}
+
+func (x *NamespaceDeletion) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceDeletion.ProtoReflect.Descriptor instead.
+func (*NamespaceDeletion) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NamespaceDeletion) GetRequestedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RequestedTime
+	}
+	return nil
+}
+
+func (x *NamespaceDeletion) GetWithData() bool {
+	if x != nil {
+		return x.WithData
+	}
+	return false
+}
+
+func (x *NamespaceDeletion) GetWaitingForNodes() int32 {
+	if x != nil {
+		return x.WaitingForNodes
+	}
+	return 0
+}
+
+func (x *NamespaceDeletion) GetLeft() []*DataCount {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+// DataCount is the number of objects of one kind in a namespace.
+type DataCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// processes, jobs, runs, crons, templates, waiting_tasks, running_tasks, ended_tasks, events,
+	// idempotency_keys, unique_keys, answers, messages, dead_letters, job_events, cron_fires,
+	// constraints or workers. Jobs, runs and crons are processes as well.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Status        string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"` // of processes, jobs and runs
+	Count         int64  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	OrMore        bool   `protobuf:"varint,4,opt,name=or_more,json=orMore,proto3" json:"or_more,omitempty"` // not all were counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DataCount) Reset() {
+	*x = DataCount{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DataCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DataCount) ProtoMessage() {}
+
+func (x *DataCount) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DataCount.ProtoReflect.Descriptor instead.
+func (*DataCount) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DataCount) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DataCount) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *DataCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DataCount) GetOrMore() bool {
+	if x != nil {
+		return x.OrMore
+	}
+	return false
+}
+
 type ProcessorConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Transport:
@@ -595,7 +747,7 @@ type ProcessorConfig struct {
 
 func (x *ProcessorConfig) Reset() {
 	*x = ProcessorConfig{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +759,7 @@ func (x *ProcessorConfig) String() string {
 func (*ProcessorConfig) ProtoMessage() {}
 
 func (x *ProcessorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[1]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +772,7 @@ func (x *ProcessorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessorConfig.ProtoReflect.Descriptor instead.
 func (*ProcessorConfig) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{1}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ProcessorConfig) GetTransport() isProcessorConfig_Transport {
@@ -695,7 +847,7 @@ type ConnectProcessor struct {
 
 func (x *ConnectProcessor) Reset() {
 	*x = ConnectProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +859,7 @@ func (x *ConnectProcessor) String() string {
 func (*ConnectProcessor) ProtoMessage() {}
 
 func (x *ConnectProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[2]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +872,7 @@ func (x *ConnectProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectProcessor.ProtoReflect.Descriptor instead.
 func (*ConnectProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{2}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ConnectProcessor) GetUrl() string {
@@ -768,7 +920,7 @@ type PullProcessor struct {
 
 func (x *PullProcessor) Reset() {
 	*x = PullProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +932,7 @@ func (x *PullProcessor) String() string {
 func (*PullProcessor) ProtoMessage() {}
 
 func (x *PullProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[3]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +945,7 @@ func (x *PullProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullProcessor.ProtoReflect.Descriptor instead.
 func (*PullProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{3}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PullProcessor) GetLeaseDuration() *durationpb.Duration {
@@ -812,7 +964,7 @@ type BuiltinProcessor struct {
 
 func (x *BuiltinProcessor) Reset() {
 	*x = BuiltinProcessor{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +976,7 @@ func (x *BuiltinProcessor) String() string {
 func (*BuiltinProcessor) ProtoMessage() {}
 
 func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[4]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +989,7 @@ func (x *BuiltinProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuiltinProcessor.ProtoReflect.Descriptor instead.
 func (*BuiltinProcessor) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{4}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BuiltinProcessor) GetName() string {
@@ -868,7 +1020,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1032,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[5]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1045,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{5}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RetryPolicy) GetInitialInterval() *durationpb.Duration {
@@ -947,7 +1099,7 @@ type PutNamespaceRequest struct {
 
 func (x *PutNamespaceRequest) Reset() {
 	*x = PutNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1111,7 @@ func (x *PutNamespaceRequest) String() string {
 func (*PutNamespaceRequest) ProtoMessage() {}
 
 func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[6]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1124,7 @@ func (x *PutNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PutNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{6}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PutNamespaceRequest) GetNamespace() *Namespace {
@@ -991,7 +1143,7 @@ type PutNamespaceResponse struct {
 
 func (x *PutNamespaceResponse) Reset() {
 	*x = PutNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1155,7 @@ func (x *PutNamespaceResponse) String() string {
 func (*PutNamespaceResponse) ProtoMessage() {}
 
 func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[7]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1168,7 @@ func (x *PutNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PutNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{7}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PutNamespaceResponse) GetNamespace() *Namespace {
@@ -1035,7 +1187,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1199,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[8]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1212,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{8}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetNamespaceRequest) GetNamespace() string {
@@ -1079,7 +1231,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1243,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[9]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1256,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{9}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -1125,7 +1277,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1289,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[10]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1302,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{10}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListNamespacesRequest) GetPageSize() int32 {
@@ -1177,7 +1329,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1341,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[11]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1354,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{11}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -1228,7 +1380,7 @@ type PauseNamespaceRequest struct {
 
 func (x *PauseNamespaceRequest) Reset() {
 	*x = PauseNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1392,7 @@ func (x *PauseNamespaceRequest) String() string {
 func (*PauseNamespaceRequest) ProtoMessage() {}
 
 func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[12]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1405,7 @@ func (x *PauseNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{12}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PauseNamespaceRequest) GetNamespace() string {
@@ -1272,7 +1424,7 @@ type PauseNamespaceResponse struct {
 
 func (x *PauseNamespaceResponse) Reset() {
 	*x = PauseNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1436,7 @@ func (x *PauseNamespaceResponse) String() string {
 func (*PauseNamespaceResponse) ProtoMessage() {}
 
 func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[13]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1449,7 @@ func (x *PauseNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*PauseNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{13}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseNamespaceResponse) GetNamespace() *Namespace {
@@ -1316,7 +1468,7 @@ type ResumeNamespaceRequest struct {
 
 func (x *ResumeNamespaceRequest) Reset() {
 	*x = ResumeNamespaceRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1480,7 @@ func (x *ResumeNamespaceRequest) String() string {
 func (*ResumeNamespaceRequest) ProtoMessage() {}
 
 func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[14]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1493,7 @@ func (x *ResumeNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{14}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeNamespaceRequest) GetNamespace() string {
@@ -1360,7 +1512,7 @@ type ResumeNamespaceResponse struct {
 
 func (x *ResumeNamespaceResponse) Reset() {
 	*x = ResumeNamespaceResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1524,7 @@ func (x *ResumeNamespaceResponse) String() string {
 func (*ResumeNamespaceResponse) ProtoMessage() {}
 
 func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[15]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1537,7 @@ func (x *ResumeNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{15}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeNamespaceResponse) GetNamespace() *Namespace {
@@ -1406,7 +1558,7 @@ type GetNamespaceHealthRequest struct {
 
 func (x *GetNamespaceHealthRequest) Reset() {
 	*x = GetNamespaceHealthRequest{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1570,7 @@ func (x *GetNamespaceHealthRequest) String() string {
 func (*GetNamespaceHealthRequest) ProtoMessage() {}
 
 func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[16]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1583,7 @@ func (x *GetNamespaceHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{16}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetNamespaceHealthRequest) GetNamespace() string {
@@ -1450,7 +1602,7 @@ type GetNamespaceHealthResponse struct {
 
 func (x *GetNamespaceHealthResponse) Reset() {
 	*x = GetNamespaceHealthResponse{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1614,7 @@ func (x *GetNamespaceHealthResponse) String() string {
 func (*GetNamespaceHealthResponse) ProtoMessage() {}
 
 func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[17]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1627,7 @@ func (x *GetNamespaceHealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceHealthResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceHealthResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{17}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetNamespaceHealthResponse) GetNamespaces() []*NamespaceHealth {
@@ -1502,7 +1654,7 @@ type NamespaceHealth struct {
 
 func (x *NamespaceHealth) Reset() {
 	*x = NamespaceHealth{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1666,7 @@ func (x *NamespaceHealth) String() string {
 func (*NamespaceHealth) ProtoMessage() {}
 
 func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[18]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1679,7 @@ func (x *NamespaceHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceHealth.ProtoReflect.Descriptor instead.
 func (*NamespaceHealth) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{18}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NamespaceHealth) GetNamespace() string {
@@ -1606,7 +1758,7 @@ type HealthProblem struct {
 
 func (x *HealthProblem) Reset() {
 	*x = HealthProblem{}
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1770,7 @@ func (x *HealthProblem) String() string {
 func (*HealthProblem) ProtoMessage() {}
 
 func (x *HealthProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_namespace_proto_msgTypes[19]
+	mi := &file_progressor_v1_namespace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1783,7 @@ func (x *HealthProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProblem.ProtoReflect.Descriptor instead.
 func (*HealthProblem) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{19}
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HealthProblem) GetKind() HealthProblem_Kind {
@@ -1662,11 +1814,127 @@ func (x *HealthProblem) GetNext() string {
 	return ""
 }
 
+type DeleteNamespaceRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Delete also its processes, jobs, runs, crons, templates, and everything else that it has.
+	// Without it, a namespace with processes, templates or tasks is refused with FAILED_PRECONDITION.
+	WithData bool `protobuf:"varint,2,opt,name=with_data,json=withData,proto3" json:"with_data,omitempty"`
+	// Only count what would be deleted.
+	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceRequest) Reset() {
+	*x = DeleteNamespaceRequest{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceRequest) ProtoMessage() {}
+
+func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DeleteNamespaceRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DeleteNamespaceRequest) GetWithData() bool {
+	if x != nil {
+		return x.WithData
+	}
+	return false
+}
+
+func (x *DeleteNamespaceRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type DeleteNamespaceResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace *Namespace             `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// What the namespace had, each up to 1,000,000, without kinds that are 0.
+	Counts        []*DataCount `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteNamespaceResponse) Reset() {
+	*x = DeleteNamespaceResponse{}
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteNamespaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteNamespaceResponse) ProtoMessage() {}
+
+func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_namespace_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
+func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_namespace_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *DeleteNamespaceResponse) GetNamespace() *Namespace {
+	if x != nil {
+		return x.Namespace
+	}
+	return nil
+}
+
+func (x *DeleteNamespaceResponse) GetCounts() []*DataCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 var File_progressor_v1_namespace_proto protoreflect.FileDescriptor
 
 const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\n" +
-	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\a\n" +
+	"\x1dprogressor/v1/namespace.proto\x12\rprogressor.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\b\n" +
 	"\tNamespace\x12:\n" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12D\n" +
 	"\tprocessor\x18\x02 \x01(\v2\x1e.progressor.v1.ProcessorConfigB\x06\xbaH\x03\xc8\x01\x01R\tprocessor\x12=\n" +
@@ -1692,7 +1960,18 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x0ffailedRetention\x12\\\n" +
 	"\x13cancelled_retention\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\xbc\xe0\xdf\v2\x00R\x12cancelledRetention\x12,\n" +
-	"\ffairness_key\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vfairnessKey\"\xd3\x01\n" +
+	"\ffairness_key\x18\x10 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\vfairnessKey\x12<\n" +
+	"\bdeletion\x18\x11 \x01(\v2 .progressor.v1.NamespaceDeletionR\bdeletion\"\xcd\x01\n" +
+	"\x11NamespaceDeletion\x12A\n" +
+	"\x0erequested_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\rrequestedTime\x12\x1b\n" +
+	"\twith_data\x18\x02 \x01(\bR\bwithData\x12*\n" +
+	"\x11waiting_for_nodes\x18\x03 \x01(\x05R\x0fwaitingForNodes\x12,\n" +
+	"\x04left\x18\x04 \x03(\v2\x18.progressor.v1.DataCountR\x04left\"f\n" +
+	"\tDataCount\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x17\n" +
+	"\aor_more\x18\x04 \x01(\bR\x06orMore\"\xd3\x01\n" +
 	"\x0fProcessorConfig\x12;\n" +
 	"\aconnect\x18\x01 \x01(\v2\x1f.progressor.v1.ConnectProcessorH\x00R\aconnect\x122\n" +
 	"\x04pull\x18\x02 \x01(\v2\x1c.progressor.v1.PullProcessorH\x00R\x04pull\x12;\n" +
@@ -1791,7 +2070,14 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x0fKIND_NO_WORKERS\x10\x05\x12\x0f\n" +
 	"\vKIND_BEHIND\x10\x06\x12\x15\n" +
 	"\x11KIND_BACKLOG_FULL\x10\a\x12\x0f\n" +
-	"\vKIND_ERRORS\x10\b*_\n" +
+	"\vKIND_ERRORS\x10\b\"\x8a\x01\n" +
+	"\x16DeleteNamespaceRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1b\n" +
+	"\twith_data\x18\x02 \x01(\bR\bwithData\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x83\x01\n" +
+	"\x17DeleteNamespaceResponse\x126\n" +
+	"\tnamespace\x18\x01 \x01(\v2\x18.progressor.v1.NamespaceR\tnamespace\x120\n" +
+	"\x06counts\x18\x02 \x03(\v2\x18.progressor.v1.DataCountR\x06counts*_\n" +
 	"\fZombiePolicy\x12\x1d\n" +
 	"\x19ZOMBIE_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ZOMBIE_POLICY_RETRY\x10\x01\x12\x17\n" +
@@ -1810,14 +2096,15 @@ const file_progressor_v1_namespace_proto_rawDesc = "" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HEALTH_STATUS_OK\x10\x01\x12\x1a\n" +
 	"\x16HEALTH_STATUS_DEGRADED\x10\x02\x12\x16\n" +
-	"\x12HEALTH_STATUS_DOWN\x10\x032\xcf\x04\n" +
+	"\x12HEALTH_STATUS_DOWN\x10\x032\xb1\x05\n" +
 	"\x10NamespaceService\x12W\n" +
 	"\fPutNamespace\x12\".progressor.v1.PutNamespaceRequest\x1a#.progressor.v1.PutNamespaceResponse\x12W\n" +
 	"\fGetNamespace\x12\".progressor.v1.GetNamespaceRequest\x1a#.progressor.v1.GetNamespaceResponse\x12]\n" +
 	"\x0eListNamespaces\x12$.progressor.v1.ListNamespacesRequest\x1a%.progressor.v1.ListNamespacesResponse\x12]\n" +
 	"\x0ePauseNamespace\x12$.progressor.v1.PauseNamespaceRequest\x1a%.progressor.v1.PauseNamespaceResponse\x12`\n" +
 	"\x0fResumeNamespace\x12%.progressor.v1.ResumeNamespaceRequest\x1a&.progressor.v1.ResumeNamespaceResponse\x12i\n" +
-	"\x12GetNamespaceHealth\x12(.progressor.v1.GetNamespaceHealthRequest\x1a).progressor.v1.GetNamespaceHealthResponseB\xc2\x01\n" +
+	"\x12GetNamespaceHealth\x12(.progressor.v1.GetNamespaceHealthRequest\x1a).progressor.v1.GetNamespaceHealthResponse\x12`\n" +
+	"\x0fDeleteNamespace\x12%.progressor.v1.DeleteNamespaceRequest\x1a&.progressor.v1.DeleteNamespaceResponseB\xc2\x01\n" +
 	"\x11com.progressor.v1B\x0eNamespaceProtoP\x01ZHgithub.com/progressor-engine/progressor/proto/progressor/v1;progressorv1\xa2\x02\x03PXX\xaa\x02\rProgressor.V1\xca\x02\rProgressor\\V1\xe2\x02\x19Progressor\\V1\\GPBMetadata\xea\x02\x0eProgressor::V1b\x06proto3"
 
 var (
@@ -1833,7 +2120,7 @@ func file_progressor_v1_namespace_proto_rawDescGZIP() []byte {
 }
 
 var file_progressor_v1_namespace_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_progressor_v1_namespace_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_progressor_v1_namespace_proto_goTypes = []any{
 	(ZombiePolicy)(0),                  // 0: progressor.v1.ZombiePolicy
 	(JobEvents)(0),                     // 1: progressor.v1.JobEvents
@@ -1843,79 +2130,90 @@ var file_progressor_v1_namespace_proto_goTypes = []any{
 	(ConnectProcessor_Protocol)(0),     // 5: progressor.v1.ConnectProcessor.Protocol
 	(HealthProblem_Kind)(0),            // 6: progressor.v1.HealthProblem.Kind
 	(*Namespace)(nil),                  // 7: progressor.v1.Namespace
-	(*ProcessorConfig)(nil),            // 8: progressor.v1.ProcessorConfig
-	(*ConnectProcessor)(nil),           // 9: progressor.v1.ConnectProcessor
-	(*PullProcessor)(nil),              // 10: progressor.v1.PullProcessor
-	(*BuiltinProcessor)(nil),           // 11: progressor.v1.BuiltinProcessor
-	(*RetryPolicy)(nil),                // 12: progressor.v1.RetryPolicy
-	(*PutNamespaceRequest)(nil),        // 13: progressor.v1.PutNamespaceRequest
-	(*PutNamespaceResponse)(nil),       // 14: progressor.v1.PutNamespaceResponse
-	(*GetNamespaceRequest)(nil),        // 15: progressor.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),       // 16: progressor.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),      // 17: progressor.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),     // 18: progressor.v1.ListNamespacesResponse
-	(*PauseNamespaceRequest)(nil),      // 19: progressor.v1.PauseNamespaceRequest
-	(*PauseNamespaceResponse)(nil),     // 20: progressor.v1.PauseNamespaceResponse
-	(*ResumeNamespaceRequest)(nil),     // 21: progressor.v1.ResumeNamespaceRequest
-	(*ResumeNamespaceResponse)(nil),    // 22: progressor.v1.ResumeNamespaceResponse
-	(*GetNamespaceHealthRequest)(nil),  // 23: progressor.v1.GetNamespaceHealthRequest
-	(*GetNamespaceHealthResponse)(nil), // 24: progressor.v1.GetNamespaceHealthResponse
-	(*NamespaceHealth)(nil),            // 25: progressor.v1.NamespaceHealth
-	(*HealthProblem)(nil),              // 26: progressor.v1.HealthProblem
-	nil,                                // 27: progressor.v1.ConnectProcessor.HeadersEntry
-	(*durationpb.Duration)(nil),        // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 29: google.protobuf.Timestamp
+	(*NamespaceDeletion)(nil),          // 8: progressor.v1.NamespaceDeletion
+	(*DataCount)(nil),                  // 9: progressor.v1.DataCount
+	(*ProcessorConfig)(nil),            // 10: progressor.v1.ProcessorConfig
+	(*ConnectProcessor)(nil),           // 11: progressor.v1.ConnectProcessor
+	(*PullProcessor)(nil),              // 12: progressor.v1.PullProcessor
+	(*BuiltinProcessor)(nil),           // 13: progressor.v1.BuiltinProcessor
+	(*RetryPolicy)(nil),                // 14: progressor.v1.RetryPolicy
+	(*PutNamespaceRequest)(nil),        // 15: progressor.v1.PutNamespaceRequest
+	(*PutNamespaceResponse)(nil),       // 16: progressor.v1.PutNamespaceResponse
+	(*GetNamespaceRequest)(nil),        // 17: progressor.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),       // 18: progressor.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),      // 19: progressor.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),     // 20: progressor.v1.ListNamespacesResponse
+	(*PauseNamespaceRequest)(nil),      // 21: progressor.v1.PauseNamespaceRequest
+	(*PauseNamespaceResponse)(nil),     // 22: progressor.v1.PauseNamespaceResponse
+	(*ResumeNamespaceRequest)(nil),     // 23: progressor.v1.ResumeNamespaceRequest
+	(*ResumeNamespaceResponse)(nil),    // 24: progressor.v1.ResumeNamespaceResponse
+	(*GetNamespaceHealthRequest)(nil),  // 25: progressor.v1.GetNamespaceHealthRequest
+	(*GetNamespaceHealthResponse)(nil), // 26: progressor.v1.GetNamespaceHealthResponse
+	(*NamespaceHealth)(nil),            // 27: progressor.v1.NamespaceHealth
+	(*HealthProblem)(nil),              // 28: progressor.v1.HealthProblem
+	(*DeleteNamespaceRequest)(nil),     // 29: progressor.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil),    // 30: progressor.v1.DeleteNamespaceResponse
+	nil,                                // 31: progressor.v1.ConnectProcessor.HeadersEntry
+	(*durationpb.Duration)(nil),        // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 }
 var file_progressor_v1_namespace_proto_depIdxs = []int32{
-	8,  // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
-	12, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
-	28, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
+	10, // 0: progressor.v1.Namespace.processor:type_name -> progressor.v1.ProcessorConfig
+	14, // 1: progressor.v1.Namespace.retry_policy:type_name -> progressor.v1.RetryPolicy
+	32, // 2: progressor.v1.Namespace.step_timeout:type_name -> google.protobuf.Duration
 	0,  // 3: progressor.v1.Namespace.zombie_policy:type_name -> progressor.v1.ZombiePolicy
 	2,  // 4: progressor.v1.Namespace.history_mode:type_name -> progressor.v1.HistoryMode
-	28, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
-	29, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
+	32, // 5: progressor.v1.Namespace.retention:type_name -> google.protobuf.Duration
+	33, // 6: progressor.v1.Namespace.created_time:type_name -> google.protobuf.Timestamp
 	1,  // 7: progressor.v1.Namespace.job_events:type_name -> progressor.v1.JobEvents
-	28, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
-	28, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
-	9,  // 10: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
-	10, // 11: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
-	11, // 12: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
-	4,  // 13: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
-	5,  // 14: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
-	27, // 15: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
-	28, // 16: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
-	28, // 17: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
-	28, // 18: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
-	7,  // 19: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
-	7,  // 20: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 21: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 22: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
-	7,  // 23: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	7,  // 24: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
-	25, // 25: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
-	3,  // 26: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
-	26, // 27: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
-	28, // 28: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
-	28, // 29: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
-	6,  // 30: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
-	3,  // 31: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
-	13, // 32: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
-	15, // 33: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
-	17, // 34: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
-	19, // 35: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
-	21, // 36: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
-	23, // 37: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
-	14, // 38: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
-	16, // 39: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
-	18, // 40: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
-	20, // 41: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
-	22, // 42: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
-	24, // 43: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
-	38, // [38:44] is the sub-list for method output_type
-	32, // [32:38] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	32, // 8: progressor.v1.Namespace.failed_retention:type_name -> google.protobuf.Duration
+	32, // 9: progressor.v1.Namespace.cancelled_retention:type_name -> google.protobuf.Duration
+	8,  // 10: progressor.v1.Namespace.deletion:type_name -> progressor.v1.NamespaceDeletion
+	33, // 11: progressor.v1.NamespaceDeletion.requested_time:type_name -> google.protobuf.Timestamp
+	9,  // 12: progressor.v1.NamespaceDeletion.left:type_name -> progressor.v1.DataCount
+	11, // 13: progressor.v1.ProcessorConfig.connect:type_name -> progressor.v1.ConnectProcessor
+	12, // 14: progressor.v1.ProcessorConfig.pull:type_name -> progressor.v1.PullProcessor
+	13, // 15: progressor.v1.ProcessorConfig.builtin:type_name -> progressor.v1.BuiltinProcessor
+	4,  // 16: progressor.v1.ConnectProcessor.encoding:type_name -> progressor.v1.ConnectProcessor.Encoding
+	5,  // 17: progressor.v1.ConnectProcessor.protocol:type_name -> progressor.v1.ConnectProcessor.Protocol
+	31, // 18: progressor.v1.ConnectProcessor.headers:type_name -> progressor.v1.ConnectProcessor.HeadersEntry
+	32, // 19: progressor.v1.PullProcessor.lease_duration:type_name -> google.protobuf.Duration
+	32, // 20: progressor.v1.RetryPolicy.initial_interval:type_name -> google.protobuf.Duration
+	32, // 21: progressor.v1.RetryPolicy.max_interval:type_name -> google.protobuf.Duration
+	7,  // 22: progressor.v1.PutNamespaceRequest.namespace:type_name -> progressor.v1.Namespace
+	7,  // 23: progressor.v1.PutNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 24: progressor.v1.GetNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 25: progressor.v1.ListNamespacesResponse.namespaces:type_name -> progressor.v1.Namespace
+	7,  // 26: progressor.v1.PauseNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	7,  // 27: progressor.v1.ResumeNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	27, // 28: progressor.v1.GetNamespaceHealthResponse.namespaces:type_name -> progressor.v1.NamespaceHealth
+	3,  // 29: progressor.v1.NamespaceHealth.status:type_name -> progressor.v1.HealthStatus
+	28, // 30: progressor.v1.NamespaceHealth.problems:type_name -> progressor.v1.HealthProblem
+	32, // 31: progressor.v1.NamespaceHealth.oldest_runnable_age:type_name -> google.protobuf.Duration
+	32, // 32: progressor.v1.NamespaceHealth.newest_error_age:type_name -> google.protobuf.Duration
+	6,  // 33: progressor.v1.HealthProblem.kind:type_name -> progressor.v1.HealthProblem.Kind
+	3,  // 34: progressor.v1.HealthProblem.status:type_name -> progressor.v1.HealthStatus
+	7,  // 35: progressor.v1.DeleteNamespaceResponse.namespace:type_name -> progressor.v1.Namespace
+	9,  // 36: progressor.v1.DeleteNamespaceResponse.counts:type_name -> progressor.v1.DataCount
+	15, // 37: progressor.v1.NamespaceService.PutNamespace:input_type -> progressor.v1.PutNamespaceRequest
+	17, // 38: progressor.v1.NamespaceService.GetNamespace:input_type -> progressor.v1.GetNamespaceRequest
+	19, // 39: progressor.v1.NamespaceService.ListNamespaces:input_type -> progressor.v1.ListNamespacesRequest
+	21, // 40: progressor.v1.NamespaceService.PauseNamespace:input_type -> progressor.v1.PauseNamespaceRequest
+	23, // 41: progressor.v1.NamespaceService.ResumeNamespace:input_type -> progressor.v1.ResumeNamespaceRequest
+	25, // 42: progressor.v1.NamespaceService.GetNamespaceHealth:input_type -> progressor.v1.GetNamespaceHealthRequest
+	29, // 43: progressor.v1.NamespaceService.DeleteNamespace:input_type -> progressor.v1.DeleteNamespaceRequest
+	16, // 44: progressor.v1.NamespaceService.PutNamespace:output_type -> progressor.v1.PutNamespaceResponse
+	18, // 45: progressor.v1.NamespaceService.GetNamespace:output_type -> progressor.v1.GetNamespaceResponse
+	20, // 46: progressor.v1.NamespaceService.ListNamespaces:output_type -> progressor.v1.ListNamespacesResponse
+	22, // 47: progressor.v1.NamespaceService.PauseNamespace:output_type -> progressor.v1.PauseNamespaceResponse
+	24, // 48: progressor.v1.NamespaceService.ResumeNamespace:output_type -> progressor.v1.ResumeNamespaceResponse
+	26, // 49: progressor.v1.NamespaceService.GetNamespaceHealth:output_type -> progressor.v1.GetNamespaceHealthResponse
+	30, // 50: progressor.v1.NamespaceService.DeleteNamespace:output_type -> progressor.v1.DeleteNamespaceResponse
+	44, // [44:51] is the sub-list for method output_type
+	37, // [37:44] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_namespace_proto_init() }
@@ -1923,19 +2221,19 @@ func file_progressor_v1_namespace_proto_init() {
 	if File_progressor_v1_namespace_proto != nil {
 		return
 	}
-	file_progressor_v1_namespace_proto_msgTypes[1].OneofWrappers = []any{
+	file_progressor_v1_namespace_proto_msgTypes[3].OneofWrappers = []any{
 		(*ProcessorConfig_Connect)(nil),
 		(*ProcessorConfig_Pull)(nil),
 		(*ProcessorConfig_Builtin)(nil),
 	}
-	file_progressor_v1_namespace_proto_msgTypes[5].OneofWrappers = []any{}
+	file_progressor_v1_namespace_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_namespace_proto_rawDesc), len(file_progressor_v1_namespace_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   21,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -343,12 +343,16 @@ const (
 	ErrorDetail_REASON_INVALID         ErrorDetail_Reason = 20 // INVALID_ARGUMENT
 	// UNAVAILABLE: the request may or may not have been stored; repeat it with the same idempotency
 	// key
-	ErrorDetail_REASON_UNAVAILABLE      ErrorDetail_Reason = 21
-	ErrorDetail_REASON_UNAUTHENTICATED  ErrorDetail_Reason = 22
-	ErrorDetail_REASON_PERMISSION       ErrorDetail_Reason = 23
-	ErrorDetail_REASON_NAMESPACE_PAUSED ErrorDetail_Reason = 24
-	ErrorDetail_REASON_CRON_NOT_FOUND   ErrorDetail_Reason = 25
-	ErrorDetail_REASON_JOB_NOT_FOUND    ErrorDetail_Reason = 26
+	ErrorDetail_REASON_UNAVAILABLE        ErrorDetail_Reason = 21
+	ErrorDetail_REASON_UNAUTHENTICATED    ErrorDetail_Reason = 22
+	ErrorDetail_REASON_PERMISSION         ErrorDetail_Reason = 23
+	ErrorDetail_REASON_NAMESPACE_PAUSED   ErrorDetail_Reason = 24
+	ErrorDetail_REASON_CRON_NOT_FOUND     ErrorDetail_Reason = 25
+	ErrorDetail_REASON_JOB_NOT_FOUND      ErrorDetail_Reason = 26
+	ErrorDetail_REASON_NAMESPACE_DELETING ErrorDetail_Reason = 27 // FAILED_PRECONDITION: the namespace is being deleted
+	// FAILED_PRECONDITION: DeleteNamespace without with_data, or of a namespace that the
+	// configuration file would create again
+	ErrorDetail_REASON_NAMESPACE_IN_USE ErrorDetail_Reason = 28
 )
 
 // Enum value maps for ErrorDetail_Reason.
@@ -381,6 +385,8 @@ var (
 		24: "REASON_NAMESPACE_PAUSED",
 		25: "REASON_CRON_NOT_FOUND",
 		26: "REASON_JOB_NOT_FOUND",
+		27: "REASON_NAMESPACE_DELETING",
+		28: "REASON_NAMESPACE_IN_USE",
 	}
 	ErrorDetail_Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":          0,
@@ -410,6 +416,8 @@ var (
 		"REASON_NAMESPACE_PAUSED":     24,
 		"REASON_CRON_NOT_FOUND":       25,
 		"REASON_JOB_NOT_FOUND":        26,
+		"REASON_NAMESPACE_DELETING":   27,
+		"REASON_NAMESPACE_IN_USE":     28,
 	}
 )
 
@@ -3560,7 +3568,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\tprocessId\"\x17\n" +
-	"\x15RemoveProcessResponse\"\xb3\b\n" +
+	"\x15RemoveProcessResponse\"\xef\b\n" +
 	"\vErrorDetail\x129\n" +
 	"\x06reason\x18\x01 \x01(\x0e2!.progressor.v1.ErrorDetail.ReasonR\x06reason\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1d\n" +
@@ -3570,7 +3578,7 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x0eprocess_status\x18\x05 \x01(\x0e2\x1c.progressor.v1.ProcessStatusR\rprocessStatus\x120\n" +
 	"\afailure\x18\x06 \x01(\v2\x16.progressor.v1.FailureR\afailure\x126\n" +
 	"\trejection\x18\a \x01(\v2\x18.progressor.v1.RejectionR\trejection\x12\x14\n" +
-	"\x05field\x18\b \x01(\tR\x05field\"\xcd\x05\n" +
+	"\x05field\x18\b \x01(\tR\x05field\"\x89\x06\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aREASON_NAMESPACE_NOT_FOUND\x10\x01\x12\x1c\n" +
@@ -3599,7 +3607,9 @@ const file_progressor_v1_process_proto_rawDesc = "" +
 	"\x11REASON_PERMISSION\x10\x17\x12\x1b\n" +
 	"\x17REASON_NAMESPACE_PAUSED\x10\x18\x12\x19\n" +
 	"\x15REASON_CRON_NOT_FOUND\x10\x19\x12\x18\n" +
-	"\x14REASON_JOB_NOT_FOUND\x10\x1a*\xd8\x01\n" +
+	"\x14REASON_JOB_NOT_FOUND\x10\x1a\x12\x1d\n" +
+	"\x19REASON_NAMESPACE_DELETING\x10\x1b\x12\x1b\n" +
+	"\x17REASON_NAMESPACE_IN_USE\x10\x1c*\xd8\x01\n" +
 	"\rProcessStatus\x12\x1e\n" +
 	"\x1aPROCESS_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13PROCESS_STATUS_INIT\x10\x01\x12\x1a\n" +

@@ -53,7 +53,9 @@ numbered AS MATERIALIZED (
            PARTITION BY deleted_messages.namespace, deleted_messages.process_id
            ORDER BY deleted_messages.message_id) = 1 AS first,
          EXISTS (
-           SELECT 1 FROM namespaces n WHERE n.namespace = deleted_messages.namespace) AS known,
+           SELECT 1 FROM namespaces n
+            WHERE n.namespace = deleted_messages.namespace
+              AND n.deletion_requested_time IS NULL) AS known,
          coalesce(deleted_messages.start_time > statement_timestamp(), false) AS later,
          holder.process_id AS holder,
          deleted_messages.job IS NOT NULL
@@ -265,7 +267,7 @@ type DeliverStartsRow struct {
 // the same key for different processes, only the first one is taken here. If the keys of its
 // constraints are unknown, or of another version, the job waits to be evaluated. outcome:
 // delivered, exists (also: another job has the unique key), not_found (the namespace does not
-// exist). more: there may be more messages.
+// exist, or is being deleted). more: there may be more messages.
 func (q *Queries) DeliverStarts(ctx context.Context, db DBTX, arg DeliverStartsParams) ([]DeliverStartsRow, error) {
 	rows, err := db.Query(ctx, deliverStarts,
 		arg.Lim,

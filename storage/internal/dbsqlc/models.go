@@ -135,6 +135,10 @@ type Namespace struct {
 	CreatedTime time.Time
 	// When the namespace was last configured, paused or resumed.
 	UpdatedTime time.Time
+	// When DeleteNamespace was accepted. The namespace accepts no requests, and its row is deleted when it has no other rows. NULL if it is not being deleted.
+	DeletionRequestedTime *time.Time
+	// True if the namespace is being deleted with its data. Otherwise the deletion is cancelled if there is a process, a task or a template.
+	DeletesData bool
 }
 
 // Idempotency keys of requests. A repeated request gets the response of its task, also after the process was removed. Rows are deleted when the retention of keys has passed (24 hours by default).

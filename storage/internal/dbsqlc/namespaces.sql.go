@@ -8,10 +8,82 @@ package dbsqlc
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
+const acknowledgeDeletions = `-- name: AcknowledgeDeletions :exec
+UPDATE nodes
+   SET known_deletions = $1::timestamptz[]
+ WHERE node_id = $2
+`
+
+type AcknowledgeDeletionsParams struct {
+	Times  []time.Time
+	NodeID int64
+}
+
+// AcknowledgeDeletions records for which deletions the node accepts no requests, by the time at
+// which they were requested.
+func (q *Queries) AcknowledgeDeletions(ctx context.Context, db DBTX, arg AcknowledgeDeletionsParams) error {
+	_, err := db.Exec(ctx, acknowledgeDeletions, arg.Times, arg.NodeID)
+	return err
+}
+
+const cancelDeletion = `-- name: CancelDeletion :execrows
+UPDATE namespaces
+   SET deletion_requested_time = NULL, updated_time = clock_timestamp()
+ WHERE namespace = $1
+   AND deletion_requested_time IS NOT NULL
+   AND NOT deletes_data
+`
+
+// CancelDeletion cancels the deletion of a namespace that turned out to have data.
+func (q *Queries) CancelDeletion(ctx context.Context, db DBTX, namespace string) (int64, error) {
+	result, err := db.Exec(ctx, cancelDeletion, namespace)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const countUnawareNodes = `-- name: CountUnawareNodes :one
+SELECT count(*)::int AS n
+  FROM nodes n
+ WHERE (n.dead_beat_time = n.beat_time) IS NOT TRUE
+   AND ($1::timestamptz = ANY (n.known_deletions)) IS NOT TRUE
+`
+
+// CountUnawareNodes returns the number of live nodes that may still accept requests for a namespace
+// whose deletion was requested at a time.
+func (q *Queries) CountUnawareNodes(ctx context.Context, db DBTX, requestedTime time.Time) (int32, error) {
+	row := db.QueryRow(ctx, countUnawareNodes, requestedTime)
+	var n int32
+	err := row.Scan(&n)
+	return n, err
+}
+
+const deleteNamespace = `-- name: DeleteNamespace :execrows
+DELETE FROM namespaces
+ WHERE namespace = $1
+   AND deletion_requested_time = $2::timestamptz
+`
+
+type DeleteNamespaceParams struct {
+	Namespace     string
+	RequestedTime time.Time
+}
+
+// DeleteNamespace deletes the row of a namespace, if its deletion was requested at that time.
+func (q *Queries) DeleteNamespace(ctx context.Context, db DBTX, arg DeleteNamespaceParams) (int64, error) {
+	result, err := db.Exec(ctx, deleteNamespace, arg.Namespace, arg.RequestedTime)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const getNamespace = `-- name: GetNamespace :one
-SELECT namespace, config, paused, created_time, updated_time FROM namespaces WHERE namespace = $1
+SELECT namespace, config, paused, created_time, updated_time, deletion_requested_time, deletes_data FROM namespaces WHERE namespace = $1
 `
 
 func (q *Queries) GetNamespace(ctx context.Context, db DBTX, namespace string) (Namespace, error) {
@@ -23,18 +95,21 @@ func (q *Queries) GetNamespace(ctx context.Context, db DBTX, namespace string) (
 		&i.Paused,
 		&i.CreatedTime,
 		&i.UpdatedTime,
+		&i.DeletionRequestedTime,
+		&i.DeletesData,
 	)
 	return i, err
 }
 
 const listNamespaces = `-- name: ListNamespaces :many
-SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time, bounded.updated_time
+SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
+       bounded.updated_time, bounded.deletion_requested_time, bounded.deletes_data
   FROM (
-    SELECT n.namespace, n.config, n.paused, n.created_time, n.updated_time,
+    SELECT n.namespace, n.config, n.paused, n.created_time, n.updated_time, n.deletion_requested_time, n.deletes_data,
            sum(octet_length(n.config::text)) OVER (ORDER BY n.namespace ROWS UNBOUNDED PRECEDING)
              - octet_length(n.config::text) AS bytes_before
       FROM (
-        SELECT x.namespace, x.config, x.paused, x.created_time, x.updated_time FROM namespaces x
+        SELECT x.namespace, x.config, x.paused, x.created_time, x.updated_time, x.deletion_requested_time, x.deletes_data FROM namespaces x
          WHERE x.namespace > $1::text
          ORDER BY x.namespace LIMIT $2::int) n) bounded
  WHERE bounded.bytes_before <= $3::bigint
@@ -64,6 +139,8 @@ func (q *Queries) ListNamespaces(ctx context.Context, db DBTX, arg ListNamespace
 			&i.Paused,
 			&i.CreatedTime,
 			&i.UpdatedTime,
+			&i.DeletionRequestedTime,
+			&i.DeletesData,
 		); err != nil {
 			return nil, err
 		}
@@ -75,11 +152,81 @@ func (q *Queries) ListNamespaces(ctx context.Context, db DBTX, arg ListNamespace
 	return items, nil
 }
 
+const listProcessIDs = `-- name: ListProcessIDs :many
+SELECT p.process_id
+  FROM processes p
+ WHERE p.namespace = $1::text
+   AND p.process_id > $2::text
+ ORDER BY p.namespace, p.process_id LIMIT $3::int
+`
+
+type ListProcessIDsParams struct {
+	Namespace string
+	After     string
+	Lim       int32
+}
+
+// ListProcessIDs lists processes of a namespace by their ID, including removed ones.
+func (q *Queries) ListProcessIDs(ctx context.Context, db DBTX, arg ListProcessIDsParams) ([]string, error) {
+	rows, err := db.Query(ctx, listProcessIDs, arg.Namespace, arg.After, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var process_id string
+		if err := rows.Scan(&process_id); err != nil {
+			return nil, err
+		}
+		items = append(items, process_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listStartTargets = `-- name: ListStartTargets :many
+SELECT DISTINCT m.process_id
+  FROM messages m
+ WHERE m.namespace = $1::text
+   AND m.kind = 'start'
+ LIMIT $2::int
+`
+
+type ListStartTargetsParams struct {
+	Namespace string
+	Lim       int32
+}
+
+// ListStartTargets lists processes of a namespace to which start messages were sent.
+func (q *Queries) ListStartTargets(ctx context.Context, db DBTX, arg ListStartTargetsParams) ([]string, error) {
+	rows, err := db.Query(ctx, listStartTargets, arg.Namespace, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var process_id string
+		if err := rows.Scan(&process_id); err != nil {
+			return nil, err
+		}
+		items = append(items, process_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const putNamespace = `-- name: PutNamespace :one
 INSERT INTO namespaces (namespace, config)
 VALUES ($1, $2)
 ON CONFLICT (namespace) DO UPDATE SET config = excluded.config, updated_time = clock_timestamp()
-RETURNING namespace, config, paused, created_time, updated_time
+ WHERE namespaces.deletion_requested_time IS NULL
+RETURNING namespace, config, paused, created_time, updated_time, deletion_requested_time, deletes_data
 `
 
 type PutNamespaceParams struct {
@@ -87,6 +234,7 @@ type PutNamespaceParams struct {
 	Config    json.RawMessage
 }
 
+// PutNamespace returns no row if the namespace is being deleted.
 func (q *Queries) PutNamespace(ctx context.Context, db DBTX, arg PutNamespaceParams) (Namespace, error) {
 	row := db.QueryRow(ctx, putNamespace, arg.Namespace, arg.Config)
 	var i Namespace
@@ -96,12 +244,15 @@ func (q *Queries) PutNamespace(ctx context.Context, db DBTX, arg PutNamespacePar
 		&i.Paused,
 		&i.CreatedTime,
 		&i.UpdatedTime,
+		&i.DeletionRequestedTime,
+		&i.DeletesData,
 	)
 	return i, err
 }
 
 const readNamespaceStates = `-- name: ReadNamespaceStates :many
-SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constraints_version,
+SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
+       coalesce(c.version, 0)::bigint AS constraints_version,
        coalesce((
          SELECT true FROM schedule s
           WHERE s.taker = '~'
@@ -131,14 +282,16 @@ SELECT n.namespace, n.config, n.paused, coalesce(c.version, 0)::bigint AS constr
 `
 
 type ReadNamespaceStatesRow struct {
-	Namespace          string
-	Config             json.RawMessage
-	Paused             bool
-	ConstraintsVersion int64
-	GroupsDue          bool
-	Grouped            bool
-	Overdue            bool
-	Late               bool
+	Namespace             string
+	Config                json.RawMessage
+	Paused                bool
+	DeletionRequestedTime *time.Time
+	DeletesData           bool
+	ConstraintsVersion    int64
+	GroupsDue             bool
+	Grouped               bool
+	Overdue               bool
+	Late                  bool
 }
 
 // ReadNamespaceStates returns what every node reads once per second: the settings of all
@@ -162,6 +315,8 @@ func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNames
 			&i.Namespace,
 			&i.Config,
 			&i.Paused,
+			&i.DeletionRequestedTime,
+			&i.DeletesData,
 			&i.ConstraintsVersion,
 			&i.GroupsDue,
 			&i.Grouped,
@@ -178,11 +333,45 @@ func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNames
 	return items, nil
 }
 
+const requestDeletion = `-- name: RequestDeletion :one
+UPDATE namespaces
+   SET deletion_requested_time = coalesce(deletion_requested_time, statement_timestamp()),
+       deletes_data = deletes_data OR $1::bool,
+       paused = paused OR $1::bool,
+       updated_time = clock_timestamp()
+ WHERE namespace = $2
+   AND (deletion_requested_time IS NULL OR $1::bool AND NOT deletes_data)
+RETURNING namespace, config, paused, created_time, updated_time, deletion_requested_time, deletes_data
+`
+
+type RequestDeletionParams struct {
+	WithData  bool
+	Namespace string
+}
+
+// RequestDeletion marks a namespace for deletion. It returns no row if that changes nothing. With
+// its data, it is also paused, so that older engines, which do not know the mark, claim no tasks.
+func (q *Queries) RequestDeletion(ctx context.Context, db DBTX, arg RequestDeletionParams) (Namespace, error) {
+	row := db.QueryRow(ctx, requestDeletion, arg.WithData, arg.Namespace)
+	var i Namespace
+	err := row.Scan(
+		&i.Namespace,
+		&i.Config,
+		&i.Paused,
+		&i.CreatedTime,
+		&i.UpdatedTime,
+		&i.DeletionRequestedTime,
+		&i.DeletesData,
+	)
+	return i, err
+}
+
 const setNamespacePaused = `-- name: SetNamespacePaused :one
 UPDATE namespaces
    SET paused = $1, updated_time = clock_timestamp()
  WHERE namespace = $2
-RETURNING namespace, config, paused, created_time, updated_time
+   AND deletion_requested_time IS NULL
+RETURNING namespace, config, paused, created_time, updated_time, deletion_requested_time, deletes_data
 `
 
 type SetNamespacePausedParams struct {
@@ -190,6 +379,7 @@ type SetNamespacePausedParams struct {
 	Namespace string
 }
 
+// SetNamespacePaused returns no row if the namespace does not exist or is being deleted.
 func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamespacePausedParams) (Namespace, error) {
 	row := db.QueryRow(ctx, setNamespacePaused, arg.Paused, arg.Namespace)
 	var i Namespace
@@ -199,6 +389,8 @@ func (q *Queries) SetNamespacePaused(ctx context.Context, db DBTX, arg SetNamesp
 		&i.Paused,
 		&i.CreatedTime,
 		&i.UpdatedTime,
+		&i.DeletionRequestedTime,
+		&i.DeletesData,
 	)
 	return i, err
 }

@@ -261,6 +261,9 @@ INSERT INTO workers (namespace, worker_id, last_seen_time)
 SELECT item.namespace, item.worker_id, statement_timestamp()
   FROM ROWS FROM (unnest($1::text[]), unnest($2::text[]))
        AS item(namespace, worker_id)
+  JOIN namespaces n
+    ON n.namespace = item.namespace
+   AND n.deletion_requested_time IS NULL
  ORDER BY item.namespace, item.worker_id
 ON CONFLICT (namespace, worker_id) DO UPDATE SET last_seen_time = excluded.last_seen_time
 `
@@ -271,7 +274,7 @@ type RecordWorkersParams struct {
 }
 
 // RecordWorkers stores when a node has last seen workers, in the order of their keys, so that two
-// nodes do not deadlock.
+// nodes do not deadlock. It skips namespaces that are deleted or being deleted.
 func (q *Queries) RecordWorkers(ctx context.Context, db DBTX, arg RecordWorkersParams) error {
 	_, err := db.Exec(ctx, recordWorkers, arg.Namespaces, arg.WorkerIds)
 	return err

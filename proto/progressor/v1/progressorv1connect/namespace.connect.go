@@ -51,6 +51,9 @@ const (
 	// NamespaceServiceGetNamespaceHealthProcedure is the fully-qualified name of the NamespaceService's
 	// GetNamespaceHealth RPC.
 	NamespaceServiceGetNamespaceHealthProcedure = "/progressor.v1.NamespaceService/GetNamespaceHealth"
+	// NamespaceServiceDeleteNamespaceProcedure is the fully-qualified name of the NamespaceService's
+	// DeleteNamespace RPC.
+	NamespaceServiceDeleteNamespaceProcedure = "/progressor.v1.NamespaceService/DeleteNamespace"
 )
 
 // NamespaceServiceClient is a client for the progressor.v1.NamespaceService service.
@@ -64,6 +67,10 @@ type NamespaceServiceClient interface {
 	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
 	// It shows the view of the node that serves the request.
 	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
+	// DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
+	// background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
+	// repeated request changes nothing.
+	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 }
 
 // NewNamespaceServiceClient constructs a client for the progressor.v1.NamespaceService service. By
@@ -113,6 +120,12 @@ func NewNamespaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(namespaceServiceMethods.ByName("GetNamespaceHealth")),
 			connect.WithClientOptions(opts...),
 		),
+		deleteNamespace: connect.NewClient[v1.DeleteNamespaceRequest, v1.DeleteNamespaceResponse](
+			httpClient,
+			baseURL+NamespaceServiceDeleteNamespaceProcedure,
+			connect.WithSchema(namespaceServiceMethods.ByName("DeleteNamespace")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -124,6 +137,7 @@ type namespaceServiceClient struct {
 	pauseNamespace     *connect.Client[v1.PauseNamespaceRequest, v1.PauseNamespaceResponse]
 	resumeNamespace    *connect.Client[v1.ResumeNamespaceRequest, v1.ResumeNamespaceResponse]
 	getNamespaceHealth *connect.Client[v1.GetNamespaceHealthRequest, v1.GetNamespaceHealthResponse]
+	deleteNamespace    *connect.Client[v1.DeleteNamespaceRequest, v1.DeleteNamespaceResponse]
 }
 
 // PutNamespace calls progressor.v1.NamespaceService.PutNamespace.
@@ -180,6 +194,15 @@ func (c *namespaceServiceClient) GetNamespaceHealth(ctx context.Context, req *v1
 	return nil, err
 }
 
+// DeleteNamespace calls progressor.v1.NamespaceService.DeleteNamespace.
+func (c *namespaceServiceClient) DeleteNamespace(ctx context.Context, req *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error) {
+	response, err := c.deleteNamespace.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // NamespaceServiceHandler is an implementation of the progressor.v1.NamespaceService service.
 type NamespaceServiceHandler interface {
 	PutNamespace(context.Context, *v1.PutNamespaceRequest) (*v1.PutNamespaceResponse, error)
@@ -191,6 +214,10 @@ type NamespaceServiceHandler interface {
 	// GetNamespaceHealth reports whether the tasks of namespaces run, and if not, why and what to do.
 	// It shows the view of the node that serves the request.
 	GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error)
+	// DeleteNamespace deletes a namespace. It returns at once; the engines delete the rows in the
+	// background. Meanwhile the namespace accepts no requests, and GetNamespace shows what is left. A
+	// repeated request changes nothing.
+	DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error)
 }
 
 // NewNamespaceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -236,6 +263,12 @@ func NewNamespaceServiceHandler(svc NamespaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(namespaceServiceMethods.ByName("GetNamespaceHealth")),
 		connect.WithHandlerOptions(opts...),
 	)
+	namespaceServiceDeleteNamespaceHandler := connect.NewUnaryHandlerSimple(
+		NamespaceServiceDeleteNamespaceProcedure,
+		svc.DeleteNamespace,
+		connect.WithSchema(namespaceServiceMethods.ByName("DeleteNamespace")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/progressor.v1.NamespaceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NamespaceServicePutNamespaceProcedure:
@@ -250,6 +283,8 @@ func NewNamespaceServiceHandler(svc NamespaceServiceHandler, opts ...connect.Han
 			namespaceServiceResumeNamespaceHandler.ServeHTTP(w, r)
 		case NamespaceServiceGetNamespaceHealthProcedure:
 			namespaceServiceGetNamespaceHealthHandler.ServeHTTP(w, r)
+		case NamespaceServiceDeleteNamespaceProcedure:
+			namespaceServiceDeleteNamespaceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -281,4 +316,8 @@ func (UnimplementedNamespaceServiceHandler) ResumeNamespace(context.Context, *v1
 
 func (UnimplementedNamespaceServiceHandler) GetNamespaceHealth(context.Context, *v1.GetNamespaceHealthRequest) (*v1.GetNamespaceHealthResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.NamespaceService.GetNamespaceHealth is not implemented"))
+}
+
+func (UnimplementedNamespaceServiceHandler) DeleteNamespace(context.Context, *v1.DeleteNamespaceRequest) (*v1.DeleteNamespaceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.NamespaceService.DeleteNamespace is not implemented"))
 }

@@ -24,6 +24,7 @@ type namespaceCmd struct {
 	Health namespaceHealthCmd `cmd:"" help:"Show whether the tasks of namespaces run."`
 	Pause  namespacePauseCmd  `cmd:"" help:"Pause a namespace: no task starts; requests are accepted, and wait."`
 	Resume namespaceResumeCmd `cmd:"" help:"Resume a paused namespace."`
+	Delete namespaceDeleteCmd `cmd:"" help:"Delete a namespace, if it is empty or with all its data."`
 }
 
 type namespacePutCmd struct {
@@ -269,6 +270,7 @@ func printNamespace(a *cli.App, ns *progressorv1.Namespace) error {
 		output.Field{"namespace", output.OneLine(ns.GetNamespace())},
 		output.Field{"processor", output.ShowProcessor(ns.GetProcessor())},
 		output.Field{"paused", showPaused(ns)},
+		output.Field{"deleting", showDeletion(ns.GetDeletion())},
 		output.Field{"step timeout", output.Duration(ns.GetStepTimeout().AsDuration())},
 		output.Field{"max running", number(ns.GetMaxRunning())},
 		output.Field{"max backlog", number(ns.GetMaxBacklog())},
@@ -305,6 +307,9 @@ func showJitter(r *progressorv1.RetryPolicy) string {
 }
 
 func showPaused(ns *progressorv1.Namespace) string {
+	if ns.GetDeletion() != nil {
+		return "deleting"
+	}
 	if ns.GetPaused() {
 		return "yes"
 	}

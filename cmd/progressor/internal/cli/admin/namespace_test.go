@@ -12,6 +12,34 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
+func TestNamespaceDelete(t *testing.T) {
+	f := &clitest.Engine{}
+	p := clitest.Serve(t, newCommands, f)
+	out := p.OK(t, "namespace", "delete", "orders", "--with-data", "--dry-run")
+	clitest.WantLines(t, out, "processes RUNNING 1,234", "waiting tasks 1,000,000+")
+	clitest.WantRequest(t, f.Last,
+		&progressorv1.DeleteNamespaceRequest{Namespace: "orders", WithData: true, DryRun: true})
+	out = p.OK(t, "namespace", "delete", "orders", "--no-wait")
+	clitest.WantLines(t, out, "namespace orders is being deleted")
+	clitest.WantRequest(t, f.Last, &progressorv1.DeleteNamespaceRequest{Namespace: "orders"})
+	p.OK(t, "namespace", "delete", "orders", "--with-data", "--yes", "--no-wait")
+	clitest.WantRequest(t, f.Last, &progressorv1.DeleteNamespaceRequest{Namespace: "orders", WithData: true})
+	if r := p.Run(t, "namespace", "delete", "orders", "--with-data"); r.Code != cli.ExitUsage ||
+		!strings.Contains(r.Stderr, "confirm with --yes") {
+		t.Errorf("%+v", r)
+	}
+	for answer, code := range map[string]int{"y\n": cli.ExitOK, "\n": cli.ExitInterrupted} {
+		p.Asks, p.Stdin = true, answer
+		r := p.Run(t, "namespace", "delete", "orders", "--with-data", "--no-wait")
+		if r.Code != code || !strings.Contains(r.Stderr, "1,234 processes RUNNING\n") {
+			t.Errorf("%q: %+v", answer, r)
+		}
+		if last := f.Last.(*progressorv1.DeleteNamespaceRequest); last.GetDryRun() != (code != cli.ExitOK) {
+			t.Errorf("%q: %v", answer, last)
+		}
+	}
+}
+
 func TestNamespace(t *testing.T) {
 	f := &clitest.Engine{}
 	p := clitest.Serve(t, newCommands, f)

@@ -149,6 +149,20 @@ func (f *Engine) PutNamespace(
 	return Answer(f, req, &progressorv1.PutNamespaceResponse{Namespace: req.GetNamespace()})
 }
 
+// DeleteNamespace answers the request.
+func (f *Engine) DeleteNamespace(
+	_ context.Context, req *progressorv1.DeleteNamespaceRequest,
+) (*progressorv1.DeleteNamespaceResponse, error) {
+	resp := &progressorv1.DeleteNamespaceResponse{
+		Namespace: &progressorv1.Namespace{Namespace: req.GetNamespace()},
+		Counts: []*progressorv1.DataCount{
+			{Kind: "processes", Status: "RUNNING", Count: 1234},
+			{Kind: "waiting_tasks", Count: 1_000_000, OrMore: true},
+		},
+	}
+	return Answer(f, req, resp)
+}
+
 // PauseNamespace answers the request.
 func (f *Engine) PauseNamespace(
 	_ context.Context, req *progressorv1.PauseNamespaceRequest,

@@ -49,14 +49,28 @@ func checkFile(f *configfile.File) error {
 	return nil
 }
 
-// putNamespaces creates the namespaces of the file, or replaces their configuration.
-func putNamespaces(ctx context.Context, eng *engine.Engine, f *configfile.File) error {
+// putNamespaces creates the namespaces of the file, or replaces their configuration. It skips those
+// that are being deleted, so that the node can serve the others.
+func putNamespaces(ctx context.Context, eng *engine.Engine, f *configfile.File, log *slog.Logger) error {
 	for _, ns := range f.Namespaces {
-		if _, err := eng.PutNamespace(ctx, ns.Namespace); err != nil {
+		if _, err := eng.PutNamespace(ctx, ns.Namespace); isDeleting(err) {
+			log.Error("a namespace of the configuration file is being deleted: remove it from the file",
+				"namespace", ns.GetNamespace(), "file", f.Path)
+		} else if err != nil {
 			return fmt.Errorf("namespace %s of %s: %w", ns.GetNamespace(), f.Path, err)
 		}
 	}
 	return nil
+}
+
+func isDeleting(err error) bool { return errors.Is(err, process.ErrNamespaceDeleting) }
+
+// fileNamespaces returns the names of the namespaces of the file.
+func fileNamespaces(f *configfile.File) (names []string) {
+	for _, ns := range f.Namespaces {
+		names = append(names, ns.GetNamespace())
+	}
+	return names
 }
 
 // putTimeout is how long the start waits for a cron of the file. If its namespace is paused, the
@@ -75,7 +89,7 @@ func putCrons(ctx context.Context, all *crons.Crons, f *configfile.File, log *sl
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the program ends
-		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held):
+		case late || errors.Is(err, process.ErrWaitTimeout) || errors.As(err, &held) || isDeleting(err):
 			log.Warn("cannot store a cron of the configuration file now", "namespace", c.GetNamespace(), "cron",
 				c.GetCronId(), "cause", err)
 		default:
@@ -155,10 +169,10 @@ func putTemplate(ctx context.Context, all *flows.Flows, t configfile.Template) e
 	return nil
 }
 
-// putTemplates stores the templates of the file.
+// putTemplates stores the templates of the file, except those of namespaces that are being deleted.
 func putTemplates(ctx context.Context, all *flows.Flows, f *configfile.File) error {
 	for _, t := range f.Templates {
-		if err := putTemplate(ctx, all, t); err != nil {
+		if err := putTemplate(ctx, all, t); err != nil && !isDeleting(err) {
 			return fmt.Errorf("configuration file %s: %w", f.Path, err)
 		}
 	}

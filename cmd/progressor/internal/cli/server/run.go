@@ -96,7 +96,7 @@ func (n *node) run(ctx context.Context) error {
 	eng, err := engine.New(ctx, engine.Config{
 		Store: store, Logger: log, Registerer: registry, Traces: provider, Builtins: builtins(), Dial: remote.Dial,
 		Address: n.address(), Version: cli.BuildVersion(), MaxInFlight: n.engine.MaxInFlight,
-		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly,
+		MaxRunning: n.engine.MaxRunning, RequestsOnly: n.engine.RequestsOnly, FileNamespaces: fileNamespaces(n.file),
 		ZombieAfter: n.engine.ZombieAfter, ZombieMargin: n.engine.ZombieMargin, DrainTimeout: n.engine.DrainTimeout,
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (n *node) put(ctx context.Context, eng *engine.Engine, runs *flows.Flows) e
 			return err
 		}
 	}
-	if err := putNamespaces(ctx, eng, n.file); err != nil {
+	if err := putNamespaces(ctx, eng, n.file, n.log); err != nil {
 		return err
 	}
 	return putTemplates(ctx, runs, n.file)

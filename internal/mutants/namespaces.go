@@ -1,0 +1,61 @@
+package main
+
+// Mutants of the deletion of namespaces.
+var namespaceMutants = []mutant{
+	{
+		name: "deletes-before-nodes-know", breaks: "nothing is deleted while a live node may accept requests",
+		file:     "engine/namespace_remover.go",
+		old:      "if err != nil || nodes > 0 {",
+		planted:  "if err != nil || nodes < 0 {",
+		packages: "./engine", run: "TestDeletionWaitsForNodes",
+	},
+	{
+		name: "late-data-deleted", breaks: "a namespace that is no longer empty is kept",
+		file:     "engine/namespace_remover.go",
+		old:      "held := storage.HasData(counts)",
+		planted:  "held := storage.HasData(counts[:0])",
+		packages: "./engine", run: "TestDeletionIsCancelled",
+	},
+	{
+		name: "attempts-outlive-namespace", breaks: "the attempts of a deleted namespace are cancelled",
+		file:     "engine/delete_namespace.go",
+		old:      "\t\t\te.attempts.cancelNamespace(name, process.ErrNamespaceDeleting)\n",
+		planted:  "",
+		packages: "./engine", run: "TestDeleteNamespaceWithData",
+	},
+	{
+		name: "waiters-outlive-namespace", breaks: "clients that wait in a deleted namespace get an error",
+		file:     "engine/delete_namespace.go",
+		old:      "\t\t\te.waiters.cancelNamespace(name)\n",
+		planted:  "",
+		packages: "./engine", run: "TestDeleteNamespaceWithData",
+	},
+	{
+		name: "deletes-keys-of-others", breaks: "only keys of the deleted namespace are deleted",
+		file:     "storage/delete_namespace.go",
+		old:      `join += " AND t.namespace = $1"`,
+		planted:  `join += ""`,
+		packages: "./storage", run: "TestDeleteRows",
+	},
+	{
+		name: "deletion-forgets-a-table", breaks: "rows of every table are deleted",
+		file:     "storage/delete_namespace.go",
+		old:      "\t{name: \"answers\", key: []string{\"process_id\", \"task_id\"}, kind: \"answers\"},\n",
+		planted:  "",
+		packages: "./storage", run: "TestDeleteRows",
+	},
+	{
+		name: "starts-in-deleted-namespace", breaks: "a message starts nothing in a namespace that is being deleted",
+		file:     "storage/internal/dbsqlc/deliver_starts.sql.go",
+		old:      "\n              AND n.deletion_requested_time IS NULL) AS known",
+		planted:  ") AS known",
+		packages: "./storage", run: "TestStartInDeletedNamespace",
+	},
+	{
+		name: "rules-of-deleted-namespace", breaks: "a namespace that is created again has its own constraints",
+		file:     "engine/jobs/admit.go",
+		old:      "return !live[namespace]",
+		planted:  "return false",
+		packages: "./engine/jobs", run: "TestConstraintsOfANamespaceCreatedAgain",
+	},
+}

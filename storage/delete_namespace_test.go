@@ -1,0 +1,147 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/storagetest"
+)
+
+// namespaceTables returns all tables with a column namespace. DeleteRows must know each of them,
+// except those that it leaves to other steps.
+func namespaceTables(b *bench) (tables []string) {
+	b.t.Helper()
+	rows, err := b.db.Query(b.t.Context(), `
+		SELECT c.table_name
+		  FROM information_schema.columns c
+		  JOIN information_schema.tables t USING (table_schema, table_name)
+		 WHERE c.table_schema = 'progressor' AND c.column_name = 'namespace' AND t.table_type = 'BASE TABLE'
+		   AND c.table_name NOT IN ('audit', 'namespaces', 'processes')
+		 ORDER BY 1`)
+	if err == nil {
+		tables, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil || len(tables) < 30 {
+		b.t.Fatal(tables, err)
+	}
+	return tables
+}
+
+// fillTable inserts rows of two namespaces into a table, with any values.
+func fillTable(b *bench, table string, n int) {
+	b.t.Helper()
+	rows, err := b.db.Query(b.t.Context(), `
+		SELECT c.column_name, CASE
+		         WHEN c.column_name = 'namespace' THEN 'space.name'
+		         WHEN c.column_name = 'kind' AND c.table_name = 'messages' THEN '''notify''::progressor.message_kind'
+		         WHEN c.data_type = 'text' THEN '''k'' || k'
+		         WHEN c.data_type IN ('integer', 'bigint', 'double precision') THEN 'k'
+		         WHEN c.data_type LIKE 'timestamp%' THEN 'now() + k * interval ''1 second'''
+		         WHEN c.data_type = 'interval' THEN 'interval ''1 second'''
+		         WHEN c.data_type = 'boolean' THEN 'false'
+		         WHEN c.data_type = 'uuid' THEN 'gen_random_uuid()'
+		         WHEN c.data_type = 'bytea' THEN '''\x00'''
+		         WHEN c.data_type = 'jsonb' THEN '''{}'''
+		         WHEN c.data_type = 'ARRAY' THEN '''{}'''
+		         WHEN c.data_type = 'xid8' THEN 'k::text::xid8'
+		         WHEN c.data_type = 'USER-DEFINED' THEN format('(enum_range(NULL::progressor.%I))[1]', c.udt_name)
+		       END
+		  FROM information_schema.columns c
+		 WHERE c.table_schema = 'progressor' AND c.table_name = $1 AND c.is_nullable = 'NO'
+		   AND c.is_identity = 'NO' AND (c.column_default IS NULL OR c.column_name IN ('lane', 'message_id', 'xid'))
+		 ORDER BY c.ordinal_position`, table)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var columns, values []string
+	for rows.Next() {
+		var column string
+		var value *string
+		if err := rows.Scan(&column, &value); err != nil || value == nil {
+			b.t.Fatalf("%s.%s: no value for its type (%v)", table, column, err)
+		}
+		columns, values = append(columns, column), append(values, *value)
+	}
+	if table == "dead_letters" { // its key is one for all namespaces
+		values[slices.Index(columns, "message_id")] = "k * 2 + CASE space.name WHEN 'a' THEN 0 ELSE 1 END"
+	}
+	b.exec(strings.NewReplacer("{table}", table, "{columns}", strings.Join(columns, ", "), "{values}", strings.Join(values, ", ")).
+		Replace(`INSERT INTO {table} ({columns}) SELECT {values} FROM generate_series(1, $1) k, (VALUES ('a'), ('b')) AS space(name)
+			ON CONFLICT DO NOTHING`), n)
+}
+
+// A namespace is deleted with its rows in every table, in batches. The rows of others stay.
+func TestDeleteRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, storagetest.WithoutInvariants())
+	tables := namespaceTables(b)
+	const n = 1100 // more than a batch
+	for _, constraint := range strings.Fields(ask[string](b, `
+		SELECT string_agg(format('%s:%s', conrelid::regclass, conname), ' ') FROM pg_constraint
+		 WHERE connamespace = 'progressor'::regnamespace AND contype IN ('c', 'f')`)) {
+		table, name, _ := strings.Cut(constraint, ":")
+		b.exec("ALTER TABLE " + table + " DROP CONSTRAINT IF EXISTS " + name)
+	}
+	sum := func(table string) string {
+		return ask[string](b, "SELECT md5(string_agg(x::text, ',' ORDER BY x::text)) FROM "+table+" x WHERE namespace = 'b'")
+	}
+	sums := map[string]string{}
+	for _, table := range tables {
+		fillTable(b, table, n)
+		sums[table] = sum(table)
+	}
+	var progress storage.DeletionProgress
+	deleted, batches := 0, 0
+	for ended := false; !ended; batches++ {
+		some, last, err := b.DeleteRows(context.Background(), "a", &progress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if some > 1000 {
+			t.Errorf("a batch of %d rows", some)
+		}
+		deleted, ended = deleted+some, last
+	}
+	for _, table := range tables {
+		if left := ask[int](b, "SELECT count(*) FROM "+table+" WHERE namespace = 'a'"); left > 0 {
+			t.Errorf("%s has %d rows of the deleted namespace", table, left)
+		}
+		if sum(table) != sums[table] {
+			t.Errorf("%s: the rows of another namespace have changed", table)
+		}
+	}
+	if batches <= len(tables) || progress != (storage.DeletionProgress{}) {
+		t.Errorf("%d rows in %d batches, then %+v", deleted, batches, progress)
+	}
+}
+
+// CountData counts up to its limit, and finds rows of tables without an index only if asked to.
+func TestCountData(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n := range 3 {
+		id := fmt.Sprintf("p%d", n)
+		init := newInit(id, func(i *storage.Init) {
+			i.IdempotencyKey, i.Fingerprint, i.Capture = "k", []byte("x"), false
+			i.RequestID = process.RequestID(ns, id, "k")
+		})
+		if _, err := b.PrepareInit(init); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(counts []storage.KindCount, err error) string {
+		return fmt.Sprint(counts, err)
+	}
+	equal(t, "all", text(b.CountData(t.Context(), ns, 1000, storage.CountsAll)),
+		"[{processes RUNNING 3 false} {waiting_tasks  3 false} {idempotency_keys  3 false}] <nil>")
+	equal(t, "to a limit", text(b.CountData(t.Context(), ns, 2, storage.CountsIndexed)),
+		"[{processes RUNNING 3 false} {waiting_tasks  2 true}] <nil>")
+	equal(t, "another", text(b.CountData(t.Context(), "other", 1000, storage.CountsAll)), "[] <nil>")
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/progressor-engine/progressor/storage"
 )
 
 // callPoller claims stored tasks that wait for a slot. While there is work it scans without pause.
@@ -86,16 +88,16 @@ func (p *callPoller) Run(ctx context.Context) error {
 // of their process during the scan. This is common for a process with many requests.
 func (p *callPoller) passedOver(ctx context.Context) bool {
 	e := p.engine
-	var names []string
+	var limits []storage.ClaimLimit
 	for _, name := range p.names {
 		if ns, ok := e.registry.all()[name]; ok && ns.servable() && ns.slots.hasFree() {
-			names = append(names, ns.name)
+			limits = append(limits, storage.ClaimLimit{Namespace: name, Pauses: e.hasPausedNames(name)})
 		}
 	}
-	if len(names) == 0 || !e.isConnected() || ctx.Err() != nil {
+	if len(limits) == 0 || !e.isConnected() || ctx.Err() != nil {
 		return false
 	}
-	left, err := e.store.HasWaitingCalls(ctx, names)
+	left, err := e.store.HasWaitingCalls(ctx, limits)
 	return err == nil && left
 }
 

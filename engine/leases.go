@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -50,7 +51,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 	over := time.NewTimer(p.Wait)
 	defer over.Stop()
 	for first := true; ; first = false {
-		known := e.registry.byName.Load()
+		known, pauses := e.registry.byName.Load(), e.registry.pauses.Load()
 		lines, err := e.subscriptions(ctx, p)
 		if err != nil {
 			return nil, err
@@ -67,7 +68,7 @@ func (e *Engine) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease,
 			return nil, nil
 		}
 		wait := e.pulls.join(&p, lines)
-		if e.workers.lastCommand(p.WorkerID) != storage.WorkerContinue || e.registry.byName.Load() != known {
+		if e.workers.lastCommand(p.WorkerID) != storage.WorkerContinue || e.registry.byName.Load() != known || e.registry.pauses.Load() != pauses {
 			// The command or the change of a namespace came before the poll could be woken.
 			e.pulls.leave(wait)
 			continue
@@ -100,10 +101,10 @@ func (e *Engine) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// subscriptions returns what a poll can take now. It skips paused namespaces.
+// subscriptions returns what a poll can take now. It skips paused namespaces and job names.
 func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Subscription, error) {
 	var lines []storage.Subscription
-	names := p.JobNames
+	names := p.JobNames // "" is any name
 	if len(names) == 0 {
 		names = []string{""}
 	}
@@ -122,12 +123,12 @@ func (e *Engine) subscriptions(ctx context.Context, p PollParams) ([]storage.Sub
 		if ns.paused {
 			continue
 		}
-		lease := p.Lease
-		if lease <= 0 {
-			lease = ns.lease
-		}
+		lease := cmp.Or(max(p.Lease, 0), ns.lease)
 		for _, job := range names {
-			lines = append(lines, storage.Subscription{Namespace: name, JobName: job, JobsOnly: p.JobsOnly, StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
+			if e.IsJobPaused(name, job) {
+				continue
+			}
+			lines = append(lines, storage.Subscription{Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && e.hasPausedNames(name), StepTimeout: ns.stepTimeout, Lease: lease, MaxLease: maxLease})
 		}
 	}
 	return lines, nil
@@ -482,8 +483,8 @@ func (l *leased) drop(t storage.LeaseToken) {
 // clear drops all leases. They are read from the database when needed.
 func (l *leased) clear() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	clear(l.byToken)
-	l.mu.Unlock()
 }
 
 // prune drops leases whose attempt must have ended.

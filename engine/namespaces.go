@@ -78,6 +78,7 @@ func (ns *namespace) pulled() bool { return !ns.paused && ns.lease > 0 }
 type registry struct {
 	mu     sync.Mutex
 	byName atomic.Pointer[map[string]*namespace]
+	pauses atomic.Pointer[jobPauses]
 	puts   int // how often this node wrote or read a single row
 }
 
@@ -116,7 +117,11 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 		return false, err
 	}
 	rows := make([]storage.Namespace, len(all))
+	paused := jobPauses{}
 	for n, s := range all {
+		if len(s.PausedNames) > 0 {
+			paused[s.Namespace] = s.PausedNames
+		}
 		rows[n] = storage.Namespace{
 			Namespace: s.Namespace, Config: s.Config, Paused: s.Paused,
 			DeletionRequestedTime: s.DeletionRequestedTime, DeletesData: s.DeletesData,
@@ -130,6 +135,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 	if e.registry.puts == before {
 		e.dropNamespaces(rows)
 		e.applyNamespaces(rows)
+		e.applyPauses(paused)
 	}
 	e.registry.mu.Unlock()
 	if err := e.acknowledgeDeletions(ctx); err != nil {

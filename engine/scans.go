@@ -163,7 +163,7 @@ func (e *Engine) newScanLimits(bound *scanBound, names []string, take func(ns *n
 			r.full = append(r.full, name)
 			return 0
 		}
-		r.limits = append(r.limits, storage.ClaimLimit{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled()})
+		r.limits = append(r.limits, storage.ClaimLimit{Namespace: name, Places: n, StepTimeout: ns.stepTimeout, Own: ns.pulled(), Pauses: e.hasPausedNames(name)})
 		r.namespaces = append(r.namespaces, ns)
 		return n
 	})

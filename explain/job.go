@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/progressor-engine/progressor/process"
 )
@@ -19,6 +20,30 @@ type Job struct {
 	Blocked      *Blocked // nil if it waits for no key, or if the key is not known yet
 	Group        *Group   // nil if one worker runs it
 	Unreached    string   // why its processor was not reached, if it waits for the next try
+	Paused       *Pause   // nil if its name is not paused
+}
+
+// Pause is the pause of a job name.
+type Pause struct {
+	Reason string
+	By     string // "" if unknown
+	Since  time.Time
+}
+
+// pausedName describes a waiting job whose name is paused.
+func (s State) pausedName(e *Explanation, head *Task) {
+	p := s.Job.Paused
+	e.WaitsFor = head.WaitsFor
+	e.Detail = fmt.Sprintf("Jobs with the name %q have been paused since %s", s.Job.Name, stamp(p.Since))
+	if p.By != "" {
+		e.Detail += " by " + p.By
+	}
+	if p.Reason != "" {
+		e.Detail += " (" + p.Reason + ")"
+	}
+	e.Detail = sentence(e.Detail)
+	e.Next = "Nothing until the name is resumed; then the job waits as other jobs do."
+	e.Unblock = fmt.Sprintf("progressor job resume %s %s.", word(s.Process.Namespace), word(s.Job.Name))
 }
 
 // job describes a job. Jobs are not called, and a repair of a job is a retry.
@@ -54,6 +79,8 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		s.suspended(e, head, behind)
 	case head == nil: // should not happen
 		e.Detail = "It has no waiting task."
+	case j.Paused != nil && !(s.timed(head) && head.Scheduled.After(s.Now)):
+		s.pausedName(e, head)
 	case s.timed(head) && j.Unreached != "":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled
 		e.Detail = sentence(fmt.Sprintf("The processor of job %q was not reached %s", j.Name, j.Unreached))

@@ -194,3 +194,8 @@ func TestWaits(t *testing.T) {
 		}
 	}
 }
+
+// pausedName is the state of a job whose name is paused.
+func pausedName(s *explain.State) {
+	s.Job.Paused = &explain.Pause{Reason: "the server is down.", By: "kim", Since: at(80)}
+}

@@ -46,7 +46,8 @@ func (c *compiler) options(path string, o *progressorv1.JobOptions) {
 		c.add(path+".start_deadline", "must be a positive duration, such as 5m")
 	}
 	if o.GetStartDeadline() != nil && o.GetWorkers() != nil {
-		c.add(path+".start_deadline", "must not be set together with workers: a job for several workers begins at once")
+		c.add(path+".start_deadline",
+			"must not be set together with workers: a job for several workers has no start deadline")
 	}
 	c.metadata(path+".metadata", o.GetMetadata())
 }

@@ -33,6 +33,31 @@ SELECT (SELECT count(*) FROM checked_holds)::int AS looked,
                 '')::text AS last_line,
        ARRAY (SELECT deleted_constraint_holds.line FROM deleted_constraint_holds)::text[] AS freed;
 
+-- ReturnPausedJobs puts at most lim jobs of paused names that have their keys and wait for a slot
+-- back into their key queues. It frees the keys and returns their lines, so that other jobs get
+-- them. It runs under LockConstraints.
+-- name: ReturnPausedJobs :many
+WITH returned AS (
+  UPDATE schedule s
+     SET waits_for = 'constraint'
+    FROM (
+      SELECT w.namespace, w.process_id, w.task_id
+        FROM schedule w
+       WHERE w.namespace COLLATE "POSIX" = @namespace::text
+         AND w.waits_for = 'place'
+         AND w.job_name = ANY (@names::text[])
+         AND w.job_name IS NOT NULL
+         AND w.line IS NOT NULL
+       LIMIT @lim::int FOR NO KEY UPDATE SKIP LOCKED) waiting
+   WHERE s.namespace = ANY (ARRAY[waiting.namespace])
+     AND s.process_id = waiting.process_id
+     AND s.task_id = waiting.task_id
+  RETURNING s.namespace, s.process_id)
+DELETE FROM constraint_holds h USING returned
+ WHERE h.namespace = ANY (ARRAY[returned.namespace])
+   AND h.process_id = returned.process_id
+RETURNING h.line::text AS line;
+
 -- SpanOfJobs returns the next waiting processes in the order of their ids: a part of the evaluation
 -- after a change of constraints.
 -- name: SpanOfJobs :many

@@ -197,6 +197,7 @@ WITH taken AS MATERIALIZED (
           WHERE s.namespace COLLATE "POSIX" = @namespace::text
             AND s.waits_for = 'constraint'
             AND s.line = item.line
+            AND s.job_name <> ALL (@paused_names::text[])
           ORDER BY s.priority, s.round, s.task_id LIMIT item.room
             FOR NO KEY UPDATE SKIP LOCKED) waiting
        LIMIT @lim::int) candidate
@@ -297,7 +298,7 @@ SELECT @namespace::text, item.process_id, item.line
 ON CONFLICT (namespace, line) DO UPDATE SET
        process_id = excluded.process_id, reserved_time = excluded.reserved_time;
 
--- ForgetReservations deletes reservations of jobs that do not wait for a key any more.
+-- ForgetReservations deletes reservations of jobs that wait for no key, or whose name is paused.
 -- name: ForgetReservations :exec
 DELETE FROM constraint_reservations r
  WHERE r.namespace = @namespace
@@ -305,6 +306,7 @@ DELETE FROM constraint_reservations r
      SELECT 1 FROM schedule s
       WHERE s.namespace = r.namespace
         AND s.process_id = r.process_id
+        AND s.job_name <> ALL (@paused_names::text[])
         AND s.waits_for::text = 'constraint');
 
 -- WriteBuckets stores buckets. full_us: time until a bucket is full; next_us: time until it permits

@@ -1,5 +1,5 @@
 -- FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
--- paused. When all work is done, there is none.
+-- paused, and not of paused job names. When all work is done, there is none.
 -- name: FindStanding :many
 WITH awake AS MATERIALIZED (
   SELECT p.namespace, p.process_id, p.status, p.cancel_deadline
@@ -20,6 +20,10 @@ found AS (
    WHERE s.waits_for = 'place'
      AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
      AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
+     AND NOT EXISTS (
        SELECT 1 FROM namespaces n
         WHERE n.namespace = s.namespace
           AND n.config -> 'processor' ? 'pull')
@@ -34,6 +38,10 @@ found AS (
      AND p.status IN ('INIT', 'RUNNING', 'ERROR')
    WHERE s.waits_for = 'time'
      AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+     AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
      AND NOT EXISTS (
        SELECT 1 FROM running r
         WHERE r.namespace = s.namespace
@@ -118,6 +126,10 @@ found AS (
      AND starts_with(s.line, c.name || '=')
    WHERE s.waits_for = 'constraint'
      AND s.scheduled_time < statement_timestamp() - (@late_us::bigint) * interval '1 microsecond'
+     AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
      AND (c.name IS NULL
           OR c.rate_count IS NULL
              AND c.max_running > (

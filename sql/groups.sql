@@ -380,10 +380,10 @@ SELECT input.namespace::text AS namespace, input.process_id::text AS process_id,
 -- FindMemberWorkers returns which waiting workers could take a place of a group: the number of
 -- each.
 -- name: FindMemberWorkers :many
-SELECT item.ord::int AS ord
+SELECT target.ord::int AS ord
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),
-                  unnest(@worker_ids::text[]))
-       AS item(ord, namespace, job_name, worker_id)
+                  unnest(@worker_ids::text[]), unnest(@pauses::bool[]))
+       AS target(ord, namespace, job_name, worker_id, pauses)
  WHERE EXISTS (
    SELECT 1 FROM schedule s
     CROSS JOIN LATERAL (
@@ -403,10 +403,16 @@ SELECT item.ord::int AS ord
          AND o.status = 'INIT'
          AND o.cancel_deadline IS NULL
        LIMIT 1) process
-    WHERE s.taker = ANY (ARRAY['=' || item.worker_id, ''])
-      AND s.namespace COLLATE "POSIX" = item.namespace
+    WHERE s.taker = ANY (ARRAY['=' || target.worker_id, ''])
+      AND s.namespace COLLATE "POSIX" = target.namespace
       AND (s.waits_for = 'place')::int = 1
-      AND (item.job_name = '' OR s.job_name = item.job_name)
+      AND (target.job_name = '' OR s.job_name = target.job_name)
+      AND (NOT target.pauses
+           OR (
+             SELECT x.name FROM job_pauses x
+              WHERE x.namespace = s.namespace
+                AND x.name = s.job_name
+              LIMIT 1) IS NULL)
       AND (s.taker <> ''
-           OR NOT item.worker_id = ANY (job_group.takers)
-              AND (job_group.worker_ids IS NULL OR item.worker_id = ANY (job_group.worker_ids))));
+           OR NOT target.worker_id = ANY (job_group.takers)
+              AND (job_group.worker_ids IS NULL OR target.worker_id = ANY (job_group.worker_ids))));

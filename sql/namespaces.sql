@@ -97,7 +97,8 @@ SELECT bounded.namespace, bounded.config, bounded.paused, bounded.created_time,
 -- constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 -- need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
 -- all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
--- deadline. (EXISTS could be planned as a hash of all such rows.)
+-- deadline. paused_names: job names that are paused, sorted. (EXISTS could be planned as a hash of
+-- all such rows.)
 -- name: ReadNamespaceStates :many
 SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_data,
        coalesce(c.version, 0)::bigint AS constraints_version,
@@ -124,6 +125,10 @@ SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_dat
          SELECT true FROM schedule s
           WHERE s.start_deadline <= statement_timestamp()
           LIMIT 1),
-                false)::bool AS late
+                false)::bool AS late,
+       ARRAY(
+         SELECT p.name FROM job_pauses p
+          WHERE p.namespace = n.namespace
+          ORDER BY p.name)::text[] AS paused_names
   FROM namespaces n
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace;

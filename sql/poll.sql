@@ -1,6 +1,7 @@
 -- Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
 -- then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
--- tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
+-- tasks that the engine does not run itself; with jobs_only, only jobs. pauses: the namespace has
+-- paused job names, which it skips; a poll by a paused name is not sent. The locked rows carry the
 -- whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
 -- within half of the timeout. A lease that was never renewed expires after two intervals: its
 -- response may have been lost. Poll does not see places of groups: see PollGroups.
@@ -18,8 +19,9 @@ WITH found AS MATERIALIZED (
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]),
                     unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
-                    unnest(@jobs_only::bool[]))
-         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+                    unnest(@jobs_only::bool[]), unnest(@pauses::bool[]))
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only,
+                   pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.* FROM (
@@ -39,6 +41,12 @@ WITH found AS MATERIALIZED (
           AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -170,8 +178,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 -- name: CountPollable :many
 SELECT target.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest(@ords::int[]), unnest(@namespaces::text[]), unnest(@job_names::text[]),
-                  unnest(@jobs_only::bool[]))
-       AS target(ord, namespace, job_name, jobs_only)
+                  unnest(@jobs_only::bool[]), unnest(@pauses::bool[]))
+       AS target(ord, namespace, job_name, jobs_only, pauses)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
      SELECT 1 FROM schedule s
@@ -182,6 +190,12 @@ SELECT target.ord::int AS ord, count(*)::int AS n
         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
         AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
       LIMIT @lim::int) any_task
    UNION ALL
    SELECT 1 FROM (

@@ -23,8 +23,9 @@ WITH found AS MATERIALIZED (
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@job_names::text[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@leases_us::bigint[]),
                     unnest(@max_leases_us::bigint[]), unnest(@modes::int[]),
-                    unnest(@jobs_only::bool[]))
-         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+                    unnest(@jobs_only::bool[]), unnest(@pauses::bool[]))
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only,
+                   pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.* FROM (
@@ -45,6 +46,12 @@ WITH found AS MATERIALIZED (
           AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -103,6 +110,12 @@ WITH found AS MATERIALIZED (
           AND s.namespace COLLATE "POSIX" = target.namespace
           AND (s.waits_for = 'place')::int = 1
           AND (target.job_name = '' OR s.job_name = target.job_name)
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
         ORDER BY s.priority, s.task_id LIMIT @lim::int
@@ -141,6 +154,12 @@ WITH found AS MATERIALIZED (
               AND s.namespace COLLATE "POSIX" = target.namespace
               AND (s.waits_for = 'place')::int = 1
               AND (target.job_name = '' OR s.job_name = target.job_name)
+              AND (NOT target.pauses
+                   OR (
+                     SELECT x.name FROM job_pauses x
+                      WHERE x.namespace = s.namespace
+                        AND x.name = s.job_name
+                      LIMIT 1) IS NULL)
               AND p.status = 'INIT'
               AND s.task_type = 'INIT'
               AND NOT @worker_id::text = ANY (g.takers)

@@ -1,11 +1,12 @@
 -- SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
 -- age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
 -- without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
--- the others. urgent: of those, only crons. Claimed rows are deleted by key: a row that was changed
--- after the snapshot of the statement is locked and read in its current version, but a search by
--- the old ctid would not find it, and the task would be in both tables. (From claimed on,
--- SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
--- each is a statement with a search by one index, and SQL text cannot be shared.)
+-- the others. urgent: of those, only crons. pauses: the namespace has paused job names, which it
+-- skips. Claimed rows are deleted by key: a row that was changed after the snapshot of the
+-- statement is locked and read in its current version, but a search by the old ctid would not find
+-- it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
+-- and PollGroups are nearly equal. They are separate, because each is a statement with a search by
+-- one index, and SQL text cannot be shared.)
 -- name: SearchCalls :many
 WITH found AS MATERIALIZED (
   SELECT candidate.*,
@@ -15,8 +16,8 @@ WITH found AS MATERIALIZED (
          job.timeout
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
-                    unnest(@urgents::bool[]), unnest(@modes::int[]))
-         AS target(namespace, lim, step_timeout_us, own, urgent, mode)
+                    unnest(@urgents::bool[]), unnest(@modes::int[]), unnest(@pauses::bool[]))
+         AS target(namespace, lim, step_timeout_us, own, urgent, mode, pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.* FROM (
@@ -35,6 +36,12 @@ WITH found AS MATERIALIZED (
           AND s.waits_for = 'place'
           AND s.taker IS NULL
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -144,7 +151,8 @@ SELECT r.namespace, r.process_id, r.task_id, r.task_type, (r.attempt + 1)::int A
 -- that it skipped because its process was locked.
 -- name: HasSkippedCalls :one
 SELECT EXISTS (
-  SELECT 1 FROM unnest(@namespaces::text[]) AS target(namespace)
+  SELECT 1 FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@pauses::bool[]))
+                AS target(namespace, pauses)
    CROSS JOIN LATERAL (
      SELECT 1 FROM schedule s
        JOIN processes p
@@ -154,6 +162,12 @@ SELECT EXISTS (
         AND s.waits_for = 'place'
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
         AND p.status = CASE s.task_type
                          WHEN 'INIT' THEN 'INIT'
                          WHEN 'REPAIR' THEN 'ERROR'

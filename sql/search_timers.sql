@@ -13,8 +13,8 @@ WITH found AS MATERIALIZED (
          job.timeout
     FROM ROWS FROM (unnest(@namespaces::text[]), unnest(@limits::int[]),
                     unnest(@step_timeouts_us::bigint[]), unnest(@owns::bool[]),
-                    unnest(@modes::int[]))
-         AS target(namespace, lim, step_timeout_us, own, mode)
+                    unnest(@modes::int[]), unnest(@pauses::bool[]))
+         AS target(namespace, lim, step_timeout_us, own, mode, pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
@@ -33,6 +33,12 @@ WITH found AS MATERIALIZED (
         AND s.line IS NULL
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
         AND (NOT target.own
              OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
         AND NOT EXISTS (

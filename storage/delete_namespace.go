@@ -134,6 +134,7 @@ var namespaceTables = []namespaceTable{
 	{name: "job_groups", key: []string{"process_id"}},
 	{name: "jobs", key: []string{"process_id"}},
 	{name: "job_keys", key: []string{"unique_key"}, kind: "unique_keys"},
+	{name: "job_pauses", key: []string{"name"}},
 	{name: "job_events", key: []string{"xid", "event_id"}, of: "xid8", kind: "job_events"},
 	{name: "constraint_holds", key: []string{"process_id", "line"}},
 	{name: "constraint_reservations", key: []string{"line"}},

@@ -100,6 +100,7 @@ type Subscription struct {
 	Namespace   string
 	JobName     string
 	JobsOnly    bool          // only jobs
+	Pauses      bool          // the namespace has paused job names, which a poll without a JobName skips
 	StepTimeout time.Duration // timeout of tasks that are not jobs
 	Lease       time.Duration // lease duration of jobs that do not set one
 	MaxLease    time.Duration
@@ -124,6 +125,7 @@ func (s *Store) Poll(ctx context.Context, workerID string, lines []Subscription,
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
+		a.Pauses = append(a.Pauses, l.Pauses)
 		a.StepTimeoutsUs = append(a.StepTimeoutsUs, l.StepTimeout.Microseconds())
 		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
 		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
@@ -174,6 +176,7 @@ func (s *Store) CountPollable(ctx context.Context, lines []Subscription, limit i
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
+		a.Pauses = append(a.Pauses, l.Pauses)
 	}
 	counts := make([]int, len(lines))
 	rows, err := s.q.CountPollable(ctx, s.hot, a)
@@ -192,6 +195,7 @@ func (s *Store) FindMemberWorkers(ctx context.Context, workerIDs []string, lines
 		a.Namespaces = append(a.Namespaces, l.Namespace)
 		a.JobNames = append(a.JobNames, l.JobName)
 		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
+		a.Pauses = append(a.Pauses, l.Pauses)
 	}
 	rows, err := s.q.FindMemberWorkers(ctx, s.hot, a)
 	wanted := make([]int, len(rows))

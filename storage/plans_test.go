@@ -192,6 +192,7 @@ var scanIndexes = map[string][]string{
 	"flow_scopes_pkey": {"LeaveScopes", "PurgeHistory"}, "flow_scopes_holder": {"LeaveScopes"},
 	"schedule_members": {"ReadNamespaceStates"}, "schedule_takers": {"PollGroups", "FindMemberWorkers", "TakeGroups", "ReadNamespaceStates"}, "job_places_job": {"CancelProcesses", "DeliverCancels", "RemoveProcesses", "PurgeHistory", "ReadPlaces", "EndGroups", "RestGroups"},
 	"schedule_start_deadline": {"ReadNamespaceStates", "FindLateJobs"},
+	"job_pauses_pkey":         {"ReadNamespaceStates", "Poll", "PollGroups", "CountPollable", "SearchCalls", "SearchTimers", "HasSkippedCalls", "FindMemberWorkers"},
 	"schedule_pkey":           {"SpanOfJobs"}, "constraint_holds_pkey": {"SweepHolds"},
 	"requests_pkey": {"EnqueueJobs", "PrepareInit", "PrepareCall", "CaptureCall", "PrepareRepair", "SimpleRepair", "RemoveProcesses", "ReadRequests"},
 }

@@ -16,6 +16,7 @@ type ClaimLimit struct {
 	StepTimeout time.Duration
 	Own         bool // only tasks that the engine itself runs; workers take the others
 	Urgent      bool // with Own: only tasks of urgent kinds
+	Pauses      bool // the namespace has paused job names, which are skipped
 }
 
 type claimLimitParams struct {
@@ -24,6 +25,7 @@ type claimLimitParams struct {
 	timeouts   []int64
 	owns       []bool
 	urgents    []bool
+	pauses     []bool
 }
 
 func paramsOf(limits []ClaimLimit) claimLimitParams {
@@ -34,6 +36,7 @@ func paramsOf(limits []ClaimLimit) claimLimitParams {
 		p.timeouts = append(p.timeouts, r.StepTimeout.Microseconds())
 		p.owns = append(p.owns, r.Own)
 		p.urgents = append(p.urgents, r.Urgent)
+		p.pauses = append(p.pauses, r.Pauses)
 	}
 	return p
 }
@@ -43,15 +46,16 @@ func (s *Store) SearchCalls(ctx context.Context, limits []ClaimLimit) ([]Claim, 
 	p := paramsOf(limits)
 	rows, err := s.q.SearchCalls(ctx, s.hot, dbsqlc.SearchCallsParams{
 		Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns, Urgents: p.urgents,
-		Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
+		Modes: s.eventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
 	})
 	return rows, mapped("search calls", err)
 }
 
-// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls
-// skips processes that other transactions have locked.
-func (s *Store) HasWaitingCalls(ctx context.Context, namespaces []string) (bool, error) {
-	left, err := s.q.HasSkippedCalls(ctx, s.hot, namespaces)
+// HasWaitingCalls reports whether tasks of these namespaces still wait for a slot. SearchCalls skips
+// processes that other transactions have locked. It uses only Namespace and Pauses of each limit.
+func (s *Store) HasWaitingCalls(ctx context.Context, limits []ClaimLimit) (bool, error) {
+	p := paramsOf(limits)
+	left, err := s.q.HasSkippedCalls(ctx, s.hot, dbsqlc.HasSkippedCallsParams{Namespaces: p.namespaces, Pauses: p.pauses})
 	return left, mapped("count waiting calls", err)
 }
 
@@ -77,7 +81,7 @@ func (s *Store) SearchTimers(ctx context.Context, limits []ClaimLimit) (claims [
 		func(ctx context.Context, db DB) error {
 			rows, err := s.q.SearchTimers(ctx, db, dbsqlc.SearchTimersParams{
 				Namespaces: p.namespaces, Limits: p.limits, StepTimeoutsUs: p.timeouts, Owns: p.owns,
-				Modes: s.eventModes(p.namespaces), NodeID: s.nodeID.Load(),
+				Modes: s.eventModes(p.namespaces), Pauses: p.pauses, NodeID: s.nodeID.Load(),
 			})
 			claims = claimsOf(rows)
 			return err

@@ -311,7 +311,7 @@ func Unreached(r *storage.JobRow) string {
 }
 
 // CheckStartDeadline rejects a start deadline that is not positive, and one of a job for several
-// workers, whose attempt begins at once. field is the prefix of field names in errors.
+// workers. field is the prefix of field names in errors.
 func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
 	switch {
 	case o.GetStartDeadline() == nil:
@@ -321,8 +321,9 @@ func CheckStartDeadline(field string, o *progressorv1.JobOptions) error {
 			Message: "must be a positive duration, such as 5m"}
 	case o.GetWorkers() != nil:
 		return &process.InvalidError{
-			Field:   field + "start_deadline",
-			Message: "must not be set together with " + field + "workers: a job for several workers begins at once",
+			Field: field + "start_deadline",
+			Message: "must not be set together with " + field +
+				"workers: a job for several workers has no start deadline",
 		}
 	}
 	return nil

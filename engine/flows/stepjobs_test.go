@@ -50,6 +50,25 @@ func TestStepJobIsLate(t *testing.T) {
 	same(t, runSummary(r)+": "+r.GetFailure().GetReason(), "FAILED: a FAILED: start_deadline")
 }
 
+// TestStepOfAPausedName checks that a step whose job has a paused name waits, also if its node has a
+// slot for it.
+func TestStepOfAPausedName(t *testing.T) {
+	t.Parallel()
+	n := start(t, storagetest.DSN(t))
+	if _, err := n.jobs.PauseName(t.Context(), "ns", "second", "not now"); err != nil {
+		t.Fatal(err)
+	}
+	n.put(t, "ns", `{"type": "jobs", "steps": [{"step_id": "a", "job": {"name": "first"}}, {"step_id": "b", "job": {"name": "second"}}]}`)
+	n.run(t, "ns", "jobs", "r1", "")
+	n.until(t, "ns", "r1", "QUEUED: a SUCCEEDED b PENDING")
+	n.run(t, "ns", "jobs", "r2", "")
+	n.until(t, "ns", "r2", "QUEUED: a SUCCEEDED b PENDING")
+	if _, err := n.jobs.ResumeName(t.Context(), "ns", "second"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, runSummary(n.ended(t, "ns", "r1")), "SUCCEEDED: a SUCCEEDED b SUCCEEDED")
+}
+
 // TestStepJobIsUpdated checks that an option of the job of a step can be changed.
 func TestStepJobIsUpdated(t *testing.T) {
 	t.Parallel()

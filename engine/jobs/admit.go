@@ -222,6 +222,7 @@ func (a *admission) assignKeys(ctx context.Context, namespace string, lines []st
 	var done outcome
 	var next time.Duration
 	_, err = jobs.RunConstraintTx(ctx, a.jobs.store, namespace, func(t *jobs.ConstraintTx) error {
+		t.Paused = a.jobs.engine.PausedJobs(namespace)
 		r, err := a.learn(t)
 		if err != nil {
 			return err
@@ -274,6 +275,9 @@ func (a *admission) keys(t *jobs.ConstraintTx, r *rules, lines []string, all boo
 		if err := r.hold(t); err != nil {
 			return nil, err
 		}
+	}
+	if err := add(t.ReturnPaused()); err != nil {
+		return nil, err
 	}
 	walked, err := t.Keys(a.from[t.Namespace], keysPerTx)
 	if a.from[t.Namespace] = ""; len(walked) == keysPerTx {

@@ -183,6 +183,9 @@ func (q *Jobs) explain(ctx context.Context, p *progressorv1.Process, state *expl
 	if err != nil {
 		return err
 	}
+	if state.Job.Paused, err = q.explainPause(ctx, row); err != nil {
+		return err
+	}
 	state.Job.Unreached = wire.Unreached(row)
 	group := job.GetOptions().GetWorkers()
 	state.Job.WorkerIDs = group.GetWorkerIds()

@@ -283,9 +283,16 @@ func (q *Jobs) Get(ctx context.Context, key process.Key, wait time.Duration) (*p
 		return nil, err
 	}
 	job, err := wire.Job(row)
-	if err == nil && waitsForKey(row) {
+	if err != nil {
+		return job, err
+	}
+	paused := q.engine.IsJobPaused(key.Namespace, row.Name) && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE
+	switch {
+	case paused && row.Place == "schedule" && row.WaitsFor != string(process.WaitsForOperator):
+		job.BlockedOn = "job name: paused"
+	case waitsForKey(row):
 		job.BlockedOn, err = q.blockedOn(ctx, row)
-	} else if err == nil && job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE && job.GetBlockedOn() == "" && q.engine.IsPaused(key.Namespace) {
+	case job.GetState() == progressorv1.JobState_JOB_STATE_AVAILABLE && job.GetBlockedOn() == "" && q.engine.IsPaused(key.Namespace):
 		job.BlockedOn = "namespace: paused"
 	}
 	return job, err

@@ -243,7 +243,7 @@ func TestInvalidStartDeadline(t *testing.T) {
 	}{
 		{within(0), "options.start_deadline: must be a positive duration, such as 5m"},
 		{within(-time.Second), "options.start_deadline: must be a positive duration, such as 5m"},
-		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers begins at once"},
+		{group, "options.start_deadline: must not be set together with options.workers: a job for several workers has no start deadline"},
 	} {
 		_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: "pull", Name: "work", Options: c.options})
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Error() != c.want {

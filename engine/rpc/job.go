@@ -172,6 +172,39 @@ func (s *jobService) GetQueueStats(
 	return s.jobs.Stats(ctx, r.GetNamespace())
 }
 
+// PauseJobs pauses the jobs of one name.
+func (s *jobService) PauseJobs(
+	ctx context.Context, r *progressorv1.PauseJobsRequest,
+) (*progressorv1.PauseJobsResponse, error) {
+	paused, err := s.jobs.PauseName(ctx, r.GetNamespace(), r.GetName(), r.GetReason(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.PauseJobsResponse{Paused: paused}, nil
+}
+
+// ResumeJobs resumes the jobs of one name.
+func (s *jobService) ResumeJobs(
+	ctx context.Context, r *progressorv1.ResumeJobsRequest,
+) (*progressorv1.ResumeJobsResponse, error) {
+	was, err := s.jobs.ResumeName(ctx, r.GetNamespace(), r.GetName(), actorOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ResumeJobsResponse{WasPaused: was}, nil
+}
+
+// ListPausedJobs returns the paused job names of a namespace.
+func (s *jobService) ListPausedJobs(
+	ctx context.Context, r *progressorv1.ListPausedJobsRequest,
+) (*progressorv1.ListPausedJobsResponse, error) {
+	list, err := s.jobs.ListPausedNames(ctx, r.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	return &progressorv1.ListPausedJobsResponse{Paused: list}, nil
+}
+
 // RetryJob runs a job again that has ended, or makes the next attempt of a job in backoff now.
 func (s *jobService) RetryJob(
 	ctx context.Context, r *progressorv1.RetryJobRequest,

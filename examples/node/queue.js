@@ -235,6 +235,11 @@ async function tryEvents() {
   enough.abort();
   assert.deepEqual(seen, ["available", "running", "succeeded"]);
   await jobs.removeJob(job("add-2"));
+
+  await jobs.pauseJobs({ namespace, name: "add", reason: "maintenance" });
+  const { paused } = await jobs.listPausedJobs({ namespace });
+  assert.deepEqual(paused.map((one) => [one.name, one.reason]), [["add", "maintenance"]]);
+  assert.ok((await jobs.resumeJobs({ namespace, name: "add" })).wasPaused);
   await refused(Code.NotFound, jobs.getJob(job("add-2")));
 }
 

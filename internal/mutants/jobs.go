@@ -89,8 +89,8 @@ var jobMutants = []mutant{
 		name: "late-job-leased", breaks: "no claim takes a job after its start deadline",
 		file: "storage/internal/dbsqlc/poll.sql.go",
 		old: "          AND (s.start_deadline > statement_timestamp()) IS NOT FALSE\n" +
-			"          AND p.status = CASE",
-		planted:  "          AND p.status = CASE",
+			"          AND (NOT target.pauses",
+		planted:  "          AND (NOT target.pauses",
 		packages: "./storage", run: "TestClaimsSkipLateJobs",
 	},
 	{
@@ -104,6 +104,29 @@ var jobMutants = []mutant{
 		file: "storage/internal/dbsqlc/retry_tasks.sql.go", old: "r.attempt = 1 AND NOT item.counted",
 		planted:  "r.attempt = 1",
 		packages: "./storage", run: "TestEndLateJobs",
+	},
+	{
+		name: "paused-name-leased", breaks: "a poll for all names gets no job of a paused name",
+		file: "engine/leases.go", old: "Pauses: job == \"\" && e.hasPausedNames(name)",
+		planted:  "Pauses: job != \"\" && e.hasPausedNames(name)",
+		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
+	},
+	{
+		name: "resumed-name-unheard", breaks: "polls that wait are woken when a job name is resumed",
+		file: "engine/job_pauses.go", old: "		e.pulls.wakeNamespaces(changed)\n", planted: "",
+		packages: "./engine/jobs", run: "TestResumedNameWakesPolls",
+	},
+	{
+		name: "paused-name-keeps-keys", breaks: "jobs of a paused name leave their keys to others",
+		file: "engine/jobs/admit.go", old: "if err := add(t.ReturnPaused()); err != nil {",
+		planted:  "if err := add(nil, nil); err != nil {",
+		packages: "./engine/jobs", run: "TestPausedNameLeavesKeys",
+	},
+	{
+		name: "paused-step-begins", breaks: "the node that has ended a step does not begin the next of a paused name",
+		file: "engine/attempt.go", old: "&& !ns.pulled() && !e.hasPausedNames(ns.name)",
+		planted:  "&& !ns.pulled()",
+		packages: "./engine/flows", run: "TestStepOfAPausedName",
 	},
 	{
 		name: "retry-after-ignored", breaks: "a failure's retry_after replaces the backoff",

@@ -133,6 +133,8 @@ type ConstraintTx struct {
 	// Next is the time until Due or DueBuckets have results, from the beginning of the transaction.
 	// It is negative if time alone brings none.
 	Next time.Duration
+	// Paused has the paused job names, whose jobs get no keys. The caller sets it.
+	Paused []string
 
 	ctx context.Context
 	db  storage.DB
@@ -282,7 +284,7 @@ func (t *ConstraintTx) Front(f Front) ([]QueuedJob, error) {
 			keys[n] = storage.Constrained{Keys: map[string]string{name: key}}.JSON()
 		}
 	}
-	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit})
+	rows, err := t.q.TakeLines(t.ctx, t.db, dbsqlc.TakeLinesParams{Namespace: t.Namespace, Version: t.Version, Lines: f.Lines, Rooms: f.Rooms, Keys: keys, Lim: f.Limit, PausedNames: t.paused()})
 	all := make([]QueuedJob, len(rows))
 	for n := range rows {
 		r := &rows[n]
@@ -399,7 +401,8 @@ type HeldKeys struct{ processID, line string }
 // Tidy frees keys of jobs that no longer exist, starting after a key. It returns the freed keys and
 // where to continue. It deletes full buckets, and reservations without effect.
 func (t *ConstraintTx) Tidy(after HeldKeys) (freed []string, next HeldKeys, err error) {
-	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace), t.q.ForgetReservations(t.ctx, t.db, t.Namespace)); err != nil {
+	unreserve := dbsqlc.ForgetReservationsParams{Namespace: t.Namespace, PausedNames: t.paused()}
+	if err := errors.Join(t.q.ForgetBuckets(t.ctx, t.db, t.Namespace), t.q.ForgetReservations(t.ctx, t.db, unreserve)); err != nil {
 		return nil, after, err
 	}
 	row, err := t.q.SweepHolds(t.ctx, t.db, dbsqlc.SweepHoldsParams{Namespace: t.Namespace, AfterProcess: after.processID, AfterLine: after.line, Lim: sweptKeys})

@@ -1173,6 +1173,372 @@ func (x *GetQueueStatsResponse) GetNames() []*JobNameStats {
 	return nil
 }
 
+type PauseJobsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Namespace string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the jobs. There need not be any.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseJobsRequest) Reset() {
+	*x = PauseJobsRequest{}
+	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseJobsRequest) ProtoMessage() {}
+
+func (x *PauseJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseJobsRequest.ProtoReflect.Descriptor instead.
+func (*PauseJobsRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PauseJobsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseJobsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paused        *PausedJobs            `protobuf:"bytes,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseJobsResponse) Reset() {
+	*x = PauseJobsResponse{}
+	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseJobsResponse) ProtoMessage() {}
+
+func (x *PauseJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseJobsResponse.ProtoReflect.Descriptor instead.
+func (*PauseJobsResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PauseJobsResponse) GetPaused() *PausedJobs {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+// PausedJobs is a job name that is paused.
+type PausedJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                           // at most 1 KiB
+	Actor         string                 `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`                             // who paused it last; empty if unknown
+	PausedTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=paused_time,json=pausedTime,proto3" json:"paused_time,omitempty"` // since when
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PausedJobs) Reset() {
+	*x = PausedJobs{}
+	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PausedJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PausedJobs) ProtoMessage() {}
+
+func (x *PausedJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PausedJobs.ProtoReflect.Descriptor instead.
+func (*PausedJobs) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PausedJobs) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PausedJobs) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PausedJobs) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PausedJobs) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *PausedJobs) GetPausedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedTime
+	}
+	return nil
+}
+
+type ResumeJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeJobsRequest) Reset() {
+	*x = ResumeJobsRequest{}
+	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeJobsRequest) ProtoMessage() {}
+
+func (x *ResumeJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeJobsRequest.ProtoReflect.Descriptor instead.
+func (*ResumeJobsRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ResumeJobsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ResumeJobsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ResumeJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WasPaused     bool                   `protobuf:"varint,1,opt,name=was_paused,json=wasPaused,proto3" json:"was_paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeJobsResponse) Reset() {
+	*x = ResumeJobsResponse{}
+	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeJobsResponse) ProtoMessage() {}
+
+func (x *ResumeJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeJobsResponse.ProtoReflect.Descriptor instead.
+func (*ResumeJobsResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ResumeJobsResponse) GetWasPaused() bool {
+	if x != nil {
+		return x.WasPaused
+	}
+	return false
+}
+
+type ListPausedJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPausedJobsRequest) Reset() {
+	*x = ListPausedJobsRequest{}
+	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPausedJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPausedJobsRequest) ProtoMessage() {}
+
+func (x *ListPausedJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPausedJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListPausedJobsRequest) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListPausedJobsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+type ListPausedJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paused        []*PausedJobs          `protobuf:"bytes,1,rep,name=paused,proto3" json:"paused,omitempty"` // at most 100, by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPausedJobsResponse) Reset() {
+	*x = ListPausedJobsResponse{}
+	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPausedJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPausedJobsResponse) ProtoMessage() {}
+
+func (x *ListPausedJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPausedJobsResponse.ProtoReflect.Descriptor instead.
+func (*ListPausedJobsResponse) Descriptor() ([]byte, []int) {
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListPausedJobsResponse) GetPaused() []*PausedJobs {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
 type JobNameStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1183,7 +1549,7 @@ type JobNameStats struct {
 
 func (x *JobNameStats) Reset() {
 	*x = JobNameStats{}
-	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	mi := &file_progressor_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1561,7 @@ func (x *JobNameStats) String() string {
 func (*JobNameStats) ProtoMessage() {}
 
 func (x *JobNameStats) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[20]
+	mi := &file_progressor_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1574,7 @@ func (x *JobNameStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobNameStats.ProtoReflect.Descriptor instead.
 func (*JobNameStats) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JobNameStats) GetName() string {
@@ -1245,7 +1611,7 @@ type Constraint struct {
 
 func (x *Constraint) Reset() {
 	*x = Constraint{}
-	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	mi := &file_progressor_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1623,7 @@ func (x *Constraint) String() string {
 func (*Constraint) ProtoMessage() {}
 
 func (x *Constraint) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[21]
+	mi := &file_progressor_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1636,7 @@ func (x *Constraint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraint.ProtoReflect.Descriptor instead.
 func (*Constraint) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Constraint) GetNamespace() string {
@@ -1326,7 +1692,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	mi := &file_progressor_v1_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1704,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[22]
+	mi := &file_progressor_v1_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1717,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RateLimit) GetCount() int32 {
@@ -1384,7 +1750,7 @@ type PutConstraintRequest struct {
 
 func (x *PutConstraintRequest) Reset() {
 	*x = PutConstraintRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	mi := &file_progressor_v1_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1762,7 @@ func (x *PutConstraintRequest) String() string {
 func (*PutConstraintRequest) ProtoMessage() {}
 
 func (x *PutConstraintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[23]
+	mi := &file_progressor_v1_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1775,7 @@ func (x *PutConstraintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutConstraintRequest.ProtoReflect.Descriptor instead.
 func (*PutConstraintRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutConstraintRequest) GetConstraint() *Constraint {
@@ -1428,7 +1794,7 @@ type PutConstraintResponse struct {
 
 func (x *PutConstraintResponse) Reset() {
 	*x = PutConstraintResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	mi := &file_progressor_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1806,7 @@ func (x *PutConstraintResponse) String() string {
 func (*PutConstraintResponse) ProtoMessage() {}
 
 func (x *PutConstraintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[24]
+	mi := &file_progressor_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1819,7 @@ func (x *PutConstraintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutConstraintResponse.ProtoReflect.Descriptor instead.
 func (*PutConstraintResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutConstraintResponse) GetConstraint() *Constraint {
@@ -1472,7 +1838,7 @@ type ListConstraintsRequest struct {
 
 func (x *ListConstraintsRequest) Reset() {
 	*x = ListConstraintsRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	mi := &file_progressor_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1850,7 @@ func (x *ListConstraintsRequest) String() string {
 func (*ListConstraintsRequest) ProtoMessage() {}
 
 func (x *ListConstraintsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[25]
+	mi := &file_progressor_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1863,7 @@ func (x *ListConstraintsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConstraintsRequest.ProtoReflect.Descriptor instead.
 func (*ListConstraintsRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{25}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListConstraintsRequest) GetNamespace() string {
@@ -1516,7 +1882,7 @@ type ListConstraintsResponse struct {
 
 func (x *ListConstraintsResponse) Reset() {
 	*x = ListConstraintsResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	mi := &file_progressor_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1894,7 @@ func (x *ListConstraintsResponse) String() string {
 func (*ListConstraintsResponse) ProtoMessage() {}
 
 func (x *ListConstraintsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[26]
+	mi := &file_progressor_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1907,7 @@ func (x *ListConstraintsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConstraintsResponse.ProtoReflect.Descriptor instead.
 func (*ListConstraintsResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{26}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListConstraintsResponse) GetConstraints() []*ConstraintState {
@@ -1565,7 +1931,7 @@ type ConstraintState struct {
 
 func (x *ConstraintState) Reset() {
 	*x = ConstraintState{}
-	mi := &file_progressor_v1_job_proto_msgTypes[27]
+	mi := &file_progressor_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +1943,7 @@ func (x *ConstraintState) String() string {
 func (*ConstraintState) ProtoMessage() {}
 
 func (x *ConstraintState) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[27]
+	mi := &file_progressor_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +1956,7 @@ func (x *ConstraintState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConstraintState.ProtoReflect.Descriptor instead.
 func (*ConstraintState) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{27}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ConstraintState) GetConstraint() *Constraint {
@@ -1638,7 +2004,7 @@ type DeleteConstraintRequest struct {
 
 func (x *DeleteConstraintRequest) Reset() {
 	*x = DeleteConstraintRequest{}
-	mi := &file_progressor_v1_job_proto_msgTypes[28]
+	mi := &file_progressor_v1_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2016,7 @@ func (x *DeleteConstraintRequest) String() string {
 func (*DeleteConstraintRequest) ProtoMessage() {}
 
 func (x *DeleteConstraintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[28]
+	mi := &file_progressor_v1_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2029,7 @@ func (x *DeleteConstraintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConstraintRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConstraintRequest) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{28}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteConstraintRequest) GetNamespace() string {
@@ -1688,7 +2054,7 @@ type DeleteConstraintResponse struct {
 
 func (x *DeleteConstraintResponse) Reset() {
 	*x = DeleteConstraintResponse{}
-	mi := &file_progressor_v1_job_proto_msgTypes[29]
+	mi := &file_progressor_v1_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2066,7 @@ func (x *DeleteConstraintResponse) String() string {
 func (*DeleteConstraintResponse) ProtoMessage() {}
 
 func (x *DeleteConstraintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_progressor_v1_job_proto_msgTypes[29]
+	mi := &file_progressor_v1_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2079,7 @@ func (x *DeleteConstraintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConstraintResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConstraintResponse) Descriptor() ([]byte, []int) {
-	return file_progressor_v1_job_proto_rawDescGZIP(), []int{29}
+	return file_progressor_v1_job_proto_rawDescGZIP(), []int{36}
 }
 
 var File_progressor_v1_job_proto protoreflect.FileDescriptor
@@ -1808,7 +2174,33 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\x05names\x18\x03 \x03(\v2\x1b.progressor.v1.JobNameStatsR\x05names\x1a?\n" +
 	"\x11CountByStateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x90\x01\n" +
+	"\x10PauseJobsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06reason\"F\n" +
+	"\x11PauseJobsResponse\x121\n" +
+	"\x06paused\x18\x01 \x01(\v2\x19.progressor.v1.PausedJobsR\x06paused\"\xa9\x01\n" +
+	"\n" +
+	"PausedJobs\x12\x1c\n" +
+	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12;\n" +
+	"\vpaused_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"pausedTime\"o\n" +
+	"\x11ResumeJobsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
+	"\x04name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"3\n" +
+	"\x12ResumeJobsResponse\x12\x1d\n" +
+	"\n" +
+	"was_paused\x18\x01 \x01(\bR\twasPaused\"S\n" +
+	"\x15ListPausedJobsRequest\x12:\n" +
+	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\"K\n" +
+	"\x16ListPausedJobsResponse\x121\n" +
+	"\x06paused\x18\x01 \x03(\v2\x19.progressor.v1.PausedJobsR\x06paused\"\xb8\x01\n" +
 	"\fJobNameStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12S\n" +
 	"\x0ecount_by_state\x18\x02 \x03(\v2-.progressor.v1.JobNameStats.CountByStateEntryR\fcountByState\x1a?\n" +
@@ -1854,7 +2246,8 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\tnamespace\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x012\x12^[a-zA-Z0-9._/-]+$R\tnamespace\x12\x1e\n" +
 	"\x04name\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\x80\x02R\x04name\"\x1a\n" +
-	"\x18DeleteConstraintResponse2\xd5\b\n" +
+	"\x18DeleteConstraintResponse2\xd7\n" +
+	"\n" +
 	"\n" +
 	"JobService\x12H\n" +
 	"\aEnqueue\x12\x1d.progressor.v1.EnqueueRequest\x1a\x1e.progressor.v1.EnqueueResponse\x12W\n" +
@@ -1866,7 +2259,11 @@ const file_progressor_v1_job_proto_rawDesc = "" +
 	"\tCancelJob\x12\x1f.progressor.v1.CancelJobRequest\x1a .progressor.v1.CancelJobResponse\x12K\n" +
 	"\bRetryJob\x12\x1e.progressor.v1.RetryJobRequest\x1a\x1f.progressor.v1.RetryJobResponse\x12N\n" +
 	"\tRemoveJob\x12\x1f.progressor.v1.RemoveJobRequest\x1a .progressor.v1.RemoveJobResponse\x12Z\n" +
-	"\rGetQueueStats\x12#.progressor.v1.GetQueueStatsRequest\x1a$.progressor.v1.GetQueueStatsResponse\x12Z\n" +
+	"\rGetQueueStats\x12#.progressor.v1.GetQueueStatsRequest\x1a$.progressor.v1.GetQueueStatsResponse\x12N\n" +
+	"\tPauseJobs\x12\x1f.progressor.v1.PauseJobsRequest\x1a .progressor.v1.PauseJobsResponse\x12Q\n" +
+	"\n" +
+	"ResumeJobs\x12 .progressor.v1.ResumeJobsRequest\x1a!.progressor.v1.ResumeJobsResponse\x12]\n" +
+	"\x0eListPausedJobs\x12$.progressor.v1.ListPausedJobsRequest\x1a%.progressor.v1.ListPausedJobsResponse\x12Z\n" +
 	"\rPutConstraint\x12#.progressor.v1.PutConstraintRequest\x1a$.progressor.v1.PutConstraintResponse\x12`\n" +
 	"\x0fListConstraints\x12%.progressor.v1.ListConstraintsRequest\x1a&.progressor.v1.ListConstraintsResponse\x12c\n" +
 	"\x10DeleteConstraint\x12&.progressor.v1.DeleteConstraintRequest\x1a'.progressor.v1.DeleteConstraintResponseB\xbc\x01\n" +
@@ -1884,7 +2281,7 @@ func file_progressor_v1_job_proto_rawDescGZIP() []byte {
 	return file_progressor_v1_job_proto_rawDescData
 }
 
-var file_progressor_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_progressor_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_progressor_v1_job_proto_goTypes = []any{
 	(*EnqueueRequest)(nil),           // 0: progressor.v1.EnqueueRequest
 	(*EnqueueResponse)(nil),          // 1: progressor.v1.EnqueueResponse
@@ -1906,90 +2303,106 @@ var file_progressor_v1_job_proto_goTypes = []any{
 	(*RemoveJobResponse)(nil),        // 17: progressor.v1.RemoveJobResponse
 	(*GetQueueStatsRequest)(nil),     // 18: progressor.v1.GetQueueStatsRequest
 	(*GetQueueStatsResponse)(nil),    // 19: progressor.v1.GetQueueStatsResponse
-	(*JobNameStats)(nil),             // 20: progressor.v1.JobNameStats
-	(*Constraint)(nil),               // 21: progressor.v1.Constraint
-	(*RateLimit)(nil),                // 22: progressor.v1.RateLimit
-	(*PutConstraintRequest)(nil),     // 23: progressor.v1.PutConstraintRequest
-	(*PutConstraintResponse)(nil),    // 24: progressor.v1.PutConstraintResponse
-	(*ListConstraintsRequest)(nil),   // 25: progressor.v1.ListConstraintsRequest
-	(*ListConstraintsResponse)(nil),  // 26: progressor.v1.ListConstraintsResponse
-	(*ConstraintState)(nil),          // 27: progressor.v1.ConstraintState
-	(*DeleteConstraintRequest)(nil),  // 28: progressor.v1.DeleteConstraintRequest
-	(*DeleteConstraintResponse)(nil), // 29: progressor.v1.DeleteConstraintResponse
-	nil,                              // 30: progressor.v1.GetQueueStatsResponse.CountByStateEntry
-	nil,                              // 31: progressor.v1.JobNameStats.CountByStateEntry
-	(*structpb.Value)(nil),           // 32: google.protobuf.Value
-	(*JobOptions)(nil),               // 33: progressor.v1.JobOptions
-	(*durationpb.Duration)(nil),      // 34: google.protobuf.Duration
-	(*Job)(nil),                      // 35: progressor.v1.Job
-	(JobState)(0),                    // 36: progressor.v1.JobState
-	(*Failure)(nil),                  // 37: progressor.v1.Failure
-	(*timestamppb.Timestamp)(nil),    // 38: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),    // 39: google.protobuf.FieldMask
+	(*PauseJobsRequest)(nil),         // 20: progressor.v1.PauseJobsRequest
+	(*PauseJobsResponse)(nil),        // 21: progressor.v1.PauseJobsResponse
+	(*PausedJobs)(nil),               // 22: progressor.v1.PausedJobs
+	(*ResumeJobsRequest)(nil),        // 23: progressor.v1.ResumeJobsRequest
+	(*ResumeJobsResponse)(nil),       // 24: progressor.v1.ResumeJobsResponse
+	(*ListPausedJobsRequest)(nil),    // 25: progressor.v1.ListPausedJobsRequest
+	(*ListPausedJobsResponse)(nil),   // 26: progressor.v1.ListPausedJobsResponse
+	(*JobNameStats)(nil),             // 27: progressor.v1.JobNameStats
+	(*Constraint)(nil),               // 28: progressor.v1.Constraint
+	(*RateLimit)(nil),                // 29: progressor.v1.RateLimit
+	(*PutConstraintRequest)(nil),     // 30: progressor.v1.PutConstraintRequest
+	(*PutConstraintResponse)(nil),    // 31: progressor.v1.PutConstraintResponse
+	(*ListConstraintsRequest)(nil),   // 32: progressor.v1.ListConstraintsRequest
+	(*ListConstraintsResponse)(nil),  // 33: progressor.v1.ListConstraintsResponse
+	(*ConstraintState)(nil),          // 34: progressor.v1.ConstraintState
+	(*DeleteConstraintRequest)(nil),  // 35: progressor.v1.DeleteConstraintRequest
+	(*DeleteConstraintResponse)(nil), // 36: progressor.v1.DeleteConstraintResponse
+	nil,                              // 37: progressor.v1.GetQueueStatsResponse.CountByStateEntry
+	nil,                              // 38: progressor.v1.JobNameStats.CountByStateEntry
+	(*structpb.Value)(nil),           // 39: google.protobuf.Value
+	(*JobOptions)(nil),               // 40: progressor.v1.JobOptions
+	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
+	(*Job)(nil),                      // 42: progressor.v1.Job
+	(JobState)(0),                    // 43: progressor.v1.JobState
+	(*Failure)(nil),                  // 44: progressor.v1.Failure
+	(*timestamppb.Timestamp)(nil),    // 45: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 46: google.protobuf.FieldMask
 }
 var file_progressor_v1_job_proto_depIdxs = []int32{
-	32, // 0: progressor.v1.EnqueueRequest.args:type_name -> google.protobuf.Value
-	33, // 1: progressor.v1.EnqueueRequest.options:type_name -> progressor.v1.JobOptions
-	34, // 2: progressor.v1.EnqueueRequest.delay:type_name -> google.protobuf.Duration
-	35, // 3: progressor.v1.EnqueueResponse.job:type_name -> progressor.v1.Job
+	39, // 0: progressor.v1.EnqueueRequest.args:type_name -> google.protobuf.Value
+	40, // 1: progressor.v1.EnqueueRequest.options:type_name -> progressor.v1.JobOptions
+	41, // 2: progressor.v1.EnqueueRequest.delay:type_name -> google.protobuf.Duration
+	42, // 3: progressor.v1.EnqueueResponse.job:type_name -> progressor.v1.Job
 	0,  // 4: progressor.v1.EnqueueBatchRequest.jobs:type_name -> progressor.v1.EnqueueRequest
 	1,  // 5: progressor.v1.EnqueueBatchResponse.jobs:type_name -> progressor.v1.EnqueueResponse
-	34, // 6: progressor.v1.GetJobRequest.await_end:type_name -> google.protobuf.Duration
-	35, // 7: progressor.v1.GetJobResponse.job:type_name -> progressor.v1.Job
-	35, // 8: progressor.v1.ListJobsResponse.jobs:type_name -> progressor.v1.Job
-	34, // 9: progressor.v1.FetchResultRequest.await_end:type_name -> google.protobuf.Duration
-	36, // 10: progressor.v1.FetchResultResponse.state:type_name -> progressor.v1.JobState
-	32, // 11: progressor.v1.FetchResultResponse.result:type_name -> google.protobuf.Value
-	37, // 12: progressor.v1.FetchResultResponse.failure:type_name -> progressor.v1.Failure
-	38, // 13: progressor.v1.FetchResultResponse.finished_time:type_name -> google.protobuf.Timestamp
-	33, // 14: progressor.v1.UpdateJobRequest.options:type_name -> progressor.v1.JobOptions
-	39, // 15: progressor.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
-	32, // 16: progressor.v1.UpdateJobRequest.args:type_name -> google.protobuf.Value
-	35, // 17: progressor.v1.UpdateJobResponse.job:type_name -> progressor.v1.Job
-	35, // 18: progressor.v1.CancelJobResponse.job:type_name -> progressor.v1.Job
-	35, // 19: progressor.v1.RetryJobResponse.job:type_name -> progressor.v1.Job
-	30, // 20: progressor.v1.GetQueueStatsResponse.count_by_state:type_name -> progressor.v1.GetQueueStatsResponse.CountByStateEntry
-	34, // 21: progressor.v1.GetQueueStatsResponse.oldest_available_age:type_name -> google.protobuf.Duration
-	20, // 22: progressor.v1.GetQueueStatsResponse.names:type_name -> progressor.v1.JobNameStats
-	31, // 23: progressor.v1.JobNameStats.count_by_state:type_name -> progressor.v1.JobNameStats.CountByStateEntry
-	22, // 24: progressor.v1.Constraint.rate:type_name -> progressor.v1.RateLimit
-	34, // 25: progressor.v1.RateLimit.per:type_name -> google.protobuf.Duration
-	21, // 26: progressor.v1.PutConstraintRequest.constraint:type_name -> progressor.v1.Constraint
-	21, // 27: progressor.v1.PutConstraintResponse.constraint:type_name -> progressor.v1.Constraint
-	27, // 28: progressor.v1.ListConstraintsResponse.constraints:type_name -> progressor.v1.ConstraintState
-	21, // 29: progressor.v1.ConstraintState.constraint:type_name -> progressor.v1.Constraint
-	38, // 30: progressor.v1.ConstraintState.next_free_time:type_name -> google.protobuf.Timestamp
-	0,  // 31: progressor.v1.JobService.Enqueue:input_type -> progressor.v1.EnqueueRequest
-	2,  // 32: progressor.v1.JobService.EnqueueBatch:input_type -> progressor.v1.EnqueueBatchRequest
-	4,  // 33: progressor.v1.JobService.GetJob:input_type -> progressor.v1.GetJobRequest
-	6,  // 34: progressor.v1.JobService.ListJobs:input_type -> progressor.v1.ListJobsRequest
-	8,  // 35: progressor.v1.JobService.FetchResult:input_type -> progressor.v1.FetchResultRequest
-	10, // 36: progressor.v1.JobService.UpdateJob:input_type -> progressor.v1.UpdateJobRequest
-	12, // 37: progressor.v1.JobService.CancelJob:input_type -> progressor.v1.CancelJobRequest
-	14, // 38: progressor.v1.JobService.RetryJob:input_type -> progressor.v1.RetryJobRequest
-	16, // 39: progressor.v1.JobService.RemoveJob:input_type -> progressor.v1.RemoveJobRequest
-	18, // 40: progressor.v1.JobService.GetQueueStats:input_type -> progressor.v1.GetQueueStatsRequest
-	23, // 41: progressor.v1.JobService.PutConstraint:input_type -> progressor.v1.PutConstraintRequest
-	25, // 42: progressor.v1.JobService.ListConstraints:input_type -> progressor.v1.ListConstraintsRequest
-	28, // 43: progressor.v1.JobService.DeleteConstraint:input_type -> progressor.v1.DeleteConstraintRequest
-	1,  // 44: progressor.v1.JobService.Enqueue:output_type -> progressor.v1.EnqueueResponse
-	3,  // 45: progressor.v1.JobService.EnqueueBatch:output_type -> progressor.v1.EnqueueBatchResponse
-	5,  // 46: progressor.v1.JobService.GetJob:output_type -> progressor.v1.GetJobResponse
-	7,  // 47: progressor.v1.JobService.ListJobs:output_type -> progressor.v1.ListJobsResponse
-	9,  // 48: progressor.v1.JobService.FetchResult:output_type -> progressor.v1.FetchResultResponse
-	11, // 49: progressor.v1.JobService.UpdateJob:output_type -> progressor.v1.UpdateJobResponse
-	13, // 50: progressor.v1.JobService.CancelJob:output_type -> progressor.v1.CancelJobResponse
-	15, // 51: progressor.v1.JobService.RetryJob:output_type -> progressor.v1.RetryJobResponse
-	17, // 52: progressor.v1.JobService.RemoveJob:output_type -> progressor.v1.RemoveJobResponse
-	19, // 53: progressor.v1.JobService.GetQueueStats:output_type -> progressor.v1.GetQueueStatsResponse
-	24, // 54: progressor.v1.JobService.PutConstraint:output_type -> progressor.v1.PutConstraintResponse
-	26, // 55: progressor.v1.JobService.ListConstraints:output_type -> progressor.v1.ListConstraintsResponse
-	29, // 56: progressor.v1.JobService.DeleteConstraint:output_type -> progressor.v1.DeleteConstraintResponse
-	44, // [44:57] is the sub-list for method output_type
-	31, // [31:44] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	41, // 6: progressor.v1.GetJobRequest.await_end:type_name -> google.protobuf.Duration
+	42, // 7: progressor.v1.GetJobResponse.job:type_name -> progressor.v1.Job
+	42, // 8: progressor.v1.ListJobsResponse.jobs:type_name -> progressor.v1.Job
+	41, // 9: progressor.v1.FetchResultRequest.await_end:type_name -> google.protobuf.Duration
+	43, // 10: progressor.v1.FetchResultResponse.state:type_name -> progressor.v1.JobState
+	39, // 11: progressor.v1.FetchResultResponse.result:type_name -> google.protobuf.Value
+	44, // 12: progressor.v1.FetchResultResponse.failure:type_name -> progressor.v1.Failure
+	45, // 13: progressor.v1.FetchResultResponse.finished_time:type_name -> google.protobuf.Timestamp
+	40, // 14: progressor.v1.UpdateJobRequest.options:type_name -> progressor.v1.JobOptions
+	46, // 15: progressor.v1.UpdateJobRequest.update_mask:type_name -> google.protobuf.FieldMask
+	39, // 16: progressor.v1.UpdateJobRequest.args:type_name -> google.protobuf.Value
+	42, // 17: progressor.v1.UpdateJobResponse.job:type_name -> progressor.v1.Job
+	42, // 18: progressor.v1.CancelJobResponse.job:type_name -> progressor.v1.Job
+	42, // 19: progressor.v1.RetryJobResponse.job:type_name -> progressor.v1.Job
+	37, // 20: progressor.v1.GetQueueStatsResponse.count_by_state:type_name -> progressor.v1.GetQueueStatsResponse.CountByStateEntry
+	41, // 21: progressor.v1.GetQueueStatsResponse.oldest_available_age:type_name -> google.protobuf.Duration
+	27, // 22: progressor.v1.GetQueueStatsResponse.names:type_name -> progressor.v1.JobNameStats
+	22, // 23: progressor.v1.PauseJobsResponse.paused:type_name -> progressor.v1.PausedJobs
+	45, // 24: progressor.v1.PausedJobs.paused_time:type_name -> google.protobuf.Timestamp
+	22, // 25: progressor.v1.ListPausedJobsResponse.paused:type_name -> progressor.v1.PausedJobs
+	38, // 26: progressor.v1.JobNameStats.count_by_state:type_name -> progressor.v1.JobNameStats.CountByStateEntry
+	29, // 27: progressor.v1.Constraint.rate:type_name -> progressor.v1.RateLimit
+	41, // 28: progressor.v1.RateLimit.per:type_name -> google.protobuf.Duration
+	28, // 29: progressor.v1.PutConstraintRequest.constraint:type_name -> progressor.v1.Constraint
+	28, // 30: progressor.v1.PutConstraintResponse.constraint:type_name -> progressor.v1.Constraint
+	34, // 31: progressor.v1.ListConstraintsResponse.constraints:type_name -> progressor.v1.ConstraintState
+	28, // 32: progressor.v1.ConstraintState.constraint:type_name -> progressor.v1.Constraint
+	45, // 33: progressor.v1.ConstraintState.next_free_time:type_name -> google.protobuf.Timestamp
+	0,  // 34: progressor.v1.JobService.Enqueue:input_type -> progressor.v1.EnqueueRequest
+	2,  // 35: progressor.v1.JobService.EnqueueBatch:input_type -> progressor.v1.EnqueueBatchRequest
+	4,  // 36: progressor.v1.JobService.GetJob:input_type -> progressor.v1.GetJobRequest
+	6,  // 37: progressor.v1.JobService.ListJobs:input_type -> progressor.v1.ListJobsRequest
+	8,  // 38: progressor.v1.JobService.FetchResult:input_type -> progressor.v1.FetchResultRequest
+	10, // 39: progressor.v1.JobService.UpdateJob:input_type -> progressor.v1.UpdateJobRequest
+	12, // 40: progressor.v1.JobService.CancelJob:input_type -> progressor.v1.CancelJobRequest
+	14, // 41: progressor.v1.JobService.RetryJob:input_type -> progressor.v1.RetryJobRequest
+	16, // 42: progressor.v1.JobService.RemoveJob:input_type -> progressor.v1.RemoveJobRequest
+	18, // 43: progressor.v1.JobService.GetQueueStats:input_type -> progressor.v1.GetQueueStatsRequest
+	20, // 44: progressor.v1.JobService.PauseJobs:input_type -> progressor.v1.PauseJobsRequest
+	23, // 45: progressor.v1.JobService.ResumeJobs:input_type -> progressor.v1.ResumeJobsRequest
+	25, // 46: progressor.v1.JobService.ListPausedJobs:input_type -> progressor.v1.ListPausedJobsRequest
+	30, // 47: progressor.v1.JobService.PutConstraint:input_type -> progressor.v1.PutConstraintRequest
+	32, // 48: progressor.v1.JobService.ListConstraints:input_type -> progressor.v1.ListConstraintsRequest
+	35, // 49: progressor.v1.JobService.DeleteConstraint:input_type -> progressor.v1.DeleteConstraintRequest
+	1,  // 50: progressor.v1.JobService.Enqueue:output_type -> progressor.v1.EnqueueResponse
+	3,  // 51: progressor.v1.JobService.EnqueueBatch:output_type -> progressor.v1.EnqueueBatchResponse
+	5,  // 52: progressor.v1.JobService.GetJob:output_type -> progressor.v1.GetJobResponse
+	7,  // 53: progressor.v1.JobService.ListJobs:output_type -> progressor.v1.ListJobsResponse
+	9,  // 54: progressor.v1.JobService.FetchResult:output_type -> progressor.v1.FetchResultResponse
+	11, // 55: progressor.v1.JobService.UpdateJob:output_type -> progressor.v1.UpdateJobResponse
+	13, // 56: progressor.v1.JobService.CancelJob:output_type -> progressor.v1.CancelJobResponse
+	15, // 57: progressor.v1.JobService.RetryJob:output_type -> progressor.v1.RetryJobResponse
+	17, // 58: progressor.v1.JobService.RemoveJob:output_type -> progressor.v1.RemoveJobResponse
+	19, // 59: progressor.v1.JobService.GetQueueStats:output_type -> progressor.v1.GetQueueStatsResponse
+	21, // 60: progressor.v1.JobService.PauseJobs:output_type -> progressor.v1.PauseJobsResponse
+	24, // 61: progressor.v1.JobService.ResumeJobs:output_type -> progressor.v1.ResumeJobsResponse
+	26, // 62: progressor.v1.JobService.ListPausedJobs:output_type -> progressor.v1.ListPausedJobsResponse
+	31, // 63: progressor.v1.JobService.PutConstraint:output_type -> progressor.v1.PutConstraintResponse
+	33, // 64: progressor.v1.JobService.ListConstraints:output_type -> progressor.v1.ListConstraintsResponse
+	36, // 65: progressor.v1.JobService.DeleteConstraint:output_type -> progressor.v1.DeleteConstraintResponse
+	50, // [50:66] is the sub-list for method output_type
+	34, // [34:50] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_progressor_v1_job_proto_init() }
@@ -2005,7 +2418,7 @@ func file_progressor_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_progressor_v1_job_proto_rawDesc), len(file_progressor_v1_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -59,6 +59,58 @@ func (q *Queries) MoveSweep(ctx context.Context, db DBTX, arg MoveSweepParams) e
 	return err
 }
 
+const returnPausedJobs = `-- name: ReturnPausedJobs :many
+WITH returned AS (
+  UPDATE schedule s
+     SET waits_for = 'constraint'
+    FROM (
+      SELECT w.namespace, w.process_id, w.task_id
+        FROM schedule w
+       WHERE w.namespace COLLATE "POSIX" = $1::text
+         AND w.waits_for = 'place'
+         AND w.job_name = ANY ($2::text[])
+         AND w.job_name IS NOT NULL
+         AND w.line IS NOT NULL
+       LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED) waiting
+   WHERE s.namespace = ANY (ARRAY[waiting.namespace])
+     AND s.process_id = waiting.process_id
+     AND s.task_id = waiting.task_id
+  RETURNING s.namespace, s.process_id)
+DELETE FROM constraint_holds h USING returned
+ WHERE h.namespace = ANY (ARRAY[returned.namespace])
+   AND h.process_id = returned.process_id
+RETURNING h.line::text AS line
+`
+
+type ReturnPausedJobsParams struct {
+	Namespace string
+	Names     []string
+	Lim       int32
+}
+
+// ReturnPausedJobs puts at most lim jobs of paused names that have their keys and wait for a slot
+// back into their key queues. It frees the keys and returns their lines, so that other jobs get
+// them. It runs under LockConstraints.
+func (q *Queries) ReturnPausedJobs(ctx context.Context, db DBTX, arg ReturnPausedJobsParams) ([]string, error) {
+	rows, err := db.Query(ctx, returnPausedJobs, arg.Namespace, arg.Names, arg.Lim)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return nil, err
+		}
+		items = append(items, line)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const runningUnheld = `-- name: RunningUnheld :many
 SELECT r.process_id, r.priority, job.name, r.args, process.metadata, job.tags
   FROM running r

@@ -208,12 +208,18 @@ DELETE FROM constraint_reservations r
      SELECT 1 FROM schedule s
       WHERE s.namespace = r.namespace
         AND s.process_id = r.process_id
+        AND s.job_name <> ALL ($2::text[])
         AND s.waits_for::text = 'constraint')
 `
 
-// ForgetReservations deletes reservations of jobs that do not wait for a key any more.
-func (q *Queries) ForgetReservations(ctx context.Context, db DBTX, namespace string) error {
-	_, err := db.Exec(ctx, forgetReservations, namespace)
+type ForgetReservationsParams struct {
+	Namespace   string
+	PausedNames []string
+}
+
+// ForgetReservations deletes reservations of jobs that wait for no key, or whose name is paused.
+func (q *Queries) ForgetReservations(ctx context.Context, db DBTX, arg ForgetReservationsParams) error {
+	_, err := db.Exec(ctx, forgetReservations, arg.Namespace, arg.PausedNames)
 	return err
 }
 
@@ -761,9 +767,10 @@ WITH taken AS MATERIALIZED (
           WHERE s.namespace COLLATE "POSIX" = $5::text
             AND s.waits_for = 'constraint'
             AND s.line = item.line
+            AND s.job_name <> ALL ($6::text[])
           ORDER BY s.priority, s.round, s.task_id LIMIT item.room
             FOR NO KEY UPDATE SKIP LOCKED) waiting
-       LIMIT $6::int) candidate
+       LIMIT $7::int) candidate
    CROSS JOIN LATERAL (
      SELECT j.namespace, j.process_id, j.name, j.timeout, j.takeovers, j.updated_time, j.result_expires_time, j.worker_id, j.tags, j.options, j.failures, j.progress, j.result, j.constraints_version, j.constraint_keys, j.unique_key, j.unreached, j.fairness_key FROM jobs j
       WHERE j.namespace = $5::text
@@ -809,12 +816,13 @@ SELECT taken.line::text AS line, taken.process_id, taken.task_id, taken.priority
 `
 
 type TakeLinesParams struct {
-	Version   int64
-	Lines     []string
-	Rooms     []int32
-	Keys      []string
-	Namespace string
-	Lim       int32
+	Version     int64
+	Lines       []string
+	Rooms       []int32
+	Keys        []string
+	Namespace   string
+	PausedNames []string
+	Lim         int32
 }
 
 type TakeLinesRow struct {
@@ -848,6 +856,7 @@ func (q *Queries) TakeLines(ctx context.Context, db DBTX, arg TakeLinesParams) (
 		arg.Rooms,
 		arg.Keys,
 		arg.Namespace,
+		arg.PausedNames,
 		arg.Lim,
 	)
 	if err != nil {

@@ -86,6 +86,10 @@ found AS (
    WHERE s.waits_for = 'place'
      AND s.scheduled_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
      AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
+     AND NOT EXISTS (
        SELECT 1 FROM namespaces n
         WHERE n.namespace = s.namespace
           AND n.config -> 'processor' ? 'pull')
@@ -100,6 +104,10 @@ found AS (
      AND p.status IN ('INIT', 'RUNNING', 'ERROR')
    WHERE s.waits_for = 'time'
      AND s.scheduled_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+     AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
      AND NOT EXISTS (
        SELECT 1 FROM running r
         WHERE r.namespace = s.namespace
@@ -184,6 +192,10 @@ found AS (
      AND starts_with(s.line, c.name || '=')
    WHERE s.waits_for = 'constraint'
      AND s.scheduled_time < statement_timestamp() - ($2::bigint) * interval '1 microsecond'
+     AND NOT EXISTS (
+       SELECT 1 FROM job_pauses x
+        WHERE x.namespace = s.namespace
+          AND x.name = s.job_name)
      AND (c.name IS NULL
           OR c.rate_count IS NULL
              AND c.max_running > (
@@ -220,7 +232,7 @@ type FindStandingRow struct {
 }
 
 // FindStanding returns work that is stuck although nothing prevents it, in namespaces that are not
-// paused. When all work is done, there is none.
+// paused, and not of paused job names. When all work is done, there is none.
 func (q *Queries) FindStanding(ctx context.Context, db DBTX, arg FindStandingParams) ([]FindStandingRow, error) {
 	rows, err := db.Query(ctx, findStanding, arg.Lim, arg.LateUs, arg.ZombieAfterUs)
 	if err != nil {

@@ -255,10 +255,10 @@ func (q *Queries) EndGroups(ctx context.Context, db DBTX, arg EndGroupsParams) (
 }
 
 const findMemberWorkers = `-- name: FindMemberWorkers :many
-SELECT item.ord::int AS ord
+SELECT target.ord::int AS ord
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
-                  unnest($4::text[]))
-       AS item(ord, namespace, job_name, worker_id)
+                  unnest($4::text[]), unnest($5::bool[]))
+       AS target(ord, namespace, job_name, worker_id, pauses)
  WHERE EXISTS (
    SELECT 1 FROM schedule s
     CROSS JOIN LATERAL (
@@ -278,13 +278,19 @@ SELECT item.ord::int AS ord
          AND o.status = 'INIT'
          AND o.cancel_deadline IS NULL
        LIMIT 1) process
-    WHERE s.taker = ANY (ARRAY['=' || item.worker_id, ''])
-      AND s.namespace COLLATE "POSIX" = item.namespace
+    WHERE s.taker = ANY (ARRAY['=' || target.worker_id, ''])
+      AND s.namespace COLLATE "POSIX" = target.namespace
       AND (s.waits_for = 'place')::int = 1
-      AND (item.job_name = '' OR s.job_name = item.job_name)
+      AND (target.job_name = '' OR s.job_name = target.job_name)
+      AND (NOT target.pauses
+           OR (
+             SELECT x.name FROM job_pauses x
+              WHERE x.namespace = s.namespace
+                AND x.name = s.job_name
+              LIMIT 1) IS NULL)
       AND (s.taker <> ''
-           OR NOT item.worker_id = ANY (job_group.takers)
-              AND (job_group.worker_ids IS NULL OR item.worker_id = ANY (job_group.worker_ids))))
+           OR NOT target.worker_id = ANY (job_group.takers)
+              AND (job_group.worker_ids IS NULL OR target.worker_id = ANY (job_group.worker_ids))))
 `
 
 type FindMemberWorkersParams struct {
@@ -292,6 +298,7 @@ type FindMemberWorkersParams struct {
 	Namespaces []string
 	JobNames   []string
 	WorkerIds  []string
+	Pauses     []bool
 }
 
 // FindMemberWorkers returns which waiting workers could take a place of a group: the number of
@@ -302,6 +309,7 @@ func (q *Queries) FindMemberWorkers(ctx context.Context, db DBTX, arg FindMember
 		arg.Namespaces,
 		arg.JobNames,
 		arg.WorkerIds,
+		arg.Pauses,
 	)
 	if err != nil {
 		return nil, err

@@ -276,7 +276,11 @@ SELECT n.namespace, n.config, n.paused, n.deletion_requested_time, n.deletes_dat
          SELECT true FROM schedule s
           WHERE s.start_deadline <= statement_timestamp()
           LIMIT 1),
-                false)::bool AS late
+                false)::bool AS late,
+       ARRAY(
+         SELECT p.name FROM job_pauses p
+          WHERE p.namespace = n.namespace
+          ORDER BY p.name)::text[] AS paused_names
   FROM namespaces n
   LEFT JOIN constraint_sets c ON c.namespace = n.namespace
 `
@@ -292,6 +296,7 @@ type ReadNamespaceStatesRow struct {
 	Grouped               bool
 	Overdue               bool
 	Late                  bool
+	PausedNames           []string
 }
 
 // ReadNamespaceStates returns what every node reads once per second: the settings of all
@@ -301,7 +306,8 @@ type ReadNamespaceStatesRow struct {
 // constraints_version: 0 if there have never been constraints. groups_due: jobs of several workers
 // need a decision (see TakeGroups). grouped: such jobs wait for their members. overdue, equal in
 // all rows: a cancel is past its grace period. late, equal in all rows: a job is past its start
-// deadline. (EXISTS could be planned as a hash of all such rows.)
+// deadline. paused_names: job names that are paused, sorted. (EXISTS could be planned as a hash of
+// all such rows.)
 func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNamespaceStatesRow, error) {
 	rows, err := db.Query(ctx, readNamespaceStates)
 	if err != nil {
@@ -322,6 +328,7 @@ func (q *Queries) ReadNamespaceStates(ctx context.Context, db DBTX) ([]ReadNames
 			&i.Grouped,
 			&i.Overdue,
 			&i.Late,
+			&i.PausedNames,
 		); err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 const countPollable = `-- name: CountPollable :many
 SELECT target.ord::int AS ord, count(*)::int AS n
   FROM ROWS FROM (unnest($1::int[]), unnest($2::text[]), unnest($3::text[]),
-                  unnest($4::bool[]))
-       AS target(ord, namespace, job_name, jobs_only)
+                  unnest($4::bool[]), unnest($5::bool[]))
+       AS target(ord, namespace, job_name, jobs_only, pauses)
  CROSS JOIN LATERAL (
    SELECT 1 FROM (
      SELECT 1 FROM schedule s
@@ -28,7 +28,13 @@ SELECT target.ord::int AS ord, count(*)::int AS n
         AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
         AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
-      LIMIT $5::int) any_task
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
+      LIMIT $6::int) any_task
    UNION ALL
    SELECT 1 FROM (
      SELECT 1 FROM schedule s
@@ -39,7 +45,7 @@ SELECT target.ord::int AS ord, count(*)::int AS n
         AND s.job_name IS NOT NULL
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
-      LIMIT $5::int) named_job) waiting
+      LIMIT $6::int) named_job) waiting
  GROUP BY target.ord
 `
 
@@ -48,6 +54,7 @@ type CountPollableParams struct {
 	Namespaces []string
 	JobNames   []string
 	JobsOnly   []bool
+	Pauses     []bool
 	Lim        int32
 }
 
@@ -64,6 +71,7 @@ func (q *Queries) CountPollable(ctx context.Context, db DBTX, arg CountPollableP
 		arg.Namespaces,
 		arg.JobNames,
 		arg.JobsOnly,
+		arg.Pauses,
 		arg.Lim,
 	)
 	if err != nil {
@@ -98,8 +106,9 @@ WITH found AS MATERIALIZED (
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bigint[]), unnest($5::bigint[]),
                     unnest($6::bigint[]), unnest($7::int[]),
-                    unnest($8::bool[]))
-         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+                    unnest($8::bool[]), unnest($9::bool[]))
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only,
+                   pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.round, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
@@ -119,12 +128,18 @@ WITH found AS MATERIALIZED (
           AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $10::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.round, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time FROM (
@@ -146,7 +161,7 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $10::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job) candidate
     LEFT JOIN LATERAL (
       SELECT (extract(epoch FROM j.timeout) * 1000000)::bigint AS timeout_us,
@@ -181,7 +196,7 @@ WITH found AS MATERIALIZED (
        LIMIT 1) job ON true
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
-   ORDER BY candidate.priority, candidate.round, candidate.task_id LIMIT $9::int),
+   ORDER BY candidate.priority, candidate.round, candidate.task_id LIMIT $10::int),
 ready AS MATERIALIZED (
   SELECT summed.namespace, summed.process_id, summed.task_id, summed.task_type, summed.attempt, summed.priority, summed.own_priority, summed.scheduled_time, summed.retry_interval, summed.timer_name, summed.history_range, summed.idempotency_key, summed.args, summed.context, summed.child, summed.job_name, summed.round, summed.status, summed.previous_status, summed.status_changed_time, summed.detail, summed.corrupted_by, summed.aux_state, summed.metadata, summed.last_event_id, summed.first_event_id, summed.kind, summed.created_time, summed.fencing_token, summed.mode, summed.salt, summed.job, summed.progress, summed.lease_us, summed.timeout_us, summed.beat_us, summed.bytes, summed.bytes_before FROM (
     SELECT f.namespace, f.process_id, f.task_id, f.task_type, f.attempt, f.priority, f.own_priority, f.scheduled_time, f.retry_interval, f.timer_name, f.history_range, f.idempotency_key, f.args, f.context, f.child, f.job_name, f.round, f.status, f.previous_status, f.status_changed_time, f.detail, f.corrupted_by, f.aux_state, f.metadata, f.last_event_id, f.first_event_id, f.kind, f.created_time, f.fencing_token, f.mode, f.salt, f.job, f.progress, f.lease_us, f.timeout_us, f.beat_us, f.bytes,
@@ -193,7 +208,7 @@ claimed AS (
                        node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
                        history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority),
-         fencing_token, $10::bigint,
+         fencing_token, $11::bigint,
          statement_timestamp() + timeout_us * interval '1 microsecond',
          scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
          idempotency_key, args, context, child
@@ -254,6 +269,7 @@ type PollParams struct {
 	MaxLeasesUs    []int64
 	Modes          []int32
 	JobsOnly       []bool
+	Pauses         []bool
 	Lim            int32
 	NodeID         int64
 }
@@ -297,7 +313,8 @@ type PollRow struct {
 
 // Poll leases tasks that wait for a slot to a worker, by priority, then round (see next_round),
 // then age, at most lim in all. It takes jobs of the given names or, if job_name is empty, all
-// tasks that the engine does not run itself; with jobs_only, only jobs. The locked rows carry the
+// tasks that the engine does not run itself; with jobs_only, only jobs. pauses: the namespace has
+// paused job names, which it skips; a poll by a paused name is not sent. The locked rows carry the
 // whole condition, as in SearchCalls. A worker must send at least two heartbeats per lease, and one
 // within half of the timeout. A lease that was never renewed expires after two intervals: its
 // response may have been lost. Poll does not see places of groups: see PollGroups.
@@ -312,6 +329,7 @@ func (q *Queries) Poll(ctx context.Context, db DBTX, arg PollParams) ([]PollRow,
 		arg.MaxLeasesUs,
 		arg.Modes,
 		arg.JobsOnly,
+		arg.Pauses,
 		arg.Lim,
 		arg.NodeID,
 	)

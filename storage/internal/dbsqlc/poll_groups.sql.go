@@ -27,8 +27,9 @@ WITH found AS MATERIALIZED (
     FROM ROWS FROM (unnest($2::text[]), unnest($3::text[]),
                     unnest($4::bigint[]), unnest($5::bigint[]),
                     unnest($6::bigint[]), unnest($7::int[]),
-                    unnest($8::bool[]))
-         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only)
+                    unnest($8::bool[]), unnest($9::bool[]))
+         AS target(namespace, job_name, step_timeout_us, lease_us, max_lease_us, mode, jobs_only,
+                   pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.own_priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.round, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time, any_task.job_id, any_task.taker, any_task.named FROM (
@@ -49,12 +50,18 @@ WITH found AS MATERIALIZED (
           AND (NOT starts_with(s.process_id, '~') OR starts_with(s.process_id, '~job/'))
           AND (s.job_name IS NOT NULL OR NOT target.jobs_only)
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
                            ELSE 'RUNNING'
                          END::process_status
-        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $10::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) any_task
      UNION ALL
      SELECT named_job.namespace, named_job.process_id, named_job.task_id, named_job.task_type, named_job.attempt, named_job.priority, named_job.own_priority, named_job.scheduled_time, named_job.retry_interval, named_job.timer_name, named_job.history_range, named_job.idempotency_key, named_job.args, named_job.context, named_job.child, named_job.job_name, named_job.round, named_job.status, named_job.previous_status, named_job.status_changed_time, named_job.detail, named_job.corrupted_by, named_job.aux_state, named_job.metadata, named_job.last_event_id, named_job.first_event_id, named_job.kind, named_job.created_time, named_job.job_id, named_job.taker, named_job.named FROM (
@@ -77,7 +84,7 @@ WITH found AS MATERIALIZED (
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.round, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.round, s.task_id LIMIT $10::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) named_job
      UNION ALL
      SELECT own_place.namespace, own_place.process_id, own_place.task_id, own_place.task_type, own_place.attempt, own_place.priority, own_place.own_priority, own_place.scheduled_time, own_place.retry_interval, own_place.timer_name, own_place.history_range, own_place.idempotency_key, own_place.args, own_place.context, own_place.child, own_place.job_name, own_place.round, own_place.status, own_place.previous_status, own_place.status_changed_time, own_place.detail, own_place.corrupted_by, own_place.aux_state, own_place.metadata, own_place.last_event_id, own_place.first_event_id, own_place.kind, own_place.created_time, own_place.job_id, own_place.taker, own_place.named FROM (
@@ -107,9 +114,15 @@ WITH found AS MATERIALIZED (
           AND s.namespace COLLATE "POSIX" = target.namespace
           AND (s.waits_for = 'place')::int = 1
           AND (target.job_name = '' OR s.job_name = target.job_name)
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = 'INIT'
           AND s.task_type = 'INIT'
-        ORDER BY s.priority, s.task_id LIMIT $9::int
+        ORDER BY s.priority, s.task_id LIMIT $10::int
           FOR NO KEY UPDATE OF s, p SKIP LOCKED) own_place
      UNION ALL
      SELECT open_place.namespace, open_place.process_id, open_place.task_id, open_place.task_type, open_place.attempt, open_place.priority, open_place.own_priority, open_place.scheduled_time, open_place.retry_interval, open_place.timer_name, open_place.history_range, open_place.idempotency_key, open_place.args, open_place.context, open_place.child, open_place.job_name, open_place.round, open_place.status, open_place.previous_status, open_place.status_changed_time, open_place.detail, open_place.corrupted_by, open_place.aux_state, open_place.metadata, open_place.last_event_id, open_place.first_event_id, open_place.kind, open_place.created_time, open_place.job_id, open_place.taker, open_place.named FROM (
@@ -145,11 +158,17 @@ WITH found AS MATERIALIZED (
               AND s.namespace COLLATE "POSIX" = target.namespace
               AND (s.waits_for = 'place')::int = 1
               AND (target.job_name = '' OR s.job_name = target.job_name)
+              AND (NOT target.pauses
+                   OR (
+                     SELECT x.name FROM job_pauses x
+                      WHERE x.namespace = s.namespace
+                        AND x.name = s.job_name
+                      LIMIT 1) IS NULL)
               AND p.status = 'INIT'
               AND s.task_type = 'INIT'
               AND NOT $1::text = ANY (g.takers)
               AND (g.worker_ids IS NULL OR $1::text = ANY (g.worker_ids))
-            ORDER BY s.priority, g.worker_ids IS NULL, s.task_id LIMIT $9::int
+            ORDER BY s.priority, g.worker_ids IS NULL, s.task_id LIMIT $10::int
               FOR NO KEY UPDATE OF s, p, g SKIP LOCKED) place_candidate
         ORDER BY place_candidate.job_id, place_candidate.priority,
                  place_candidate.task_id) open_place) candidate
@@ -174,7 +193,7 @@ WITH found AS MATERIALIZED (
    CROSS JOIN LATERAL (
      SELECT least(coalesce(job.lease_us, target.lease_us), target.max_lease_us) AS lease_us) lease
    ORDER BY candidate.priority, candidate.named DESC, candidate.round, candidate.task_id
-   LIMIT $9::int),
+   LIMIT $10::int),
 running_groups AS MATERIALIZED (
   SELECT running_group.namespace, running_group.process_id
     FROM found f
@@ -220,7 +239,7 @@ claimed AS (
                        node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
                        history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, coalesce(own_priority, priority),
-         fencing_token, $10::bigint,
+         fencing_token, $11::bigint,
          statement_timestamp() + timeout_us * interval '1 microsecond',
          scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
          idempotency_key, args, context, child
@@ -304,6 +323,7 @@ type PollGroupsParams struct {
 	MaxLeasesUs    []int64
 	Modes          []int32
 	JobsOnly       []bool
+	Pauses         []bool
 	Lim            int32
 	NodeID         int64
 }
@@ -367,6 +387,7 @@ func (q *Queries) PollGroups(ctx context.Context, db DBTX, arg PollGroupsParams)
 		arg.MaxLeasesUs,
 		arg.Modes,
 		arg.JobsOnly,
+		arg.Pauses,
 		arg.Lim,
 		arg.NodeID,
 	)

@@ -15,7 +15,8 @@ import (
 
 const hasSkippedCalls = `-- name: HasSkippedCalls :one
 SELECT EXISTS (
-  SELECT 1 FROM unnest($1::text[]) AS target(namespace)
+  SELECT 1 FROM ROWS FROM (unnest($1::text[]), unnest($2::bool[]))
+                AS target(namespace, pauses)
    CROSS JOIN LATERAL (
      SELECT 1 FROM schedule s
        JOIN processes p
@@ -25,6 +26,12 @@ SELECT EXISTS (
         AND s.waits_for = 'place'
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
         AND p.status = CASE s.task_type
                          WHEN 'INIT' THEN 'INIT'
                          WHEN 'REPAIR' THEN 'ERROR'
@@ -33,10 +40,15 @@ SELECT EXISTS (
       ORDER BY s.priority, s.round, s.task_id LIMIT 1) waiting)::bool AS calls_left
 `
 
+type HasSkippedCallsParams struct {
+	Namespaces []string
+	Pauses     []bool
+}
+
 // HasSkippedCalls reports whether a task still waits for a slot that SearchCalls would take: one
 // that it skipped because its process was locked.
-func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, namespaces []string) (bool, error) {
-	row := db.QueryRow(ctx, hasSkippedCalls, namespaces)
+func (q *Queries) HasSkippedCalls(ctx context.Context, db DBTX, arg HasSkippedCallsParams) (bool, error) {
+	row := db.QueryRow(ctx, hasSkippedCalls, arg.Namespaces, arg.Pauses)
 	var calls_left bool
 	err := row.Scan(&calls_left)
 	return calls_left, err
@@ -51,8 +63,8 @@ WITH found AS MATERIALIZED (
          job.timeout
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
                     unnest($3::bigint[]), unnest($4::bool[]),
-                    unnest($5::bool[]), unnest($6::int[]))
-         AS target(namespace, lim, step_timeout_us, own, urgent, mode)
+                    unnest($5::bool[]), unnest($6::int[]), unnest($7::bool[]))
+         AS target(namespace, lim, step_timeout_us, own, urgent, mode, pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT any_task.namespace, any_task.process_id, any_task.task_id, any_task.task_type, any_task.attempt, any_task.priority, any_task.scheduled_time, any_task.retry_interval, any_task.timer_name, any_task.history_range, any_task.idempotency_key, any_task.args, any_task.context, any_task.child, any_task.job_name, any_task.status, any_task.previous_status, any_task.status_changed_time, any_task.detail, any_task.corrupted_by, any_task.aux_state, any_task.metadata, any_task.last_event_id, any_task.first_event_id, any_task.kind, any_task.created_time FROM (
@@ -71,6 +83,12 @@ WITH found AS MATERIALIZED (
           AND s.waits_for = 'place'
           AND s.taker IS NULL
           AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+          AND (NOT target.pauses
+               OR (
+                 SELECT x.name FROM job_pauses x
+                  WHERE x.namespace = s.namespace
+                    AND x.name = s.job_name
+                  LIMIT 1) IS NULL)
           AND p.status = CASE s.task_type
                            WHEN 'INIT' THEN 'INIT'
                            WHEN 'REPAIR' THEN 'ERROR'
@@ -140,7 +158,7 @@ claimed AS (
                        node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
                        history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token,
-         $7::bigint,
+         $8::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
          scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
          idempotency_key, args, context, child
@@ -182,6 +200,7 @@ type SearchCallsParams struct {
 	Owns           []bool
 	Urgents        []bool
 	Modes          []int32
+	Pauses         []bool
 	NodeID         int64
 }
 
@@ -219,11 +238,12 @@ type SearchCallsRow struct {
 // SearchCalls claims tasks that wait for a slot, by priority, then round (see next_round), then
 // age. The locked rows carry the whole condition: a row that was changed or is locked is skipped
 // without waiting. own: take only tasks that the engine itself runs in this namespace; workers take
-// the others. urgent: of those, only crons. Claimed rows are deleted by key: a row that was changed
-// after the snapshot of the statement is locked and read in its current version, but a search by
-// the old ctid would not find it, and the task would be in both tables. (From claimed on,
-// SearchTimers, SearchCronTimers, Poll and PollGroups are nearly equal. They are separate, because
-// each is a statement with a search by one index, and SQL text cannot be shared.)
+// the others. urgent: of those, only crons. pauses: the namespace has paused job names, which it
+// skips. Claimed rows are deleted by key: a row that was changed after the snapshot of the
+// statement is locked and read in its current version, but a search by the old ctid would not find
+// it, and the task would be in both tables. (From claimed on, SearchTimers, SearchCronTimers, Poll
+// and PollGroups are nearly equal. They are separate, because each is a statement with a search by
+// one index, and SQL text cannot be shared.)
 // In all namespaces together, no more tasks are claimed after 2 MiB (maxScanBytes), but always the
 // first one.
 func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParams) ([]SearchCallsRow, error) {
@@ -234,6 +254,7 @@ func (q *Queries) SearchCalls(ctx context.Context, db DBTX, arg SearchCallsParam
 		arg.Owns,
 		arg.Urgents,
 		arg.Modes,
+		arg.Pauses,
 		arg.NodeID,
 	)
 	if err != nil {

@@ -79,8 +79,8 @@ WITH found AS MATERIALIZED (
          job.timeout
     FROM ROWS FROM (unnest($1::text[]), unnest($2::int[]),
                     unnest($3::bigint[]), unnest($4::bool[]),
-                    unnest($5::int[]))
-         AS target(namespace, lim, step_timeout_us, own, mode)
+                    unnest($5::int[]), unnest($6::bool[]))
+         AS target(namespace, lim, step_timeout_us, own, mode, pauses)
     LEFT JOIN constraint_sets c ON c.namespace = target.namespace
    CROSS JOIN LATERAL (
      SELECT s.namespace, s.process_id, s.task_id, s.task_type, s.attempt,
@@ -99,6 +99,12 @@ WITH found AS MATERIALIZED (
         AND s.line IS NULL
         AND s.taker IS NULL
         AND (s.start_deadline > statement_timestamp()) IS NOT FALSE
+        AND (NOT target.pauses
+             OR (
+               SELECT x.name FROM job_pauses x
+                WHERE x.namespace = s.namespace
+                  AND x.name = s.job_name
+                LIMIT 1) IS NULL)
         AND (NOT target.own
              OR starts_with(s.process_id, '~') AND NOT starts_with(s.process_id, '~job/'))
         AND NOT EXISTS (
@@ -141,7 +147,7 @@ claimed AS (
                        node_id, deadline, scheduled_time, running_time, retry_interval, timer_name,
                        history_range, idempotency_key, args, context, child)
   SELECT namespace, process_id, task_id, task_type, attempt + 1, priority, fencing_token,
-         $6::bigint,
+         $7::bigint,
          statement_timestamp() + coalesce(timeout, step_timeout_us * interval '1 microsecond'),
          scheduled_time, statement_timestamp(), retry_interval, timer_name, history_range,
          idempotency_key, args, context, child
@@ -195,6 +201,7 @@ type SearchTimersParams struct {
 	StepTimeoutsUs []int64
 	Owns           []bool
 	Modes          []int32
+	Pauses         []bool
 	NodeID         int64
 }
 
@@ -244,6 +251,7 @@ func (q *Queries) SearchTimers(ctx context.Context, db DBTX, arg SearchTimersPar
 		arg.StepTimeoutsUs,
 		arg.Owns,
 		arg.Modes,
+		arg.Pauses,
 		arg.NodeID,
 	)
 	if err != nil {

@@ -54,6 +54,13 @@ const (
 	// JobServiceGetQueueStatsProcedure is the fully-qualified name of the JobService's GetQueueStats
 	// RPC.
 	JobServiceGetQueueStatsProcedure = "/progressor.v1.JobService/GetQueueStats"
+	// JobServicePauseJobsProcedure is the fully-qualified name of the JobService's PauseJobs RPC.
+	JobServicePauseJobsProcedure = "/progressor.v1.JobService/PauseJobs"
+	// JobServiceResumeJobsProcedure is the fully-qualified name of the JobService's ResumeJobs RPC.
+	JobServiceResumeJobsProcedure = "/progressor.v1.JobService/ResumeJobs"
+	// JobServiceListPausedJobsProcedure is the fully-qualified name of the JobService's ListPausedJobs
+	// RPC.
+	JobServiceListPausedJobsProcedure = "/progressor.v1.JobService/ListPausedJobs"
 	// JobServicePutConstraintProcedure is the fully-qualified name of the JobService's PutConstraint
 	// RPC.
 	JobServicePutConstraintProcedure = "/progressor.v1.JobService/PutConstraint"
@@ -90,6 +97,15 @@ type JobServiceClient interface {
 	// run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
+	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
+	// Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
+	// and the others within a second. If the name is paused already, its reason changes. A namespace
+	// with 100 other paused names fails with INVALID_ARGUMENT.
+	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
+	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+	// the name is not paused.
+	ResumeJobs(context.Context, *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error)
+	ListPausedJobs(context.Context, *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
 	ListConstraints(context.Context, *v1.ListConstraintsRequest) (*v1.ListConstraintsResponse, error)
 	DeleteConstraint(context.Context, *v1.DeleteConstraintRequest) (*v1.DeleteConstraintResponse, error)
@@ -166,6 +182,24 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("GetQueueStats")),
 			connect.WithClientOptions(opts...),
 		),
+		pauseJobs: connect.NewClient[v1.PauseJobsRequest, v1.PauseJobsResponse](
+			httpClient,
+			baseURL+JobServicePauseJobsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("PauseJobs")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeJobs: connect.NewClient[v1.ResumeJobsRequest, v1.ResumeJobsResponse](
+			httpClient,
+			baseURL+JobServiceResumeJobsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ResumeJobs")),
+			connect.WithClientOptions(opts...),
+		),
+		listPausedJobs: connect.NewClient[v1.ListPausedJobsRequest, v1.ListPausedJobsResponse](
+			httpClient,
+			baseURL+JobServiceListPausedJobsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ListPausedJobs")),
+			connect.WithClientOptions(opts...),
+		),
 		putConstraint: connect.NewClient[v1.PutConstraintRequest, v1.PutConstraintResponse](
 			httpClient,
 			baseURL+JobServicePutConstraintProcedure,
@@ -199,6 +233,9 @@ type jobServiceClient struct {
 	retryJob         *connect.Client[v1.RetryJobRequest, v1.RetryJobResponse]
 	removeJob        *connect.Client[v1.RemoveJobRequest, v1.RemoveJobResponse]
 	getQueueStats    *connect.Client[v1.GetQueueStatsRequest, v1.GetQueueStatsResponse]
+	pauseJobs        *connect.Client[v1.PauseJobsRequest, v1.PauseJobsResponse]
+	resumeJobs       *connect.Client[v1.ResumeJobsRequest, v1.ResumeJobsResponse]
+	listPausedJobs   *connect.Client[v1.ListPausedJobsRequest, v1.ListPausedJobsResponse]
 	putConstraint    *connect.Client[v1.PutConstraintRequest, v1.PutConstraintResponse]
 	listConstraints  *connect.Client[v1.ListConstraintsRequest, v1.ListConstraintsResponse]
 	deleteConstraint *connect.Client[v1.DeleteConstraintRequest, v1.DeleteConstraintResponse]
@@ -294,6 +331,33 @@ func (c *jobServiceClient) GetQueueStats(ctx context.Context, req *v1.GetQueueSt
 	return nil, err
 }
 
+// PauseJobs calls progressor.v1.JobService.PauseJobs.
+func (c *jobServiceClient) PauseJobs(ctx context.Context, req *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error) {
+	response, err := c.pauseJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeJobs calls progressor.v1.JobService.ResumeJobs.
+func (c *jobServiceClient) ResumeJobs(ctx context.Context, req *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error) {
+	response, err := c.resumeJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListPausedJobs calls progressor.v1.JobService.ListPausedJobs.
+func (c *jobServiceClient) ListPausedJobs(ctx context.Context, req *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error) {
+	response, err := c.listPausedJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PutConstraint calls progressor.v1.JobService.PutConstraint.
 func (c *jobServiceClient) PutConstraint(ctx context.Context, req *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error) {
 	response, err := c.putConstraint.CallUnary(ctx, connect.NewRequest(req))
@@ -346,6 +410,15 @@ type JobServiceHandler interface {
 	// run.
 	RemoveJob(context.Context, *v1.RemoveJobRequest) (*v1.RemoveJobResponse, error)
 	GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error)
+	// PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
+	// Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
+	// and the others within a second. If the name is paused already, its reason changes. A namespace
+	// with 100 other paused names fails with INVALID_ARGUMENT.
+	PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error)
+	// ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+	// the name is not paused.
+	ResumeJobs(context.Context, *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error)
+	ListPausedJobs(context.Context, *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error)
 	PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error)
 	ListConstraints(context.Context, *v1.ListConstraintsRequest) (*v1.ListConstraintsResponse, error)
 	DeleteConstraint(context.Context, *v1.DeleteConstraintRequest) (*v1.DeleteConstraintResponse, error)
@@ -418,6 +491,24 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("GetQueueStats")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServicePauseJobsHandler := connect.NewUnaryHandlerSimple(
+		JobServicePauseJobsProcedure,
+		svc.PauseJobs,
+		connect.WithSchema(jobServiceMethods.ByName("PauseJobs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceResumeJobsHandler := connect.NewUnaryHandlerSimple(
+		JobServiceResumeJobsProcedure,
+		svc.ResumeJobs,
+		connect.WithSchema(jobServiceMethods.ByName("ResumeJobs")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceListPausedJobsHandler := connect.NewUnaryHandlerSimple(
+		JobServiceListPausedJobsProcedure,
+		svc.ListPausedJobs,
+		connect.WithSchema(jobServiceMethods.ByName("ListPausedJobs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServicePutConstraintHandler := connect.NewUnaryHandlerSimple(
 		JobServicePutConstraintProcedure,
 		svc.PutConstraint,
@@ -458,6 +549,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceRemoveJobHandler.ServeHTTP(w, r)
 		case JobServiceGetQueueStatsProcedure:
 			jobServiceGetQueueStatsHandler.ServeHTTP(w, r)
+		case JobServicePauseJobsProcedure:
+			jobServicePauseJobsHandler.ServeHTTP(w, r)
+		case JobServiceResumeJobsProcedure:
+			jobServiceResumeJobsHandler.ServeHTTP(w, r)
+		case JobServiceListPausedJobsProcedure:
+			jobServiceListPausedJobsHandler.ServeHTTP(w, r)
 		case JobServicePutConstraintProcedure:
 			jobServicePutConstraintHandler.ServeHTTP(w, r)
 		case JobServiceListConstraintsProcedure:
@@ -511,6 +608,18 @@ func (UnimplementedJobServiceHandler) RemoveJob(context.Context, *v1.RemoveJobRe
 
 func (UnimplementedJobServiceHandler) GetQueueStats(context.Context, *v1.GetQueueStatsRequest) (*v1.GetQueueStatsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.GetQueueStats is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) PauseJobs(context.Context, *v1.PauseJobsRequest) (*v1.PauseJobsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.PauseJobs is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ResumeJobs(context.Context, *v1.ResumeJobsRequest) (*v1.ResumeJobsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.ResumeJobs is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ListPausedJobs(context.Context, *v1.ListPausedJobsRequest) (*v1.ListPausedJobsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("progressor.v1.JobService.ListPausedJobs is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) PutConstraint(context.Context, *v1.PutConstraintRequest) (*v1.PutConstraintResponse, error) {

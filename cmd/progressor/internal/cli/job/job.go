@@ -32,6 +32,9 @@ type jobCmd struct {
 	Result  jobResultCmd  `cmd:"" help:"Fetch the kept result of a job, once."`
 	Events  jobEventsCmd  `cmd:"" help:"List or follow events of jobs."`
 	Stats   jobStatsCmd   `cmd:"" help:"Count the jobs of a namespace by name and state."`
+	Pause   jobPauseCmd   `cmd:"" help:"Pause the jobs of one name."`
+	Resume  jobResumeCmd  `cmd:"" help:"Resume the jobs of one name."`
+	Paused  jobPausedCmd  `cmd:"" help:"List the paused job names of a namespace."`
 }
 
 // jobArgs identify a job.

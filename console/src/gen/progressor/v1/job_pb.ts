@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file progressor/v1/job.proto.
  */
 export const file_progressor_v1_job: GenFile = /*@__PURE__*/
-  fileDesc("Chdwcm9ncmVzc29yL3YxL2pvYi5wcm90bxINcHJvZ3Jlc3Nvci52MSLWAQoORW5xdWV1ZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSKAoFZGVsYXkYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZwoPRW5xdWV1ZVJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iEhAKCGVucXVldWVkGAIgASgIEg8KB3JlbW92ZWQYAyABKAgSEAoIcmVwbGFjZWQYBCABKAgiQgoTRW5xdWV1ZUJhdGNoUmVxdWVzdBIrCgRqb2JzGAEgAygLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVxdWVzdCJEChRFbnF1ZXVlQmF0Y2hSZXNwb25zZRIsCgRqb2JzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVzcG9uc2UiYAoNR2V0Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEiwKCWF3YWl0X2VuZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIxCg5HZXRKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJtCg9MaXN0Sm9ic1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmZpbHRlchgCIAEoCRIQCghvcmRlcl9ieRgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJNChBMaXN0Sm9ic1Jlc3BvbnNlEiAKBGpvYnMYASADKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZQoSRmV0Y2hSZXN1bHRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSLAoJYXdhaXRfZW5kGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItIBChNGZXRjaFJlc3VsdFJlc3BvbnNlEiYKBXN0YXRlGAEgASgOMhcucHJvZ3Jlc3Nvci52MS5Kb2JTdGF0ZRImCgZyZXN1bHQYAiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIxCg1maW5pc2hlZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkcm9wcGVkGAUgASgIIrgBChBVcGRhdGVKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSKgoHb3B0aW9ucxgDIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sSJAoEYXJncxgFIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI0ChFVcGRhdGVKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJFChBDYW5jZWxKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIjQKEUNhbmNlbEpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIk0KD1JldHJ5Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEhcKD2NsZWFyX3N1Y2Nlc3NlcxgDIAEoCCIzChBSZXRyeUpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIjUKEFJlbW92ZUpvYlJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCSITChFSZW1vdmVKb2JSZXNwb25zZSIpChRHZXRRdWV1ZVN0YXRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkigQIKFUdldFF1ZXVlU3RhdHNSZXNwb25zZRJOCg5jb3VudF9ieV9zdGF0ZRgBIAMoCzI2LnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1Jlc3BvbnNlLkNvdW50QnlTdGF0ZUVudHJ5EjcKFG9sZGVzdF9hdmFpbGFibGVfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKBW5hbWVzGAMgAygLMhsucHJvZ3Jlc3Nvci52MS5Kb2JOYW1lU3RhdHMaMwoRQ291bnRCeVN0YXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASKYAQoMSm9iTmFtZVN0YXRzEgwKBG5hbWUYASABKAkSRQoOY291bnRfYnlfc3RhdGUYAiADKAsyLS5wcm9ncmVzc29yLnYxLkpvYk5hbWVTdGF0cy5Db3VudEJ5U3RhdGVFbnRyeRozChFDb3VudEJ5U3RhdGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAM6AjgBIoYBCgpDb25zdHJhaW50EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBW1hdGNoGAMgASgJEgsKA2tleRgEIAEoCRITCgttYXhfcnVubmluZxgFIAEoBRImCgRyYXRlGAYgASgLMhgucHJvZ3Jlc3Nvci52MS5SYXRlTGltaXQiUQoJUmF0ZUxpbWl0Eg0KBWNvdW50GAEgASgFEiYKA3BlchgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVidXJzdBgDIAEoBSJFChRQdXRDb25zdHJhaW50UmVxdWVzdBItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IkYKFVB1dENvbnN0cmFpbnRSZXNwb25zZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50IisKFkxpc3RDb25zdHJhaW50c1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJIk4KF0xpc3RDb25zdHJhaW50c1Jlc3BvbnNlEjMKC2NvbnN0cmFpbnRzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50U3RhdGUipAEKD0NvbnN0cmFpbnRTdGF0ZRItCgpjb25zdHJhaW50GAEgASgLMhkucHJvZ3Jlc3Nvci52MS5Db25zdHJhaW50Eg8KB3J1bm5pbmcYAiABKAMSDwoHd2FpdGluZxgDIAEoAxIyCg5uZXh0X2ZyZWVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEaGVsZBgFIAEoAyI6ChdEZWxldGVDb25zdHJhaW50UmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCSIaChhEZWxldGVDb25zdHJhaW50UmVzcG9uc2Uy1QgKCkpvYlNlcnZpY2USSAoHRW5xdWV1ZRIdLnByb2dyZXNzb3IudjEuRW5xdWV1ZVJlcXVlc3QaHi5wcm9ncmVzc29yLnYxLkVucXVldWVSZXNwb25zZRJXCgxFbnF1ZXVlQmF0Y2gSIi5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlcXVlc3QaIy5wcm9ncmVzc29yLnYxLkVucXVldWVCYXRjaFJlc3BvbnNlEkUKBkdldEpvYhIcLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVxdWVzdBodLnByb2dyZXNzb3IudjEuR2V0Sm9iUmVzcG9uc2USSwoITGlzdEpvYnMSHi5wcm9ncmVzc29yLnYxLkxpc3RKb2JzUmVxdWVzdBofLnByb2dyZXNzb3IudjEuTGlzdEpvYnNSZXNwb25zZRJUCgtGZXRjaFJlc3VsdBIhLnByb2dyZXNzb3IudjEuRmV0Y2hSZXN1bHRSZXF1ZXN0GiIucHJvZ3Jlc3Nvci52MS5GZXRjaFJlc3VsdFJlc3BvbnNlEk4KCVVwZGF0ZUpvYhIfLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuVXBkYXRlSm9iUmVzcG9uc2USTgoJQ2FuY2VsSm9iEh8ucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5DYW5jZWxKb2JSZXNwb25zZRJLCghSZXRyeUpvYhIeLnByb2dyZXNzb3IudjEuUmV0cnlKb2JSZXF1ZXN0Gh8ucHJvZ3Jlc3Nvci52MS5SZXRyeUpvYlJlc3BvbnNlEk4KCVJlbW92ZUpvYhIfLnByb2dyZXNzb3IudjEuUmVtb3ZlSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuUmVtb3ZlSm9iUmVzcG9uc2USWgoNR2V0UXVldWVTdGF0cxIjLnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1JlcXVlc3QaJC5wcm9ncmVzc29yLnYxLkdldFF1ZXVlU3RhdHNSZXNwb25zZRJaCg1QdXRDb25zdHJhaW50EiMucHJvZ3Jlc3Nvci52MS5QdXRDb25zdHJhaW50UmVxdWVzdBokLnByb2dyZXNzb3IudjEuUHV0Q29uc3RyYWludFJlc3BvbnNlEmAKD0xpc3RDb25zdHJhaW50cxIlLnByb2dyZXNzb3IudjEuTGlzdENvbnN0cmFpbnRzUmVxdWVzdBomLnByb2dyZXNzb3IudjEuTGlzdENvbnN0cmFpbnRzUmVzcG9uc2USYwoQRGVsZXRlQ29uc3RyYWludBImLnByb2dyZXNzb3IudjEuRGVsZXRlQ29uc3RyYWludFJlcXVlc3QaJy5wcm9ncmVzc29yLnYxLkRlbGV0ZUNvbnN0cmFpbnRSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_process, file_progressor_v1_worker]);
+  fileDesc("Chdwcm9ncmVzc29yL3YxL2pvYi5wcm90bxINcHJvZ3Jlc3Nvci52MSLWAQoORW5xdWV1ZVJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCRIMCgRuYW1lGAMgASgJEiQKBGFyZ3MYBCABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSKgoHb3B0aW9ucxgFIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSKAoFZGVsYXkYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZwoPRW5xdWV1ZVJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iEhAKCGVucXVldWVkGAIgASgIEg8KB3JlbW92ZWQYAyABKAgSEAoIcmVwbGFjZWQYBCABKAgiQgoTRW5xdWV1ZUJhdGNoUmVxdWVzdBIrCgRqb2JzGAEgAygLMh0ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVxdWVzdCJEChRFbnF1ZXVlQmF0Y2hSZXNwb25zZRIsCgRqb2JzGAEgAygLMh4ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVzcG9uc2UiYAoNR2V0Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEiwKCWF3YWl0X2VuZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiIxCg5HZXRKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJtCg9MaXN0Sm9ic1JlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmZpbHRlchgCIAEoCRIQCghvcmRlcl9ieRgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJNChBMaXN0Sm9ic1Jlc3BvbnNlEiAKBGpvYnMYASADKAsyEi5wcm9ncmVzc29yLnYxLkpvYhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZQoSRmV0Y2hSZXN1bHRSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSLAoJYXdhaXRfZW5kGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItIBChNGZXRjaFJlc3VsdFJlc3BvbnNlEiYKBXN0YXRlGAEgASgOMhcucHJvZ3Jlc3Nvci52MS5Kb2JTdGF0ZRImCgZyZXN1bHQYAiABKAsyFi5nb29nbGUucHJvdG9idWYuVmFsdWUSJwoHZmFpbHVyZRgDIAEoCzIWLnByb2dyZXNzb3IudjEuRmFpbHVyZRIxCg1maW5pc2hlZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdkcm9wcGVkGAUgASgIIrgBChBVcGRhdGVKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSKgoHb3B0aW9ucxgDIAEoCzIZLnByb2dyZXNzb3IudjEuSm9iT3B0aW9ucxIvCgt1cGRhdGVfbWFzaxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2sSJAoEYXJncxgFIAEoCzIWLmdvb2dsZS5wcm90b2J1Zi5WYWx1ZSI0ChFVcGRhdGVKb2JSZXNwb25zZRIfCgNqb2IYASABKAsyEi5wcm9ncmVzc29yLnYxLkpvYiJFChBDYW5jZWxKb2JSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIOCgZqb2JfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIjQKEUNhbmNlbEpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIk0KD1JldHJ5Sm9iUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkSDgoGam9iX2lkGAIgASgJEhcKD2NsZWFyX3N1Y2Nlc3NlcxgDIAEoCCIzChBSZXRyeUpvYlJlc3BvbnNlEh8KA2pvYhgBIAEoCzISLnByb2dyZXNzb3IudjEuSm9iIjUKEFJlbW92ZUpvYlJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEg4KBmpvYl9pZBgCIAEoCSITChFSZW1vdmVKb2JSZXNwb25zZSIpChRHZXRRdWV1ZVN0YXRzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkigQIKFUdldFF1ZXVlU3RhdHNSZXNwb25zZRJOCg5jb3VudF9ieV9zdGF0ZRgBIAMoCzI2LnByb2dyZXNzb3IudjEuR2V0UXVldWVTdGF0c1Jlc3BvbnNlLkNvdW50QnlTdGF0ZUVudHJ5EjcKFG9sZGVzdF9hdmFpbGFibGVfYWdlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKBW5hbWVzGAMgAygLMhsucHJvZ3Jlc3Nvci52MS5Kb2JOYW1lU3RhdHMaMwoRQ291bnRCeVN0YXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASJDChBQYXVzZUpvYnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI+ChFQYXVzZUpvYnNSZXNwb25zZRIpCgZwYXVzZWQYASABKAsyGS5wcm9ncmVzc29yLnYxLlBhdXNlZEpvYnMifQoKUGF1c2VkSm9icxIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZyZWFzb24YAyABKAkSDQoFYWN0b3IYBCABKAkSLwoLcGF1c2VkX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjQKEVJlc3VtZUpvYnNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCRIMCgRuYW1lGAIgASgJIigKElJlc3VtZUpvYnNSZXNwb25zZRISCgp3YXNfcGF1c2VkGAEgASgIIioKFUxpc3RQYXVzZWRKb2JzUmVxdWVzdBIRCgluYW1lc3BhY2UYASABKAkiQwoWTGlzdFBhdXNlZEpvYnNSZXNwb25zZRIpCgZwYXVzZWQYASADKAsyGS5wcm9ncmVzc29yLnYxLlBhdXNlZEpvYnMimAEKDEpvYk5hbWVTdGF0cxIMCgRuYW1lGAEgASgJEkUKDmNvdW50X2J5X3N0YXRlGAIgAygLMi0ucHJvZ3Jlc3Nvci52MS5Kb2JOYW1lU3RhdHMuQ291bnRCeVN0YXRlRW50cnkaMwoRQ291bnRCeVN0YXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgDOgI4ASKGAQoKQ29uc3RyYWludBIRCgluYW1lc3BhY2UYASABKAkSDAoEbmFtZRgCIAEoCRINCgVtYXRjaBgDIAEoCRILCgNrZXkYBCABKAkSEwoLbWF4X3J1bm5pbmcYBSABKAUSJgoEcmF0ZRgGIAEoCzIYLnByb2dyZXNzb3IudjEuUmF0ZUxpbWl0IlEKCVJhdGVMaW1pdBINCgVjb3VudBgBIAEoBRImCgNwZXIYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYnVyc3QYAyABKAUiRQoUUHV0Q29uc3RyYWludFJlcXVlc3QSLQoKY29uc3RyYWludBgBIAEoCzIZLnByb2dyZXNzb3IudjEuQ29uc3RyYWludCJGChVQdXRDb25zdHJhaW50UmVzcG9uc2USLQoKY29uc3RyYWludBgBIAEoCzIZLnByb2dyZXNzb3IudjEuQ29uc3RyYWludCIrChZMaXN0Q29uc3RyYWludHNSZXF1ZXN0EhEKCW5hbWVzcGFjZRgBIAEoCSJOChdMaXN0Q29uc3RyYWludHNSZXNwb25zZRIzCgtjb25zdHJhaW50cxgBIAMoCzIeLnByb2dyZXNzb3IudjEuQ29uc3RyYWludFN0YXRlIqQBCg9Db25zdHJhaW50U3RhdGUSLQoKY29uc3RyYWludBgBIAEoCzIZLnByb2dyZXNzb3IudjEuQ29uc3RyYWludBIPCgdydW5uaW5nGAIgASgDEg8KB3dhaXRpbmcYAyABKAMSMgoObmV4dF9mcmVlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGhlbGQYBSABKAMiOgoXRGVsZXRlQ29uc3RyYWludFJlcXVlc3QSEQoJbmFtZXNwYWNlGAEgASgJEgwKBG5hbWUYAiABKAkiGgoYRGVsZXRlQ29uc3RyYWludFJlc3BvbnNlMtcKCgpKb2JTZXJ2aWNlEkgKB0VucXVldWUSHS5wcm9ncmVzc29yLnYxLkVucXVldWVSZXF1ZXN0Gh4ucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlUmVzcG9uc2USVwoMRW5xdWV1ZUJhdGNoEiIucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlQmF0Y2hSZXF1ZXN0GiMucHJvZ3Jlc3Nvci52MS5FbnF1ZXVlQmF0Y2hSZXNwb25zZRJFCgZHZXRKb2ISHC5wcm9ncmVzc29yLnYxLkdldEpvYlJlcXVlc3QaHS5wcm9ncmVzc29yLnYxLkdldEpvYlJlc3BvbnNlEksKCExpc3RKb2JzEh4ucHJvZ3Jlc3Nvci52MS5MaXN0Sm9ic1JlcXVlc3QaHy5wcm9ncmVzc29yLnYxLkxpc3RKb2JzUmVzcG9uc2USVAoLRmV0Y2hSZXN1bHQSIS5wcm9ncmVzc29yLnYxLkZldGNoUmVzdWx0UmVxdWVzdBoiLnByb2dyZXNzb3IudjEuRmV0Y2hSZXN1bHRSZXNwb25zZRJOCglVcGRhdGVKb2ISHy5wcm9ncmVzc29yLnYxLlVwZGF0ZUpvYlJlcXVlc3QaIC5wcm9ncmVzc29yLnYxLlVwZGF0ZUpvYlJlc3BvbnNlEk4KCUNhbmNlbEpvYhIfLnByb2dyZXNzb3IudjEuQ2FuY2VsSm9iUmVxdWVzdBogLnByb2dyZXNzb3IudjEuQ2FuY2VsSm9iUmVzcG9uc2USSwoIUmV0cnlKb2ISHi5wcm9ncmVzc29yLnYxLlJldHJ5Sm9iUmVxdWVzdBofLnByb2dyZXNzb3IudjEuUmV0cnlKb2JSZXNwb25zZRJOCglSZW1vdmVKb2ISHy5wcm9ncmVzc29yLnYxLlJlbW92ZUpvYlJlcXVlc3QaIC5wcm9ncmVzc29yLnYxLlJlbW92ZUpvYlJlc3BvbnNlEloKDUdldFF1ZXVlU3RhdHMSIy5wcm9ncmVzc29yLnYxLkdldFF1ZXVlU3RhdHNSZXF1ZXN0GiQucHJvZ3Jlc3Nvci52MS5HZXRRdWV1ZVN0YXRzUmVzcG9uc2USTgoJUGF1c2VKb2JzEh8ucHJvZ3Jlc3Nvci52MS5QYXVzZUpvYnNSZXF1ZXN0GiAucHJvZ3Jlc3Nvci52MS5QYXVzZUpvYnNSZXNwb25zZRJRCgpSZXN1bWVKb2JzEiAucHJvZ3Jlc3Nvci52MS5SZXN1bWVKb2JzUmVxdWVzdBohLnByb2dyZXNzb3IudjEuUmVzdW1lSm9ic1Jlc3BvbnNlEl0KDkxpc3RQYXVzZWRKb2JzEiQucHJvZ3Jlc3Nvci52MS5MaXN0UGF1c2VkSm9ic1JlcXVlc3QaJS5wcm9ncmVzc29yLnYxLkxpc3RQYXVzZWRKb2JzUmVzcG9uc2USWgoNUHV0Q29uc3RyYWludBIjLnByb2dyZXNzb3IudjEuUHV0Q29uc3RyYWludFJlcXVlc3QaJC5wcm9ncmVzc29yLnYxLlB1dENvbnN0cmFpbnRSZXNwb25zZRJgCg9MaXN0Q29uc3RyYWludHMSJS5wcm9ncmVzc29yLnYxLkxpc3RDb25zdHJhaW50c1JlcXVlc3QaJi5wcm9ncmVzc29yLnYxLkxpc3RDb25zdHJhaW50c1Jlc3BvbnNlEmMKEERlbGV0ZUNvbnN0cmFpbnQSJi5wcm9ncmVzc29yLnYxLkRlbGV0ZUNvbnN0cmFpbnRSZXF1ZXN0GicucHJvZ3Jlc3Nvci52MS5EZWxldGVDb25zdHJhaW50UmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_struct, file_google_protobuf_timestamp, file_progressor_v1_process, file_progressor_v1_worker]);
 
 /**
  * @generated from message progressor.v1.EnqueueRequest
@@ -554,6 +554,172 @@ export const GetQueueStatsResponseSchema: GenMessage<GetQueueStatsResponse> = /*
   messageDesc(file_progressor_v1_job, 19);
 
 /**
+ * @generated from message progressor.v1.PauseJobsRequest
+ */
+export type PauseJobsRequest = Message<"progressor.v1.PauseJobsRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * Name of the jobs. There need not be any.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message progressor.v1.PauseJobsRequest.
+ * Use `create(PauseJobsRequestSchema)` to create a new message.
+ */
+export const PauseJobsRequestSchema: GenMessage<PauseJobsRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 20);
+
+/**
+ * @generated from message progressor.v1.PauseJobsResponse
+ */
+export type PauseJobsResponse = Message<"progressor.v1.PauseJobsResponse"> & {
+  /**
+   * @generated from field: progressor.v1.PausedJobs paused = 1;
+   */
+  paused?: PausedJobs | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.PauseJobsResponse.
+ * Use `create(PauseJobsResponseSchema)` to create a new message.
+ */
+export const PauseJobsResponseSchema: GenMessage<PauseJobsResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 21);
+
+/**
+ * PausedJobs is a job name that is paused.
+ *
+ * @generated from message progressor.v1.PausedJobs
+ */
+export type PausedJobs = Message<"progressor.v1.PausedJobs"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * at most 1 KiB
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * who paused it last; empty if unknown
+   *
+   * @generated from field: string actor = 4;
+   */
+  actor: string;
+
+  /**
+   * since when
+   *
+   * @generated from field: google.protobuf.Timestamp paused_time = 5;
+   */
+  pausedTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message progressor.v1.PausedJobs.
+ * Use `create(PausedJobsSchema)` to create a new message.
+ */
+export const PausedJobsSchema: GenMessage<PausedJobs> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 22);
+
+/**
+ * @generated from message progressor.v1.ResumeJobsRequest
+ */
+export type ResumeJobsRequest = Message<"progressor.v1.ResumeJobsRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message progressor.v1.ResumeJobsRequest.
+ * Use `create(ResumeJobsRequestSchema)` to create a new message.
+ */
+export const ResumeJobsRequestSchema: GenMessage<ResumeJobsRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 23);
+
+/**
+ * @generated from message progressor.v1.ResumeJobsResponse
+ */
+export type ResumeJobsResponse = Message<"progressor.v1.ResumeJobsResponse"> & {
+  /**
+   * @generated from field: bool was_paused = 1;
+   */
+  wasPaused: boolean;
+};
+
+/**
+ * Describes the message progressor.v1.ResumeJobsResponse.
+ * Use `create(ResumeJobsResponseSchema)` to create a new message.
+ */
+export const ResumeJobsResponseSchema: GenMessage<ResumeJobsResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 24);
+
+/**
+ * @generated from message progressor.v1.ListPausedJobsRequest
+ */
+export type ListPausedJobsRequest = Message<"progressor.v1.ListPausedJobsRequest"> & {
+  /**
+   * @generated from field: string namespace = 1;
+   */
+  namespace: string;
+};
+
+/**
+ * Describes the message progressor.v1.ListPausedJobsRequest.
+ * Use `create(ListPausedJobsRequestSchema)` to create a new message.
+ */
+export const ListPausedJobsRequestSchema: GenMessage<ListPausedJobsRequest> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 25);
+
+/**
+ * @generated from message progressor.v1.ListPausedJobsResponse
+ */
+export type ListPausedJobsResponse = Message<"progressor.v1.ListPausedJobsResponse"> & {
+  /**
+   * at most 100, by name
+   *
+   * @generated from field: repeated progressor.v1.PausedJobs paused = 1;
+   */
+  paused: PausedJobs[];
+};
+
+/**
+ * Describes the message progressor.v1.ListPausedJobsResponse.
+ * Use `create(ListPausedJobsResponseSchema)` to create a new message.
+ */
+export const ListPausedJobsResponseSchema: GenMessage<ListPausedJobsResponse> = /*@__PURE__*/
+  messageDesc(file_progressor_v1_job, 26);
+
+/**
  * @generated from message progressor.v1.JobNameStats
  */
 export type JobNameStats = Message<"progressor.v1.JobNameStats"> & {
@@ -573,7 +739,7 @@ export type JobNameStats = Message<"progressor.v1.JobNameStats"> & {
  * Use `create(JobNameStatsSchema)` to create a new message.
  */
 export const JobNameStatsSchema: GenMessage<JobNameStats> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 20);
+  messageDesc(file_progressor_v1_job, 27);
 
 /**
  * A constraint limits the jobs that it matches. A job waits until all constraints that match it
@@ -625,7 +791,7 @@ export type Constraint = Message<"progressor.v1.Constraint"> & {
  * Use `create(ConstraintSchema)` to create a new message.
  */
 export const ConstraintSchema: GenMessage<Constraint> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 21);
+  messageDesc(file_progressor_v1_job, 28);
 
 /**
  * @generated from message progressor.v1.RateLimit
@@ -654,7 +820,7 @@ export type RateLimit = Message<"progressor.v1.RateLimit"> & {
  * Use `create(RateLimitSchema)` to create a new message.
  */
 export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 22);
+  messageDesc(file_progressor_v1_job, 29);
 
 /**
  * @generated from message progressor.v1.PutConstraintRequest
@@ -671,7 +837,7 @@ export type PutConstraintRequest = Message<"progressor.v1.PutConstraintRequest">
  * Use `create(PutConstraintRequestSchema)` to create a new message.
  */
 export const PutConstraintRequestSchema: GenMessage<PutConstraintRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 23);
+  messageDesc(file_progressor_v1_job, 30);
 
 /**
  * @generated from message progressor.v1.PutConstraintResponse
@@ -688,7 +854,7 @@ export type PutConstraintResponse = Message<"progressor.v1.PutConstraintResponse
  * Use `create(PutConstraintResponseSchema)` to create a new message.
  */
 export const PutConstraintResponseSchema: GenMessage<PutConstraintResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 24);
+  messageDesc(file_progressor_v1_job, 31);
 
 /**
  * @generated from message progressor.v1.ListConstraintsRequest
@@ -705,7 +871,7 @@ export type ListConstraintsRequest = Message<"progressor.v1.ListConstraintsReque
  * Use `create(ListConstraintsRequestSchema)` to create a new message.
  */
 export const ListConstraintsRequestSchema: GenMessage<ListConstraintsRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 25);
+  messageDesc(file_progressor_v1_job, 32);
 
 /**
  * @generated from message progressor.v1.ListConstraintsResponse
@@ -722,7 +888,7 @@ export type ListConstraintsResponse = Message<"progressor.v1.ListConstraintsResp
  * Use `create(ListConstraintsResponseSchema)` to create a new message.
  */
 export const ListConstraintsResponseSchema: GenMessage<ListConstraintsResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 26);
+  messageDesc(file_progressor_v1_job, 33);
 
 /**
  * @generated from message progressor.v1.ConstraintState
@@ -765,7 +931,7 @@ export type ConstraintState = Message<"progressor.v1.ConstraintState"> & {
  * Use `create(ConstraintStateSchema)` to create a new message.
  */
 export const ConstraintStateSchema: GenMessage<ConstraintState> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 27);
+  messageDesc(file_progressor_v1_job, 34);
 
 /**
  * @generated from message progressor.v1.DeleteConstraintRequest
@@ -787,7 +953,7 @@ export type DeleteConstraintRequest = Message<"progressor.v1.DeleteConstraintReq
  * Use `create(DeleteConstraintRequestSchema)` to create a new message.
  */
 export const DeleteConstraintRequestSchema: GenMessage<DeleteConstraintRequest> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 28);
+  messageDesc(file_progressor_v1_job, 35);
 
 /**
  * @generated from message progressor.v1.DeleteConstraintResponse
@@ -800,7 +966,7 @@ export type DeleteConstraintResponse = Message<"progressor.v1.DeleteConstraintRe
  * Use `create(DeleteConstraintResponseSchema)` to create a new message.
  */
 export const DeleteConstraintResponseSchema: GenMessage<DeleteConstraintResponse> = /*@__PURE__*/
-  messageDesc(file_progressor_v1_job, 29);
+  messageDesc(file_progressor_v1_job, 36);
 
 /**
  * JobService is the job queue. Clients enqueue jobs. Workers (WorkerService) or a processor run
@@ -906,6 +1072,38 @@ export const JobService: GenService<{
     methodKind: "unary";
     input: typeof GetQueueStatsRequestSchema;
     output: typeof GetQueueStatsResponseSchema;
+  },
+  /**
+   * PauseJobs pauses the jobs of one name: no worker and no processor gets one until ResumeJobs.
+   * Running attempts continue, and jobs are still enqueued. The node that answers pauses at once,
+   * and the others within a second. If the name is paused already, its reason changes. A namespace
+   * with 100 other paused names fails with INVALID_ARGUMENT.
+   *
+   * @generated from rpc progressor.v1.JobService.PauseJobs
+   */
+  pauseJobs: {
+    methodKind: "unary";
+    input: typeof PauseJobsRequestSchema;
+    output: typeof PauseJobsResponseSchema;
+  },
+  /**
+   * ResumeJobs resumes the jobs of one name and wakes the workers that poll. It succeeds also if
+   * the name is not paused.
+   *
+   * @generated from rpc progressor.v1.JobService.ResumeJobs
+   */
+  resumeJobs: {
+    methodKind: "unary";
+    input: typeof ResumeJobsRequestSchema;
+    output: typeof ResumeJobsResponseSchema;
+  },
+  /**
+   * @generated from rpc progressor.v1.JobService.ListPausedJobs
+   */
+  listPausedJobs: {
+    methodKind: "unary";
+    input: typeof ListPausedJobsRequestSchema;
+    output: typeof ListPausedJobsResponseSchema;
   },
   /**
    * @generated from rpc progressor.v1.JobService.PutConstraint

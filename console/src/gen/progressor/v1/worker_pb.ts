@@ -833,8 +833,8 @@ export type Job = Message<"progressor.v1.Job"> & {
   result?: Value | undefined;
 
   /**
-   * Why a job does not run: the name of a constraint, a paused namespace, or its time. For a job
-   * for several workers: that no worker runs it now.
+   * Why a job does not run: the name of a constraint, a paused namespace or job name, or its time.
+   * For a job for several workers: that no worker runs it now.
    *
    * @generated from field: string blocked_on = 11;
    */

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+)
+
+// jobPauses has the paused job names of the namespaces that have any, sorted. It is never changed.
+type jobPauses map[string][]string
+
+// pausedNames returns the paused job names of a namespace, as known to this node. Callers must not
+// modify them.
+func (r *registry) pausedNames(namespace string) []string {
+	if p := r.pauses.Load(); p != nil {
+		return (*p)[namespace]
+	}
+	return nil
+}
+
+// hasPausedNames reports whether a namespace has paused job names.
+func (e *Engine) hasPausedNames(namespace string) bool {
+	return len(e.registry.pausedNames(namespace)) > 0
+}
+
+// PausedJobs returns the paused job names of a namespace, sorted, as known to this node; the state
+// may be one second old. Callers must not modify them.
+func (e *Engine) PausedJobs(namespace string) []string { return e.registry.pausedNames(namespace) }
+
+// IsJobPaused reports whether a job name is paused, as PausedJobs.
+func (e *Engine) IsJobPaused(namespace, name string) bool {
+	_, paused := slices.BinarySearch(e.registry.pausedNames(namespace), name)
+	return paused
+}
+
+// SetJobPaused applies a pause or a resume of a job name that this node has just stored.
+func (e *Engine) SetJobPaused(namespace, name string, paused bool) {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	e.registry.puts++
+	names := slices.Clone(e.registry.pausedNames(namespace))
+	at, found := slices.BinarySearch(names, name)
+	if found == paused {
+		return
+	}
+	if found {
+		names = slices.Delete(names, at, at+1)
+	} else {
+		names = slices.Insert(names, at, name)
+	}
+	next := jobPauses{}
+	if p := e.registry.pauses.Load(); p != nil {
+		next = maps.Clone(*p)
+	}
+	if next[namespace] = names; len(names) == 0 {
+		delete(next, namespace)
+	}
+	e.applyPauses(next)
+}
+
+// applyPauses replaces the paused job names. If they have changed, it wakes pollers and the polls of
+// the namespaces concerned. The caller holds the lock of the registry.
+func (e *Engine) applyPauses(next jobPauses) {
+	var old jobPauses
+	if p := e.registry.pauses.Load(); p != nil {
+		old = *p
+	}
+	changed := map[string]struct{}{}
+	for _, all := range []jobPauses{old, next} {
+		for namespace := range all {
+			if !slices.Equal(old[namespace], next[namespace]) {
+				changed[namespace] = struct{}{}
+			}
+		}
+	}
+	if len(changed) > 0 {
+		e.registry.pauses.Store(&next)
+		e.wakeAll()
+		e.pulls.wakeNamespaces(changed)
+	}
+}

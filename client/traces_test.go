@@ -44,7 +44,8 @@ func tracedTestEngine(
 			Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
 	server := httptest.NewServer(
 		rpc.NewHandler(rpc.Config{
-			Engine: n.Engine, Insight: n.Insight, Jobs: queue, Logger: slog.New(slog.DiscardHandler), Traces: s,
+			Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Jobs: queue,
+			Logger: slog.New(slog.DiscardHandler), Traces: s,
 		}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}, n

@@ -52,7 +52,8 @@ func newTestEngine(t *testing.T) *testEngine {
 	}})
 	server := httptest.NewServer(
 		rpc.NewHandler(rpc.Config{
-			Engine: n.Engine, Insight: n.Insight, Jobs: queue, Logger: slog.New(slog.DiscardHandler),
+			Engine: n.Engine, Insight: n.Insight, Workers: n.Server, Jobs: queue,
+			Logger: slog.New(slog.DiscardHandler),
 		}))
 	t.Cleanup(server.Close)
 	return &testEngine{t, server.URL, client.New(server.URL)}

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -32,44 +30,14 @@ func (a LeaseAnswer) into(end *attemptEnd) {
 	}
 }
 
-// DistinctLeases returns an error if a list in a request names a lease twice, because the result
-// would depend on the order. Invalid tokens are rejected where they are parsed.
-func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {
-	type lease struct {
-		key   process.Key
-		token int64
-	}
-	seen := make(map[lease]int, len(list))
-	for n, m := range list {
-		t, err := parseLeaseToken("", m.GetLeaseToken())
-		if err != nil {
-			continue
-		}
-		l := lease{t.Key, t.FencingToken}
-		if first, twice := seen[l]; twice {
-			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("same lease as %s[%d]", field, first)}
-		}
-		seen[l] = n
-	}
-	return nil
-}
-
-// answeredBefore returns nil if this answer of a lease is already stored, because the worker sent
-// it again after the response was lost. If a different answer is stored, by the worker or by the
-// engine, it returns process.ErrFenced.
-func (e *Engine) answeredBefore(ctx context.Context, t storage.LeaseToken, a LeaseAnswer) error {
-	stands, err := e.store.LeaseAnswered(ctx, t)
-	if err != nil {
-		return fmt.Errorf("lease of %s: %w", t.Key, err)
-	}
+// IsStored reports whether an answer has the outcome that is stored for its attempt.
+func (e *Engine) IsStored(a LeaseAnswer, ref storage.AttemptRef, stands *storage.Answered) bool {
 	end := attemptEnd{kind: e.kinds[stands.Kind], claim: &storage.Claim{
-		Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, TaskType: stands.TaskType, FencingToken: t.FencingToken, Kind: stands.Kind, Job: stands.Job,
+		Namespace: ref.Key.Namespace, ProcessID: ref.Key.ProcessID, TaskType: stands.TaskType, FencingToken: ref.FencingToken,
+		Kind: stands.Kind, Job: stands.Job,
 	}}
 	a.into(&end)
-	if !sameOutcome(&decide(end).completion, &stands) {
-		return fmt.Errorf("lease of %s: %w", t.Key, process.ErrFenced)
-	}
-	return nil
+	return sameOutcome(&decide(end).completion, stands)
 }
 
 // sameOutcome reports whether a completion has the stored outcome of the attempt. It does not

@@ -246,7 +246,7 @@ func (e *Engine) attempt(ctx context.Context, ns *namespace, c *storage.Claim, k
 	if c.TaskType == process.TaskRemove {
 		return nil, nil, nil
 	}
-	if !e.admits(c) {
+	if !e.Admits(c) {
 		return nil, nil, errNotAdmitted
 	}
 	if ns.processor == nil {

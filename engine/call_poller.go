@@ -28,7 +28,7 @@ func (p *callPoller) wake() {
 		p.engine.notices.stored()
 	}
 	signal(p.woken)
-	p.engine.pulls.wake()
+	p.engine.workers.Wake()
 }
 
 func signal(c chan struct{}) {

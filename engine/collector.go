@@ -104,17 +104,11 @@ func (c *collector) runOnce(ctx context.Context) error {
 	if c.passes%10 == 0 || c.settling {
 		errs = append(errs, c.settleQueues(limit))
 	}
-	if c.passes%30 == 0 {
-		c.engine.leased.prune()
-	}
 	return errors.Join(append(errs, c.remove(limit))...)
 }
 
 // readOnly is a pass of a node for requests only. The other nodes do the rest.
 func (c *collector) readOnly(ctx context.Context) error {
-	if c.passes%30 == 0 {
-		c.engine.leased.prune()
-	}
 	_, err := c.engine.reloadNamespaces(ctx)
 	return err
 }

@@ -19,7 +19,6 @@ import (
 // Engine is one node: it serves requests and runs tasks. Several engines share one database.
 type Engine struct {
 	services
-	pulling
 	liveness
 	lifecycle
 	cfg       Config
@@ -28,6 +27,7 @@ type Engine struct {
 	metrics   *engineMetrics
 	registry  registry
 	kinds     map[string]Kind
+	workers   Workers
 	attempts  *attempts
 	backlog   backlogResults
 	nodeSlots *nodeSlots
@@ -48,14 +48,6 @@ type services struct {
 	messages    *deliverer
 	peers       *peers
 	notices     *notices
-}
-
-// pulling is the part of an engine that serves workers.
-type pulling struct {
-	pulls   *pulls
-	workers *workers
-	leased  leased
-	polling chan struct{} // has one entry per poll that is using the database
 }
 
 // liveness contains the state of an engine's heartbeats, and changes of the database that can
@@ -86,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Logger, store: cfg.Store, kinds: map[string]Kind{}, attempts: newAttempts(),
 		unknown: share{holder: "namespaces that it does not know"}, backlog: backlogResults{pending: cfg.Store.Pending},
-		pulling:   pulling{leased: leased{byToken: map[storage.AttemptRef]*heldLease{}}, polling: make(chan struct{}, pollsAtOnce)},
+		workers:   noWorkers{},
 		liveness:  liveness{started: time.Now(), generations: make(chan struct{}, 1)},
 		lifecycle: lifecycle{drained: make(chan struct{})},
 	}
@@ -96,7 +88,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	e.metrics = newEngineMetrics(cfg.Registerer, e)
 	e.waiters, e.watchers, e.minuteStats = newWaiters(e), newWatchers(e), newMinuteStats(e.started)
 	e.peers = newPeers(e)
-	e.calls, e.timers, e.pulls, e.workers = newCallPoller(e), newTimerPoller(e), newPulls(e), newWorkers(e)
+	e.calls, e.timers = newCallPoller(e), newTimerPoller(e)
 	e.store.OnAdopt(e.adopt)
 	e.store.OnNewGeneration(func() { signal(e.generations) })
 	e.store.OnEventMode(e.eventMode)
@@ -160,7 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // takers returns the loops that run until the node drains.
 func (e *Engine) takers() []func(context.Context) error {
-	takers := []func(context.Context) error{e.pulls.Run, e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
+	takers := []func(context.Context) error{e.workers.Run, e.peers.Run, newCollector(e).Run, e.listen}
 	if e.cfg.RequestsOnly {
 		return takers
 	}

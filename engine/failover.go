@@ -53,7 +53,7 @@ func (f *failovers) Run(ctx context.Context) error {
 // begin clears cached state and registers the node again if its row was lost.
 func (f *failovers) begin(ctx context.Context) {
 	e := f.engine
-	e.leased.clear()
+	e.workers.Forget()
 	newHeartbeater(e).runOnce(ctx)
 	e.expectLostClaims()
 	e.wakeAll()

@@ -41,7 +41,7 @@ func TestFenceDoesNotNeedTheHeartbeat(t *testing.T) {
 func TestGapBetweenHeartbeatsCancelsAttempts(t *testing.T) {
 	t.Parallel()
 	e, attempt := cutOff()
-	e.calls, e.timers, e.pulls = newCallPoller(e), newTimerPoller(e), newPulls(e)
+	e.calls, e.timers, e.workers = newCallPoller(e), newTimerPoller(e), noWorkers{}
 	sent := e.age() - 200*time.Millisecond
 	e.recordHeartbeat(sent)
 	if attempt.Err() == nil {

@@ -34,7 +34,8 @@ func (e *Engine) Enter(ctx context.Context, namespace string) (names []string, l
 // NamespaceState is the state of a namespace on this node.
 type NamespaceState struct {
 	Paused      bool
-	HasWorkers  bool // workers take its tasks
+	Lease       time.Duration // duration of a lease if workers take the tasks; otherwise 0
+	StepTimeout time.Duration
 	MaxRunning  int
 	MaxBacklog  int
 	MaxAttempts int32
@@ -51,7 +52,7 @@ func (e *Engine) NamespaceState(ctx context.Context, name string) (NamespaceStat
 		return NamespaceState{}, err
 	}
 	return NamespaceState{
-		Paused: ns.paused, HasWorkers: ns.lease > 0, MaxRunning: ns.slots.size(), MaxBacklog: ns.maxBacklog,
+		Paused: ns.paused, Lease: ns.lease, StepTimeout: ns.stepTimeout, MaxRunning: ns.slots.size(), MaxBacklog: ns.maxBacklog,
 		MaxAttempts: ns.retry.MaxAttempts, Zombie: ns.zombie, Processor: ns.processor, Unservable: ns.unservable,
 		Away: ns.away.Load(),
 	}, nil
@@ -87,4 +88,4 @@ func (e *Engine) FailedTries(task storage.TaskRef) (times int32, cause string) {
 func (e *Engine) RegisteredKinds() map[string]Kind { return maps.Clone(e.kinds) }
 
 // RecordWorkers stores the workers that this node has seen, so that lists include them.
-func (e *Engine) RecordWorkers(ctx context.Context) error { return e.workers.storeSeen(ctx, 0) }
+func (e *Engine) RecordWorkers(ctx context.Context) error { return e.workers.Record(ctx) }

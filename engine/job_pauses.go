@@ -75,6 +75,6 @@ func (e *Engine) applyPauses(next jobPauses) {
 	if len(changed) > 0 {
 		e.registry.pauses.Store(&next)
 		e.wakeAll()
-		e.pulls.wakeNamespaces(changed)
+		e.workers.NamespacesChanged(changed)
 	}
 }

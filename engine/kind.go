@@ -67,8 +67,8 @@ type Pause struct {
 	Effect storage.Effect // stored with the release of the task
 }
 
-// admits reports whether a claim may run.
-func (e *Engine) admits(c *storage.Claim) bool {
+// Admits reports whether a claim may run.
+func (e *Engine) Admits(c *storage.Claim) bool {
 	admit := e.kinds[c.Kind].Admit
 	return admit == nil || admit(c)
 }

@@ -23,7 +23,7 @@ func (e *Engine) WakeForJobs(namespace string, byName map[string]int) {
 	case !ok || len(byName) == 0:
 	case ns.pulled():
 		for name, n := range byName {
-			e.pulls.offer(namespace, name, n)
+			e.workers.Offer(namespace, name, n)
 		}
 	default:
 		e.calls.wake()
@@ -49,7 +49,7 @@ func (e *Engine) AnnounceEnds(ended, notified []process.Key) {
 		e.cancelled(k)
 	}
 	for _, k := range notified {
-		e.pulls.expectMembers(k.Namespace)
+		e.workers.ExpectGroups(k.Namespace)
 	}
 	e.messages.deliver(notified)
 }

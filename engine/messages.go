@@ -142,7 +142,7 @@ func (d *deliverer) delivered(k process.Key, deliveries []storage.Delivery) {
 		e.wakeKinds()
 	}
 	if calls && pulled {
-		e.pulls.wake()
+		e.workers.Wake()
 	}
 	if calls {
 		e.calls.wake()

@@ -22,6 +22,7 @@ import (
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 // namespace is a snapshot of the configuration of a namespace. A change creates a new one, which
@@ -127,7 +128,7 @@ func (e *Engine) reloadNamespaces(ctx context.Context) (overdue bool, err error)
 			DeletionRequestedTime: s.DeletionRequestedTime, DeletesData: s.DeletesData,
 		}
 		if s.Grouped {
-			e.pulls.expectMembers(s.Namespace)
+			e.workers.ExpectGroups(s.Namespace)
 		}
 		overdue = s.Overdue
 	}
@@ -177,7 +178,7 @@ func (e *Engine) applyNamespaces(rows []storage.Namespace) {
 	if len(changed) > 0 {
 		e.registry.byName.Store(&next)
 		e.wakeAll()
-		e.pulls.wakeNamespaces(changed)
+		e.workers.NamespacesChanged(changed)
 	}
 }
 
@@ -405,7 +406,7 @@ const maxNamespaces = 1000
 
 // ListNamespaces lists the namespaces by name.
 func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespacesRequest) (list []*progressorv1.Namespace, next string, err error) {
-	after, err := nameAfter(r.GetPageToken())
+	after, err := wire.NameAfter(r.GetPageToken())
 	if err != nil {
 		return nil, "", err
 	}
@@ -428,7 +429,7 @@ func (e *Engine) ListNamespaces(ctx context.Context, r *progressorv1.ListNamespa
 		list = append(list, m)
 	}
 	if more {
-		next = tokenAfter(rows[len(rows)-1].Namespace)
+		next = wire.TokenAfter(rows[len(rows)-1].Namespace)
 	}
 	return list, next, nil
 }

@@ -265,6 +265,6 @@ func (p *timerPoller) release(ctx context.Context, due []string) {
 	}
 	if len(released) > 0 {
 		e.wakeKinds()
-		e.pulls.wake()
+		e.workers.Wake()
 	}
 }

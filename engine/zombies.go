@@ -105,7 +105,7 @@ func (c *collector) begunAt(ref storage.AttemptRef, otherwise time.Time) time.Ti
 	if at, ok := c.engine.attempts.begunAt(ref); ok {
 		return at
 	}
-	if at, ok := c.engine.leased.since(ref); ok {
+	if at, ok := c.engine.workers.LeasedSince(ref); ok {
 		return at
 	}
 	return otherwise

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/pull"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
 )
@@ -32,7 +33,7 @@ func TestLeasesOfADeadWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for held := 0; held < leases; {
-		polled, err := n.Poll(t.Context(), engine.PollParams{
+		polled, err := n.Poll(t.Context(), pull.PollParams{
 			Namespaces: []string{"ns"}, WorkerID: "w1", Max: leases, Wait: longWait,
 		})
 		if err != nil || len(polled) == 0 {

@@ -97,6 +97,13 @@ func (s *Store) audited(ctx context.Context, n note, by []process.Actor, carryOu
 	})
 }
 
+// Record adds the entry in the transaction of a command that does not use a lane.
+func (n *AuditRecord) Record(ctx context.Context, db DB, namespace, subject string) error {
+	return dbsqlc.New().InsertAudit(ctx, db, dbsqlc.InsertAuditParams{
+		Actor: n.By.Name, Source: n.By.Source, Method: n.Method, Namespace: namespace, Subject: subject, Details: n.details(),
+	})
+}
+
 // AuditCommand adds an audit entry in the transaction of a command if an operator is given.
 func AuditCommand(ctx context.Context, db DB, method, namespace, subject string, by []process.Actor) error {
 	if len(by) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 // member creates a job that is a member of a group, which needs two workers.
@@ -177,7 +178,7 @@ func TestManyPollsOneGroup(t *testing.T) {
 				s := []*storage.Store{b.Store, other}[n%2]
 				all.Go(func() {
 					<-begin
-					leases, err := s.Poll(context.Background(), w, []storage.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
+					leases, err := pull.Poll(context.Background(), s, w, []pull.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 10, true)
 					mu.Lock()
 					defer mu.Unlock()
 					if err != nil {

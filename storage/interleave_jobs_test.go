@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 // enqueue creates a job whose name is its ID, so that a poll by that name finds no other job.
@@ -32,7 +33,7 @@ func lease(s *storage.Store, worker, id string) (*storage.Lease, error) {
 
 // leaseOf is like lease. With grouped, it includes slots of groups.
 func leaseOf(s *storage.Store, worker, id string, grouped bool) (*storage.Lease, error) {
-	leases, err := s.Poll(context.Background(), worker, []storage.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
+	leases, err := pull.Poll(context.Background(), s, worker, []pull.Subscription{{Namespace: ns, JobName: id, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}}, 1, grouped)
 	if err != nil || len(leases) == 0 {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func TestManyWorkersOneJob(t *testing.T) {
 		if len(got) != 1 {
 			t.Fatalf("%d workers have job %s", len(got), id)
 		}
-		held, err := b.ReadLease(t.Context(), storage.LeaseToken{Key: key(id), FencingToken: got[0].Claim.FencingToken, Salt: got[0].Salt})
+		held, err := pull.ReadLease(t.Context(), b.Store, pull.LeaseToken{Key: key(id), FencingToken: got[0].Claim.FencingToken, Salt: got[0].Salt})
 		equal(t, "the lease", must(t, held, err).WorkerID, got[0].WorkerID)
 	}
 }
@@ -248,7 +249,7 @@ func TestCancelMeetsClaims(t *testing.T) {
 		if l == nil {
 			continue
 		}
-		beaten, err := b.BeatLeases(t.Context(), "w", []storage.Beat{{Token: storage.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
+		beaten, err := pull.BeatAll(t.Context(), b.Store, "w", []pull.Beat{{Token: pull.LeaseToken{Key: key(id), FencingToken: l.Claim.FencingToken, Salt: l.Salt}}})
 		equal(t, "directive of the worker", []bool{must(t, beaten, err)[0].Lost, beaten[0].Cancelling}, []bool{false, true})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 // Claims skip the jobs of paused names if the node knows that the namespace has any. Without that
@@ -29,14 +30,14 @@ func TestClaimsSkipPausedNames(t *testing.T) {
 	}
 	claim := func(pauses bool) (ids []string) {
 		t.Helper()
-		line := storage.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour, Pauses: pauses}
+		line := pull.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour, Pauses: pauses}
 		limits := []storage.ClaimLimit{{Namespace: ns, Places: 10, StepTimeout: timeout, Pauses: pauses}}
-		n, err := b.CountPollable(t.Context(), []storage.Subscription{line}, 10)
+		n, err := pull.CountPollable(t.Context(), b.Store, []pull.Subscription{line}, 10)
 		ids = append(ids, fmt.Sprint(must(t, n, err)[0], " pollable"))
 		left, err := b.HasWaitingCalls(t.Context(), limits)
 		ids = append(ids, fmt.Sprint(must(t, left, err), " left"))
 		for _, grouped := range []bool{false, true} {
-			leases, err := b.Poll(t.Context(), "w", []storage.Subscription{line}, 10, grouped)
+			leases, err := pull.Poll(t.Context(), b.Store, "w", []pull.Subscription{line}, 10, grouped)
 			for _, l := range must(t, leases, err) {
 				ids = append(ids, "poll "+l.Claim.ProcessID)
 				b.release(&l.Claim)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 // startsWithin gives a job a start deadline of an hour after its run time.
@@ -25,14 +26,14 @@ func (b *bench) delay() {
 // claimable returns the jobs that claims of each kind take, and releases them.
 func (b *bench) claimable() string {
 	b.t.Helper()
-	line := storage.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}
+	line := pull.Subscription{Namespace: ns, StepTimeout: timeout, Lease: time.Hour, MaxLease: time.Hour}
 	var ids []string
 	for _, name := range []string{"", "late", "in time"} {
 		for _, grouped := range []bool{false, true} {
 			line.JobName = name
-			n, err := b.CountPollable(b.t.Context(), []storage.Subscription{line}, 10)
+			n, err := pull.CountPollable(b.t.Context(), b.Store, []pull.Subscription{line}, 10)
 			must(b.t, n, err)
-			leases, err := b.Poll(b.t.Context(), "w", []storage.Subscription{line}, 10, grouped)
+			leases, err := pull.Poll(b.t.Context(), b.Store, "w", []pull.Subscription{line}, 10, grouped)
 			must(b.t, leases, err)
 			equal(b.t, fmt.Sprintf("pollable jobs %q", name), n[0], len(leases))
 			for _, l := range leases {

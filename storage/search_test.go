@@ -14,6 +14,7 @@ import (
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 func TestSearchCallsByPriorityThenAge(t *testing.T) {
@@ -103,7 +104,7 @@ func TestClaimsTakeOneOfAProcess(t *testing.T) {
 		if claim == "searched" {
 			claims = b.searchCalls(9)
 		} else {
-			leases, err := b.Poll(t.Context(), "w", []storage.Subscription{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
+			leases, err := pull.Poll(t.Context(), b.Store, "w", []pull.Subscription{{Namespace: ns, StepTimeout: timeout, Lease: timeout, MaxLease: timeout}}, 9, false)
 			for _, l := range must(t, leases, err) {
 				claims = append(claims, l.Claim)
 			}

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
@@ -59,14 +59,14 @@ func TestDeleteNamespaceOfEveryKind(t *testing.T) {
 	done(err)
 	leased := 0
 	eventually(t, "tasks are leased", func() bool {
-		leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 10})
+		leases, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 10})
 		done(err)
 		leased += len(leases)
 		return leased >= 4
 	})
 	_, err = n.DeleteNamespace(ctx, &progressorv1.DeleteNamespaceRequest{Namespace: "pull", WithData: true}, kim)
 	done(err)
-	if _, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); !errors.Is(err, process.ErrNamespaceDeleting) {
+	if _, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); !errors.Is(err, process.ErrNamespaceDeleting) {
 		t.Errorf("a poll of a namespace that is being deleted: %v", err)
 	}
 	eventually(t, "it is gone", func() bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -43,6 +44,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*insight.Insight
+	*pull.Server
 	*crons.Crons
 	jobs     *jobs.Jobs
 	flows    *flows.Flows
@@ -69,7 +71,7 @@ func start(t testing.TB, dsn string) *node {
 		c.RunBy(f)
 		return append(c.Kinds(), q.Kind(), f.Kind())
 	}, func(c *engine.Config) { c.ZombieAfter, c.Registerer = time.Second, registry })
-	return &node{n.Engine, n.Insight, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
+	return &node{n.Engine, n.Insight, n.Server, c, q, f, n.Put, n.Store, storagetest.Connect(t, dsn), registry, n.Stop, gate}
 }
 
 // obey runs a process according to its args. complete and fail end it, and timeout fails it with

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -37,7 +38,7 @@ func pulled(id string) process.Key { return process.Key{Namespace: "pull", Proce
 // take leases the job of a run.
 func (n *node) take(t testing.TB, run string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout})
+	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1, Wait: testTimeout})
 	if err != nil || len(leases) != 1 || leases[0].GetJob().GetJobId() != run {
 		t.Fatalf("%v, %v; want %s", leases, err, run)
 	}

@@ -33,7 +33,7 @@ func TestTraceOfAFire(t *testing.T) {
 		c = crons.New(e, store, nil)
 		return c.Kinds()
 	}, func(c *engine.Config) { c.Traces = s })
-	made := &node{Engine: n.Engine, Crons: c}
+	made := &node{Engine: n.Engine, Server: n.Server, Crons: c}
 	making, creator := s.Begin(context.Background(), "creator")
 	if _, err := c.Create(making, &progressorv1.CreateCronRequest{Cron: starts("process", "* * * * * *", "complete")}, kim); err != nil {
 		t.Fatal(err)

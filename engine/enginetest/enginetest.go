@@ -11,6 +11,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/insight"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
@@ -20,6 +21,7 @@ import (
 type Node struct {
 	*engine.Engine
 	*insight.Insight
+	*pull.Server
 	Store *storage.Store
 	Stop  func() // drains the engine and closes the store; the end of the test also calls it
 }
@@ -50,10 +52,11 @@ func Start(t testing.TB, dsn string, p processor.Processor, kinds Kinds, change 
 	if kinds != nil {
 		e.Add(kinds(e, store)...)
 	}
+	server := pull.New(e)
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- e.Run(running) }()
-	n := &Node{Engine: e, Insight: insight.New(e), Store: store, Stop: sync.OnceFunc(func() {
+	n := &Node{Engine: e, Insight: insight.New(e), Server: server, Store: store, Stop: sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/flows"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -74,7 +75,7 @@ func TestWorkedExample(t *testing.T) {
 	n.run(t, "pull", "demo_long_task", "queued", `{"target": "queued"}`)
 	n.until(t, "pull", "queued", "QUEUED")
 	same(t, runSummary(n.cancel(t, "pull", "queued")), "CANCELLED: prepare CANCELLED execute CANCELLED finalize CANCELLED")
-	if l, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); err != nil || len(l) != 0 {
+	if l, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", Max: 1}); err != nil || len(l) != 0 {
 		t.Fatalf("a worker gets %v, %v", l, err)
 	}
 

@@ -19,6 +19,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -39,6 +40,7 @@ var kim = process.Actor{Name: "kim", Source: "10.0.0.7:4711"}
 type node struct {
 	*engine.Engine
 	*insight.Insight
+	*pull.Server
 	*flows.Flows
 	jobs  *jobs.Jobs
 	db    *pgxpool.Pool
@@ -64,7 +66,7 @@ func startWith(t testing.TB, dsn string, p processor.Processor) *node {
 		return []engine.Kind{q.Kind(), f.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, &progressorv1.Namespace{Namespace: "pull", Processor: &progressorv1.ProcessorConfig{Transport: &progressorv1.ProcessorConfig_Pull{Pull: &progressorv1.PullProcessor{}}}})
-	return &node{n.Engine, n.Insight, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
+	return &node{n.Engine, n.Insight, n.Server, f, q, storagetest.Connect(t, dsn), registry, n.Store, n.Stop}
 }
 
 // obey executes a job or a process according to its args. {"fail": "why"} fails. Anything else
@@ -174,7 +176,7 @@ func same(t testing.TB, got, want string) {
 // lease polls for one job of namespace "pull".
 func (n *node) lease(t testing.TB, names ...string) *progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: testTimeout})
+	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: names, Max: 1, Wait: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

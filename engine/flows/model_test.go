@@ -18,6 +18,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -153,7 +154,7 @@ func (m *model) workOnce(r *rand.Rand) {
 	m.mu.Lock()
 	n, calm := m.node, m.calm
 	m.mu.Unlock()
-	leases, err := n.Poll(context.Background(), engine.PollParams{
+	leases, err := n.Poll(context.Background(), pull.PollParams{
 		Namespaces: []string{"pull"}, WorkerID: "w", Max: 8, Wait: 10 * time.Millisecond,
 	})
 	if err != nil {

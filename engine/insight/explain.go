@@ -13,6 +13,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/insight"
+	"github.com/progressor-engine/progressor/storage/pull"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -73,7 +74,7 @@ func (i *Insight) explainKind(
 	}
 	kind := i.engine.RegisteredKinds()[p.GetKind()]
 	if kind.Processor == nil {
-		n.Pulled = ns.HasWorkers && !ns.Paused
+		n.Pulled = ns.Lease > 0 && !ns.Paused
 		if ns.Unservable != nil {
 			n.Unservable = ns.Unservable.Error()
 		}
@@ -97,7 +98,7 @@ func (i *Insight) addWorkers(ctx context.Context, namespace string, state *expla
 	if err := i.engine.RecordWorkers(ctx); err != nil {
 		return err
 	}
-	workers, more, err := i.store.ListWorkers(ctx, namespace, "", "", maxWorkers+1)
+	workers, more, err := pull.ListWorkers(ctx, i.store, namespace, "", "", maxWorkers+1)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func (i *Insight) obstacles(
 
 // symptoms returns the problems of a namespace whose tasks wait or fail.
 func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (problems []*progressorv1.HealthProblem) {
-	if ns.HasWorkers && h.GetWorkers() == 0 {
+	if ns.Lease > 0 && h.GetWorkers() == 0 {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_NO_WORKERS, Status: down,
 			Detail: "no worker has polled in the last " + durations.Exact(workerAlive),
@@ -169,7 +169,7 @@ func symptoms(ns *engine.NamespaceState, h *progressorv1.NamespaceHealth) (probl
 			Next: "add workers, nodes or max_running, or make the processor faster",
 		})
 	}
-	if !ns.HasWorkers && h.GetRunnable() >= int64(ns.MaxBacklog) {
+	if ns.Lease == 0 && h.GetRunnable() >= int64(ns.MaxBacklog) {
 		problems = append(problems, &progressorv1.HealthProblem{
 			Kind: progressorv1.HealthProblem_KIND_BACKLOG_FULL, Status: degraded,
 			Detail: fmt.Sprintf("requests are rejected: max_backlog tasks wait, %d", ns.MaxBacklog),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -373,7 +374,7 @@ func TestResumedNamespaceWakesPolls(t *testing.T) {
 		n.enqueue(t, "pull", "of "+worker, nil)
 		got := make(chan int, 1)
 		go func() {
-			leases, _ := at.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: testTimeout})
+			leases, _ := at.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 1, Wait: testTimeout})
 			got <- len(leases)
 		}()
 		enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -123,7 +123,7 @@ func TestLimitHoldsOnTwoNodes(t *testing.T) {
 func work(ctx context.Context, n *node, id string, random *rand.Rand, w *watch, ended *atomic.Int64) {
 	for ctx.Err() == nil {
 		since := w.polls()
-		leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond})
+		leases, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: id, Max: 1 + random.IntN(3), Wait: 50 * time.Millisecond})
 		if err != nil {
 			continue // the test has ended
 		}

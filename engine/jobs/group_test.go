@@ -16,6 +16,7 @@ import (
 
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -387,7 +388,7 @@ func TestGroupsByTwoEngines(t *testing.T) {
 	defer cancel()
 	work := func(n *node, worker string, seed int) {
 		for k := seed; ctx.Err() == nil; k++ {
-			leases, err := n.Poll(ctx, engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 4, Wait: time.Second})
+			leases, err := n.Poll(ctx, pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 4, Wait: time.Second})
 			if err != nil {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -31,6 +32,7 @@ const testTimeout = time.Minute
 type node struct {
 	*engine.Engine
 	*insight.Insight
+	*pull.Server
 	*jobs.Jobs
 	put func(testing.TB, *progressorv1.Namespace)
 	db  *pgxpool.Pool
@@ -44,7 +46,7 @@ func start(t testing.TB, dsn string, p processor.Processor) *node {
 		return []engine.Kind{q.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	n.Put(t, pullNamespace(nil))
-	return &node{n.Engine, n.Insight, q, n.Put, storagetest.Connect(t, dsn)}
+	return &node{n.Engine, n.Insight, n.Server, q, n.Put, storagetest.Connect(t, dsn)}
 }
 
 func pullNamespace(change func(*progressorv1.Namespace)) *progressorv1.Namespace {
@@ -71,7 +73,7 @@ func (n *node) enqueue(t testing.TB, namespace, id string, o *progressorv1.JobOp
 // poll leases at most limit tasks of namespace "pull". It waits for them.
 func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: testTimeout})
+	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: limit, Wait: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func (n *node) poll(t testing.TB, worker string, limit int, names ...string) []*
 // look leases the tasks that are available now.
 func (n *node) look(t testing.TB, worker string) []*progressorv1.Lease {
 	t.Helper()
-	leases, err := n.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 100})
+	leases, err := n.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, Max: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

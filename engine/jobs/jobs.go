@@ -18,6 +18,7 @@ import (
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
+	"github.com/progressor-engine/progressor/storage/pull"
 	"github.com/progressor-engine/progressor/wire"
 )
 
@@ -78,14 +79,18 @@ func (q *Jobs) stored(c *storage.Claim, done *storage.Completion, now time.Time)
 	q.admission.stored(c)
 }
 
-// forget deletes jobs and names that are past their retention.
+// forget deletes jobs, names and workers that are past their retention.
 func (q *Jobs) forget(ctx context.Context) (more bool, err error) {
 	more, err = jobs.Forget(ctx, q.store)
 	if err != nil {
 		return more, err
 	}
 	names, err := jobs.ForgetNames(ctx, q.store)
-	return more || names, err
+	if err != nil {
+		return more || names, err
+	}
+	workers, err := pull.ForgetWorkers(ctx, q.store)
+	return more || names || workers, err
 }
 
 // run assigns keys, decides groups, ends late jobs and reads watched events until ctx ends.

@@ -15,6 +15,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -58,7 +59,7 @@ func TestStartDeadline(t *testing.T) {
 		return []engine.Kind{q.Kind()}
 	})
 	e.Put(t, pullNamespace(nil))
-	n := &node{e.Engine, e.Insight, q, e.Put, storagetest.Connect(t, dsn)}
+	n := &node{e.Engine, e.Insight, e.Server, q, e.Put, storagetest.Connect(t, dsn)}
 	o := within(10 * time.Millisecond)
 	o.MaxRetry = 5
 	n.enqueue(t, "pull", "j", o)
@@ -105,7 +106,7 @@ func TestLateJobIsNotLeased(t *testing.T) {
 	n.enqueue(t, "pull", "group", workers(1, 0)) // polls read groups, too
 	n.members(t, "group", 1)
 	n.exec(t, "UPDATE schedule SET scheduled_time = scheduled_time - interval '3 hours', start_deadline = start_deadline - interval '3 hours' WHERE start_deadline IS NOT NULL")
-	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"work"}, Max: 100})
+	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w", JobNames: []string{"work"}, Max: 100})
 	must(t, err)
 	for _, l := range append(leases, n.look(t, "w2")...) {
 		if l.GetJob().GetOptions().GetStartDeadline() != nil {

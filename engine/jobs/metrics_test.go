@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 		return []engine.Kind{q.Kind()}
 	}, func(c *engine.Config) { c.ZombieAfter = time.Second })
 	e.Put(t, pullNamespace(nil))
-	n := &node{Engine: e.Engine, Jobs: q}
+	n := &node{Engine: e.Engine, Server: e.Server, Jobs: q}
 	n.limit(t, &progressorv1.Constraint{Name: "one", Match: `job.name == "limited"`, MaxRunning: 1})
 	enqueue := func(id, name string, o *progressorv1.JobOptions) {
 		t.Helper()

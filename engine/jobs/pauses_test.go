@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -72,7 +72,7 @@ func TestPausedNameIsNotLeased(t *testing.T) {
 	if got := leasedIDs(n.look(t, "w2")); !strings.HasPrefix(got, "sms-1 ~job/~/group/") || strings.Contains(got, "mail") {
 		t.Errorf("leased %s", got)
 	}
-	leases, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w2", JobNames: []string{"mail"}, Max: 100})
+	leases, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w2", JobNames: []string{"mail"}, Max: 100})
 	must(t, err)
 	if len(leases) > 0 {
 		t.Errorf("leased by the paused name: %s", leasedIDs(leases))
@@ -101,7 +101,7 @@ func TestResumedNameWakesPolls(t *testing.T) {
 			n.named(t, "pull", "of "+worker, "mail", nil)
 			got := make(chan int, 1)
 			go func() {
-				leases, _ := at.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout})
+				leases, _ := at.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout})
 				got <- len(leases)
 			}()
 			enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {

@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/enginetest"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/storage/storagetest"
@@ -54,7 +54,7 @@ func TestListWorkers(t *testing.T) {
 	if got := n.poll(t, "w1", 2); len(got) != 2 {
 		t.Fatalf("%d leases", len(got))
 	}
-	if _, err := n.Poll(t.Context(), engine.PollParams{Namespaces: []string{"pull2", "pull"}, WorkerID: "w2", Max: 1}); err != nil {
+	if _, err := n.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull2", "pull"}, WorkerID: "w2", Max: 1}); err != nil {
 		t.Fatal(err)
 	}
 	list := n.workers(t, "pull")
@@ -166,7 +166,7 @@ func TestStopReachesPolls(t *testing.T) {
 	polled := make(chan error, 1)
 	began := time.Now()
 	go func() {
-		leases, err := other.Poll(context.Background(), engine.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout})
+		leases, err := other.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: "w1", Max: 1, Wait: testTimeout})
 		if len(leases) > 0 {
 			err = errors.New("it was handed a task")
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/engine/bulk"
 	"github.com/progressor-engine/progressor/engine/insight"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -58,6 +59,7 @@ func newWorld(t *testing.T) *world {
 	}
 	bulks := bulk.New(e)
 	e.Add(bulks.Kind())
+	workers := pull.New(e)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -69,7 +71,8 @@ func newWorld(t *testing.T) *world {
 	})
 	w.url = listen(t, NewHandler(
 		Config{
-			Engine: e, Insight: insight.New(e), Bulks: bulks, Registerer: registry, Gatherer: registry, Version: "test",
+			Engine: e, Insight: insight.New(e), Workers: workers, Bulks: bulks,
+			Registerer: registry, Gatherer: registry, Version: "test",
 		}))
 	namespaces := progressorv1connect.NewNamespaceServiceClient(http.DefaultClient, w.url)
 	_, err = namespaces.PutNamespace(t.Context(), &progressorv1.PutNamespaceRequest{Namespace: &progressorv1.Namespace{

@@ -21,6 +21,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 	"github.com/progressor-engine/progressor/proto/progressor/v1/progressorv1connect"
@@ -42,6 +43,7 @@ const (
 type Config struct {
 	Engine     *engine.Engine
 	Insight    *insight.Insight
+	Workers    *pull.Server          // what New of package pull returned
 	Bulks      *bulk.Bulks           // nil if BulkService is not served
 	Flows      *flows.Flows          // nil if FlowService is not served
 	Crons      *crons.Crons          // nil if CronService is not served
@@ -77,7 +79,7 @@ var services = []string{
 // metric with the same name is already registered. Both are defects of the program.
 func NewHandler(cfg Config) http.Handler {
 	e := cfg.Engine
-	workers, err := newWorkerService(e, cfg.Logger)
+	workers, err := newWorkerService(cfg.Workers, cfg.Logger)
 	if err != nil {
 		panic(fmt.Sprintf("rpc: %v", err))
 	}

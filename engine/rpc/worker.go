@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
 )
 
 // workerService serves WorkerService.
 type workerService struct {
-	engine  *engine.Engine
+	workers *pull.Server
 	answers *validation // for each answer of a batch
 	log     *slog.Logger
 }
 
-func newWorkerService(e *engine.Engine, log *slog.Logger) (*workerService, error) {
+func newWorkerService(workers *pull.Server, log *slog.Logger) (*workerService, error) {
 	answers, err := validationOf((*progressorv1.LeaseAnswer)(nil).ProtoReflect().Descriptor())
-	return &workerService{engine: e, answers: answers, log: cmp.Or(log, slog.Default())}, err
+	return &workerService{workers: workers, answers: answers, log: cmp.Or(log, slog.Default())}, err
 }
 
 // Poll leases tasks to a worker.
@@ -31,13 +32,13 @@ func (s *workerService) Poll(ctx context.Context, r *progressorv1.PollRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &progressorv1.PollResponse{Leases: leases, Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
+	return &progressorv1.PollResponse{Leases: leases, Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
 func (s *workerService) poll(
 	ctx context.Context, r *progressorv1.PollRequest, wait time.Duration,
 ) ([]*progressorv1.Lease, error) {
-	return s.engine.Poll(ctx, engine.PollParams{
+	return s.workers.Poll(ctx, pull.PollParams{
 		Namespaces: r.GetNamespaces(), WorkerID: r.GetWorkerId(), JobNames: r.GetJobNames(), JobsOnly: r.GetJobsOnly(),
 		Max:  int(max(r.GetMaxLeases(), 1)),
 		Wait: wait, Lease: r.GetLeaseDuration().AsDuration(),
@@ -48,12 +49,12 @@ func (s *workerService) poll(
 func (s *workerService) Heartbeat(
 	ctx context.Context, r *progressorv1.HeartbeatRequest,
 ) (*progressorv1.HeartbeatResponse, error) {
-	directives, err := s.engine.BeatLeases(ctx, r)
+	directives, err := s.workers.BeatLeases(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return &progressorv1.HeartbeatResponse{Directives: directives,
-		Worker: s.engine.WorkerDirective(ctx, r.GetWorkerId())}, nil
+		Worker: s.workers.WorkerDirective(ctx, r.GetWorkerId())}, nil
 }
 
 // Complete stores the answer to a lease.
@@ -64,7 +65,7 @@ func (s *workerService) Complete(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.engine.CompleteLease(ctx, r.GetLeaseToken(), a); err != nil || r.GetNext() == nil {
+	if err := s.workers.CompleteLease(ctx, r.GetLeaseToken(), a); err != nil || r.GetNext() == nil {
 		return &progressorv1.CompleteResponse{}, err
 	}
 	return &progressorv1.CompleteResponse{Next: s.next(ctx, r.GetNext())}, nil
@@ -112,11 +113,11 @@ func leaseAnswer(r answered) (engine.LeaseAnswer, error) {
 func (s *workerService) CompleteBatch(
 	ctx context.Context, r *progressorv1.CompleteBatchRequest,
 ) (*progressorv1.CompleteBatchResponse, error) {
-	if err := engine.DistinctLeases("answers", r.GetAnswers()); err != nil {
+	if err := pull.DistinctLeases("answers", r.GetAnswers()); err != nil {
 		return nil, err
 	}
 	failed := make([]error, len(r.GetAnswers()))
-	var ends []engine.LeaseEnd
+	var ends []pull.LeaseEnd
 	var at []int // the index of each among the answers
 	for n, answer := range r.GetAnswers() {
 		err := s.answers.check(answer)
@@ -125,10 +126,10 @@ func (s *workerService) CompleteBatch(
 			a, err = leaseAnswer(answer)
 		}
 		if failed[n] = err; err == nil {
-			ends, at = append(ends, engine.LeaseEnd{Token: answer.GetLeaseToken(), Answer: a}), append(at, n)
+			ends, at = append(ends, pull.LeaseEnd{Token: answer.GetLeaseToken(), Answer: a}), append(at, n)
 		}
 	}
-	for n, err := range s.engine.CompleteLeases(ctx, ends) {
+	for n, err := range s.workers.CompleteLeases(ctx, ends) {
 		failed[at[n]] = err
 	}
 	resp := &progressorv1.CompleteBatchResponse{Outcomes: make([]*progressorv1.AnswerOutcome, len(failed))}
@@ -170,7 +171,7 @@ func (s *workerService) outcome(
 func (s *workerService) Release(
 	ctx context.Context, r *progressorv1.ReleaseRequest,
 ) (*progressorv1.ReleaseResponse, error) {
-	if err := s.engine.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration()); err != nil {
+	if err := s.workers.ReleaseLeasesAfter(ctx, r.GetLeaseTokens(), r.GetDelay().AsDuration()); err != nil {
 		return nil, err
 	}
 	return &progressorv1.ReleaseResponse{}, nil
@@ -180,7 +181,7 @@ func (s *workerService) Release(
 func (s *workerService) ListWorkers(
 	ctx context.Context, r *progressorv1.ListWorkersRequest,
 ) (*progressorv1.ListWorkersResponse, error) {
-	list, next, err := s.engine.ListWorkers(ctx, r)
+	list, next, err := s.workers.ListWorkers(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func (s *workerService) ListWorkers(
 func (s *workerService) StopWorker(
 	ctx context.Context, r *progressorv1.StopWorkerRequest,
 ) (*progressorv1.StopWorkerResponse, error) {
-	w, err := s.engine.StopWorker(ctx, r, actorOf(ctx))
+	w, err := s.workers.StopWorker(ctx, r, actorOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/processor"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -47,8 +48,8 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 		tokens := map[string][]string{}
 		err := r.inTurn(ctx, s, n, add, "claim", func(ctx context.Context, namespace string) error {
 			for range claimRound / claimBatch {
-				leases, err := s.engine.Poll(ctx,
-					engine.PollParams{Namespaces: []string{namespace}, WorkerID: "bench", Max: claimBatch,
+				leases, err := s.workers.Poll(ctx,
+					pull.PollParams{Namespaces: []string{namespace}, WorkerID: "bench", Max: claimBatch,
 						Lease: time.Hour})
 				if err != nil {
 					return err
@@ -70,12 +71,12 @@ func (r *runner) claims(ctx context.Context, v variant) error {
 			if err != nil {
 				return err
 			}
-			ends := make([]engine.LeaseEnd, claimRound)
+			ends := make([]pull.LeaseEnd, claimRound)
 			for k, token := range tokens[namespace][:claimRound] {
-				ends[k] = engine.LeaseEnd{Token: token, Answer: engine.LeaseAnswer{Response: answer}}
+				ends[k] = pull.LeaseEnd{Token: token, Answer: engine.LeaseAnswer{Response: answer}}
 			}
 			tokens[namespace] = tokens[namespace][claimRound:]
-			return cmp.Or(s.engine.CompleteLeases(ctx, ends)...) // one error is enough
+			return cmp.Or(s.workers.CompleteLeases(ctx, ends)...) // one error is enough
 		})
 		return acknowledged{process.TaskInit: int64(2 * n)}, err
 	})

@@ -73,7 +73,7 @@ func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.C
 	var mu sync.Mutex
 	done := 0
 	err = each(ctx, pullWorkers, pullWorkers, func(ctx context.Context, i int) error {
-		return pull(ctx, api, fmt.Sprint("worker-", i), func(took time.Duration, answered int) {
+		return pullJobs(ctx, api, fmt.Sprint("worker-", i), func(took time.Duration, answered int) {
 			mu.Lock()
 			defer mu.Unlock()
 			latencies.add(took)
@@ -92,8 +92,8 @@ func (r *runner) pullAll(ctx context.Context, d *scratch, e *spawned, api *sdk.C
 	return err
 }
 
-// pull is a worker that completes jobs without doing anything, until there are none.
-func pull(ctx context.Context, api *sdk.Client, id string, answered func(time.Duration, int)) error {
+// pullJobs is a worker that completes jobs without doing anything, until there are none.
+func pullJobs(ctx context.Context, api *sdk.Client, id string, answered func(time.Duration, int)) error {
 	next := &progressorv1.PollRequest{
 		Namespaces: []string{namespaceName}, WorkerId: id, MaxLeases: pullBatch,
 		Wait: durationpb.New(100 * time.Millisecond),

@@ -105,8 +105,8 @@ func serveEngine(ctx context.Context, o order, listener net.Listener, log *slog.
 		}
 	}
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: s.engine, Insight: insight.New(s.engine), Jobs: s.jobs, Logger: log, Registerer: s.registry,
-		Gatherer: s.registry, Version: env.Version,
+		Engine: s.engine, Insight: insight.New(s.engine), Workers: s.workers, Jobs: s.jobs,
+		Logger: log, Registerer: s.registry, Gatherer: s.registry, Version: env.Version,
 	})
 	debug.FreeOSMemory() // as `progressor serve` does when it is ready
 	if err = announce(env.Stdout, listener); err == nil {

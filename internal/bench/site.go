@@ -13,6 +13,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/crons"
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/remote"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
@@ -34,6 +35,7 @@ type site struct {
 	engine   *engine.Engine
 	crons    *crons.Crons
 	jobs     *jobs.Jobs
+	workers  *pull.Server
 	flows    *flows.Flows
 	store    *storage.Store
 	registry *prometheus.Registry
@@ -65,6 +67,7 @@ func openSite(ctx context.Context, dsn string, lanes int, log *slog.Logger, p pr
 	s.jobs = jobs.New(s.engine, s.store, s.registry)
 	s.engine.Add(s.jobs.Kind())
 	s.flows = flows.New(s.engine, s.store, s.jobs.NewJob)
+	s.workers = pull.New(s.engine)
 	s.engine.Add(s.flows.Kind())
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))

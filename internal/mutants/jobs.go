@@ -107,13 +107,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "paused-name-leased", breaks: "a poll for all names gets no job of a paused name",
-		file: "engine/leases.go", old: "Pauses: job == \"\" && e.hasPausedNames(name)",
-		planted:  "Pauses: job != \"\" && e.hasPausedNames(name)",
+		file: "engine/pull/leases.go", old: "Pauses: job == \"\" && len(s.engine.PausedJobs(name)) > 0",
+		planted:  "Pauses: job != \"\" && len(s.engine.PausedJobs(name)) > 0",
 		packages: "./engine/jobs", run: "TestPausedNameIsNotLeased",
 	},
 	{
 		name: "resumed-name-unheard", breaks: "polls that wait are woken when a job name is resumed",
-		file: "engine/job_pauses.go", old: "		e.pulls.wakeNamespaces(changed)\n", planted: "",
+		file: "engine/job_pauses.go", old: "		e.workers.NamespacesChanged(changed)\n", planted: "",
 		packages: "./engine/jobs", run: "TestResumedNameWakesPolls",
 	},
 	{
@@ -136,13 +136,13 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "release-delay-ignored", breaks: "a released lease is taken after its delay",
-		file: "engine/leases.go", old: "d.completion.RetryAfter = delay",
+		file: "engine/leased_attempt.go", old: "d.completion.RetryAfter = delay",
 		planted:  "d.completion.RetryAfter = 0 * delay",
 		packages: "./engine/jobs", run: "TestReleaseWithDelay",
 	},
 	{
 		name: "progress-of-the-last-attempt-lost", breaks: "a lease has the progress of earlier attempts",
-		file: "storage/leases.go", old: "		Progress: r.Progress,\n", planted: "",
+		file: "storage/pull/poll.go", old: "		Progress: r.Progress,\n", planted: "",
 		packages: "./client", run: "ContinuesAfterAFailure",
 	},
 	{
@@ -200,7 +200,7 @@ var jobMutants = []mutant{
 	},
 	{
 		name: "poll-sleeps-through-a-resume", breaks: "a poll that waits gets tasks of a namespace that is resumed",
-		file: "engine/namespaces.go", old: "		e.pulls.wakeNamespaces(changed)\n",
+		file: "engine/namespaces.go", old: "		e.workers.NamespacesChanged(changed)\n",
 		planted:  "		_ = changed\n",
 		packages: "./engine/jobs", run: "ResumedNamespace",
 	},
@@ -281,8 +281,8 @@ var jobMutants = []mutant{
 	{
 		name:   "lease-late-answer-counts",
 		breaks: "an answer that comes after the engine has ended the attempt is lost",
-		file:   "engine/answered.go", old: "!sameOutcome(&decide(end).completion, &stands)",
-		planted:  "!sameOutcome(&decide(end).completion, &stands) && stands.Finished",
+		file:   "engine/answered.go", old: "return sameOutcome(&decide(end).completion, stands)",
+		planted:  "return !stands.Finished || sameOutcome(&decide(end).completion, stands)",
 		packages: "./engine/crons", run: "TimeoutOfAJob",
 	},
 	{

@@ -4,7 +4,7 @@ package main
 var limitMutants = []mutant{
 	{
 		name: "lease-token-of-any-bytes", breaks: "a lease token with invalid text is an invalid argument",
-		file: "engine/leases.go", old: " && wire.Plain(key.ProcessID) == key.ProcessID", planted: "",
+		file: "engine/pull/tokens.go", old: " && wire.Plain(key.ProcessID) == key.ProcessID", planted: "",
 		packages: "./cmd/progressor", run: "TestTokensThatNobodyGaveOut",
 	},
 	{

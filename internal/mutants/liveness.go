@@ -20,8 +20,8 @@ var livenessMutants = []mutant{
 	},
 	{
 		name: "health-without-workers", breaks: "a namespace without workers is down",
-		file: "engine/insight/health.go", old: "ns.HasWorkers && h.GetWorkers() == 0",
-		planted:  "ns.HasWorkers && h.GetWorkers() < 0",
+		file: "engine/insight/health.go", old: "ns.Lease > 0 && h.GetWorkers() == 0",
+		planted:  "ns.Lease > 0 && h.GetWorkers() < 0",
 		packages: "./engine", run: "NamespaceHealth",
 	},
 	{

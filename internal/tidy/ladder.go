@@ -28,9 +28,10 @@ var groupLevels = map[string]int{
 	"internal/durations": 0, "internal/msgpack": 0, "internal/onewrite": 0, "internal/tracing": 0, "internal/warm": 0,
 	"processor": 1, "explain": 1, "flow": 1, "internal/digits": 1,
 	"client": 2, "processor/remote": 2, "storage": 2,
-	"wire": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3, "storage/insight": 3, "storage/search": 3,
+	"wire": 3, "storage/crons": 3, "storage/jobs": 3, "storage/flows": 3,
+	"storage/insight": 3, "storage/pull": 3, "storage/search": 3,
 	"engine":       4,
-	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5, "engine/insight": 5,
+	"engine/crons": 5, "engine/jobs": 5, "engine/flows": 5, "engine/bulk": 5, "engine/insight": 5, "engine/pull": 5,
 	"engine/rpc":     6,
 	"internal/bench": 7, "examples": 7,
 

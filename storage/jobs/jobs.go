@@ -125,8 +125,8 @@ type Update struct {
 // forgetBatch is how many rows one statement deletes.
 const forgetBatch = 1000
 
-// Forget deletes results that were not fetched in time, unique keys of removed jobs, and workers
-// that were not seen for a day. more reports that there are more.
+// Forget deletes results that were not fetched in time and unique keys of removed jobs. more
+// reports that there are more.
 func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 	err = s.Write(ctx, "delete rows of jobs", func(ctx context.Context, db storage.DB) error {
 		results, err := dbsqlc.New().ForgetResults(ctx, db, forgetBatch)
@@ -137,9 +137,5 @@ func Forget(ctx context.Context, s *storage.Store) (more bool, err error) {
 		more = results == forgetBatch || keys == forgetBatch
 		return err
 	})
-	if err != nil {
-		return more, err
-	}
-	workers, err := s.ForgetWorkers(ctx)
-	return more || workers, err
+	return more, err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/progressor-engine/progressor/engine/flows"
 	"github.com/progressor-engine/progressor/engine/insight"
 	"github.com/progressor-engine/progressor/engine/jobs"
+	"github.com/progressor-engine/progressor/engine/pull"
 	"github.com/progressor-engine/progressor/engine/rpc"
 	"github.com/progressor-engine/progressor/processor"
 	"github.com/progressor-engine/progressor/processor/demo"
@@ -111,7 +112,7 @@ func (n *node) run(ctx context.Context) error {
 	runs := flows.New(eng, store, queue.NewJob, registry)
 	eng.Add(runs.Kind())
 	schedules.RunBy(runs)
-	insights := insight.New(eng)
+	insights, workers := insight.New(eng), pull.New(eng)
 	bulks := bulk.New(eng, jobTarget(queue), runTarget(runs))
 	eng.Add(bulks.Kind())
 	if err := n.put(ctx, eng, runs); err != nil {
@@ -119,8 +120,8 @@ func (n *node) run(ctx context.Context) error {
 	}
 	var complete atomic.Bool // everything in the configuration is stored
 	handler := rpc.NewHandler(rpc.Config{
-		Engine: eng, Insight: insights, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs, Logger: log,
-		Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
+		Engine: eng, Insight: insights, Workers: workers, Bulks: bulks, Crons: schedules, Jobs: queue, Flows: runs,
+		Logger: log, Registerer: registry, Traces: provider, Gatherer: registry, Version: cli.BuildVersion(),
 		Console: n.console,
 		Ready: func() error {
 			if !complete.Load() {

@@ -1,4 +1,4 @@
-package engine
+package pull
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
 )
 
 // pullRest is the interval between queries for tasks that other nodes have stored, while polls
@@ -16,25 +16,26 @@ const pullRest = 200 * time.Millisecond
 // pulls holds the polls of workers that wait for tasks on this node. They are woken by tasks that
 // this node stores and by a query every pullRest.
 type pulls struct {
-	engine *Engine
+	server *Server
 	woken  chan struct{}
 
 	mu      sync.Mutex
-	waiting map[*pull]struct{}
+	waiting map[*waitingPoll]struct{}
+	changes int                  // how often namespaces have changed
 	groups  map[string]time.Time // namespaces that may have group slots, with the time until which that is assumed
 }
 
-// pull is a waiting poll.
-type pull struct {
+// waitingPoll is a poll that waits for tasks.
+type waitingPoll struct {
 	workerID      string
 	namespaces    []string // all requested; subscriptions omits paused ones
-	subscriptions []storage.Subscription
+	subscriptions []pull.Subscription
 	woken         chan struct{} // closed once
 	began         time.Time
 }
 
-func newPulls(e *Engine) *pulls {
-	return &pulls{engine: e, woken: make(chan struct{}, 1), waiting: map[*pull]struct{}{}, groups: map[string]time.Time{}}
+func newPulls(s *Server) *pulls {
+	return &pulls{server: s, woken: make(chan struct{}, 1), waiting: map[*waitingPoll]struct{}{}, groups: map[string]time.Time{}}
 }
 
 // membersExpectedFor is how long a namespace is assumed to have group slots after the collector has
@@ -52,7 +53,7 @@ func (p *pulls) expectMembers(namespaces ...string) {
 }
 
 // grouped reports whether a poll must look for group slots.
-func (p *pulls) grouped(lines []storage.Subscription) bool {
+func (p *pulls) grouped(lines []pull.Subscription) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.groups) == 0 {
@@ -71,8 +72,8 @@ func (p *pulls) grouped(lines []storage.Subscription) bool {
 
 // join adds a poll before its first query, so that tasks that arrive between its query and its wait
 // wake it.
-func (p *pulls) join(params *PollParams, lines []storage.Subscription) *pull {
-	w := &pull{
+func (p *pulls) join(params *PollParams, lines []pull.Subscription) *waitingPoll {
+	w := &waitingPoll{
 		workerID: params.WorkerID, namespaces: params.Namespaces, subscriptions: lines, woken: make(chan struct{}), began: time.Now(),
 	}
 	p.mu.Lock()
@@ -81,7 +82,7 @@ func (p *pulls) join(params *PollParams, lines []storage.Subscription) *pull {
 	return w
 }
 
-func (p *pulls) leave(w *pull) {
+func (p *pulls) leave(w *waitingPoll) {
 	p.mu.Lock()
 	delete(p.waiting, w)
 	p.mu.Unlock()
@@ -92,13 +93,17 @@ func (p *pulls) wake() {
 	p.mu.Lock()
 	waits := len(p.waiting) > 0
 	p.mu.Unlock()
-	if waits {
-		signal(p.woken)
+	if !waits {
+		return
+	}
+	select {
+	case p.woken <- struct{}{}:
+	default: // a query is already requested
 	}
 }
 
 // end wakes a poll and removes it. The caller holds the lock.
-func (p *pulls) end(w *pull) {
+func (p *pulls) end(w *waitingPoll) {
 	delete(p.waiting, w)
 	close(w.woken)
 }
@@ -119,6 +124,7 @@ func (p *pulls) wakeWorker(workerID string) {
 func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.changes++
 	for w := range p.waiting {
 		if slices.ContainsFunc(w.namespaces, func(name string) bool { _, ok := changed[name]; return ok }) {
 			p.end(w)
@@ -126,12 +132,19 @@ func (p *pulls) wakeNamespaces(changed map[string]struct{}) {
 	}
 }
 
+// changeCount returns how often namespaces have changed.
+func (p *pulls) changeCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changes
+}
+
 // offer wakes polls for n tasks of a subscription, those that have waited longest first.
 func (p *pulls) offer(namespace, jobName string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for ; n > 0; n-- {
-		var longest *pull
+		var longest *waitingPoll
 		for w := range p.waiting {
 			if w.wants(namespace, jobName) && (longest == nil || w.began.Before(longest.began)) {
 				longest = w
@@ -144,7 +157,7 @@ func (p *pulls) offer(namespace, jobName string, n int) {
 	}
 }
 
-func (w *pull) wants(namespace, jobName string) bool {
+func (w *waitingPoll) wants(namespace, jobName string) bool {
 	for _, l := range w.subscriptions {
 		if l.Namespace == namespace && (l.JobName == "" || l.JobName == jobName) {
 			return true
@@ -153,22 +166,22 @@ func (w *pull) wants(namespace, jobName string) bool {
 	return false
 }
 
-// subscription is a storage.Subscription as a map key.
+// subscription is a pull.Subscription as a map key.
 type subscription struct {
 	namespace, jobName string
 	jobsOnly           bool
 }
 
-func subscriptionOf(l storage.Subscription) subscription {
+func subscriptionOf(l pull.Subscription) subscription {
 	return subscription{l.Namespace, l.JobName, l.JobsOnly}
 }
 
 // subscriptions returns the subscriptions of all waiting polls.
-func (p *pulls) subscriptions() []storage.Subscription {
+func (p *pulls) subscriptions() []pull.Subscription {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := map[subscription]struct{}{}
-	var lines []storage.Subscription
+	var lines []pull.Subscription
 	for w := range p.waiting {
 		for _, l := range w.subscriptions {
 			key := subscriptionOf(l)
@@ -183,7 +196,7 @@ func (p *pulls) subscriptions() []storage.Subscription {
 
 // Run queries tasks until ctx is cancelled.
 func (p *pulls) Run(ctx context.Context) error {
-	rest := min(p.engine.cfg.ScanInterval, pullRest)
+	rest := min(p.server.scan, pullRest)
 	sleep := time.NewTimer(rest)
 	defer sleep.Stop()
 	for {
@@ -208,18 +221,18 @@ func (p *pulls) runOnce(ctx context.Context) {
 	}
 	limit, cancel := scanContext(ctx)
 	defer cancel()
-	counts, err := p.engine.store.CountPollable(limit, lines, countedPulls)
+	counts, err := pull.CountPollable(limit, p.server.store, lines, countedPulls)
 	if err != nil {
-		p.engine.scanFailed(ctx, "pulls", err)
+		p.server.engine.ReportScanError(ctx, "pulls", err)
 		return
 	}
 	for n, l := range lines {
 		p.offerSubscription(l, counts[n])
 	}
 	workers, lines := p.workers()
-	wanted, err := p.engine.store.FindMemberWorkers(limit, workers, lines)
+	wanted, err := pull.FindMemberWorkers(limit, p.server.store, workers, lines)
 	if err != nil {
-		p.engine.scanFailed(ctx, "takers", err)
+		p.server.engine.ReportScanError(ctx, "takers", err)
 		return
 	}
 	for _, n := range wanted {
@@ -229,7 +242,7 @@ func (p *pulls) runOnce(ctx context.Context) {
 }
 
 // workers returns the workers that wait, each with one of its subscriptions.
-func (p *pulls) workers() (workers []string, lines []storage.Subscription) {
+func (p *pulls) workers() (workers []string, lines []pull.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	type at struct {
@@ -250,7 +263,7 @@ func (p *pulls) workers() (workers []string, lines []storage.Subscription) {
 }
 
 // offerWorker wakes one poll of a worker that has the subscription.
-func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
+func (p *pulls) offerWorker(workerID string, l pull.Subscription) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {
@@ -262,12 +275,12 @@ func (p *pulls) offerWorker(workerID string, l storage.Subscription) {
 }
 
 // hasSubscription reports whether a poll has exactly this subscription.
-func (w *pull) hasSubscription(l storage.Subscription) bool {
-	return slices.ContainsFunc(w.subscriptions, func(own storage.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
+func (w *waitingPoll) hasSubscription(l pull.Subscription) bool {
+	return slices.ContainsFunc(w.subscriptions, func(own pull.Subscription) bool { return subscriptionOf(own) == subscriptionOf(l) })
 }
 
 // offerSubscription wakes n polls that have the subscription.
-func (p *pulls) offerSubscription(l storage.Subscription, n int) {
+func (p *pulls) offerSubscription(l pull.Subscription, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for w := range p.waiting {

@@ -1,20 +1,18 @@
-package engine
+package pull
 
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
-	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/progressor-engine/progressor/process"
 	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
-	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
+	"github.com/progressor-engine/progressor/wire"
 )
 
 const (
@@ -33,6 +31,8 @@ const (
 	heardFor = time.Minute
 	// defaultStopGrace is how long a stopped worker keeps its leases by default.
 	defaultStopGrace = 30 * time.Second
+	// pruneEvery is the interval between two passes over the cached leases.
+	pruneEvery = 30 * time.Second
 	// takenBack is how many leases of stopped workers one pass takes back.
 	takenBack = 256
 )
@@ -40,20 +40,21 @@ const (
 // workers holds the workers that this node has seen recently, and the commands to all stopping
 // workers.
 type workers struct {
-	engine *Engine
+	server *Server
 
 	looking  sync.Mutex // held while commands are read
 	mu       sync.Mutex
-	seen     map[storage.WorkerSeen]*sighting
-	stopping map[string]storage.StoppingWorker
+	seen     map[pull.WorkerSeen]*sighting
+	stopping map[string]pull.StoppingWorker
 	over     map[string]time.Time // when the grace period of a worker ends, by the clock of this node
 	looked   time.Time            // when stopping was read
+	pruned   time.Time            // when cached leases were last dropped; used only by Run
 }
 
 type sighting struct{ heard, noted time.Time }
 
-func newWorkers(e *Engine) *workers {
-	return &workers{engine: e, seen: map[storage.WorkerSeen]*sighting{}}
+func newWorkers(s *Server) *workers {
+	return &workers{server: s, seen: map[pull.WorkerSeen]*sighting{}}
 }
 
 // recordSeen records that a worker was seen.
@@ -62,7 +63,7 @@ func (w *workers) recordSeen(workerID string, namespaces ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, namespace := range namespaces {
-		key := storage.WorkerSeen{Namespace: namespace, WorkerID: workerID}
+		key := pull.WorkerSeen{Namespace: namespace, WorkerID: workerID}
 		if w.seen[key] == nil {
 			w.seen[key] = &sighting{}
 		}
@@ -71,7 +72,7 @@ func (w *workers) recordSeen(workerID string, namespaces ...string) {
 }
 
 // command returns the command to a worker. It may be stoppingCacheTime old.
-func (w *workers) command(ctx context.Context, workerID string) (storage.WorkerCommand, error) {
+func (w *workers) command(ctx context.Context, workerID string) (pull.WorkerCommand, error) {
 	if w.age() > stoppingCacheTime {
 		w.looking.Lock()
 		defer w.looking.Unlock()
@@ -90,7 +91,7 @@ func (w *workers) age() time.Duration {
 	return time.Since(w.looked)
 }
 
-func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
+func (w *workers) lastCommand(workerID string) pull.WorkerCommand {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopping[workerID].Command
@@ -100,7 +101,7 @@ func (w *workers) lastCommand(workerID string) storage.WorkerCommand {
 // returns the workers whose grace period is over.
 func (w *workers) readCommands(ctx context.Context) (over []string, err error) {
 	began := time.Now()
-	commands, err := w.engine.store.StoppingWorkers(ctx)
+	commands, err := pull.StoppingWorkers(ctx, w.server.store)
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +117,14 @@ func (w *workers) readCommands(ctx context.Context) (over []string, err error) {
 	}
 	w.mu.Unlock()
 	for id := range commands {
-		w.engine.pulls.wakeWorker(id)
+		w.server.pulls.wakeWorker(id)
 	}
 	return over, nil
 }
 
 // graces returns when the grace periods of workers end. Once read, they do not change with steps of
 // the database clock.
-func (w *workers) graces(commands map[string]storage.StoppingWorker, now time.Time) map[string]time.Time {
+func (w *workers) graces(commands map[string]pull.StoppingWorker, now time.Time) map[string]time.Time {
 	over := map[string]time.Time{}
 	for id, t := range commands {
 		switch at, known := w.over[id]; {
@@ -139,7 +140,7 @@ func (w *workers) graces(commands map[string]storage.StoppingWorker, now time.Ti
 
 // Run records and reads workers until ctx is cancelled.
 func (w *workers) Run(ctx context.Context) error {
-	ticker := time.NewTicker(min(w.engine.cfg.ScanInterval, workersRest))
+	ticker := time.NewTicker(min(w.server.scan, workersRest))
 	defer ticker.Stop()
 	for {
 		select {
@@ -148,12 +149,16 @@ func (w *workers) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if err := w.runOnce(ctx); err != nil {
-			w.engine.scanFailed(ctx, "workers", err)
+			w.server.engine.ReportScanError(ctx, "workers", err)
 		}
 	}
 }
 
 func (w *workers) runOnce(ctx context.Context) error {
+	if now := time.Now(); now.Sub(w.pruned) > pruneEvery {
+		w.pruned = now
+		w.server.leased.prune()
+	}
 	heard := w.forget()
 	if age := w.age(); !heard && age < idleWorkersRest {
 		return nil
@@ -183,7 +188,7 @@ func (w *workers) forget() bool {
 // storeSeen stores which workers were seen since the last write, if that is at least age ago.
 func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	now := time.Now()
-	var due []storage.WorkerSeen
+	var due []pull.WorkerSeen
 	w.mu.Lock()
 	for key, s := range w.seen {
 		if s.heard.After(s.noted) && now.Sub(s.noted) >= age {
@@ -194,7 +199,7 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	if len(due) == 0 {
 		return nil
 	}
-	if err := w.engine.store.RecordWorkers(ctx, due); err != nil {
+	if err := pull.RecordWorkers(ctx, w.server.store, due); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -207,76 +212,77 @@ func (w *workers) storeSeen(ctx context.Context, age time.Duration) error {
 	return nil
 }
 
-// releaseLeases releases the leases of stopped workers. The attempts are not counted, and their
-// answers are no longer stored.
+// releaseLeases releases the leases of stopped workers. The attempts are not counted, and their answers
+// are no longer stored.
 func (w *workers) releaseLeases(ctx context.Context, workerIDs []string) error {
-	e := w.engine
-	tokens, err := e.store.LeasesOf(ctx, workerIDs, takenBack)
+	s := w.server
+	tokens, err := pull.LeasesOf(ctx, s.store, workerIDs, takenBack)
 	if err != nil {
 		return err
 	}
 	for _, t := range tokens {
-		l, err := e.heldLease(ctx, t)
+		l, err := s.heldLease(ctx, t)
 		if errors.Is(err, process.ErrFenced) {
 			continue // the worker answered first
 		}
 		if err != nil {
 			return err
 		}
-		e.log.Info("released a lease of a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
-		e.release(l, 0)
-		e.leased.drop(t)
+		s.log.Info("released a lease of a stopped worker", "namespace", t.Key.Namespace, "process_id", t.Key.ProcessID, "worker_id", l.WorkerID)
+		s.engine.ReleaseLease(l, 0)
+		s.leased.drop(t)
 	}
 	return nil
 }
 
 // WorkerDirective returns the directive for a worker that has just sent a poll or a heartbeat.
-func (e *Engine) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
-	order, err := e.workers.command(ctx, workerID)
+func (s *Server) WorkerDirective(ctx context.Context, workerID string) progressorv1.WorkerDirective {
+	order, err := s.workers.command(ctx, workerID)
 	if err != nil { // its request has succeeded, so it gets the directive next time
-		order = e.workers.lastCommand(workerID)
+		order = s.workers.lastCommand(workerID)
 	}
 	return directiveOf(order)
 }
 
-func directiveOf(order storage.WorkerCommand) progressorv1.WorkerDirective {
+func directiveOf(order pull.WorkerCommand) progressorv1.WorkerDirective {
 	switch order {
-	case storage.WorkerQuiet:
+	case pull.WorkerQuiet:
 		return progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET
-	case storage.WorkerStop:
+	case pull.WorkerStop:
 		return progressorv1.WorkerDirective_WORKER_DIRECTIVE_STOP
 	}
 	return progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE
 }
 
 // StopWorker tells a worker to take no new tasks, or also to stop, or revokes that.
-func (e *Engine) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor) (*progressorv1.Worker, error) {
-	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
+func (s *Server) StopWorker(ctx context.Context, r *progressorv1.StopWorkerRequest, by process.Actor) (*progressorv1.Worker, error) {
+	if _, err := s.engine.NamespaceState(ctx, r.GetNamespace()); err != nil {
 		return nil, err
 	}
-	order, grace := storage.WorkerStop, defaultStopGrace
+	order, grace := pull.WorkerStop, defaultStopGrace
 	switch r.GetDirective() {
 	case progressorv1.WorkerDirective_WORKER_DIRECTIVE_QUIET:
-		order = storage.WorkerQuiet
+		order = pull.WorkerQuiet
 	case progressorv1.WorkerDirective_WORKER_DIRECTIVE_CONTINUE:
-		order = storage.WorkerContinue
+		order = pull.WorkerContinue
 	}
 	if r.GetGrace() != nil {
-		if order != storage.WorkerStop {
+		if order != pull.WorkerStop {
 			return nil, &process.InvalidError{Field: "grace", Message: "only allowed with the directive STOP"}
 		}
 		grace = r.GetGrace().AsDuration()
 	}
-	if err := e.workers.storeSeen(ctx, 0); err != nil {
+	if err := s.workers.storeSeen(ctx, 0); err != nil {
 		return nil, err
 	}
-	if err := e.store.SetWorkerCommand(ctx, r.GetNamespace(), r.GetWorkerId(), order, grace, r.GetReason(), by); err != nil {
+	seen := pull.WorkerSeen{Namespace: r.GetNamespace(), WorkerID: r.GetWorkerId()}
+	if err := pull.SetCommand(ctx, s.store, seen, order, grace, r.GetReason(), by); err != nil {
 		return nil, err
 	}
-	if _, err := e.workers.readCommands(ctx); err != nil {
+	if _, err := s.workers.readCommands(ctx); err != nil {
 		return nil, err
 	}
-	list, _, err := e.store.ListWorkers(ctx, r.GetNamespace(), "", r.GetWorkerId(), 1)
+	list, _, err := pull.ListWorkers(ctx, s.store, r.GetNamespace(), "", r.GetWorkerId(), 1)
 	if err != nil || len(list) == 0 {
 		return nil, cmp.Or(err, process.ErrWorkerNotFound)
 	}
@@ -290,27 +296,24 @@ const (
 )
 
 // ListWorkers lists the workers of a namespace that were seen within a day, by ID.
-func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (list []*progressorv1.Worker, next string, err error) {
-	share := e.shareOf(r.GetNamespace())
-	if err := e.admit(share); err != nil {
-		return nil, "", err
-	}
-	defer e.leave(share)
-	if _, err := e.namespace(ctx, r.GetNamespace()); err != nil {
-		return nil, "", err
-	}
-	after, err := nameAfter(r.GetPageToken())
+func (s *Server) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersRequest) (list []*progressorv1.Worker, next string, err error) {
+	_, leave, err := s.engine.Enter(ctx, r.GetNamespace())
 	if err != nil {
 		return nil, "", err
 	}
-	if err := e.workers.storeSeen(ctx, 0); err != nil {
+	defer leave()
+	after, err := wire.NameAfter(r.GetPageToken())
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.workers.storeSeen(ctx, 0); err != nil {
 		return nil, "", err
 	}
 	size := defaultWorkers
 	if r.GetPageSize() > 0 {
 		size = min(int(r.GetPageSize()), maxWorkers)
 	}
-	all, more, err := e.store.ListWorkers(ctx, r.GetNamespace(), after, "", size+1)
+	all, more, err := pull.ListWorkers(ctx, s.store, r.GetNamespace(), after, "", size+1)
 	if err != nil {
 		return nil, "", err
 	}
@@ -321,24 +324,12 @@ func (e *Engine) ListWorkers(ctx context.Context, r *progressorv1.ListWorkersReq
 		list = append(list, workerMessage(&all[n]))
 	}
 	if more {
-		next = tokenAfter(all[len(all)-1].WorkerID)
+		next = wire.TokenAfter(all[len(all)-1].WorkerID)
 	}
 	return list, next, nil
 }
 
-// tokenAfter returns the token of a page that begins after a name.
-func tokenAfter(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
-
-// nameAfter returns the name in the token of a page, or "" for the first page.
-func nameAfter(pageToken string) (string, error) {
-	name, err := base64.RawURLEncoding.Strict().DecodeString(pageToken)
-	if err != nil || !utf8.Valid(name) || slices.Contains(name, 0) {
-		return "", &process.InvalidError{Field: "page_token", Message: "must be the next_page_token of a previous response"}
-	}
-	return string(name), nil
-}
-
-func workerMessage(w *storage.Worker) *progressorv1.Worker {
+func workerMessage(w *pull.Worker) *progressorv1.Worker {
 	return &progressorv1.Worker{
 		WorkerId: w.WorkerID, Namespaces: w.Namespaces, Leases: w.Leases, LastSeenTime: timestamppb.New(w.LastSeenTime), Directive: directiveOf(w.Command),
 	}

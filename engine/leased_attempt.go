@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+const (
+	// defaultLease is used if neither the worker nor the namespace nor the job sets a lease
+	// duration.
+	defaultLease = 30 * time.Second
+	maxLease     = process.MaxLease
+)
+
+// Workers hands tasks to the workers of a node. Package pull implements it. Its methods are safe
+// for concurrent use, and those without a context do not block.
+type Workers interface {
+	// Run does background work until ctx is cancelled.
+	Run(ctx context.Context) error
+	// Wake looks for tasks that wait for workers.
+	Wake()
+	// Offer wakes polls for n tasks of a namespace that have a job name, or "".
+	Offer(namespace, jobName string, n int)
+	// ExpectGroups records that namespaces may have slots of job groups.
+	ExpectGroups(namespaces ...string)
+	// NamespacesChanged wakes the polls of namespaces whose configuration has changed.
+	NamespacesChanged(names map[string]struct{})
+	// LeasedSince returns when this node leased an attempt, if it did.
+	LeasedSince(attempt storage.AttemptRef) (at time.Time, known bool)
+	// Forget drops what is cached of leases, after a failover of the database.
+	Forget()
+	// Record stores which workers this node has seen.
+	Record(ctx context.Context) error
+}
+
+// noWorkers is the Workers of an engine that hands out no tasks.
+type noWorkers struct{}
+
+func (noWorkers) Run(context.Context) error             { return nil }
+func (noWorkers) Wake()                                 {}
+func (noWorkers) Offer(string, string, int)             {}
+func (noWorkers) ExpectGroups(...string)                {}
+func (noWorkers) NamespacesChanged(map[string]struct{}) {}
+func (noWorkers) Forget()                               {}
+func (noWorkers) Record(context.Context) error          { return nil }
+
+func (noWorkers) LeasedSince(storage.AttemptRef) (at time.Time, known bool) { return at, false }
+
+// Serve registers what hands tasks to workers. It must be called before Run.
+func (e *Engine) Serve(w Workers) { e.workers = w }
+
+// EnterPoll admits a request of a worker. It counts against the polls of the first of the
+// namespaces, or only against the node if there are none. The caller must call leave at the end of
+// the request.
+func (e *Engine) EnterPoll(namespaces []string) (leave func(), err error) {
+	share := e.pollShareOf(namespaces)
+	if err := e.admit(share); err != nil {
+		return nil, err
+	}
+	return func() { e.leave(share) }, nil
+}
+
+// Handout is a task as a worker gets it.
+type Handout struct {
+	Request                 *progressorv1.ProcessRequest
+	HistoryBytes            int // size of its events
+	Traceparent, Tracestate string
+	Trace                   []byte // the part of the context that the end of the attempt needs
+}
+
+// HandOut returns the task of a lease as the worker gets it.
+func (e *Engine) HandOut(l *storage.Lease) (Handout, error) {
+	c := &l.Claim
+	ns, ok := e.registry.all()[c.Namespace]
+	if !ok {
+		return Handout{}, errGivenBack
+	}
+	read, err := e.historyOf(ns, c, nil)
+	if err != nil {
+		return Handout{}, err
+	}
+	request, err := wire.Request(c, read.events, read.asked, c.RunningTime.Add(l.Timeout))
+	if err != nil {
+		return Handout{}, err
+	}
+	h := Handout{Request: request, HistoryBytes: read.bytes, Trace: e.traces.leaseContext(c.Context)}
+	h.Traceparent, h.Tracestate = e.traces.handOut(c)
+	return h, nil
+}
+
+// RefuseLease ends an attempt that cannot be handed out, such as one with a too large history.
+func (e *Engine) RefuseLease(l *storage.Lease, cause error) {
+	if errors.Is(cause, errGivenBack) {
+		e.ReleaseLease(l, 0)
+		return
+	}
+	ns, ok := e.registry.all()[l.Claim.Namespace]
+	if !ok {
+		return // the namespace was deleted
+	}
+	d := decide(attemptEnd{claim: &l.Claim, err: cause, retry: ns.retry, kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID})
+	_ = e.endLease(ns, l, d) // the error was logged and the lease expires
+}
+
+// ReleaseLease releases the task of a lease. The attempt is not counted, and another worker may
+// take the task after delay.
+func (e *Engine) ReleaseLease(l *storage.Lease, delay time.Duration) {
+	ns, ok := e.registry.all()[l.Claim.Namespace]
+	if !ok {
+		return
+	}
+	d := &decision{completion: releaseCompletion(&l.Claim, e.kinds[l.Claim.Kind])}
+	if d.completion.Job != nil {
+		d.completion.Job.WorkerID = l.WorkerID
+	}
+	d.completion.RetryAfter = delay
+	err := e.endLease(ns, l, d) // it was logged, and the lease expires
+	if err == nil && delay > 0 {
+		e.timers.alarm(l.Claim.Namespace, delay)
+	}
+}
+
+// endLease stores the end of a leased attempt and deletes the lease.
+func (e *Engine) endLease(ns *namespace, l *storage.Lease, d *decision) error {
+	d.workerID, d.completion.StepTimeout, d.completion.Leased = l.WorkerID, ns.stepTimeout, true
+	span := e.traces.leased(l)
+	sendAlong(span, d.completion.Messages)
+	saved, err := e.save(ns, &l.Claim, d)
+	if err == nil { // a lease that is over has a span already, and an answer that could not be stored is sent again
+		endSpan(span, d, saved.Now, nil)
+	}
+	return err
+}
+
+// EndLease stores the answer of a worker, or returns process.ErrFenced if the lease was lost.
+func (e *Engine) EndLease(ctx context.Context, l *storage.Lease, a LeaseAnswer) error {
+	ns, err := e.namespace(ctx, l.Claim.Namespace)
+	if errors.Is(err, process.ErrNamespaceDeleting) || errors.Is(err, process.ErrNamespaceNotFound) {
+		return process.ErrFenced // its tasks are being deleted
+	}
+	if err != nil {
+		return err
+	}
+	end := attemptEnd{
+		claim: &l.Claim, retry: ns.retry, random: rand.Float64(), kind: e.kinds[l.Claim.Kind], workerID: l.WorkerID,
+	}
+	a.into(&end)
+	d := decide(end)
+	d.completion.AnsweredBy = l.WorkerID
+	return e.endLease(ns, l, d)
+}

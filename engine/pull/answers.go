@@ -1,0 +1,80 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/progressor-engine/progressor/engine"
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
+)
+
+// CompleteLease stores the answer of a worker, or returns process.ErrFenced if the lease was lost.
+func (s *Server) CompleteLease(ctx context.Context, token string, a engine.LeaseAnswer) error {
+	leave, err := s.engine.EnterPoll(nil)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	t, err := parseLeaseToken("lease_token", token)
+	if err != nil {
+		return err
+	}
+	l, err := s.heldLease(ctx, t)
+	if errors.Is(err, process.ErrFenced) {
+		return s.answeredBefore(ctx, t, a)
+	}
+	if err != nil {
+		return err
+	}
+	err = s.engine.EndLease(ctx, l, a)
+	s.leased.drop(t)
+	if errors.Is(err, process.ErrFenced) {
+		return s.answeredBefore(ctx, t, a)
+	}
+	return err
+}
+
+// answeredBefore returns nil if this answer of a lease is already stored, because the worker sent
+// it again after the response was lost. If a different answer is stored, by the worker or by the
+// engine, it returns process.ErrFenced.
+func (s *Server) answeredBefore(ctx context.Context, t pull.LeaseToken, a engine.LeaseAnswer) error {
+	stands, err := pull.LeaseAnswered(ctx, s.store, t)
+	if err == nil && !s.engine.IsStored(a, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}, &stands) {
+		err = process.ErrFenced
+	}
+	if err != nil {
+		return fmt.Errorf("lease of %s: %w", t.Key, err)
+	}
+	return nil
+}
+
+// LeaseEnd is an answer with the token of its lease.
+type LeaseEnd struct {
+	Token  string
+	Answer engine.LeaseAnswer
+}
+
+// maxEndsAtOnce is how many answers of a batch are stored concurrently, which fills every lane.
+const maxEndsAtOnce = 256
+
+// CompleteLeases calls CompleteLease for each answer, concurrently so that they share flushes. It
+// returns one error per answer.
+func (s *Server) CompleteLeases(ctx context.Context, ends []LeaseEnd) []error {
+	failed := make([]error, len(ends))
+	room := make(chan struct{}, maxEndsAtOnce)
+	var stored sync.WaitGroup
+	for n, end := range ends {
+		room <- struct{}{}
+		stored.Add(1)
+		s.runners.Go(func() {
+			defer func() { <-room; stored.Done() }()
+			failed[n] = s.CompleteLease(ctx, end.Token, end.Answer)
+		})
+	}
+	stored.Wait()
+	return failed
+}

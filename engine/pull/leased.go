@@ -1,0 +1,105 @@
+package pull
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
+)
+
+// heldLease returns the lease of a token. If this node handed it out, that saves a read.
+func (s *Server) heldLease(ctx context.Context, t pull.LeaseToken) (*storage.Lease, error) {
+	if l := s.leased.get(t); l != nil {
+		return l, nil
+	}
+	l, err := pull.ReadLease(ctx, s.store, t)
+	if err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// leased caches leases that this node handed out, without the parts that only workers need. Of the
+// context it keeps the trace.
+type leased struct {
+	mu      sync.Mutex
+	byToken map[storage.AttemptRef]*heldLease
+}
+
+// heldLease is a lease that this node has handed out.
+type heldLease struct {
+	storage.Lease
+	since time.Time // on the clock of this node
+}
+
+func newLeased() leased { return leased{byToken: map[storage.AttemptRef]*heldLease{}} }
+
+// maxLeased is the size of the cache. Other leases are read from the database.
+const maxLeased = 20_000
+
+func (l *leased) put(held *storage.Lease, context []byte) {
+	slim := heldLease{*held, time.Now()}
+	slim.Claim.Args, slim.Claim.Context, slim.Claim.AuxState, slim.Claim.Metadata = nil, context, nil, nil
+	slim.Progress = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.byToken) >= maxLeased {
+		// Drop any entry. Most are of leases that other nodes completed or that were never
+		// answered, and the new lease is not yet answered.
+		for token := range l.byToken {
+			delete(l.byToken, token)
+			break
+		}
+	}
+	l.byToken[storage.AttemptRef{
+		Key:          process.Key{Namespace: held.Claim.Namespace, ProcessID: held.Claim.ProcessID},
+		FencingToken: held.Claim.FencingToken,
+	}] = &slim
+}
+
+func (l *leased) get(t pull.LeaseToken) *storage.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.byToken[storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken}]
+	if held == nil || string(held.Salt) != string(t.Salt) {
+		return nil
+	}
+	return &held.Lease
+}
+
+// since returns when this node handed out the lease of an attempt, if it did.
+func (l *leased) since(ref storage.AttemptRef) (at time.Time, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held, ok := l.byToken[ref]; ok {
+		return held.since, true
+	}
+	return time.Time{}, false
+}
+
+func (l *leased) drop(t pull.LeaseToken) {
+	l.mu.Lock()
+	delete(l.byToken, storage.AttemptRef{Key: t.Key, FencingToken: t.FencingToken})
+	l.mu.Unlock()
+}
+
+// clear drops all leases. They are read from the database when needed.
+func (l *leased) clear() {
+	l.mu.Lock()
+	clear(l.byToken)
+	l.mu.Unlock()
+}
+
+// prune drops leases whose attempt must have ended.
+func (l *leased) prune() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for token, held := range l.byToken {
+		if time.Since(held.since) > held.Timeout+time.Minute {
+			delete(l.byToken, token)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/progressor-engine/progressor/process"
+	progressorv1 "github.com/progressor-engine/progressor/proto/progressor/v1"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// PollParams is a request of a worker for tasks.
+type PollParams struct {
+	Namespaces []string
+	WorkerID   string
+	JobNames   []string // only jobs with these names; empty means all tasks
+	JobsOnly   bool     // no tasks of processes that are not jobs
+	Max        int
+	Wait       time.Duration
+	Lease      time.Duration // 0 means the lease duration of the namespace
+}
+
+// Poll leases tasks to a worker. If there are none, it waits until there are, or until Wait has
+// passed. A worker with the directive to take no new tasks gets none after a short pause, because
+// it may poll again at once.
+func (s *Server) Poll(ctx context.Context, p PollParams) ([]*progressorv1.Lease, error) {
+	leave, err := s.engine.EnterPoll(p.Namespaces)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	over := time.NewTimer(p.Wait)
+	defer over.Stop()
+	for first := true; ; first = false {
+		known := s.pulls.changeCount()
+		lines, err := s.subscriptions(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		s.workers.recordSeen(p.WorkerID, p.Namespaces...)
+		order, err := s.workers.command(ctx, p.WorkerID)
+		if err != nil {
+			return nil, err
+		}
+		if order != pull.WorkerContinue {
+			if first && p.Wait > 0 {
+				s.rest(ctx, min(p.Wait, workersRest))
+			}
+			return nil, nil
+		}
+		wait := s.pulls.join(&p, lines)
+		if s.workers.lastCommand(p.WorkerID) != pull.WorkerContinue || s.pulls.changeCount() != known {
+			// The command or the change of a namespace came before the poll could be woken.
+			s.pulls.leave(wait)
+			continue
+		}
+		leases, err := s.lease(ctx, p, lines)
+		if err != nil || len(leases) > 0 || p.Wait <= 0 {
+			s.pulls.leave(wait)
+			return leases, err
+		}
+		select {
+		case <-wait.woken:
+			continue
+		case <-over.C:
+		case <-ctx.Done():
+		case <-s.engine.Drained():
+		}
+		s.pulls.leave(wait)
+		return nil, nil
+	}
+}
+
+// rest waits until d has passed, ctx is cancelled or the node drains.
+func (s *Server) rest(ctx context.Context, d time.Duration) {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+	case <-s.engine.Drained():
+	}
+}
+
+// subscriptions returns what a poll can take now. It skips paused namespaces and job names.
+func (s *Server) subscriptions(ctx context.Context, p PollParams) ([]pull.Subscription, error) {
+	var lines []pull.Subscription
+	names := p.JobNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for n, name := range p.Namespaces {
+		ns, err := s.engine.NamespaceState(ctx, name)
+		if errors.Is(err, process.ErrNamespaceNotFound) || errors.Is(err, process.ErrNamespaceDeleting) {
+			return nil, &process.ItemError{Field: fmt.Sprintf("namespaces[%d]", n), Key: process.Key{Namespace: name}, Err: err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ns.Lease == 0 {
+			return nil, &process.InvalidError{Field: fmt.Sprintf("namespaces[%d]", n),
+				Message: fmt.Sprintf("namespace %q calls its processor: workers get tasks only if the processor is pull", name)}
+		}
+		if ns.Paused {
+			continue
+		}
+		lease := p.Lease
+		if lease <= 0 {
+			lease = ns.Lease
+		}
+		for _, job := range names {
+			if s.engine.IsJobPaused(name, job) {
+				continue
+			}
+			lines = append(lines, pull.Subscription{
+				Namespace: name, JobName: job, JobsOnly: p.JobsOnly, Pauses: job == "" && len(s.engine.PausedJobs(name)) > 0,
+				StepTimeout: ns.StepTimeout, Lease: lease, MaxLease: process.MaxLease,
+			})
+		}
+	}
+	return lines, nil
+}
+
+// lease claims tasks for a worker once.
+func (s *Server) lease(ctx context.Context, p PollParams, lines []pull.Subscription) ([]*progressorv1.Lease, error) {
+	if len(lines) == 0 || p.Max <= 0 || !s.engine.CanHandOut(lines[0].Namespace) {
+		return nil, nil
+	}
+	limit, cancel := scanContext(ctx)
+	defer cancel()
+	held, err := s.polled(limit, p, lines)
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]*progressorv1.Lease, 0, len(held))
+	histories := 0
+	for n := range held {
+		// The worker is gone, the kind does not admit the job, or the histories fill the response.
+		if ctx.Err() != nil || histories > maxHistoriesBytes || !s.engine.Admits(&held[n].Claim) {
+			s.engine.ReleaseLease(&held[n], 0)
+			continue
+		}
+		lease, history, err := s.handOut(&held[n])
+		histories += history
+		if err != nil {
+			s.engine.RefuseLease(&held[n], err)
+			continue
+		}
+		leases = append(leases, lease)
+	}
+	return leases, nil
+}
+
+// maxHistoriesBytes limits the events of all leases in a response. The claim limits the tasks.
+const maxHistoriesBytes = process.MaxHistoryBytes
+
+// pollsAtOnce is how many polls use the database at a time. Each skips the rows that others have
+// locked. With eight polls of 100 jobs each, skipping was a third of the cost of a claim.
+const pollsAtOnce = 2
+
+// polled claims tasks when it is the turn of this poll.
+func (s *Server) polled(ctx context.Context, p PollParams, lines []pull.Subscription) ([]storage.Lease, error) {
+	select {
+	case s.polling <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("poll of %s: %w", p.WorkerID, ctx.Err())
+	}
+	defer func() { <-s.polling }()
+	return pull.Poll(ctx, s.store, p.WorkerID, lines, p.Max, s.pulls.grouped(lines))
+}
+
+// handOut returns the message of a lease and caches the lease. It also returns the size of the
+// events in the message, in bytes.
+func (s *Server) handOut(l *storage.Lease) (lease *progressorv1.Lease, history int, err error) {
+	c := &l.Claim
+	h, err := s.engine.HandOut(l)
+	if err != nil {
+		return nil, 0, err
+	}
+	job, err := wire.LeasedJob(l)
+	if err != nil {
+		return nil, 0, err
+	}
+	s.store.RecordNumbers(c.TaskID, c.FencingToken)
+	s.leased.put(l, h.Trace)
+	return &progressorv1.Lease{
+		LeaseToken: leaseToken(l), Namespace: c.Namespace, Request: h.Request, Job: job,
+		ExpiresTime:       timestamppb.New(c.RunningTime.Add(min(l.Duration, 2*l.Heartbeat))),
+		HeartbeatInterval: durationpb.New(l.Heartbeat), LeasedTime: timestamppb.New(c.RunningTime),
+		Traceparent: h.Traceparent, Tracestate: h.Tracestate,
+	}, h.HistoryBytes, nil
+}

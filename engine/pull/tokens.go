@@ -1,0 +1,63 @@
+package pull
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/pull"
+	"github.com/progressor-engine/progressor/wire"
+)
+
+// A lease token is the base64url encoding of: length of the namespace (1 byte), namespace, fencing
+// token (8 bytes), salt (16 bytes), process ID.
+const saltBytes = 16
+
+func leaseToken(l *storage.Lease) string {
+	c := &l.Claim
+	b := make([]byte, 0, 1+len(c.Namespace)+16+len(c.ProcessID))
+	b = append(b, byte(len(c.Namespace)))
+	b = append(b, c.Namespace...)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.FencingToken))
+	b = append(b, l.Salt...)
+	b = append(b, c.ProcessID...)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func parseLeaseToken(field, token string) (pull.LeaseToken, error) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil && len(b) > 0 && len(b) > 1+int(b[0])+8+saltBytes {
+		name, rest := b[1:1+int(b[0])], b[1+int(b[0]):]
+		key := process.Key{Namespace: string(name), ProcessID: string(rest[8+saltBytes:])}
+		if wire.Plain(key.Namespace) == key.Namespace && wire.Plain(key.ProcessID) == key.ProcessID {
+			return pull.LeaseToken{
+				Key: key, FencingToken: int64(binary.BigEndian.Uint64(rest)), Salt: rest[8 : 8+saltBytes],
+			}, nil
+		}
+	}
+	return pull.LeaseToken{}, &process.InvalidError{Field: field, Message: "must be the lease_token of a lease, unchanged"}
+}
+
+// DistinctLeases returns an error if a list in a request names a lease twice, because the result
+// would depend on the order. Invalid tokens are rejected where they are parsed.
+func DistinctLeases[M interface{ GetLeaseToken() string }](field string, list []M) error {
+	type lease struct {
+		key   process.Key
+		token int64
+	}
+	seen := make(map[lease]int, len(list))
+	for n, m := range list {
+		t, err := parseLeaseToken("", m.GetLeaseToken())
+		if err != nil {
+			continue
+		}
+		l := lease{t.Key, t.FencingToken}
+		if first, twice := seen[l]; twice {
+			return &process.InvalidError{Field: fmt.Sprintf("%s[%d].lease_token", field, n), Message: fmt.Sprintf("same lease as %s[%d]", field, first)}
+		}
+		seen[l] = n
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// ReadLease returns the task of a lease, as returned by Poll. It returns process.ErrFenced if the
+// worker has lost the lease.
+func ReadLease(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Lease, error) {
+	var row dbsqlc.PollRow
+	err := s.RunSoon(ctx, "read lease", func(ctx context.Context, db storage.DB) error {
+		r, err := dbsqlc.New().ReadLease(ctx, db, dbsqlc.ReadLeaseParams{
+			Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken, Salt: t.Salt,
+		})
+		row = dbsqlc.PollRow(r)
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return storage.Lease{}, process.ErrFenced
+	}
+	if err != nil {
+		return storage.Lease{}, err
+	}
+	return leaseOf(&row), nil
+}
+
+// LeaseToken identifies a lease: an attempt, and a random salt that cannot be guessed.
+type LeaseToken struct {
+	Key          process.Key
+	FencingToken int64
+	Salt         []byte
+}
+
+// Beat is a heartbeat for one lease.
+type Beat struct {
+	Token    LeaseToken
+	Progress []byte        // JSON; nil if unchanged
+	Lease    time.Duration // new duration from now; 0 if unchanged
+}
+
+// HeartbeatResult is the result of a heartbeat.
+type HeartbeatResult struct {
+	Lost         bool // the lease was lost: answers are no longer accepted
+	Cancelling   bool
+	CancelReason string
+	ExpiresTime  time.Time
+	Heartbeat    time.Duration
+}
+
+// BeatAll extends leases of a worker. Beats must be sorted by key, so that concurrent calls lock
+// rows in the same order.
+func BeatAll(ctx context.Context, s *storage.Store, workerID string, beats []Beat) ([]HeartbeatResult, error) {
+	a := dbsqlc.BeatLeasesParams{WorkerID: workerID}
+	for n, b := range beats {
+		a.Ords = append(a.Ords, int32(n))
+		a.Namespaces = append(a.Namespaces, b.Token.Key.Namespace)
+		a.ProcessIds = append(a.ProcessIds, b.Token.Key.ProcessID)
+		a.FencingTokens = append(a.FencingTokens, b.Token.FencingToken)
+		a.Salts = append(a.Salts, b.Token.Salt)
+		a.Progresses = append(a.Progresses, string(b.Progress))
+		a.LeasesUs = append(a.LeasesUs, b.Lease.Microseconds())
+	}
+	all := make([]HeartbeatResult, len(beats))
+	for n := range all {
+		all[n].Lost = true
+	}
+	err := s.RunSoon(ctx, "heartbeat", func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().BeatLeases(ctx, db, a)
+		for _, r := range rows {
+			all[r.Ord] = HeartbeatResult{
+				Cancelling: r.Cancelling, CancelReason: r.CancelReason, ExpiresTime: r.ExpiresTime,
+				Heartbeat: time.Duration(r.BeatUs) * time.Microsecond,
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+// LeaseAnswered returns the stored result of the attempt of an ended lease. It returns
+// process.ErrFenced if there is none.
+func LeaseAnswered(ctx context.Context, s *storage.Store, t LeaseToken) (storage.Answered, error) {
+	var row storage.Answered
+	err := s.RunSoon(ctx, "read answer of a lease", func(ctx context.Context, db storage.DB) (err error) {
+		row, err = dbsqlc.New().LeaseAnswered(ctx, db, dbsqlc.LeaseAnsweredParams{
+			Namespace: t.Key.Namespace, ProcessID: t.Key.ProcessID, FencingToken: t.FencingToken,
+		})
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return storage.Answered{}, process.ErrFenced
+	}
+	return row, err
+}

@@ -1,0 +1,125 @@
+package pull
+
+import (
+	"context"
+	"time"
+
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// Subscription is a namespace that a worker polls, with a job name, or "" for all tasks.
+type Subscription struct {
+	Namespace   string
+	JobName     string
+	JobsOnly    bool          // only jobs
+	Pauses      bool          // the namespace has paused job names, which a poll without a JobName skips
+	StepTimeout time.Duration // timeout of tasks that are not jobs
+	Lease       time.Duration // lease duration of jobs that do not set one
+	MaxLease    time.Duration
+}
+
+// maxLeases is how many tasks one statement leases, as many as a flush has items.
+const maxLeases = 256
+
+// Poll leases at most limit tasks to a worker, ordered by priority, then age. grouped includes the
+// slots of job groups.
+func Poll(
+	ctx context.Context, s *storage.Store, workerID string, lines []Subscription, limit int, grouped bool,
+) ([]storage.Lease, error) {
+	a := dbsqlc.PollParams{WorkerID: workerID, NodeID: s.NodeID(), Lim: int32(min(limit, maxLeases))}
+	for _, l := range lines {
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
+		a.Pauses = append(a.Pauses, l.Pauses)
+		a.StepTimeoutsUs = append(a.StepTimeoutsUs, l.StepTimeout.Microseconds())
+		a.LeasesUs = append(a.LeasesUs, l.Lease.Microseconds())
+		a.MaxLeasesUs = append(a.MaxLeasesUs, l.MaxLease.Microseconds())
+	}
+	for _, namespace := range a.Namespaces {
+		a.Modes = append(a.Modes, s.EventModeOf(namespace))
+	}
+	var rows []dbsqlc.PollRow
+	err := s.Scan(ctx, "poll", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = poll(ctx, db, a, grouped)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]storage.Lease, len(rows))
+	for n := range rows {
+		leases[n] = leaseOf(&rows[n])
+	}
+	return leases, nil
+}
+
+func leaseOf(r *dbsqlc.PollRow) storage.Lease {
+	return storage.Lease{
+		Claim: storage.Claim{
+			Namespace: r.Namespace, ProcessID: r.ProcessID, TaskID: r.TaskID, TaskType: r.TaskType, Attempt: r.Attempt, Priority: r.Priority,
+			FencingToken: r.FencingToken, ScheduledTime: r.ScheduledTime, RunningTime: r.RunningTime, RetryInterval: r.RetryInterval,
+			TimerName: r.TimerName, HistoryRange: r.HistoryRange, IdempotencyKey: r.IdempotencyKey, Args: r.Args, Context: r.Context,
+			Status: r.Status, PreviousStatus: r.PreviousStatus, StatusChangedTime: r.StatusChangedTime, Detail: r.Detail, CorruptedBy: r.CorruptedBy,
+			AuxState: r.AuxState, Metadata: r.Metadata, LastEventID: r.LastEventID, FirstEventID: r.FirstEventID, Kind: r.Kind, CreatedTime: r.CreatedTime, Child: r.Child, Job: r.Job,
+		},
+		WorkerID: r.WorkerID, Salt: r.Salt, Duration: time.Duration(r.LeaseUs) * time.Microsecond, Heartbeat: time.Duration(r.BeatUs) * time.Microsecond, Timeout: time.Duration(r.TimeoutUs) * time.Microsecond,
+		Progress: r.Progress,
+	}
+}
+
+func poll(ctx context.Context, db storage.DB, a dbsqlc.PollParams, grouped bool) ([]dbsqlc.PollRow, error) {
+	if !grouped {
+		return dbsqlc.New().Poll(ctx, db, a)
+	}
+	of, err := dbsqlc.New().PollGroups(ctx, db, dbsqlc.PollGroupsParams(a))
+	rows := make([]dbsqlc.PollRow, len(of))
+	for n := range of {
+		rows[n] = dbsqlc.PollRow(of[n])
+	}
+	return rows, err
+}
+
+// CountPollable returns for each subscription how many tasks a Poll would find, at most limit.
+func CountPollable(ctx context.Context, s *storage.Store, lines []Subscription, limit int) ([]int, error) {
+	a := dbsqlc.CountPollableParams{Lim: int32(limit)}
+	for n, l := range lines {
+		a.Ords = append(a.Ords, int32(n))
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+		a.JobsOnly = append(a.JobsOnly, l.JobsOnly)
+		a.Pauses = append(a.Pauses, l.Pauses)
+	}
+	counts := make([]int, len(lines))
+	err := s.Scan(ctx, "count pollable", func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().CountPollable(ctx, db, a)
+		for _, r := range rows {
+			counts[r.Ord] = int(r.N)
+		}
+		return err
+	})
+	return counts, err
+}
+
+// FindMemberWorkers returns which of the waiting workers, each with one subscription, could take a slot
+// of a job group.
+func FindMemberWorkers(ctx context.Context, s *storage.Store, workerIDs []string, lines []Subscription) ([]int, error) {
+	var a dbsqlc.FindMemberWorkersParams
+	for n, l := range lines {
+		a.Ords = append(a.Ords, int32(n))
+		a.Namespaces = append(a.Namespaces, l.Namespace)
+		a.JobNames = append(a.JobNames, l.JobName)
+		a.WorkerIds = append(a.WorkerIds, workerIDs[n])
+		a.Pauses = append(a.Pauses, l.Pauses)
+	}
+	var wanted []int
+	err := s.Scan(ctx, "list takers", func(ctx context.Context, db storage.DB) error {
+		rows, err := dbsqlc.New().FindMemberWorkers(ctx, db, a)
+		for _, ord := range rows {
+			wanted = append(wanted, int(ord))
+		}
+		return err
+	})
+	return wanted, err
+}

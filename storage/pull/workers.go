@@ -1,0 +1,160 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/progressor-engine/progressor/process"
+	"github.com/progressor-engine/progressor/storage"
+	"github.com/progressor-engine/progressor/storage/internal/dbsqlc"
+)
+
+// WorkerCommand is a command of an operator to a worker.
+type WorkerCommand string
+
+// The commands.
+const (
+	WorkerContinue WorkerCommand = ""
+	WorkerQuiet    WorkerCommand = "quiet" // take no new tasks
+	WorkerStop     WorkerCommand = "stop"  // also give up the remaining leases after the grace period
+)
+
+// WorkerSeen is a worker that was seen in a namespace.
+type WorkerSeen struct{ Namespace, WorkerID string }
+
+// Worker is a worker in a list.
+type Worker struct {
+	WorkerID     string
+	Namespaces   []string
+	LastSeenTime time.Time
+	Command      WorkerCommand
+	Leases       int32
+}
+
+// StoppingWorker is a worker with a command.
+type StoppingWorker struct {
+	Command WorkerCommand
+	Lost    time.Time     // when its leases are released; zero if it keeps them
+	Left    time.Duration // time until then, at the time of the read
+}
+
+// RecordWorkers records that workers were seen.
+func RecordWorkers(ctx context.Context, s *storage.Store, seen []WorkerSeen) error {
+	var a dbsqlc.RecordWorkersParams
+	for _, w := range seen {
+		a.Namespaces = append(a.Namespaces, w.Namespace)
+		a.WorkerIds = append(a.WorkerIds, w.WorkerID)
+	}
+	return s.RunSoon(ctx, "store workers", func(ctx context.Context, db storage.DB) error {
+		return dbsqlc.New().RecordWorkers(ctx, db, a)
+	})
+}
+
+// StoppingWorkers returns the workers with a command, by ID.
+func StoppingWorkers(ctx context.Context, s *storage.Store) (map[string]StoppingWorker, error) {
+	var rows []dbsqlc.ListStoppingWorkersRow
+	err := s.RunSoon(ctx, "read commands for workers", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().ListStoppingWorkers(ctx, db)
+		return err
+	})
+	commands := make(map[string]StoppingWorker, len(rows))
+	for _, r := range rows {
+		t := StoppingWorker{Command: WorkerCommand(r.Directive)}
+		if !r.LostTime.Equal(time.Unix(0, 0)) {
+			t.Lost, t.Left = r.LostTime, time.Duration(r.LeftUs)*time.Microsecond
+		}
+		commands[r.WorkerID] = t
+	}
+	return commands, err
+}
+
+// SetCommand stores a command to a worker of a namespace. It returns process.ErrWorkerNotFound if
+// the worker was not seen there within a day.
+func SetCommand(
+	ctx context.Context, s *storage.Store, worker WorkerSeen, order WorkerCommand, grace time.Duration, reason string,
+	by ...process.Actor,
+) error {
+	op := fmt.Sprintf("stop worker %q", worker.WorkerID)
+	return s.RunLocked(ctx, op, nil, func(ctx context.Context, db storage.DB) error {
+		n, err := dbsqlc.New().SetWorkerCommand(ctx, db, dbsqlc.SetWorkerCommandParams{
+			Namespace: worker.Namespace, WorkerID: worker.WorkerID, Directive: string(order),
+			GraceUs: grace.Microseconds(), Reason: reason,
+		})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return process.ErrWorkerNotFound
+		}
+		if len(by) == 0 {
+			return nil
+		}
+		note := storage.AuditRecord{
+			Method: "StopWorker", By: by[0], Details: map[string]string{"directive": "continue", "reason": reason},
+		}
+		if order != WorkerContinue {
+			note.Details["directive"] = string(order)
+		}
+		if order == WorkerStop {
+			note.Details["grace"] = grace.String()
+		}
+		return note.Record(ctx, db, worker.Namespace, worker.WorkerID)
+	})
+}
+
+// ListWorkers lists the workers of a namespace by ID, after the ID `after`, at most limit and about
+// storage.ListBytes. more reports that there may be more within the limit. If only is set, it lists
+// only the worker with that ID.
+func ListWorkers(
+	ctx context.Context, s *storage.Store, namespace, after, only string, limit int,
+) (list []Worker, more bool, err error) {
+	var rows []dbsqlc.ListWorkersRow
+	err = s.ReadOne(ctx, "list workers", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().ListWorkers(ctx, db, dbsqlc.ListWorkersParams{
+			Namespace: namespace, After: after, Exactly: only, Lim: int32(limit), MaxBytes: storage.ListBytes,
+		})
+		return err
+	})
+	list = make([]Worker, len(rows))
+	bytes := 0
+	for n, r := range rows {
+		for _, namespace := range r.Namespaces {
+			bytes += len(namespace)
+		}
+		list[n] = Worker{WorkerID: r.WorkerID, Namespaces: r.Namespaces, LastSeenTime: r.LastSeenTime, Command: WorkerCommand(r.Directive), Leases: r.Leases}
+	}
+	return list, bytes > storage.ListBytes, err
+}
+
+// LeasesOf returns the tokens of at most limit leases of workers.
+func LeasesOf(ctx context.Context, s *storage.Store, workerIDs []string, limit int) ([]LeaseToken, error) {
+	var rows []dbsqlc.LeasesOfRow
+	err := s.RunSoon(ctx, "leases of workers", func(ctx context.Context, db storage.DB) (err error) {
+		rows, err = dbsqlc.New().LeasesOf(ctx, db, dbsqlc.LeasesOfParams{WorkerIds: workerIDs, Lim: int32(limit)})
+		return err
+	})
+	tokens := make([]LeaseToken, len(rows))
+	for n, r := range rows {
+		tokens[n] = LeaseToken{Key: process.Key{Namespace: r.Namespace, ProcessID: r.ProcessID}, FencingToken: r.FencingToken, Salt: r.Salt}
+	}
+	return tokens, err
+}
+
+// WorkerRetention is how long a worker is kept after it was last seen.
+const WorkerRetention = 24 * time.Hour
+
+// forgetBatch is how many workers one statement deletes.
+const forgetBatch = 5000
+
+// ForgetWorkers deletes workers whose retention is over. more reports that there are more.
+func ForgetWorkers(ctx context.Context, s *storage.Store) (more bool, err error) {
+	err = s.ReadOne(ctx, "delete old workers", func(ctx context.Context, db storage.DB) error {
+		n, err := dbsqlc.New().ForgetWorkers(ctx, db, dbsqlc.ForgetWorkersParams{
+			RetentionUs: WorkerRetention.Microseconds(), Lim: forgetBatch,
+		})
+		more = n == forgetBatch
+		return err
+	})
+	return more, err
+}

@@ -79,7 +79,7 @@ func (s State) job(e *Explanation, head *Task, behind int) {
 		s.suspended(e, head, behind)
 	case head == nil: // should not happen
 		e.Detail = "It has no waiting task."
-	case j.Paused != nil && !(s.timed(head) && head.Scheduled.After(s.Now)):
+	case j.Paused != nil && (!s.timed(head) || !head.Scheduled.After(s.Now)):
 		s.pausedName(e, head)
 	case s.timed(head) && j.Unreached != "":
 		e.WaitsFor, e.NextTime = process.WaitsForTime, head.Scheduled

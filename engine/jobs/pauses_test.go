@@ -21,7 +21,7 @@ import (
 // named enqueues a job with a name.
 func (n *node) named(t testing.TB, namespace, id, name string, o *progressorv1.JobOptions) {
 	t.Helper()
-	_, err := n.Jobs.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: name, Options: o})
+	_, err := n.Enqueue(t.Context(), &progressorv1.EnqueueRequest{Namespace: namespace, JobId: id, Name: name, Options: o})
 	must(t, err)
 }
 

@@ -2,17 +2,17 @@ package insight
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
 const (
 	depthLimit   = 10_000          // longer queues are shown with this length
-	depthAge     = 5 * time.Second // maximum age of the values, so that several Prometheus servers cost one query
+	depthAge     = 5 * time.Second // maximum age of the values
 	depthTimeout = 2 * time.Second
 )
 
@@ -20,9 +20,7 @@ const (
 // scrapes.
 type depthsCollector struct {
 	insight *Insight
-	mu      sync.Mutex
-	looked  time.Time       // time of the last read, also if it failed
-	depths  []insight.Depth // nil if the last read failed
+	cache   engine.ScrapeCache[[]insight.Depth]
 }
 
 var (
@@ -40,24 +38,23 @@ func (c *depthsCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
 func (c *depthsCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) > depthAge {
+	depths, err := c.cache.Get(depthAge, func(ctx context.Context) ([]insight.Depth, error) {
 		var names []string
 		for _, name := range c.insight.engine.NamespaceNames() {
 			if !c.insight.engine.IsPaused(name) { // a paused namespace is not expected to run tasks
 				names = append(names, name)
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-		defer cancel()
 		depths, err := insight.QueueDepths(ctx, c.insight.store, names, depthLimit)
 		if err != nil {
 			c.insight.log.Warn("cannot read queue depths", "error", err)
 		}
-		c.depths, c.looked = depths, time.Now()
+		return depths, err
+	})
+	if err != nil {
+		return
 	}
-	for _, d := range c.depths {
+	for _, d := range depths {
 		ch <- prometheus.MustNewConstMetric(depthWaiting, prometheus.GaugeValue, float64(d.Waiting), d.Namespace)
 		ch <- prometheus.MustNewConstMetric(depthOldest, prometheus.GaugeValue, d.Oldest.Seconds(), d.Namespace)
 	}

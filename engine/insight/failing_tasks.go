@@ -3,11 +3,11 @@ package insight
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/insight"
@@ -29,9 +29,7 @@ var failingProcesses = prometheus.NewDesc("progressor_failing_internal_processes
 // it is scraped.
 type failingCollector struct {
 	insight *Insight
-	mu      sync.Mutex
-	read    time.Time
-	counts  map[string]int // by kind
+	cache   engine.ScrapeCache[map[string]int] // by kind
 }
 
 // Describe implements prometheus.Collector.
@@ -39,41 +37,36 @@ func (c *failingCollector) Describe(ch chan<- *prometheus.Desc) { ch <- failingP
 
 // Collect implements prometheus.Collector. It returns no metric while the database is down.
 func (c *failingCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read.IsZero() || time.Since(c.read) > growthAge {
-		if err := c.count(); err != nil {
-			c.insight.log.Warn("cannot read failing tasks", "error", err)
-			return
-		}
+	counts, err := c.cache.Get(growthAge, c.count)
+	if err != nil {
+		return
 	}
 	for name, k := range c.insight.engine.RegisteredKinds() {
 		if k.Processor != nil {
-			ch <- prometheus.MustNewConstMetric(failingProcesses, prometheus.GaugeValue, float64(c.counts[name]), name)
+			ch <- prometheus.MustNewConstMetric(failingProcesses, prometheus.GaugeValue, float64(counts[name]), name)
 		}
 	}
 }
 
-func (c *failingCollector) count() error {
-	ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-	defer cancel()
+// count returns the number of failing processes by kind.
+func (c *failingCollector) count(ctx context.Context) (map[string]int, error) {
 	var tasks []insight.FailingTask
 	err := c.insight.store.ReadOne(ctx, "list failing tasks", func(ctx context.Context, db storage.DB) (err error) {
 		tasks, err = insight.ListFailingTasks(ctx, db, failingFor, failingLimit)
 		return err
 	})
 	if err != nil {
-		return err
+		c.insight.log.Warn("cannot read failing tasks", "error", err)
+		return nil, err
 	}
-	failing := map[process.Key]bool{}
-	c.counts, c.read = map[string]int{}, time.Now()
+	failing, counts := map[process.Key]bool{}, map[string]int{}
 	for _, t := range tasks {
 		if failing[t.Key] {
 			continue
 		}
 		failing[t.Key] = true
 		kind, _, _ := strings.Cut(strings.TrimPrefix(t.Key.ProcessID, process.OwnPrefix), "/")
-		c.counts[kind]++
+		counts[kind]++
 	}
-	return nil
+	return counts, nil
 }

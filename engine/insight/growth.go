@@ -2,11 +2,11 @@ package insight
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/storage/insight"
 )
 
@@ -17,9 +17,7 @@ const growthAge = 15 * time.Second
 // the database only during scrapes.
 type growthCollector struct {
 	insight *Insight
-	mu      sync.Mutex
-	looked  time.Time
-	growth  insight.Growth
+	cache   engine.ScrapeCache[insight.Growth]
 }
 
 var (
@@ -48,22 +46,20 @@ func (c *growthCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. While the database is unavailable it exports nothing.
 func (c *growthCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.looked.IsZero() || time.Since(c.looked) > growthAge {
-		ctx, cancel := context.WithTimeout(context.Background(), depthTimeout)
-		defer cancel()
+	growth, err := c.cache.Get(growthAge, func(ctx context.Context) (insight.Growth, error) {
 		growth, err := insight.ReadGrowth(ctx, c.insight.store, c.insight.engine.Config().KeyRetention, depthLimit)
 		if err != nil {
 			c.insight.log.Warn("cannot read the growth metrics of the database", "error", err)
-			return
 		}
-		c.growth, c.looked = growth, time.Now()
+		return growth, err
+	})
+	if err != nil {
+		return
 	}
 	for d, value := range map[*prometheus.Desc]float64{
-		growthXIDAge: float64(c.growth.XIDAge), growthFreezeMaxAge: float64(c.growth.FreezeMaxAge),
-		growthKeyOverdue: c.growth.KeyOverdue.Seconds(), growthMessageAge: c.growth.MessageAge.Seconds(),
-		growthMessages: float64(c.growth.Messages), growthBacklogs: float64(c.growth.Backlogs),
+		growthXIDAge: float64(growth.XIDAge), growthFreezeMaxAge: float64(growth.FreezeMaxAge),
+		growthKeyOverdue: growth.KeyOverdue.Seconds(), growthMessageAge: growth.MessageAge.Seconds(),
+		growthMessages: float64(growth.Messages), growthBacklogs: float64(growth.Backlogs),
 	} {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}

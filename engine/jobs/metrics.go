@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/progressor-engine/progressor/engine"
 	"github.com/progressor-engine/progressor/process"
 	"github.com/progressor-engine/progressor/storage"
 	"github.com/progressor-engine/progressor/storage/jobs"
@@ -19,8 +20,7 @@ const (
 	metricNames = 100
 	otherNames  = "(other)"
 
-	statsAge     = 5 * time.Second // the longest age of a figure: several Prometheus servers cost one query
-	statsTimeout = 2 * time.Second
+	statsAge = 5 * time.Second // maximum age of the values
 )
 
 // metrics counts the jobs of this node.
@@ -102,10 +102,8 @@ func (m *metrics) given(namespace string, blocked map[string]time.Duration) {
 
 // statsCollector exports the number of jobs by state. It queries the database only during a scrape.
 type statsCollector struct {
-	jobs   *Jobs
-	mu     sync.Mutex
-	looked time.Time
-	counts []*jobs.Counts
+	jobs  *Jobs
+	cache engine.ScrapeCache[[]*jobs.Counts]
 }
 
 var (
@@ -124,22 +122,17 @@ func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. While the database is unavailable it exports nothing
 // rather than a wrong figure.
 func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.looked) > statsAge {
-		ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
-		defer cancel()
-		counts, err := jobs.Count(ctx, c.jobs.store, c.jobs.engine.NamespaceNames())
-		if err != nil {
-			return
-		}
-		c.counts, c.looked = counts, time.Now()
+	counts, err := c.cache.Get(statsAge, func(ctx context.Context) ([]*jobs.Counts, error) {
+		return jobs.Count(ctx, c.jobs.store, c.jobs.engine.NamespaceNames())
+	})
+	if err != nil {
+		return
 	}
 	byNamespace := map[string][]*jobs.Counts{}
 	for _, namespace := range c.jobs.engine.NamespaceNames() {
 		byNamespace[namespace] = nil
 	}
-	for _, n := range c.counts {
+	for _, n := range counts {
 		byNamespace[n.Namespace] = append(byNamespace[n.Namespace], n)
 	}
 	for namespace, all := range byNamespace {

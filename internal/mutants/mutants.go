@@ -440,4 +440,10 @@ var mutants = []mutant{
 		file:   "engine/bulk/run.go", old: "f.size() > maxFailureBytes", planted: "f.size() > 2*maxFailureBytes",
 		packages: "./engine/bulk", run: "Failures",
 	},
+	{
+		name: "reference-label-renamed", breaks: "the histograms of the reference have the documented labels",
+		file: "engine/metrics.go", old: `durations in millisecond", "completion_type")`,
+		planted:  `durations in millisecond", "completion")`,
+		packages: "./cmd/progressor", run: "TestMetricsOfTheReference",
+	},
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli"
 	"github.com/progressor-engine/progressor/cmd/progressor/internal/cli/clitest"
@@ -127,6 +129,43 @@ func TestCronOfAFileRuns(t *testing.T) {
 	if out := p.OK(t, "cron", "preview", "play", "tea", "--from", "1h", "-o", "json", "--limit",
 		"3"); strings.Count(out, "T") < 4 {
 		t.Errorf("%s", out)
+	}
+	d.Stop(t)
+}
+
+// The example of a poll on the page of crons runs, with the settings that it shows. The same file
+// with lower-case or full names of the values changes nothing.
+func TestServePutsTheExampleOfAPoll(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer target.Close()
+	_, text, _ := strings.Cut(readPage(t, "docs/crons.md"), "A cron that polls every five seconds")
+	_, text, _ = strings.Cut(text, "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	text = strings.Replace(text, "http://127.0.0.1:9001/poll", target.URL, 1)
+	args := []string{"serve", "--listen", "127.0.0.1:0", "--db.dsn", storagetest.DSN(t), "-c"}
+	d := background(t, nil, append(args, clitest.WriteConfig(t, text))...)
+	awaitFires(t, d.Client, "poll", succeeded)
+	poll := cronOf(t, d.Client, "poll")
+	want := &progressorv1.CronPolicy{
+		MaxConcurrency: 1, ConcurrencyPolicy: progressorv1.ConcurrencyPolicy_CONCURRENCY_POLICY_SKIP,
+		OverlapAction: progressorv1.OverlapAction_OVERLAP_ACTION_CANCEL_PREV,
+		FailureAction: progressorv1.FailureAction_FAILURE_ACTION_RETRY,
+		MisfirePolicy: progressorv1.MisfirePolicy_MISFIRE_POLICY_CATCH_UP_LIMITED, CatchupLimit: 3,
+		Timeout: durationpb.New(8 * time.Second),
+	}
+	if !proto.Equal(poll.GetPolicy(), want) || poll.GetSpec().GetExpressions()[0] != "*/5 * * * * *" {
+		t.Errorf("%v\nwant the policy %v", poll, want)
+	}
+	d.Stop(t)
+	for short, long := range map[string]string{
+		"SKIP": "skip", "CANCEL_PREV": "OVERLAP_ACTION_CANCEL_PREV", "RETRY": "retry",
+		"CATCH_UP_LIMITED": "MISFIRE_POLICY_CATCH_UP_LIMITED",
+	} {
+		text = strings.Replace(text, ": "+short+"\n", ": "+long+"\n", 1)
+	}
+	d = background(t, nil, append(args, clitest.WriteConfig(t, text))...)
+	if got := cronOf(t, d.Client, "poll"); got.GetEtag() != poll.GetEtag() {
+		t.Errorf("other names of the same values changed the cron: %v", got)
 	}
 	d.Stop(t)
 }

@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,15 +100,20 @@ func TestResumedNameWakesPolls(t *testing.T) {
 			n.named(t, "pull", "of "+worker, "mail", nil)
 			got := make(chan int, 1)
 			go func() {
-				leases, _ := at.Poll(context.Background(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout})
+				leases, _ := at.Poll(t.Context(), pull.PollParams{Namespaces: []string{"pull"}, WorkerID: worker, JobNames: names, Max: 1, Wait: testTimeout})
 				got <- len(leases)
 			}()
 			enginetest.Eventually(t, testTimeout, "the worker polls", func() bool {
 				return slices.ContainsFunc(at.workers(t, "pull"), func(w *progressorv1.Worker) bool { return w.GetWorkerId() == worker })
 			})
 			n.resumes(t, "pull", "mail")
-			if k := <-got; k != 1 {
-				t.Errorf("%d leases, want 1", k)
+			select {
+			case k := <-got:
+				if k != 1 {
+					t.Fatalf("%d leases, want 1", k)
+				}
+			case <-time.After(10 * time.Second): // a poll that is not woken searches again after a minute
+				t.Fatal("the resume did not wake the poll")
 			}
 			enginetest.Eventually(t, testTimeout, "the node knows of the resume", func() bool { return !at.IsJobPaused("pull", "mail") })
 		}

@@ -68,16 +68,16 @@ const (
 )
 
 type enqueueItem struct {
-	item
+	InsertItem
 	job      *NewJob
 	enqueued Enqueued
 	reread   bool // it has already been retried to find its duplicate
 }
 
-// again reports whether to retry the item: after an item with the same unique key, or, with an
+// Again reports whether to retry the item: after an item with the same unique key, or, with an
 // idempotency key, to find a duplicate on another node whose transaction the statement could not
 // see.
-func (it *enqueueItem) again() bool {
+func (it *enqueueItem) Again() bool {
 	twin := it.enqueued.Outcome == JobExists && it.job.RequestID != uuid.Nil && !it.reread
 	it.reread = it.reread || twin
 	return twin || it.enqueued.Outcome == jobAgain
@@ -89,10 +89,9 @@ func (j *NewJob) bytes() int {
 
 // Enqueue creates a job. It returns when the job is durable.
 func (s *Store) Enqueue(j *NewJob) (Enqueued, error) {
-	it := &enqueueItem{item: newItem(j.Key, j.bytes(), j.RequestID != uuid.Nil || j.Chosen), job: j}
-	it.requestID = j.RequestID
-	err := s.submit(it)
-	if it.repeated && j.Chosen && it.enqueued.Outcome == JobExists {
+	it := &enqueueItem{InsertItem: NewInsertItem(j.Key, j.bytes(), j.RequestID, j.RequestID != uuid.Nil || j.Chosen), job: j}
+	err := s.Insert(it)
+	if it.Repeated() && j.Chosen && it.enqueued.Outcome == JobExists {
 		it.enqueued.Outcome = JobEnqueued // created by the first try, whose response was lost
 	}
 	return it.enqueued, err
@@ -178,16 +177,14 @@ func (s *Store) EnqueueIn(ctx context.Context, db DB, j *NewJob) (done Enqueued,
 	return done, p.run(ctx, s, db, func(_ int32, e Enqueued) { done = e })
 }
 
-func enqueueStages(s *Store, items []*enqueueItem) []stage {
-	if len(items) == 0 {
-		return nil
-	}
+// Stages implements Insertion.
+func (*enqueueItem) Stages(s *Store, all []Insertion) []func(context.Context, DB) error {
 	var p enqueueParams
-	for _, it := range items {
-		p.add(it.job)
+	for _, it := range all {
+		p.add(it.(*enqueueItem).job)
 	}
 	return append(p.keyStages(s), func(ctx context.Context, db DB) error {
-		return p.run(ctx, s, db, func(ord int32, e Enqueued) { items[ord].enqueued = e })
+		return p.run(ctx, s, db, func(ord int32, e Enqueued) { all[ord].(*enqueueItem).enqueued = e })
 	})
 }
 

@@ -85,7 +85,7 @@ type batch struct {
 	cancels    []*cancelItem
 	restarts   []*restartItem
 	inits      []*initItem
-	enqueues   []*enqueueItem
+	inserts    []Insertion
 	calls      []*callItem
 	repairs    []*repairItem
 	simples    []*simpleRepairItem
@@ -128,8 +128,6 @@ func (b *batch) add(op operation) {
 		b.restarts = append(b.restarts, op)
 	case *initItem:
 		b.inits = append(b.inits, op)
-	case *enqueueItem:
-		b.enqueues = append(b.enqueues, op)
 	case *callItem:
 		b.calls = append(b.calls, op)
 	case *repairItem:
@@ -139,6 +137,8 @@ func (b *batch) add(op operation) {
 		b.outgoing.released(op.key)
 	case *deliverItem:
 		b.delivers = append(b.delivers, op)
+	case Insertion:
+		b.inserts = append(b.inserts, op)
 	}
 }
 
@@ -186,7 +186,7 @@ func (b *batch) stages(s *Store) []stage {
 	stages = append(stages, purgeStages(s, b.removes)...)
 	stages = append(stages, deliverStages(s, b.delivers, &b.outgoing)...)
 	stages = append(stages, initStages(s, b.inits)...)
-	stages = append(stages, enqueueStages(s, b.enqueues)...)
+	stages = append(stages, insertStages(s, b.inserts)...)
 	stages = append(stages, callStages(s, b.calls)...)
 	stages = append(stages, repairStages(s, b.repairs)...)
 	for _, r := range b.simples {

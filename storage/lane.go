@@ -250,7 +250,7 @@ func refuseOne(op operation, err error) {
 // creates reports whether an item creates a process.
 func creates(op operation) bool {
 	switch op.(type) {
-	case *initItem, *enqueueItem:
+	case *initItem, Insertion:
 		return true
 	}
 	return false
@@ -331,11 +331,11 @@ func (l *lane) split(ops []operation, mode lockMode, err error) {
 	l.flush(slices.Clone(ops[half:]), mode)
 }
 
-// answer completes the items of a committed flush. It retries a keyed Enqueue that may duplicate a
-// request on another node, and items for which the fast path did not apply.
+// answer completes the items of a committed flush. It retries insertions that ask for it, and items
+// for which the fast path did not apply.
 func (l *lane) answer(ops []operation) {
 	for _, op := range ops {
-		if job, ok := op.(*enqueueItem); ok && job.again() {
+		if insertion, ok := op.(Insertion); ok && insertion.Again() {
 			l.held = append(l.held, op)
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 // stage is one statement of a flush, written as a call of a generated method. It is called twice:
 // first with a queue, which records the statement in a pipeline, then with a replay, which returns
 // the results of the statement.
-type stage func(ctx context.Context, db DB) error
+type stage = func(ctx context.Context, db DB) error
 
 var errQueued = errors.New("queued")
 

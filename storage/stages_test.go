@@ -29,7 +29,7 @@ func TestFirstStatementLocks(t *testing.T) {
 		&suspendItem{item: newItem(key, 0, true), resumes: true},
 		&cancelItem{item: newItem(key, 0, true)},
 		&initItem{item: newItem(key, 0, false), init: &Init{Call: Call{Key: key}}},
-		&enqueueItem{item: newItem(key, 0, false), job: &NewJob{Key: key, Unique: Unique{Key: "k"}}},
+		&enqueueItem{InsertItem: InsertItem{newItem(key, 0, false)}, job: &NewJob{Key: key, Unique: Unique{Key: "k"}}},
 		&callItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&repairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
 		&simpleRepairItem{item: newItem(key, 0, false), call: &Call{Key: key}},
